@@ -1,0 +1,186 @@
+"""The agreement: what all parties sign up to, as one TOML file whose SHA-256 is its identity.
+
+Everything that fixes the noise or the meaning of a statistic is here and nowhere else: model, columns, public bounds,
+priors, Rényi order, largest ε. Two parties with the same identity therefore agree to the last bit, whatever comments,
+spacing or key order their files have.
+"""
+
+import difflib
+import tomllib
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
+
+from equipoise import priors, schema
+from equipoise.canonical import canonical_json, sha256_hex
+from equipoise.errors import AgreementError
+from equipoise.guarantee import Guarantee
+from equipoise.schema import (
+    CategoryColumn,
+    LabelColumn,
+    LinearModel,
+    LogisticModel,
+    Model,
+    NumberColumn,
+    Party,
+    Privacy,
+    RewardRule,
+    Section,
+    first_repeat,
+)
+
+
+class Agreement(Section):
+    """The whole agreement. Load one with `Agreement.load(path)`."""
+
+    format: Literal[1]
+    title: Annotated[str, Field(max_length=200)] = ""
+    model: Annotated[Model, Field(discriminator="kind")]
+    privacy: Privacy
+    reward: RewardRule = RewardRule()
+    parties: Annotated[tuple[Party, ...], Field(min_length=1, max_length=10_000)]
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        columns = [column.name for column in self.columns]
+        if repeated := first_repeat(columns):
+            raise ValueError(f"the column {repeated!r} is named twice; each feature and the target need their own")
+        # Names become file names, and not every file system tells cases apart.
+        if repeated := first_repeat([party.name.casefold() for party in self.parties]):
+            raise ValueError(f"two parties are called {repeated!r} (upper and lower case count as the same)")
+        keys = [party.public_key for party in self.parties if party.public_key]
+        if repeated := first_repeat(keys):
+            raise ValueError(f"two parties share the public key {repeated[:16]}…; each needs its own")
+        return self
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read and check an agreement file."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise AgreementError(
+                f"cannot read the agreement {str(path)!r}: {error}; "
+                "write an example with `equipoise agreement new linear`"
+            ) from error
+        return cls.parse(text, name=str(path))
+
+    @classmethod
+    def parse(cls, text: str, *, name: str = "agreement") -> Self:
+        """Check an agreement given as TOML text."""
+        try:
+            document = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise AgreementError(f"{name} is not valid TOML: {error}") from error
+        try:
+            return cls.model_validate(document)
+        except ValidationError as error:
+            lines = [f"  {_describe(detail)}" for detail in error.errors()]
+            raise AgreementError("\n".join([f"{name} cannot be agreed to:", *lines])) from error
+
+    @cached_property
+    def identity(self) -> str:
+        """SHA-256 of the canonical form. Equal identities mean equal meaning; the order of parties has none."""
+        document = self.model_dump(mode="json")
+        document["parties"].sort(key=lambda party: party["name"])
+        return sha256_hex(canonical_json(document))
+
+    @property
+    def columns(self) -> tuple[NumberColumn | CategoryColumn | LabelColumn, ...]:
+        """Every column the model reads: the features in order, then the target."""
+        features = self.model.features if isinstance(self.model, LinearModel | LogisticModel) else ()
+        return (*features, self.model.target)
+
+    @property
+    def party_names(self) -> tuple[str, ...]:
+        """Names of all members."""
+        return tuple(party.name for party in self.parties)
+
+    def party(self, name: str) -> Party:
+        """Look a member up by its exact name."""
+        for party in self.parties:
+            if party.name == name:
+                return party
+        raise AgreementError(f"{name!r} is not a party of this agreement; its parties are {', '.join(self.party_names)}")
+
+    def guarantee(
+        self,
+        *,
+        epsilon: float | None = None,
+        zcdp: float | None = None,
+        approx: tuple[float, float] | None = None,
+    ) -> Guarantee:
+        """State a guarantee, given in any one of three ways, at this agreement's order; refuse one above the cap."""
+        given = [name for name, value in (("epsilon", epsilon), ("zcdp", zcdp), ("approx", approx)) if value is not None]
+        if len(given) != 1:
+            raise AgreementError(
+                f"state the guarantee in exactly one way, epsilon, zcdp or approx=(epsilon, delta); got {given or 'none'}"
+            )
+        order = self.privacy.order
+        if epsilon is not None:
+            guarantee = Guarantee(order=order, epsilon=epsilon)
+        elif zcdp is not None:
+            guarantee = Guarantee.from_zcdp(zcdp, order=order)
+        else:
+            assert approx is not None
+            guarantee = Guarantee.from_approx(*approx, order=order)
+        if guarantee.epsilon > self.privacy.max_epsilon:
+            raise AgreementError(
+                f"epsilon = {guarantee.epsilon:g} at order {order:g} is above the agreed maximum "
+                f"{self.privacy.max_epsilon:g}; choose a smaller one (more privacy)"
+            )
+        return guarantee
+
+
+MODEL_KINDS = tuple(model.model_fields["kind"].annotation.__args__[0] for model in Model.__args__)
+
+_REMEDIES = {
+    "missing": "is missing; add it (see `equipoise agreement new`)",
+    "union_tag_not_found": f"needs `kind`, one of {', '.join(MODEL_KINDS)}",
+}
+
+
+def _known_keys() -> set[str]:
+    sections = [
+        section
+        for module in (schema, priors)
+        for section in vars(module).values()
+        if isinstance(section, type) and issubclass(section, BaseModel)
+    ]
+    return {name for section in [*sections, Agreement] for name in section.model_fields}
+
+
+def _describe(detail: ErrorDetails) -> str:
+    """One line for one mistake: the key as it is written in the file, then value and remedy."""
+    known, location = _known_keys(), detail["loc"]
+    unknown_key = detail["type"] == "extra_forbidden"
+    # Pydantic's path also names the union member it tried ("linear", "constrained-float"): not part of the file.
+    parts = [part for part in location[: -1 if unknown_key else None] if isinstance(part, int) or part in known]
+    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
+    if unknown_key:
+        name = str(location[-1])
+        close = difflib.get_close_matches(name, sorted(known - {name}), n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        return f"{name!r} is not a key of {key or 'an agreement'}{hint}; remove or rename it"
+    key = key or "agreement"
+    if detail["type"] in _REMEDIES:
+        return f"{key} {_REMEDIES[detail['type']]}"
+    if detail["type"] == "union_tag_invalid":
+        return f"{key}.kind = {detail['ctx']['tag']!r}: choose one of {', '.join(MODEL_KINDS)}"
+    message = detail["msg"].removeprefix("Value error, ")
+    if detail["type"] == "value_error":
+        return f"{key}: {message}"
+    if detail["type"] == "string_pattern_mismatch":
+        message = _PATTERNS.get(str(parts[-1]), message)
+    value = repr(detail["input"])
+    shown = value if len(value) <= 60 else value[:57] + "..."
+    return f"{key} = {shown}: {message}"
+
+
+_PATTERNS = {
+    "name": "use 1 to 64 letters, digits, dots, dashes or underscores, beginning with a letter or digit",
+    "public_key": "a public key is 64 lowercase hexadecimal digits, as `equipoise party keygen` prints it",
+}

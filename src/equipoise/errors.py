@@ -1,0 +1,53 @@
+"""Every error a user can cause, as one tree.
+
+A message names the offending value and the remedy. Each class carries the exit code that the command line uses, so
+that a script can tell a bad table from a refused spend; the codes are part of the documented interface.
+"""
+
+
+class EquipoiseError(Exception):
+    """Root of everything Equipoise raises on purpose."""
+
+    exit_code = 1
+
+
+class AgreementError(EquipoiseError):
+    """The agreement is malformed, or the request does not fit it."""
+
+    exit_code = 3
+
+
+class TableError(EquipoiseError):
+    """The private table cannot be read as the agreement demands."""
+
+    exit_code = 4
+
+
+class PrivacyError(EquipoiseError):
+    """The requested guarantee or spend is refused."""
+
+    exit_code = 5
+
+
+class GuaranteeError(PrivacyError):
+    """The numbers do not describe a privacy guarantee."""
+
+
+class LedgerError(PrivacyError):
+    """The ledger cannot be used: broken chain, unreadable file, locked by another process."""
+
+
+class BudgetError(LedgerError):
+    """The spend would exceed the cap, or touches columns whose public bounds have changed."""
+
+
+class SubmissionError(EquipoiseError):
+    """A submission is malformed, forged or does not belong to this agreement."""
+
+    exit_code = 6
+
+
+class KeyFileError(EquipoiseError):
+    """A signing key cannot be read, or is not the one the agreement names."""
+
+    exit_code = 7

@@ -1,0 +1,124 @@
+"""The shape of a statistic: grid columns, entries, weights, sensitivity.
+
+Every model's statistic is a list of sums over rows, each either of one *grid column* or of a product of two. A grid
+column holds integers in [−2¹⁶, 2¹⁶]: a number mapped publicly from its bounds to [−1, 1] and rounded to the 2⁻¹⁶
+grid, or a code (−1, 0, 1) times 2¹⁶. Products, and single columns times the constant 2¹⁶, are integers in units of
+2⁻³², so sums are exact in any order, and the sensitivity bound holds for the very numbers that are released.
+
+An entry also carries a small integer *weight*. Entries that one row cannot push as far as the others get a larger
+weight, as far as the sensitivity allows; the same noise on the weighted integers is then less noise on those entries,
+for free (see the proofs in `linear.py`, `logistic.py` and `conjugate.py`).
+"""
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import NamedTuple
+
+from equipoise.guarantee import Guarantee
+
+GRID = 2**16  # grid steps per unit of a scaled column
+UNIT = GRID * GRID  # steps per unit of an unweighted entry
+BASE_WEIGHT = 8  # weight of an ordinary entry where others are up-weighted: 1/8 is fine enough to lose 5 % at most
+
+
+@dataclass(frozen=True)
+class ScaledColumn:
+    """A numeric column mapped from its public bounds to [−1, 1] and clipped there."""
+
+    name: str
+    lower: float
+    upper: float
+    whole: bool = False
+
+    @property
+    def middle(self) -> float:
+        """The value that maps to 0."""
+        return self.lower + (self.upper - self.lower) / 2
+
+    @property
+    def half_width(self) -> float:
+        """The distance that maps to 1."""
+        return (self.upper - self.lower) / 2
+
+
+@dataclass(frozen=True)
+class CodedColumn:
+    """A column with agreed values only, each replaced by its code −1, 0 or 1."""
+
+    name: str
+    labels: tuple[int | str, ...]
+    codes: tuple[int, ...]
+
+
+class Entry(NamedTuple):
+    """One number of the statistic: sum of column `first` (times column `second`, unless None), weighted."""
+
+    name: str
+    first: int
+    second: int | None
+    weight: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Columns, entries and the proved ℓ₂-sensitivity of the weighted integer statistic under replacing one row.
+
+    `squared_radius` is the agreed ℓ₂ ball of the first `ball_columns` columns, in squared grid steps; rows outside
+    are pulled onto it. `sensitivity` is in grid steps of the weighted statistic and rounded up.
+    """
+
+    columns: tuple[ScaledColumn | CodedColumn, ...]
+    entries: tuple[Entry, ...]
+    sensitivity: int
+    squared_radius: int | None = None
+    ball_columns: int = 0
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @cached_property
+    def steps_per_unit(self) -> tuple[int, ...]:
+        """What each released integer must be divided by to give the entry's value."""
+        return tuple(UNIT * entry.weight for entry in self.entries)
+
+    @cached_property
+    def max_rows(self) -> int:
+        """Most rows whose weighted sums surely stay below 2⁶², leaving as much again for the noise."""
+        return 2**62 // max(self.steps_per_unit)
+
+    def noise_steps(self, guarantee: Guarantee) -> float:
+        """Standard deviation of the noise on every released integer: σ = Δ/√(2ρ), in grid steps."""
+        return self.sensitivity / math.sqrt(2 * guarantee.zcdp)
+
+    def noise_deviations(self, guarantee: Guarantee) -> tuple[float, ...]:
+        """Standard deviation of the noise on each entry, in the entry's own units."""
+        sigma = self.noise_steps(guarantee)
+        return tuple(sigma / steps for steps in self.steps_per_unit)
+
+
+def ceil_sqrt(value: int) -> int:
+    """Smallest integer whose square is at least `value`."""
+    root = math.isqrt(value)
+    return root if root * root == value else root + 1
+
+
+class Ball(NamedTuple):
+    """An agreed ℓ₂ ball of the features: squared radius in grid steps, and the sensitivity it proves."""
+
+    radius2: Fraction
+    squared_radius: int
+    sensitivity: int
+
+
+def norm_ball(norm_bound: float) -> Ball:
+    """Δ = √((2+R²)² + R⁴), the bound that linear and logistic regression share, in steps of `BASE_WEIGHT` entries."""
+    radius2 = Fraction(norm_bound) ** 2
+    squared_steps = ((2 + radius2) ** 2 + radius2**2) * (BASE_WEIGHT * UNIT) ** 2
+    return Ball(radius2, math.floor(radius2 * GRID**2), ceil_sqrt(math.ceil(squared_steps)))
+
+
+def scaled(name: str, bounds: tuple[float, float], *, whole: bool = False) -> ScaledColumn:
+    """Grid column of a bounded number."""
+    return ScaledColumn(name=name, lower=bounds[0], upper=bounds[1], whole=whole)

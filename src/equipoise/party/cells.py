@@ -1,0 +1,100 @@
+"""Turn Arrow columns into numbers and label positions, or say which cell cannot be."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from equipoise.errors import TableError
+from equipoise.party.csv_stream import text_in_number_column
+
+def numbers(name: str, array: "pa.Array[Any]", first_row: int) -> npt.NDArray[np.float64]:
+    """Float64 values of a numeric column without missing cells. Infinity and NaN are left for `refuse_not_finite`."""
+    _refuse_missing(name, array, first_row)
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        array = array.cast(kind.value_type)
+        kind = array.type
+    if _is_text(kind):
+        raise TableError(text_in_number_column(name, first_row, array[0].as_py()))
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind)):
+        raise TableError(f"column {name!r} holds {kind} values, not numbers; convert the column first")
+    if not pa.types.is_float64(kind):
+        array = pc.cast(array, pa.float64(), safe=False)
+    return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def label_positions(
+    name: str, labels: tuple[int | str, ...], array: "pa.Array[Any]", first_row: int
+) -> npt.NDArray[np.int64]:
+    """Position of each cell's value among the agreed labels."""
+    _refuse_missing(name, array, first_row)
+    text = isinstance(labels[0], str)
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    if text != _is_text(array.type):
+        raise TableError(
+            f"column {name!r} holds {array.type} values, but the agreed labels {_shown(labels)} are "
+            f"{'text' if text else 'whole numbers'}; convert the column to match the agreement"
+        )
+    if text:
+        values = pa.array(labels, pa.string())
+        array = array.cast(pa.string())
+    else:
+        values = pa.array([float(label) for label in labels], pa.float64())
+        array = pa.array(numbers(name, array, first_row))
+    positions = pc.index_in(array, value_set=values)
+    if positions.null_count:
+        offset = int(np.flatnonzero(positions.is_null().to_numpy(zero_copy_only=False))[0])
+        raise TableError(
+            f"column {name!r}, row {first_row + offset + 1}: {array[offset].as_py()!r} is not one of the agreed labels "
+            f"{_shown(labels)}; correct the cell, or agree on its label"
+        )
+    return positions.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def refuse_not_finite(name: str, values: npt.NDArray[np.float64], first_row: int) -> None:
+    """Raise for the first NaN or infinite value, if there is one."""
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        value = float(values[bad[0]])
+        if np.isnan(value):
+            _raise_missing(name, first_row + int(bad[0]))
+        raise TableError(
+            f"column {name!r}, row {first_row + int(bad[0]) + 1}: the value is infinite; "
+            "replace it with a number (values beyond the agreed bounds are clipped)"
+        )
+
+
+def refuse_fractions(name: str, values: npt.NDArray[np.float64], first_row: int) -> None:
+    """Raise for the first value of a count column that is not a whole number of 0 or more."""
+    bad = np.flatnonzero((values != np.floor(values)) | (values < 0))
+    if len(bad):
+        raise TableError(
+            f"column {name!r}, row {first_row + int(bad[0]) + 1}: {values[bad[0]]:g} is not a count; "
+            "a poisson model needs whole numbers of 0 or more"
+        )
+
+
+def _refuse_missing(name: str, array: "pa.Array[Any]", first_row: int) -> None:
+    if array.null_count:
+        missing = array.is_null().to_numpy(zero_copy_only=False)
+        _raise_missing(name, first_row + int(np.flatnonzero(missing)[0]))
+
+
+def _raise_missing(name: str, row: int) -> None:
+    raise TableError(
+        f"column {name!r}, row {row + 1}: the value is missing; fill it in, or remove the row from your table "
+        "before releasing (the row count is public)"
+    )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def _shown(labels: tuple[int | str, ...]) -> str:
+    shown = ", ".join(repr(label) for label in labels[:6])
+    return f"[{shown}{', …' if len(labels) > 6 else ''}]"

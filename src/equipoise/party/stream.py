@@ -1,0 +1,95 @@
+"""A table as a stream of batches of the agreed columns, and the check of its header."""
+
+import difflib
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from equipoise.errors import TableError
+
+BATCH_ROWS = 2**16
+
+
+class Wanted(NamedTuple):
+    """A column the agreement asks for; `labels` are its agreed values, or None for a number."""
+
+    name: str
+    labels: tuple[int | str, ...] | None
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the column holds text rather than numbers."""
+        return self.labels is not None and isinstance(self.labels[0], str)
+
+
+class Batch(NamedTuple):
+    """Consecutive rows: Arrow arrays in agreed order, or a matrix with one column for each."""
+
+    first_row: int
+    data: "Sequence[pa.Array[Any]] | np.ndarray[Any, Any]"
+
+    @property
+    def rows(self) -> int:
+        """Number of rows."""
+        return len(self.data) if isinstance(self.data, np.ndarray) else len(self.data[0])
+
+
+@dataclass
+class Table(AbstractContextManager["Table"]):
+    """An open table. Iterate once, inside `with`."""
+
+    wanted: tuple[Wanted, ...]
+    source: Iterator["pa.RecordBatch | np.ndarray[Any, Any]"]
+    all_columns: tuple[str, ...] = ()
+    total_rows: int | None = None
+    stream: io.BufferedReader | None = None
+    total_bytes: int = 0
+    resources: ExitStack = field(default_factory=ExitStack)
+
+    def __exit__(self, *_: object) -> None:
+        self.resources.close()
+
+    def __iter__(self) -> Iterator[Batch]:
+        first_row = 0
+        for piece in self.source:
+            if isinstance(piece, np.ndarray):
+                batch = Batch(first_row, piece)
+            else:
+                batch = Batch(first_row, [piece.column(want.name) for want in self.wanted])
+            if batch.rows:
+                yield batch
+            first_row += batch.rows
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """Columns of the table that are never read."""
+        names = {want.name for want in self.wanted}
+        return tuple(name for name in self.all_columns if name not in names)
+
+    def fraction_read(self, rows: int) -> float | None:
+        """How far reading has come, from 0 to 1, if that can be known."""
+        if self.total_rows is not None:
+            return rows / self.total_rows if self.total_rows else 1.0
+        if self.stream is not None and self.total_bytes and not self.stream.closed:
+            return self.stream.tell() / self.total_bytes
+        return None
+
+
+def check_header(names: list[str], wanted: tuple[Wanted, ...], where: str = "") -> None:
+    for want in wanted:
+        times = names.count(want.name)
+        if times > 1:
+            raise TableError(f"the column {want.name!r}{where} appears {times} times; keep one")
+        if times == 0:
+            close = difflib.get_close_matches(want.name, names, n=1, cutoff=0.5)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            shown = ", ".join(repr(name) for name in names[:12]) + (", …" if len(names) > 12 else "")
+            raise TableError(
+                f"the agreed column {want.name!r} is not in the table{where}{hint} "
+                f"The table's columns are {shown or 'none'}; rename the column to match the agreement"
+            )

@@ -1,0 +1,156 @@
+"""Open a private table, whatever holds it, as a stream of batches of the agreed columns.
+
+Files are read a batch at a time, so memory does not grow with the table. Everything that can be wrong with the
+header is found before the first row is read.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pa_parquet
+
+from equipoise.errors import TableError
+from equipoise.party.csv_stream import COMPRESSIONS, DELIMITERS, open_csv
+from equipoise.party.stream import BATCH_ROWS, Table, Wanted, check_header
+
+_ARROW_ENDINGS = (".arrow", ".feather", ".ipc")
+
+
+def open_table(source: Any, wanted: Sequence[Wanted]) -> Table:
+    """Open a CSV, Parquet or Arrow file, a folder of Parquet files, a data frame, an Arrow table or a NumPy array.
+
+    A NumPy array has the features in agreed order and then the target; `(X, y)` is accepted too.
+    """
+    columns = tuple(wanted)
+    if isinstance(source, str | Path):
+        return _open_path(Path(source), columns)
+    if isinstance(source, np.ndarray) or (isinstance(source, tuple) and len(source) == 2):
+        return _open_numpy(source, columns)
+    if isinstance(source, pa.Table):
+        return _open_arrow(source.schema.names, source.to_batches(BATCH_ROWS), columns, total_rows=source.num_rows)
+    if isinstance(source, pa.RecordBatchReader):
+        return _open_arrow(source.schema.names, source, columns)
+    if hasattr(source, "__arrow_c_stream__"):
+        return _open_frame(source, columns)
+    raise TableError(
+        f"cannot read a table from {type(source).__name__}; give a CSV, Parquet or Arrow file, a folder of Parquet "
+        "files, a pandas or polars frame, an Arrow table, a NumPy array, or a tuple (X, y)"
+    )
+
+
+def _open_path(path: Path, wanted: tuple[Wanted, ...]) -> Table:
+    if not path.exists():
+        raise TableError(f"there is no file or folder {str(path)!r}; check the path")
+    try:
+        if path.is_dir():
+            files = sorted(file for file in path.rglob("*.parquet") if not file.name.startswith((".", "_")))
+            if not files:
+                raise TableError(f"the folder {str(path)!r} holds no .parquet file; only Parquet is read from folders")
+            return _open_parquet(files, wanted)
+        if path.suffix == ".parquet":
+            return _open_parquet([path], wanted)
+        if path.suffix in _ARROW_ENDINGS:
+            return _open_ipc(path, wanted)
+        inner = Path(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
+        if inner in DELIMITERS:
+            return open_csv(path, DELIMITERS[inner], wanted)
+    except (pa.ArrowException, OSError) as error:
+        raise TableError(f"cannot read {str(path)!r}: {error}") from error
+    raise TableError(
+        f"do not know how to read {str(path)!r}; its name should end in .csv, .tsv (also .gz, .bz2, .zst), .parquet, "
+        f"{', '.join(_ARROW_ENDINGS)}"
+    )
+
+
+def _open_parquet(files: list[Path], wanted: tuple[Wanted, ...]) -> Table:
+    names = [want.name for want in wanted]
+    total = 0
+    for file in files:
+        metadata = pa_parquet.read_metadata(file)
+        check_header(metadata.schema.to_arrow_schema().names, wanted, where=f" of {file.name!r}")
+        total += metadata.num_rows
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for file in files:
+            # Buffered, unmapped reading keeps memory at a few pages per column, however large the row groups.
+            with pa_parquet.ParquetFile(file, buffer_size=2**20, pre_buffer=False) as parquet:
+                yield from parquet.iter_batches(BATCH_ROWS, columns=names)
+
+    all_columns = tuple(pa_parquet.read_schema(files[0]).names)
+    return Table(wanted, batches(), all_columns, total_rows=total)
+
+
+def _open_ipc(path: Path, wanted: tuple[Wanted, ...]) -> Table:
+    resources = ExitStack()
+    file = resources.enter_context(pa.OSFile(str(path)))
+    try:
+        reader = pa.ipc.open_file(file)
+    except pa.ArrowInvalid:
+        file.seek(0)
+        stream = pa.ipc.open_stream(file)
+        return _open_arrow(stream.schema.names, stream, wanted, resources=resources)
+    batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
+    return _open_arrow(reader.schema.names, batches, wanted, resources=resources)
+
+
+def _open_numpy(source: Any, wanted: tuple[Wanted, ...]) -> Table:
+    if isinstance(source, tuple):
+        features, target = np.asarray(source[0]), np.asarray(source[1])
+        if features.ndim != 2 or target.shape != (len(features),) or features.shape[1] != len(wanted) - 1:
+            raise TableError(
+                f"(X, y) has shapes {features.shape} and {target.shape}; "
+                f"this agreement needs (rows, {len(wanted) - 1}) and (rows,)"
+            )
+        return _columns_table([*features.T, target], wanted)
+    if source.dtype.names is not None:
+        check_header(list(source.dtype.names), wanted)
+        return _columns_table([source[want.name] for want in wanted], wanted)
+    matrix = source[:, np.newaxis] if source.ndim == 1 and len(wanted) == 1 else source
+    if matrix.ndim != 2 or matrix.shape[1] != len(wanted):
+        names = ", ".join(want.name for want in wanted)
+        raise TableError(f"the array has shape {source.shape}; this agreement needs (rows, {len(wanted)}): {names}")
+    if matrix.dtype.kind not in "fiub" or any(want.labels is not None for want in wanted):
+        return _columns_table(list(matrix.T), wanted)
+    slices = (matrix[start : start + BATCH_ROWS] for start in range(0, len(matrix), BATCH_ROWS))
+    return Table(wanted, slices, tuple(want.name for want in wanted), total_rows=len(matrix))
+
+
+def _columns_table(columns: list[Any], wanted: tuple[Wanted, ...]) -> Table:
+    try:
+        arrays = [pa.array(np.ascontiguousarray(column)) for column in columns]
+    except pa.ArrowException as error:
+        raise TableError(f"the array cannot be read as columns of one type each: {error}") from error
+    table = pa.table(dict(zip([want.name for want in wanted], arrays, strict=True)))
+    return _open_arrow(table.schema.names, table.to_batches(BATCH_ROWS), wanted, total_rows=len(table))
+
+
+def _open_frame(frame: Any, wanted: tuple[Wanted, ...]) -> Table:
+    names, total_rows = None, None
+    if hasattr(frame, "columns") and hasattr(frame, "__len__"):  # pandas, polars: leave the other columns alone
+        names, total_rows = [str(name) for name in frame.columns], len(frame)
+        check_header(names, wanted)
+        frame = frame[[want.name for want in wanted]]
+    try:
+        reader = pa.RecordBatchReader.from_stream(frame)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise TableError(f"the frame cannot be read as columns of one type each: {error}") from error
+    return _open_arrow(names or reader.schema.names, reader, wanted, total_rows=total_rows)
+
+
+def _open_arrow(
+    names: list[str],
+    batches: Any,
+    wanted: tuple[Wanted, ...],
+    *,
+    total_rows: int | None = None,
+    resources: ExitStack | None = None,
+) -> Table:
+    check_header(names, wanted)
+    pieces = (
+        batch.slice(start, BATCH_ROWS) for batch in batches for start in range(0, max(batch.num_rows, 1), BATCH_ROWS)
+    )
+    return Table(wanted, pieces, tuple(names), total_rows=total_rows, resources=resources or ExitStack())

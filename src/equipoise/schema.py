@@ -1,0 +1,269 @@
+"""Sections of an agreement: columns with their public bounds, models with their priors, privacy, reward, parties.
+
+`agreement.py` puts them together. Every check here names the value and the remedy; pydantic adds the key.
+"""
+
+import math
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, field_validator, model_validator
+
+from equipoise.priors import (
+    Beta,
+    Dirichlet,
+    Finite,
+    Gamma,
+    MeanAndVariance,
+    NormalInverseGamma,
+    NormalInverseWishart,
+    Positive,
+    ScaledCorrelation,
+    TruncatedNorm,
+)
+
+MAX_FEATURES = 250  # keeps every statistic below 2¹⁵ entries, which `guarantee.LATTICE_GAP` relies on
+MAX_CATEGORIES = 10_000
+
+ColumnName = Annotated[str, Field(min_length=1, max_length=200)]
+Label = StrictInt | StrictStr
+PartyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+PublicKey = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class NumberColumn(Section):
+    """A numeric column and its public bounds; values outside are clipped, never dropped."""
+
+    name: ColumnName
+    bounds: tuple[Finite, Finite]
+
+    @field_validator("bounds")
+    @classmethod
+    def _ordered(cls, bounds: tuple[float, float]) -> tuple[float, float]:
+        lower, upper = bounds
+        if not lower < upper:
+            raise ValueError(f"[{lower:g}, {upper:g}] is empty; write [lower, upper] with lower < upper")
+        if not math.isfinite((upper - lower) * 2.0**20) or upper - lower < 1e-300:
+            raise ValueError(f"[{lower:g}, {upper:g}] cannot be mapped to [-1, 1]; choose other units")
+        return bounds
+
+
+class CountColumn(NumberColumn):
+    """A column of non-negative whole numbers with public bounds."""
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.bounds[0] < 0 or any(bound != int(bound) for bound in self.bounds):
+            raise ValueError(f"bounds of a count must be whole numbers from 0 up, not {list(self.bounds)}")
+        return self
+
+
+class DurationColumn(NumberColumn):
+    """A column of non-negative numbers with public bounds."""
+
+    @model_validator(mode="after")
+    def _not_negative(self) -> Self:
+        if self.bounds[0] < 0:
+            raise ValueError(f"the lower bound must be 0 or more, not {self.bounds[0]:g}")
+        return self
+
+
+class CategoryColumn(Section):
+    """A column whose every value is one of the agreed categories, all text or all whole numbers."""
+
+    name: ColumnName
+    categories: Annotated[tuple[Label, ...], Field(min_length=2, max_length=MAX_CATEGORIES)]
+
+    @field_validator("categories")
+    @classmethod
+    def _distinct(cls, categories: tuple[int | str, ...]) -> tuple[int | str, ...]:
+        return _distinct_labels(categories)
+
+
+class LabelColumn(Section):
+    """A column with two agreed values: `labels = [negative, positive]`."""
+
+    name: ColumnName
+    labels: tuple[Label, Label]
+
+    @field_validator("labels")
+    @classmethod
+    def _distinct(cls, labels: tuple[int | str, ...]) -> tuple[int | str, ...]:
+        return _distinct_labels(labels)
+
+
+class _Regression(Section):
+    features: Annotated[tuple[NumberColumn, ...], Field(min_length=1, max_length=MAX_FEATURES)]
+    norm_bound: Positive | None = None
+
+    @model_validator(mode="after")
+    def _check_norm_bound(self) -> Self:
+        radius, count = self.norm_bound, len(self.features)
+        if radius is not None and not 1 <= radius < math.sqrt(count):
+            raise ValueError(
+                f"norm_bound = {radius:g} must be at least 1 and below sqrt({count}) = {math.sqrt(count):.4g}, in "
+                "units where every feature spans [-1, 1]; outside that range it costs accuracy or does nothing: "
+                "tighten the features' bounds, or leave it out"
+            )
+        return self
+
+
+class LinearModel(_Regression):
+    """Bayesian linear regression."""
+
+    kind: Literal["linear"]
+    target: NumberColumn
+    prior: NormalInverseGamma = NormalInverseGamma()
+    data_prior: NormalInverseWishart = NormalInverseWishart()
+
+    @model_validator(mode="after")
+    def _check_prior_shapes(self) -> Self:
+        width = len(self.features)
+        _check_square("prior.weight_precision", self.prior.weight_precision, width + 1)
+        _check_length("prior.weight_mean", self.prior.weight_mean, width + 1)
+        _check_square("data_prior.covariance", self.data_prior.covariance, width)
+        _check_length("data_prior.mean", self.data_prior.mean, width)
+        degrees = self.data_prior.degrees_of_freedom
+        if degrees is not None and degrees <= width + 1:
+            raise ValueError(
+                f"data_prior.degrees_of_freedom = {degrees:g} must exceed the number of features + 1 = {width + 1}"
+            )
+        return self
+
+
+class LogisticModel(_Regression):
+    """Bayesian logistic regression on degree-2 polynomial approximate statistics."""
+
+    kind: Literal["logistic"]
+    target: LabelColumn
+    prior: TruncatedNorm = TruncatedNorm()
+    data_prior: ScaledCorrelation = ScaledCorrelation()
+
+
+class BernoulliModel(Section):
+    """Probability of the second of two labels."""
+
+    kind: Literal["bernoulli"]
+    target: LabelColumn
+    prior: Beta = Beta()
+
+
+class CategoricalModel(Section):
+    """Probabilities of several categories."""
+
+    kind: Literal["categorical"]
+    target: CategoryColumn
+    prior: Dirichlet = Dirichlet()
+
+    @model_validator(mode="after")
+    def _check_concentration(self) -> Self:
+        if isinstance(self.prior.concentration, list):
+            _check_length("prior.concentration", self.prior.concentration, len(self.target.categories))
+        return self
+
+
+class PoissonModel(Section):
+    """Rate of a count."""
+
+    kind: Literal["poisson"]
+    target: CountColumn
+    prior: Gamma = Gamma()
+
+
+class ExponentialModel(Section):
+    """Rate of a waiting time."""
+
+    kind: Literal["exponential"]
+    target: DurationColumn
+    prior: Gamma = Gamma()
+
+
+class GaussianModel(Section):
+    """Mean and variance of a number."""
+
+    kind: Literal["gaussian"]
+    target: NumberColumn
+    prior: MeanAndVariance = MeanAndVariance()
+
+
+Model = (
+    LinearModel
+    | LogisticModel
+    | BernoulliModel
+    | CategoricalModel
+    | PoissonModel
+    | ExponentialModel
+    | GaussianModel
+)
+
+
+class Privacy(Section):
+    """The Rényi order λ everyone's ε refers to, and the weakest privacy (largest ε) anyone may choose."""
+
+    order: Annotated[float, Field(gt=1, le=1000, allow_inf_nan=False)] = 2.0
+    max_epsilon: Positive
+
+
+class RewardRule(Section):
+    """How rewards follow from contributions: mechanism and fairness exponent ρ ("max": the largest rational one)."""
+
+    mechanism: Literal["tempering", "noise"] = "tempering"
+    rho: float | Literal["max"] = "max"
+
+    @field_validator("rho", mode="before")
+    @classmethod
+    def _in_range(cls, rho: Any) -> Any:
+        if rho != "max" and (isinstance(rho, bool) or not isinstance(rho, int | float) or not 0 < rho <= 1):
+            raise ValueError(f'{rho!r} is not a fairness exponent; write a number above 0 and up to 1, or "max"')
+        return rho
+
+
+class Party(Section):
+    """One member: a short name, and optionally the Ed25519 public key its submissions must be signed with."""
+
+    name: PartyName
+    public_key: PublicKey | None = None
+
+
+def first_repeat(names: list[str]) -> str | None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
+
+
+def _distinct_labels(labels: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    if len({type(label) for label in labels}) > 1:
+        raise ValueError(f"{list(labels)} mixes text and numbers; write all values in one way, as the table has them")
+    if any(isinstance(label, int) and abs(label) > 2**53 for label in labels):
+        raise ValueError("whole-number labels must lie within ±2^53; use text for longer codes")
+    if repeated := first_repeat([str(label) for label in labels]):
+        raise ValueError(f"the value {repeated!r} is listed twice")
+    return labels
+
+
+def _check_length(key: str, values: list[float] | None, length: int) -> None:
+    if values is not None and len(values) != length:
+        raise ValueError(f"{key} has {len(values)} numbers; this model needs {length}")
+
+
+def _check_square(key: str, value: float | list[float] | list[list[float]], width: int) -> None:
+    """Accept a number, a vector or a symmetric positive definite matrix of the right size."""
+    if not isinstance(value, list):
+        return
+    rows = [row for row in value if isinstance(row, list)]
+    if not rows:
+        _check_length(key, [number for number in value if not isinstance(number, list)], width)
+        return
+    if len(value) != width or any(len(row) != width for row in rows):
+        raise ValueError(f"{key} must be a {width} × {width} matrix")
+    import numpy as np  # noqa: PLC0415  (only agreements with matrix priors need it)
+
+    matrix = np.array(rows)
+    if not np.array_equal(matrix, matrix.T) or np.linalg.eigvalsh(matrix)[0] <= 0:
+        raise ValueError(f"{key} must be symmetric and positive definite")
