@@ -9,7 +9,7 @@ import difflib
 import tomllib
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
@@ -104,7 +104,9 @@ class Agreement(Section):
         for party in self.parties:
             if party.name == name:
                 return party
-        raise AgreementError(f"{name!r} is not a party of this agreement; its parties are {', '.join(self.party_names)}")
+        raise AgreementError(
+            f"{name!r} is not a party of this agreement; its parties are {', '.join(self.party_names)}"
+        )
 
     def guarantee(
         self,
@@ -114,10 +116,13 @@ class Agreement(Section):
         approx: tuple[float, float] | None = None,
     ) -> Guarantee:
         """State a guarantee, given in any one of three ways, at this agreement's order; refuse one above the cap."""
-        given = [name for name, value in (("epsilon", epsilon), ("zcdp", zcdp), ("approx", approx)) if value is not None]
+        given = [
+            name for name, value in (("epsilon", epsilon), ("zcdp", zcdp), ("approx", approx)) if value is not None
+        ]
         if len(given) != 1:
             raise AgreementError(
-                f"state the guarantee in exactly one way, epsilon, zcdp or approx=(epsilon, delta); got {given or 'none'}"
+                "state the guarantee in exactly one way: epsilon, zcdp or approx (epsilon, delta); "
+                f"got {' and '.join(given) or 'none'}"
             )
         order = self.privacy.order
         if epsilon is not None:
@@ -135,7 +140,8 @@ class Agreement(Section):
         return guarantee
 
 
-MODEL_KINDS = tuple(model.model_fields["kind"].annotation.__args__[0] for model in Model.__args__)
+_MODELS: tuple[type[Section], ...] = get_args(Model)
+MODEL_KINDS: tuple[str, ...] = tuple(get_args(model.model_fields["kind"].annotation)[0] for model in _MODELS)
 
 _REMEDIES = {
     "missing": "is missing; add it (see `equipoise agreement new`)",

@@ -79,26 +79,20 @@ class Guarantee:
 
 def delta_of(epsilon: float, zcdp: float) -> float:
     """Certified δ at ε of ρ-zCDP Gaussian noise: the exact profile plus the lattice gap (module docstring)."""
-    from scipy.special import log_ndtr  # noqa: PLC0415  (a third of a second that `--help` need not pay)
-
-    mu = math.sqrt(2 * zcdp)
-    upper, lower = float(log_ndtr(mu / 2 - epsilon / mu)), float(log_ndtr(-mu / 2 - epsilon / mu))
-    # Φ(a) − e^ε Φ(b) = Φ(a)(1 − e^{ε + log Φ(b) − log Φ(a)}), which does not cancel.
-    profile = -math.exp(upper) * math.expm1(min(0.0, epsilon + lower - upper))
-    return profile + LATTICE_GAP * zcdp * (1 + math.exp(min(epsilon, 700.0)))
+    return _profile(epsilon, zcdp) + LATTICE_GAP * zcdp * (1 + math.exp(min(epsilon, 700.0)))
 
 
 def epsilon_of(zcdp: float, delta: float = DEFAULT_DELTA) -> float:
     """Smallest ε certified at δ for a total zCDP spend; 0 when nothing has been spent."""
     _check_delta(delta)
-    if zcdp == 0:
+    if zcdp == 0 or delta_of(0.0, zcdp) <= delta:
         return 0.0
     ceiling = _epsilon_by_zcdp(zcdp, delta)
-    if delta_of(ceiling, zcdp) > delta:
-        return ceiling  # so little privacy is left that the lattice gap exceeds δ: the general bound still holds
-    if delta_of(0.0, zcdp) <= delta:
-        return 0.0
-    return _bisect(lambda epsilon: delta_of(epsilon, zcdp) <= delta, ceiling, 0.0)
+    # The gap grows with ε while the profile falls; leaving it half of δ gives a point from which to search downwards.
+    safe = _bisect(lambda epsilon: _profile(epsilon, zcdp) <= delta / 2, 2 * ceiling + 10, 0.0)
+    if delta_of(safe, zcdp) > delta:
+        return ceiling  # so little privacy is left that the gap exceeds δ: the general bound still holds
+    return min(ceiling, _bisect(lambda epsilon: delta_of(epsilon, zcdp) <= delta, safe, 0.0))
 
 
 def zcdp_of(epsilon: float, delta: float) -> float:
@@ -121,6 +115,16 @@ def zcdp_of(epsilon: float, delta: float) -> float:
                 f"delta = {delta!r} is below what can be certified at epsilon = {epsilon!r}; use a larger delta"
             )
     return _bisect(certified, strict, generous)
+
+
+def _profile(epsilon: float, zcdp: float) -> float:
+    """δ(ε) of the continuous Gaussian mechanism (module docstring)."""
+    from scipy.special import log_ndtr  # a third of a second that `--help` need not pay
+
+    mu = math.sqrt(2 * zcdp)
+    upper, lower = float(log_ndtr(mu / 2 - epsilon / mu)), float(log_ndtr(-mu / 2 - epsilon / mu))
+    # Φ(a) − e^ε Φ(b) = Φ(a)(1 − e^{ε + log Φ(b) − log Φ(a)}), which does not cancel.
+    return -math.exp(upper) * math.expm1(min(0.0, epsilon + lower - upper))
 
 
 def _epsilon_by_zcdp(zcdp: float, delta: float) -> float:

@@ -31,6 +31,8 @@ PublicKey = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Section(BaseModel):
+    """A table of the agreement: unknown keys are mistakes, and nothing changes once agreed."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
@@ -190,13 +192,7 @@ class GaussianModel(Section):
 
 
 Model = (
-    LinearModel
-    | LogisticModel
-    | BernoulliModel
-    | CategoricalModel
-    | PoissonModel
-    | ExponentialModel
-    | GaussianModel
+    LinearModel | LogisticModel | BernoulliModel | CategoricalModel | PoissonModel | ExponentialModel | GaussianModel
 )
 
 
@@ -229,6 +225,7 @@ class Party(Section):
 
 
 def first_repeat(names: list[str]) -> str | None:
+    """The first name that was seen before, if any."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -262,7 +259,7 @@ def _check_square(key: str, value: float | list[float] | list[list[float]], widt
         return
     if len(value) != width or any(len(row) != width for row in rows):
         raise ValueError(f"{key} must be a {width} × {width} matrix")
-    import numpy as np  # noqa: PLC0415  (only agreements with matrix priors need it)
+    import numpy as np  # only agreements with matrix priors need it
 
     matrix = np.array(rows)
     if not np.array_equal(matrix, matrix.T) or np.linalg.eigvalsh(matrix)[0] <= 0:

@@ -4,6 +4,9 @@
 sides compute the noise. Every layout's sensitivity is proved in the docstring of the function that builds it.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from equipoise.agreement import Agreement
 from equipoise.models.base import GRID, UNIT, CodedColumn, Entry, Layout, ScaledColumn
 from equipoise.models.conjugate import (
@@ -15,31 +18,20 @@ from equipoise.models.conjugate import (
 )
 from equipoise.models.linear import linear_layout
 from equipoise.models.logistic import logistic_layout
-from equipoise.schema import (
-    BernoulliModel,
-    CategoricalModel,
-    ExponentialModel,
-    LinearModel,
-    LogisticModel,
-    PoissonModel,
-)
 
 __all__ = ["GRID", "UNIT", "CodedColumn", "Entry", "Layout", "ScaledColumn", "layout_of"]
+
+_LAYOUTS: dict[str, Callable[[Any], Layout]] = {
+    "linear": linear_layout,
+    "logistic": logistic_layout,
+    "bernoulli": bernoulli_layout,
+    "categorical": categorical_layout,
+    "poisson": poisson_layout,
+    "exponential": exponential_layout,
+    "gaussian": gaussian_layout,
+}
 
 
 def layout_of(agreement: Agreement) -> Layout:
     """Statistic layout of the agreed model."""
-    model = agreement.model
-    if isinstance(model, LinearModel):
-        return linear_layout(model)
-    if isinstance(model, LogisticModel):
-        return logistic_layout(model)
-    if isinstance(model, BernoulliModel):
-        return bernoulli_layout(model)
-    if isinstance(model, CategoricalModel):
-        return categorical_layout(model)
-    if isinstance(model, PoissonModel):
-        return poisson_layout(model)
-    if isinstance(model, ExponentialModel):
-        return exponential_layout(model)
-    return gaussian_layout(model)
+    return _LAYOUTS[agreement.model.kind](agreement.model)

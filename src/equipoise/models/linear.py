@@ -21,15 +21,18 @@ def linear_layout(model: LinearModel) -> Layout:
     on every x_j² and y² shrinks by the factor a. (maths.md §5 has a = √2 for this box; the proof above allows more.)
     Tight: z, z′ ∈ {±1}ⁿ with z·z′ = 0 (n even) reach Δ exactly; for n odd the gap is below 1 in Δ².
 
-    **Ball** (a = 1). Σ(x_j² − x′_j²)² ≤ |x|⁴ + |x′|⁴, and everything grows with |x|, |x′| ≤ R. The remainder is convex in
-    (y², y′²) ∈ [0, 1]²: at (1, 1) it gives (2+R²)² + R⁴, at (1, 0) no more than that if b² ≤ 2 + R², at (0, 0) less.
-    So Δ = √((2+R²)² + R⁴) with b = √(2+R²). Tight for w ≥ 2: x = R e₁, x′ = R e₂, y = 1, y′ = −1.
+    **Ball** (a = 1). Σ(x_j² − x′_j²)² ≤ |x|⁴ + |x′|⁴, and everything grows with |x|, |x′| ≤ R. The remainder is
+    convex in (y², y′²) ∈ [0, 1]²: at (1, 1) it gives (2+R²)² + R⁴, at (1, 0) no more than that if b² ≤ 2 + R², at
+    (0, 0) less. So Δ = √((2+R²)² + R⁴) with b = √(2+R²). Tight for w ≥ 2: x = R e₁, x′ = R e₂, y = 1, y′ = −1.
 
     The smaller Δ of the two is used. Weights are rationals just below a and b, which can only lower the left side.
     """
     width = len(model.features)
     y = width
-    columns = (*(scaled(f.name, f.bounds) for f in model.features), scaled(model.target.name, model.target.bounds))
+    columns = (
+        *(scaled(f.name, f.bounds) for f in model.features),
+        scaled(model.target.name, model.target.bounds),
+    )
 
     sensitivity = BASE_WEIGHT * UNIT * (width + 2)
     square_weight = target_weight = math.isqrt(BASE_WEIGHT**2 * (width + 4) // 2)

@@ -2,7 +2,7 @@
 
 import math
 
-from equipoise.models.base import BASE_WEIGHT, UNIT, CodedColumn, Entry, Layout, norm_ball, scaled
+from equipoise.models.base import BASE_WEIGHT, UNIT, CodedColumn, Entry, Layout, ScaledColumn, norm_ball, scaled
 from equipoise.schema import LogisticModel
 
 
@@ -18,18 +18,19 @@ def logistic_layout(model: LogisticModel) -> Layout:
 
         ‖g − g′‖² ≤ ½(P + 2)² + ½(Q + 2)² + (a² − ½) Σ(u_j − u′_j)².
 
-    **Box.** Convex in (u, u′) ∈ [0, 1]^{2w}, so largest at a vertex. With p coordinates 1 in x only and q in x′ only it is at
-    most (w+2)² − (p+q)(w+2) + ½(p²+q²) + (a² − ½)(p+q) ≤ (w+2)² whenever a² ≤ (w+5)/2. So **Δ = w + 2 with
+    **Box.** Convex in (u, u′) ∈ [0, 1]^{2w}, so largest at a vertex. With p coordinates 1 in x only and q in x′ only it
+    is at most (w+2)² − (p+q)(w+2) + ½(p²+q²) + (a² − ½)(p+q) ≤ (w+2)² whenever a² ≤ (w+5)/2. So **Δ = w + 2 with
     a = √((w+5)/2)**. Tight for a exactly so: x = (1 … 1), x′ = 0, y′ = −y (with a rational just below, and w even,
     orthogonal sign vectors with y′ = −y reach it exactly).
 
-    **Ball** (a = 1). Σ(u_j − u′_j)² ≤ P² + Q², so ‖g − g′‖² ≤ (R² + 2)² + R⁴. Tight for w ≥ 2: x = R e₁, x′ = R e₂, y′ = −y.
+    **Ball** (a = 1). Σ(u_j − u′_j)² ≤ P² + Q², so ‖g − g′‖² ≤ (R² + 2)² + R⁴.
+    Tight for w ≥ 2: x = R e₁, x′ = R e₂, y′ = −y.
 
     The smaller Δ of the two is used. Σy² is the row count and is left out.
     """
     width = len(model.features)
     target = CodedColumn(model.target.name, model.target.labels, (-1, 1))
-    columns = (*(scaled(f.name, f.bounds) for f in model.features), target)
+    columns: tuple[ScaledColumn | CodedColumn, ...] = (*(scaled(f.name, f.bounds) for f in model.features), target)
 
     sensitivity = BASE_WEIGHT * UNIT * (width + 2)
     square_weight = math.isqrt(BASE_WEIGHT**2 * (width + 5) // 2)

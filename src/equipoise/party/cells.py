@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from equipoise.errors import TableError
 from equipoise.party.csv_stream import text_in_number_column
 
+
 def numbers(name: str, array: "pa.Array[Any]", first_row: int) -> npt.NDArray[np.float64]:
     """Float64 values of a numeric column without missing cells. Infinity and NaN are left for `refuse_not_finite`."""
     _refuse_missing(name, array, first_row)
@@ -19,7 +20,12 @@ def numbers(name: str, array: "pa.Array[Any]", first_row: int) -> npt.NDArray[np
         kind = array.type
     if _is_text(kind):
         raise TableError(text_in_number_column(name, first_row, array[0].as_py()))
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind)):
+    if not (
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_decimal(kind)
+    ):
         raise TableError(f"column {name!r} holds {kind} values, not numbers; convert the column first")
     if not pa.types.is_float64(kind):
         array = pc.cast(array, pa.float64(), safe=False)
@@ -40,7 +46,7 @@ def label_positions(
             f"{'text' if text else 'whole numbers'}; convert the column to match the agreement"
         )
     if text:
-        values = pa.array(labels, pa.string())
+        values: pa.Array[Any] = pa.array(labels, pa.string())
         array = array.cast(pa.string())
     else:
         values = pa.array([float(label) for label in labels], pa.float64())

@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -14,7 +14,8 @@ from equipoise.errors import TableError
 from equipoise.party.stream import Table, Wanted, check_header
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
-COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+Compression = Literal["gzip", "bz2", "zstd"]
+COMPRESSIONS: dict[str, Compression] = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
 def open_csv(path: Path, delimiter: str, wanted: tuple[Wanted, ...]) -> Table:
@@ -36,7 +37,7 @@ def open_csv(path: Path, delimiter: str, wanted: tuple[Wanted, ...]) -> Table:
 
 
 def _csv_batches(
-    path: Path, stream: io.BufferedReader, delimiter: str, compression: str | None, wanted: tuple[Wanted, ...]
+    path: Path, stream: io.BufferedReader, delimiter: str, compression: Compression | None, wanted: tuple[Wanted, ...]
 ) -> Iterator[pa.RecordBatch]:
     types: dict[str, Any] = {want.name: pa.string() if want.is_text else pa.float64() for want in wanted}
     try:
@@ -44,14 +45,16 @@ def _csv_batches(
     except pa.ArrowInvalid as error:
         # Arrow's message seldom says which column and row: read again as text, up to the culprit.
         with path.open("rb") as again:
-            culprit = _first_bad_number(_csv_reader(again, delimiter, compression, dict.fromkeys(types, pa.string())), wanted)
+            culprit = _first_bad_number(
+                _csv_reader(again, delimiter, compression, dict.fromkeys(types, pa.string())), wanted
+            )
         raise TableError(culprit or f"cannot read {str(path)!r}: {error}") from error
 
 
 def _csv_reader(
-    stream: io.BufferedReader, delimiter: str, compression: str | None, types: dict[str, Any]
+    stream: io.BufferedReader, delimiter: str, compression: Compression | None, types: dict[str, Any]
 ) -> Iterator[pa.RecordBatch]:
-    opened = pa.CompressedInputStream(stream, compression) if compression else stream
+    opened: Any = pa.CompressedInputStream(stream, compression) if compression else stream
     yield from pa_csv.open_csv(
         opened,
         read_options=pa_csv.ReadOptions(block_size=2**21),
@@ -94,7 +97,7 @@ def _is_number(text: str) -> bool:
     return "_" not in text
 
 
-def _csv_header(path: Path, delimiter: str, compression: str | None) -> list[str]:
+def _csv_header(path: Path, delimiter: str, compression: Compression | None) -> list[str]:
     with path.open("rb") as raw:
         opened = pa.CompressedInputStream(raw, compression) if compression else raw
         start = opened.read(2**20)

@@ -29,7 +29,9 @@ Integers = npt.NDArray[np.int64]
 Progress = Callable[[float | None, int], None]
 
 MAX_EXACT_ROWS = 2**20  # rows of products of size 2³² that float64 adds exactly
-_BLOCK_CELLS = 2**17  # about a megabyte: a block stays in cache through every pass over it
+_BLOCK_CELLS = 2**17  # a megabyte: a block stays in cache through every pass over it
+_TILE_CELLS = 2**9
+_LOOKED_AT = 2**13
 
 
 @dataclass(frozen=True)
@@ -45,16 +47,25 @@ class ExactStatistic:
 def exact_statistic(
     layout: Layout, source: Any, *, threads: int | None = None, progress: Progress | None = None
 ) -> ExactStatistic:
-    """Sum the statistic over a table, streaming. `clipped` tells, per column, which share of the first rows was clipped."""
+    """Sum the statistic over a table, streaming; also note which share of each column's first cells is clipped."""
     wanted = wanted_columns(layout)
+    workers = threads or usable_cores()
     adder: _Counts | _Moments = _Counts(layout) if _only_codes(layout) else _Moments(layout)
-    workers = threads or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else threads or 1
-    with open_table(source, wanted) as table, threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
+    with (
+        open_table(source, wanted) as table,
+        threadpool_limits(1, user_api="blas"),
+        ThreadPoolExecutor(workers) as pool,
+    ):
         count, sums = _add_up(layout, table, adder.of_batch, pool, 2 * workers, progress)
         ignored = table.ignored
     if sums is None:
         raise TableError("the table has no rows; a statistic needs at least one")
     return ExactStatistic(adder.entries(sums), count, dict(adder.clipped), ignored)
+
+
+def usable_cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def wanted_columns(layout: Layout) -> tuple[Wanted, ...]:
@@ -100,8 +111,8 @@ def _add_up(
             count += batch.rows
             if count > layout.max_rows:
                 raise TableError(
-                    f"the table has more than {layout.max_rows:,} rows, the most whose sums this agreement keeps exact; "
-                    "release a sample of the rows, or fewer features"
+                    f"the table has more than {layout.max_rows:,} rows, the most this agreement can sum exactly; "
+                    "release fewer rows or features"
                 )
             pending.append(pool.submit(of_batch, batch))
             for sums in finished(down_to=in_flight):
@@ -152,27 +163,43 @@ class _Moments:
         self.layout = layout
         self.width = len(layout.columns)
         self.products = any(entry.second is not None for entry in layout.entries)
-        self.block_rows = min(2**14, max(2**9, _BLOCK_CELLS // self.width))
+        self.block_rows = _power_of_two(_BLOCK_CELLS // self.width)
+        self.tile_rows = min(self.block_rows, _power_of_two(_TILE_CELLS // self.width))
         scales = [
             (column.middle, GRID / column.half_width) if isinstance(column, ScaledColumn) else (0.0, float(GRID))
             for column in layout.columns
         ]
-        self.middles, self.steps = (np.array(part)[:, np.newaxis] for part in zip(*scales, strict=True))
+        self.middles, self.steps = (np.array(part) for part in zip(*scales, strict=True))
+        self.tiled_middles, self.tiled_steps = (np.tile(a, self.tile_rows) for a in (self.middles, self.steps))
         self.clipped: dict[str, float] = {}
-        self._buffers = threading.local()
+        self._scratch = threading.local()
 
     def of_batch(self, batch: Batch) -> Sums:
         assert batch.rows <= MAX_EXACT_ROWS
-        values = self._values(batch)
+        if isinstance(batch.data, np.ndarray):
+            matrix = np.ascontiguousarray(batch.data)
+            columns: Floats | list[Floats] = matrix.T
+            blocks = self._matrix_blocks(matrix)
+        else:
+            columns = [
+                self._column(column, array, batch.first_row)
+                for column, array in zip(self.layout.columns, batch.data, strict=True)
+            ]
+            blocks = self._column_blocks(columns)
+        self._look_at_cells(columns, batch.first_row)
         first = np.zeros(self.width)
         second = np.zeros((self.width, self.width)) if self.products else None
-        for start in range(0, batch.rows, self.block_rows):
-            rows = slice(start, min(start + self.block_rows, batch.rows))
-            block = self._grid_steps(values, rows, batch.first_row)
-            first += block @ np.ones(block.shape[1])
-            if second is not None:
-                second += block @ block.T
-        return Sums(first.astype(np.int64), None if second is None else second.astype(np.int64))
+        unclipped = 0.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            for block in blocks:
+                unclipped += block.unclipped
+                first += block.first
+                if second is not None:
+                    second += block.steps @ block.steps.T
+        if not np.isfinite(unclipped):  # the sum may merely have overflowed: let each column say
+            for column, cells in zip(self.layout.columns, columns, strict=True):
+                refuse_not_finite(column.name, np.asarray(cells, dtype=np.float64), batch.first_row)
+        return Sums(_whole(first), None if second is None else _whole(second))
 
     def entries(self, sums: Sums) -> tuple[int, ...]:
         values = []
@@ -185,23 +212,44 @@ class _Moments:
             values.append(steps * entry.weight)
         return tuple(values)
 
-    def _values(self, batch: Batch) -> "Floats | list[Floats]":
-        """One row of values for each column: a transposed matrix, or separate arrays."""
-        if isinstance(batch.data, np.ndarray):
-            values: Floats | list[Floats] = batch.data.T
-        else:
-            values = [
-                self._column(column, array, batch.first_row)
-                for column, array in zip(self.layout.columns, batch.data, strict=True)
-            ]
-        for column, cells in zip(self.layout.columns, values, strict=True):
-            if isinstance(column, ScaledColumn) and column.whole:
-                refuse_not_finite(column.name, cells, batch.first_row)
-                refuse_fractions(column.name, cells, batch.first_row)
-            if isinstance(column, ScaledColumn) and batch.first_row == 0:
-                outside = (cells < column.lower) | (cells > column.upper)
-                self.clipped[column.name] = float(np.mean(outside))
-        return values
+    def _matrix_blocks(self, matrix: Floats) -> "Iterator[_Block]":
+        """Blocks of a row-major matrix.
+
+        Several rows are viewed as one long row, and middles and steps are repeated to match: NumPy then runs over
+        hundreds of cells at a time instead of one short row after another, which halves the time for few features.
+        """
+        for start in range(0, len(matrix), self.block_rows):
+            part = matrix[start : start + self.block_rows]
+            tile = self.tile_rows if len(part) % self.tile_rows == 0 else 1
+            length = tile * self.width
+            cells = self._scratch_space()[: part.size]
+            long_rows = cells.reshape(-1, length)
+            np.subtract(part.reshape(long_rows.shape), self.tiled_middles[:length], out=long_rows)
+            np.multiply(long_rows, self.tiled_steps[:length], out=long_rows)
+            steps = cells.reshape(part.shape).T
+            unclipped = self._clip_and_round(cells, steps)
+            yield _Block(steps, long_rows.sum(axis=0).reshape(tile, self.width).sum(axis=0), unclipped)
+
+    def _column_blocks(self, columns: list[Floats]) -> "Iterator[_Block]":
+        """Blocks of separate columns, as Arrow holds them."""
+        for start in range(0, len(columns[0]), self.block_rows):
+            rows = slice(start, min(start + self.block_rows, len(columns[0])))
+            cells = self._scratch_space()[: self.width * (rows.stop - rows.start)]
+            steps = cells.reshape(self.width, -1)
+            for column, middle, scale, out in zip(columns, self.middles, self.steps, steps, strict=True):
+                np.subtract(column[rows], middle, out=out)
+                np.multiply(out, scale, out=out)
+            unclipped = self._clip_and_round(cells, steps)
+            yield _Block(steps, steps.sum(axis=1), unclipped)
+
+    def _clip_and_round(self, cells: Floats, steps: Floats) -> float:
+        """Make whole grid steps within the agreed box and ball, in place; return the sum before."""
+        unclipped = float(cells.sum())
+        np.clip(cells, -GRID, GRID, out=cells)
+        np.rint(cells, out=cells)
+        if self.layout.squared_radius is not None:
+            _pull_into_ball(steps[: self.layout.ball_columns], self.layout.squared_radius)
+        return unclipped
 
     @staticmethod
     def _column(column: "ScaledColumn | CodedColumn", array: Any, first_row: int) -> Floats:
@@ -210,41 +258,39 @@ class _Moments:
         codes = np.array(column.codes, dtype=np.float64)
         return codes[label_positions(column.name, column.labels, array, first_row)]
 
-    def _grid_steps(self, values: "Floats | list[Floats]", rows: slice, first_row: int) -> Floats:
-        """Map, clip and round one block of rows; the result has one row for each column."""
-        block, middles, steps = self._block(rows.stop - rows.start, row_major=isinstance(values, np.ndarray))
-        with np.errstate(over="ignore", invalid="ignore"):
-            if isinstance(values, np.ndarray):
-                np.subtract(values[:, rows], middles, out=block)
-            else:
-                for cells, middle, out in zip(values, middles, block, strict=True):
-                    np.subtract(cells[rows], middle, out=out)
-            np.multiply(block, steps, out=block)
-            finite = np.isfinite(block.sum())
-        if not finite:  # the sum may also have overflowed: let each column say
-            for column, cells in zip(self.layout.columns, values, strict=True):
-                refuse_not_finite(column.name, np.asarray(cells[rows], dtype=np.float64), first_row + rows.start)
-        np.clip(block, -GRID, GRID, out=block)
-        np.rint(block, out=block)
-        if self.layout.squared_radius is not None:
-            _pull_into_ball(block[: self.layout.ball_columns], self.layout.squared_radius)
-        return block
+    def _look_at_cells(self, columns: "Floats | list[Floats]", first_row: int) -> None:
+        """Refuse fractions where counts are agreed; note how much of the first batch will be clipped."""
+        for column, cells in zip(self.layout.columns, columns, strict=True):
+            if isinstance(column, ScaledColumn):
+                if column.whole:
+                    refuse_not_finite(column.name, np.asarray(cells, dtype=np.float64), first_row)
+                    refuse_fractions(column.name, cells, first_row)
+                if first_row == 0:
+                    some = cells[:_LOOKED_AT]
+                    self.clipped[column.name] = float(np.mean((some < column.lower) | (some > column.upper)))
 
-    def _block(self, rows: int, *, row_major: bool) -> tuple[Floats, Floats, Floats]:
-        """Scratch space of this thread, laid out in memory like the input so that every pass is one straight run."""
-        key = "row_major" if row_major else "column_major"
-        if not hasattr(self._buffers, key):
-            shape = (self.width, self.block_rows)
-            if row_major:
-                block = np.empty(shape, order="F")
-                middles, steps = (np.asfortranarray(np.broadcast_to(a, shape)) for a in (self.middles, self.steps))
-            else:
-                block, middles, steps = np.empty(shape), self.middles, self.steps
-            setattr(self._buffers, key, (block, middles, steps))
-        block, middles, steps = getattr(self._buffers, key)
-        if row_major:
-            return block[:, :rows], middles[:, :rows], steps[:, :rows]
-        return block[:, :rows], middles, steps
+    def _scratch_space(self) -> Floats:
+        if not hasattr(self._scratch, "cells"):
+            self._scratch.cells = np.empty(self.width * self.block_rows)
+        cells: Floats = self._scratch.cells
+        return cells
+
+
+class _Block(NamedTuple):
+    """Grid steps of some rows, one array row for each column; their sums; the sum of all cells before clipping."""
+
+    steps: Floats
+    first: Floats
+    unclipped: float
+
+
+def _whole(sums: Floats) -> Integers:
+    """Exact integers; sums spoilt by a value that is not finite are refused before this is called."""
+    return sums.astype(np.int64)
+
+
+def _power_of_two(limit: int) -> int:
+    return 1 << max(0, limit.bit_length() - 1)
 
 
 def _pull_into_ball(features: Floats, squared_radius: int) -> None:

@@ -81,6 +81,7 @@ class Table(AbstractContextManager["Table"]):
 
 
 def check_header(names: list[str], wanted: tuple[Wanted, ...], where: str = "") -> None:
+    """Refuse a table that lacks an agreed column or has it twice; other columns are nobody's business."""
     for want in wanted:
         times = names.count(want.name)
         if times > 1:

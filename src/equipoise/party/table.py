@@ -86,7 +86,7 @@ def _open_parquet(files: list[Path], wanted: tuple[Wanted, ...]) -> Table:
 
 def _open_ipc(path: Path, wanted: tuple[Wanted, ...]) -> Table:
     resources = ExitStack()
-    file = resources.enter_context(pa.OSFile(str(path)))
+    file = resources.enter_context(pa.OSFile(str(path), "rb"))
     try:
         reader = pa.ipc.open_file(file)
     except pa.ArrowInvalid:
@@ -115,7 +115,8 @@ def _open_numpy(source: Any, wanted: tuple[Wanted, ...]) -> Table:
         raise TableError(f"the array has shape {source.shape}; this agreement needs (rows, {len(wanted)}): {names}")
     if matrix.dtype.kind not in "fiub" or any(want.labels is not None for want in wanted):
         return _columns_table(list(matrix.T), wanted)
-    slices = (matrix[start : start + BATCH_ROWS] for start in range(0, len(matrix), BATCH_ROWS))
+    rows = max(2**12, 2 ** (20 - matrix.shape[1].bit_length()))  # enough to be worth handing to a thread
+    slices = (matrix[start : start + rows] for start in range(0, len(matrix), rows))
     return Table(wanted, slices, tuple(want.name for want in wanted), total_rows=len(matrix))
 
 

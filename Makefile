@@ -1,0 +1,57 @@
+# Two commands do everything on a machine with Python 3.11 and make: `make demo` and `make test`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Wheels only: no compiler is ever needed. Versions come from constraints.txt.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --constraint constraints.txt
+
+.PHONY: demo test slow check bench format constraints clean
+
+demo: $(VENV)/.core
+	rm -rf demo-out
+	$(BIN)/equipoise demo --output demo-out
+
+test: $(VENV)/.dev
+	$(BIN)/pytest --numprocesses auto
+
+slow: $(VENV)/.dev
+	$(BIN)/pytest --numprocesses auto -m slow
+
+check: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.dev
+	$(BIN)/python benchmarks/statistic_throughput.py
+	$(BIN)/python benchmarks/statistic_memory.py
+	$(BIN)/python benchmarks/start_up.py
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Pin everything that every extra installs, by name and version only.
+constraints: $(VENV)/.dev
+	rm -rf $(VENV)/fresh && $(PYTHON) -m venv $(VENV)/fresh
+	$(VENV)/fresh/bin/python -m pip install --quiet --only-binary :all: --editable '.[service,distributed,experiments,dev]'
+	$(VENV)/fresh/bin/python -m pip freeze --exclude-editable | grep -E '^[A-Za-z0-9._-]+==[^ @/]+$$' > constraints.txt
+	rm -rf $(VENV)/fresh
+
+clean:
+	rm -rf $(VENV) demo-out build dist
+
+$(VENV)/.python:
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Equipoise needs Python 3.11 or newer, this is " + sys.version'
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.core: $(VENV)/.python pyproject.toml constraints.txt
+	$(PIP) --editable .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	$(PIP) --editable '.[dev]'
+	touch $@

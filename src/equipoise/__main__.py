@@ -1,0 +1,5 @@
+"""`python -m equipoise` is `equipoise`."""
+
+from equipoise.cli import main
+
+main()

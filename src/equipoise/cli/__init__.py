@@ -1,0 +1,23 @@
+"""The command line. Each command group is a module; heavy imports happen inside the command that needs them.
+
+Exit codes: 0 done; 1 unexpected failure; 2 wrong usage; 3 agreement; 4 table; 5 privacy refused (guarantee, ledger,
+budget); 6 submission; 7 key; 130 interrupted.
+"""
+
+import sys
+
+from equipoise.errors import EquipoiseError
+
+
+def main() -> None:
+    """Run the command line: a mistake prints one message, never a traceback."""
+    from equipoise.cli.app import app
+
+    try:
+        app()
+    except EquipoiseError as error:
+        sys.stderr.write(f"Error: {error}\n")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.stderr.write("Interrupted.\n")
+        sys.exit(130)

@@ -1,0 +1,93 @@
+"""`equipoise agreement`: write an example, check one and say what it means."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="Write and check agreements.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command()
+def new(
+    kind: Annotated[
+        str, typer.Argument(help="linear, logistic, bernoulli, categorical, poisson, exponential, gaussian")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")] = Path("agreement.toml"),
+    party: Annotated[list[str] | None, typer.Option(help="A party's name; repeat for each.")] = None,
+    force: Annotated[bool, typer.Option(help="Overwrite the file if it exists.")] = False,
+) -> None:
+    """Write a commented example agreement to edit.
+
+    Example: equipoise agreement new linear --party north --party south
+    """
+    from equipoise.agreement import MODEL_KINDS, Agreement
+    from equipoise.errors import AgreementError
+    from equipoise.examples import example_agreement
+
+    if kind not in MODEL_KINDS:
+        raise AgreementError(f"there is no model {kind!r}; choose one of {', '.join(MODEL_KINDS)}")
+    text = example_agreement(kind, tuple(party)) if party else example_agreement(kind)
+    Agreement.parse(text, name="the example")
+    if output.exists() and not force:
+        raise AgreementError(f"{str(output)!r} exists; choose another name with --output, or --force")
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise AgreementError(f"cannot write {str(output)!r}: {error.strerror}") from error
+    typer.echo(f"Wrote {output}. Edit columns, bounds and parties, then run: equipoise agreement check {output}")
+
+
+@app.command()
+def check(
+    path: Annotated[Path, typer.Argument(help="The agreement file.", metavar="AGREEMENT")],
+    epsilon: Annotated[
+        list[float] | None, typer.Option(help="Show the noise for this epsilon; repeat for more.")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="Delta at which (epsilon, delta) is shown.")] = 1e-6,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Validate an agreement and explain in words what is agreed.
+
+    Example: equipoise agreement check agreement.toml --epsilon 0.2
+    """
+    from dataclasses import asdict
+
+    from equipoise.agreement import Agreement
+    from equipoise.cli.output import print_json, print_table
+    from equipoise.explain import TOLERANCE, explain
+
+    agreement = Agreement.load(path)
+    explanation = explain(agreement, tuple(epsilon or ()), delta)
+    if as_json:
+        print_json({**asdict(explanation), "agreement": agreement.model_dump(mode="json")})
+        return
+    typer.echo(f"{agreement.title or 'Agreement'}\nidentity {explanation.identity}\n")
+    for sentence in explanation.sentences:
+        typer.echo(f"- {sentence}")
+    typer.echo()
+    print_table("Columns", ("name", "role", "public values"), explanation.columns, numeric_from=9)
+    squares = any(row.square_deviation for row in explanation.noise)
+    print_table(
+        "Noise a party adds, by its choice of epsilon (standard deviation on a sum; each row adds between -1 and 1)",
+        (
+            "epsilon",
+            "zCDP",
+            f"(eps, {delta:g})-DP",
+            "noise",
+            *(("noise on squares",) if squares else ()),
+            f"rows for a mean ±{TOLERANCE:g}",
+        ),
+        [
+            (
+                f"{row.epsilon:.4g}",
+                f"{row.zcdp:.4g}",
+                f"{row.epsilon_delta:.3g}",
+                f"{row.deviation:.4g}",
+                *((f"{row.square_deviation:.4g}",) if squares else ()),
+                f"{row.rows_needed:,}",
+            )
+            for row in explanation.noise
+        ],
+        numeric_from=0,
+    )

@@ -1,0 +1,40 @@
+"""The root command and its groups."""
+
+from typing import Annotated
+
+import typer
+
+from equipoise._version import __version__
+from equipoise.cli import agreement, demo, party
+
+EPILOG = (
+    "Exit codes: 0 done, 1 unexpected failure, 2 wrong usage, 3 agreement, 4 table, "
+    "5 privacy refused, 6 submission, 7 key, 130 interrupted."
+)
+
+app = typer.Typer(
+    help="Fair incentives for private collaborative machine learning.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.add_typer(agreement.app, name="agreement")
+app.add_typer(party.app, name="party")
+app.command(name="demo")(demo.demo)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"equipoise {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Fair incentives for private collaborative machine learning."""

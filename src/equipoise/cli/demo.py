@@ -1,0 +1,85 @@
+"""`equipoise demo`: a round among three hospitals on data that ships with scikit-learn."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def demo(
+    output: Annotated[Path, typer.Option("--output", "-o", help="New folder for the round's files.")] = Path(
+        "demo-out"
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Play the parties' half of a round: one agreement, three hospitals, three private releases.
+
+    Example: equipoise demo --output demo-out
+    """
+    from equipoise.cli.output import print_json, print_table
+    from equipoise.demo import play_round
+    from equipoise.errors import TableError
+
+    if output.exists():
+        raise TableError(f"{str(output)!r} exists; remove it or choose another folder with --output")
+    agreement, hospitals = play_round(output)
+    if as_json:
+        print_json(
+            {
+                "agreement": agreement.identity,
+                "hospitals": [
+                    {
+                        "name": h.name,
+                        "submission": str(h.folder / f"{h.name}.submission.json"),
+                        "rows": h.submission.count,
+                        "epsilon": h.submission.guarantee.epsilon,
+                        "zcdp": h.spent_zcdp,
+                        "sent_bytes": h.sent_bytes,
+                    }
+                    for h in hospitals
+                ],
+            }
+        )
+        return
+    typer.echo(f"{agreement.title}\nidentity {agreement.identity}\n")
+    print_table(
+        "What left each machine",
+        (
+            "hospital",
+            "rows",
+            "perturbed sums",
+            "bytes",
+            "epsilon (order 2)",
+            "(eps, 1e-6)-DP",
+            "noise on a sum",
+        ),
+        [
+            (
+                h.name,
+                h.submission.count,
+                len(h.submission.statistic),
+                h.sent_bytes,
+                f"{h.submission.guarantee.epsilon:g}",
+                f"{h.submission.stated.epsilon_at():.3g}",
+                f"{h.sum_deviation:.3g}",
+            )
+            for h in hospitals
+        ],
+    )
+    print_table(
+        "What one sum tells: mean progression (0 to 400)",
+        ("hospital", "true mean (stays home)", "as the mediator reads it", "noise (standard deviation)"),
+        [(h.name, f"{h.true_mean:.1f}", f"{h.released_mean:.1f}", f"±{h.released_deviation:.1f}") for h in hospitals],
+    )
+    print_table(
+        "Ledgers",
+        ("hospital", "file", "zCDP spent"),
+        [(h.name, str(h.folder / f"{h.name}.ledger"), f"{h.spent_zcdp:g}") for h in hospitals],
+        numeric_from=2,
+    )
+    first = hospitals[0]
+    typer.echo(
+        f"Look inside: every byte that left is in {first.folder / first.name}.submission.json and its siblings.\n"
+        f"Try: equipoise agreement check {output}/agreement.toml\n"
+        f"     equipoise party ledger {first.folder / first.name}.ledger"
+    )

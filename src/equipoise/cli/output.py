@@ -1,0 +1,53 @@
+"""Printing: JSON for scripts, tables for people, a progress bar on terminals."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+
+def print_json(document: Any) -> None:
+    """Print one JSON document."""
+    typer.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[object]], *, numeric_from: int = 1) -> None:
+    """Print a table; columns from `numeric_from` on are right-aligned."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for place, header in enumerate(headers):
+        table.add_column(header, justify="right" if place >= numeric_from else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(str(cell)) for cell in row))
+    Console(soft_wrap=False).print(table)
+
+
+@contextmanager
+def reading_progress(label: str, *, quiet: bool) -> Iterator[Callable[[float | None, int], None] | None]:
+    """A progress bar on standard error while a table is read; nothing when that is not a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield None
+        return
+    columns = (
+        TextColumn(label),
+        BarColumn(),
+        TextColumn("{task.fields[rows]:,} rows"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(label, total=None, rows=0)
+
+        def report(fraction: float | None, rows: int) -> None:
+            bar.update(task, rows=rows, completed=fraction or 0.0, total=None if fraction is None else 1.0)
+
+        yield report

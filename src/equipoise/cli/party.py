@@ -1,0 +1,148 @@
+"""`equipoise party`: what the party's data scientist does, on the party's own machine."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(help="Release a private statistic, keep the ledger.", no_args_is_help=True, rich_markup_mode=None)
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DeltaOption = Annotated[float, typer.Option(help="Delta at which (epsilon, delta) is shown.")]
+
+
+@app.command()
+def keygen(
+    output: Annotated[Path, typer.Option("--output", "-o", help="File for the private key.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Make a signing key; its public half goes into the agreement.
+
+    Example: equipoise party keygen -o north.key
+    """
+    from equipoise.cli.output import print_json
+    from equipoise.party.keys import create_key, public_hex
+
+    public = public_hex(create_key(output))
+    if as_json:
+        print_json({"key": str(output), "public_key": public})
+        return
+    typer.echo(f'Wrote {output}; keep it to yourself. For the agreement:\n\npublic_key = "{public}"')
+
+
+@app.command()
+def release(
+    agreement: Annotated[Path, typer.Argument(help="The agreement file.")],
+    table: Annotated[Path, typer.Argument(help="CSV, Parquet or Arrow file, or a folder of Parquet files.")],
+    party: Annotated[str, typer.Option(help="Your name in the agreement.")],
+    ledger: Annotated[Path, typer.Option(help="Your ledger: one for all tables that share individuals.")],
+    epsilon: Annotated[float | None, typer.Option(help="Rényi epsilon at the agreed order.")] = None,
+    zcdp: Annotated[float | None, typer.Option(help="The guarantee as zCDP rho instead.")] = None,
+    approx: Annotated[tuple[float, float] | None, typer.Option(help="The guarantee as EPSILON DELTA instead.")] = None,
+    key: Annotated[Path | None, typer.Option(help="Signing key; by default one is kept beside the ledger.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File to write [PARTY.submission.json].")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show every byte that would leave; spend nothing.")
+    ] = False,
+    resend: Annotated[bool, typer.Option("--resend", help="Write the stored submission again, for nothing.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Spend anew although a submission is stored.")] = False,
+    cap_zcdp: Annotated[float | None, typer.Option(help="For a new ledger: the most it may ever spend.")] = None,
+    family: Annotated[str, typer.Option(help="For a new ledger: which individuals it covers.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Read a table, spend privacy once, and write the signed submission.
+
+    Example: equipoise party release agreement.toml north.csv --party north --epsilon 0.2 --ledger north.ledger
+    """
+    from equipoise.agreement import Agreement
+    from equipoise.cli.output import reading_progress
+    from equipoise.cli.party_output import claim_output, show_preview, show_submission, write_submission
+    from equipoise.party import release as party_release
+
+    agreed = Agreement.load(agreement)
+    target = output or Path(f"{party}.submission.json")
+    stated: dict[str, Any] = {"epsilon": epsilon, "zcdp": zcdp, "approx": approx}
+    if resend:
+        claim_output(target)
+        submission = party_release.resend(agreed, party=party, ledger=ledger)
+        write_submission(submission, target)
+        show_submission(submission, agreed, target, ledger, as_json=as_json, spent=False)
+        return
+    common: dict[str, Any] = {
+        "party": party,
+        "ledger": ledger,
+        "key": key,
+        "again": again,
+        "cap_zcdp": cap_zcdp,
+        **stated,
+    }
+    if dry_run:
+        with reading_progress(f"Reading {table.name}", quiet=as_json) as progress:
+            seen = party_release.preview(agreed, table, progress=progress, **common)
+        show_preview(seen, as_json=as_json)
+        return
+    claim_output(target)
+    with reading_progress(f"Reading {table.name}", quiet=as_json) as progress:
+        submission = party_release.release(agreed, table, family=family, progress=progress, **common)
+    write_submission(submission, target)
+    show_submission(submission, agreed, target, ledger, as_json=as_json, spent=True)
+
+
+@app.command()
+def ledger(
+    path: Annotated[Path, typer.Argument(help="The ledger file.", metavar="LEDGER")],
+    order: Annotated[float, typer.Option(help="Rényi order at which totals are shown.")] = 2.0,
+    delta: DeltaOption = 1e-6,
+    check: Annotated[list[Path] | None, typer.Option(help="A submission this ledger must account for; repeat.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Verify a ledger and show what has been spent, as Rényi epsilon, zCDP and (epsilon, delta).
+
+    Example: equipoise party ledger north.ledger --delta 1e-6
+    """
+    from equipoise.cli.party_output import show_history
+    from equipoise.errors import LedgerError
+    from equipoise.party.ledger import Ledger
+    from equipoise.wire import Submission
+
+    book = Ledger(path)
+    history = book.read()
+    for submission_path in check or ():
+        if not book.accounts_for(Submission.load(submission_path)):
+            raise LedgerError(
+                f"{str(path)!r} does not account for {str(submission_path)!r}: another ledger paid for it, or this one "
+                "was rewritten or rolled back"
+            )
+    show_history(history, path, order=order, delta=delta, as_json=as_json)
+
+
+@app.command()
+def amend(
+    path: Annotated[Path, typer.Argument(help="The ledger file.", metavar="LEDGER")],
+    reason: Annotated[str, typer.Option(help="Why; it stays in the ledger.")],
+    cap_zcdp: Annotated[float | None, typer.Option(help="The new cap on everything spent.")] = None,
+    accept_bounds: Annotated[
+        Path | None, typer.Option(help="Accept this agreement's bounds where they differ from earlier ones.")
+    ] = None,
+) -> None:
+    """Record a decision in the ledger: a new cap, or bounds that have changed for a reason other than the data.
+
+    Example: equipoise party amend north.ledger --cap-zcdp 0.5 --reason "board decision of 3 May"
+    """
+    from equipoise.agreement import Agreement
+    from equipoise.errors import LedgerError
+    from equipoise.party.ledger import Ledger, domains_of
+
+    if cap_zcdp is None and accept_bounds is None:
+        raise LedgerError("nothing to amend; give --cap-zcdp or --accept-bounds")
+    book = Ledger(path)
+    known = book.read().domains
+    agreed = domains_of(Agreement.load(accept_bounds)) if accept_bounds else {}
+    changed = {name: values for name, values in agreed.items() if name in known and known[name] != values}
+    book.amend(reason=reason, cap_zcdp=cap_zcdp, domains=changed)
+    if cap_zcdp is not None:
+        typer.echo(f"The cap is now zCDP {cap_zcdp:g}.")
+    for name, values in changed.items():
+        typer.echo(f"{name}: {known[name]} is now {values}.")

@@ -1,0 +1,175 @@
+"""Commented example agreements, one for each model: what `equipoise agreement new` writes."""
+
+_HEAD = """\
+# An Equipoise agreement. Every party keeps the same file; its SHA-256 (shown by
+# `equipoise agreement check`) is its identity, and comments or spacing do not change it.
+
+format = 1
+title = "{title}"
+"""
+
+_BOUNDS = """\
+# Public bounds. Choose them from common knowledge, NEVER from the data: they are mapped to [-1, 1],
+# values outside are clipped, and wider bounds mean more noise in the data's own units.
+"""
+
+_NORM = """\
+# Optional: the largest Euclidean norm of a row's features once each spans [-1, 1]. Rows beyond it are
+# pulled in. A value well below sqrt(number of features) lowers the noise.
+# norm_bound = 1.2
+"""
+
+_SCOPE = """\
+# "shared": all parties' features come from one distribution; "per-party": each has its own.
+scope = "shared"
+"""
+
+_MODELS = {
+    "linear": (
+        "Disease progression across hospitals",
+        f"""\
+[model]
+kind = "linear"
+{_BOUNDS}features = [
+  {{ name = "age", bounds = [18, 100] }},
+  {{ name = "bmi", bounds = [15, 60] }},
+  {{ name = "blood_pressure", bounds = [50, 140] }},
+]
+target = {{ name = "progression", bounds = [0, 400] }}
+{_NORM}
+# Beliefs before any data, in units where every column spans [-1, 1]; these are the defaults.
+[model.prior]
+shape = 5.0              # residual variance ~ InverseGamma(shape, scale)
+scale = 0.1
+weight_precision = 0.025 # weights ~ Normal(0, variance / weight_precision)
+
+[model.data_prior]
+{_SCOPE}mean_strength = 1.0      # how many rows the belief about the features' mean is worth
+covariance = 0.25        # expected variance of a feature
+""",
+    ),
+    "logistic": (
+        "Readmission across hospitals",
+        f"""\
+[model]
+kind = "logistic"
+{_BOUNDS}features = [
+  {{ name = "age", bounds = [18, 100] }},
+  {{ name = "bmi", bounds = [15, 60] }},
+  {{ name = "glucose", bounds = [40, 300] }},
+]
+# The two values of the target exactly as the tables have them: [negative, positive].
+target = {{ name = "readmitted", labels = ["no", "yes"] }}
+{_NORM}
+# Beliefs before any data, in units where every feature spans [-1, 1]; these are the defaults.
+[model.prior]
+max_squared_norm = 25.0  # a public truncation of the scaled weights' squared norm
+weight_scale = 2.5       # typical size of a weight
+bias_scale = 1.0
+
+[model.data_prior]
+{_SCOPE}concentration = 2.0      # LKJ prior of the features' correlations
+sd_mean = 0.5            # features' standard deviations ~ Normal(sd_mean, sd_spread) on [0, sd_max]
+sd_spread = 0.5
+sd_max = 1.0
+""",
+    ),
+    "bernoulli": (
+        "Share of defaulting loans across banks",
+        """\
+[model]
+kind = "bernoulli"
+# The two values of the column exactly as the tables have them: [negative, positive].
+target = { name = "defaulted", labels = [0, 1] }
+
+# Share of the positive label ~ Beta(positive, negative).
+[model.prior]
+positive = 1.0
+negative = 1.0
+""",
+    ),
+    "categorical": (
+        "Blood groups across clinics",
+        """\
+[model]
+kind = "categorical"
+# Every value the column may have; a value outside the list is an error.
+target = { name = "blood_group", categories = ["0", "A", "B", "AB"] }
+
+# Shares ~ Dirichlet; one concentration for all categories, or a list with one for each.
+[model.prior]
+concentration = 1.0
+""",
+    ),
+    "poisson": (
+        "Emergency visits per day across hospitals",
+        f"""\
+[model]
+kind = "poisson"
+{_BOUNDS}target = {{ name = "visits", bounds = [0, 60] }}
+
+# Rate ~ Gamma(shape, rate), in the data's own units. Without `rate`, the prior mean is the middle of the bounds.
+[model.prior]
+shape = 1.0
+""",
+    ),
+    "exponential": (
+        "Days between failures across plants",
+        f"""\
+[model]
+kind = "exponential"
+{_BOUNDS}target = {{ name = "days", bounds = [0, 90] }}
+
+# Rate ~ Gamma(shape, rate), in the data's own units. Without `rate`, the prior mean puts a typical
+# waiting time at the middle of the bounds.
+[model.prior]
+shape = 1.0
+""",
+    ),
+    "gaussian": (
+        "Systolic blood pressure across practices",
+        f"""\
+[model]
+kind = "gaussian"
+{_BOUNDS}target = {{ name = "pressure", bounds = [70, 220] }}
+
+# Beliefs in units where the column spans [-1, 1]; these are the defaults.
+[model.prior]
+shape = 3.0              # variance ~ InverseGamma(shape, scale)
+scale = 0.5
+mean = 0.0
+mean_strength = 0.25     # how many rows the belief about the mean is worth
+""",
+    ),
+}
+
+_TAIL = """\
+[privacy]
+# Everyone's epsilon is Renyi differential privacy of this order, under replacing one row.
+order = 2
+# The weakest privacy (largest epsilon) anyone may choose.
+max_epsilon = 1.0
+
+[reward]
+mechanism = "tempering"  # or "noise"
+# Fairness exponent: near 0 rewards everyone alike, 1 in proportion to contribution;
+# "max" is the largest that still leaves everyone better off than alone.
+rho = "max"
+"""
+
+_PARTY = """
+[[parties]]
+name = "{name}"
+# public_key = "64 hexadecimal digits printed by `equipoise party keygen`"
+"""
+
+
+def example_agreement(kind: str, parties: tuple[str, ...] = ("north", "south", "west")) -> str:
+    """TOML text of a commented, valid agreement for a model."""
+    title, model = _MODELS[kind]
+    sections = [
+        _HEAD.format(title=title),
+        model,
+        _TAIL + "".join(_PARTY.format(name=name) for name in parties),
+    ]
+    return "\n".join(sections)

@@ -1,0 +1,149 @@
+"""What an agreement means, in words and numbers a data scientist can check before agreeing."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from equipoise.agreement import Agreement
+from equipoise.guarantee import DEFAULT_DELTA, Guarantee
+from equipoise.models import Layout, layout_of
+from equipoise.schema import LabelColumn, LinearModel, LogisticModel, NumberColumn
+
+_PURPOSES = {
+    "linear": "linear regression of {target} on {features}",
+    "logistic": "logistic regression of {target} on {features}",
+    "bernoulli": "the share of rows whose {target} is {positive}",
+    "categorical": "the shares of the values of {target}",
+    "poisson": "the rate of the count {target}",
+    "exponential": "the rate of the waiting time {target}",
+    "gaussian": "the mean and variance of {target}",
+}
+
+TOLERANCE = 0.05
+
+
+@dataclass(frozen=True)
+class NoiseRow:
+    """Noise of a party that chooses one ε.
+
+    `deviation` is the standard deviation on a sum to which every row contributes between −1 and 1;
+    `square_deviation` the one on sums of squares, which get less;
+    `rows_needed` how many rows bring the noise on a mean down to `TOLERANCE`.
+    """
+
+    epsilon: float
+    zcdp: float
+    epsilon_delta: float
+    delta: float
+    deviation: float
+    square_deviation: float | None
+    rows_needed: int
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """An agreement explained: `sentences` to read, `columns` and `noise` to tabulate."""
+
+    identity: str
+    sentences: tuple[str, ...]
+    columns: tuple[tuple[str, str, str], ...]
+    noise: tuple[NoiseRow, ...]
+
+
+def explain(agreement: Agreement, epsilons: tuple[float, ...] = (), delta: float = DEFAULT_DELTA) -> Explanation:
+    """Say what is agreed, and what noise a party of each ε will add (by default a range up to the agreed maximum)."""
+    layout = layout_of(agreement)
+    top = agreement.privacy.max_epsilon
+    chosen = epsilons or tuple(top / 4**step for step in (4, 3, 2, 1, 0))
+    guarantees = [agreement.guarantee(epsilon=epsilon) for epsilon in chosen]
+    return Explanation(
+        identity=agreement.identity,
+        sentences=_sentences(agreement, layout),
+        columns=tuple(_column_row(agreement, column) for column in agreement.columns),
+        noise=tuple(_noise_row(layout, guarantee, delta) for guarantee in guarantees),
+    )
+
+
+def _sentences(agreement: Agreement, layout: Layout) -> tuple[str, ...]:
+    privacy, reward, parties = agreement.privacy, agreement.reward, agreement.parties
+    weakest = Guarantee(order=privacy.order, epsilon=privacy.max_epsilon)
+    pinned = [party.name for party in parties if party.public_key]
+    rule = "the largest exponent that leaves nobody worse off than alone" if reward.rho == "max" else f"{reward.rho:g}"
+    mechanism = {"tempering": "a tempered likelihood", "noise": "added noise"}[reward.mechanism]
+    return (
+        f"The model is {_purpose(agreement)}.",
+        f"Each party sends {len(layout)} perturbed sums, its row count (in the clear), its epsilon and a signature.",
+        f"Replacing one row changes the sums by at most {_units(layout):.4g} in Euclidean norm; the noise hides that.",
+        f"Guarantees are Rényi differential privacy of order {privacy.order:g}; the largest epsilon allowed is "
+        f"{privacy.max_epsilon:g}, which is zCDP {weakest.zcdp:g} or "
+        f"({weakest.epsilon_at(DEFAULT_DELTA):.3g}, {DEFAULT_DELTA:g})-differential privacy.",
+        *_norm_sentence(agreement),
+        f"Prior beliefs: {_fields(agreement.model.prior)}.",
+        *_data_prior_sentence(agreement),
+        f"Rewards are controlled by {mechanism}; the fairness exponent rho is {rule}.",
+        f"The parties are {', '.join(agreement.party_names)}; "
+        + (f"submissions of {', '.join(pinned)} must carry the agreed key." if pinned else "no keys are agreed."),
+    )
+
+
+def _purpose(agreement: Agreement) -> str:
+    model = agreement.model
+    features = [feature.name for feature in getattr(model, "features", ())]
+    target = model.target
+    return _PURPOSES[model.kind].format(
+        target=target.name,
+        features=", ".join(features) if len(features) <= 8 else f"{len(features)} features",
+        positive=repr(target.labels[1]) if isinstance(target, LabelColumn) else "",
+    )
+
+
+def _norm_sentence(agreement: Agreement) -> tuple[str, ...]:
+    model = agreement.model
+    if not isinstance(model, LinearModel | LogisticModel) or model.norm_bound is None:
+        return ()
+    return (f"Rows whose features, each scaled to [-1, 1], have a norm above {model.norm_bound:g} are pulled onto it.",)
+
+
+def _data_prior_sentence(agreement: Agreement) -> tuple[str, ...]:
+    model = agreement.model
+    if not isinstance(model, LinearModel | LogisticModel):
+        return ()
+    return (f"Beliefs about the features: {_fields(model.data_prior)}.",)
+
+
+def _fields(prior: Any) -> str:
+    settings = {name: value for name, value in prior.model_dump().items() if value is not None}
+    return f"{type(prior).__name__}({', '.join(f'{name} = {value}' for name, value in settings.items())})"
+
+
+def _units(layout: Layout) -> float:
+    return layout.sensitivity / min(layout.steps_per_unit)
+
+
+def _column_row(agreement: Agreement, column: Any) -> tuple[str, str, str]:
+    role = "target" if column is agreement.model.target else "feature"
+    if isinstance(column, NumberColumn):
+        lower, upper = column.bounds
+        return column.name, role, f"{lower:g} to {upper:g}, clipped"
+    values = column.labels if isinstance(column, LabelColumn) else column.categories
+    shown = ", ".join(repr(value) for value in values[:6]) + (", …" if len(values) > 6 else "")
+    return column.name, role, f"one of {shown}"
+
+
+def _noise_row(layout: Layout, guarantee: Guarantee, delta: float) -> NoiseRow:
+    deviations = layout.noise_deviations(guarantee)
+    squares = [
+        deviation
+        for deviation, entry in zip(deviations, layout.entries, strict=True)
+        if entry.first == entry.second and entry.weight > min(e.weight for e in layout.entries)
+    ]
+    widest = max(deviations)
+    return NoiseRow(
+        epsilon=guarantee.epsilon,
+        zcdp=guarantee.zcdp,
+        epsilon_delta=guarantee.epsilon_at(delta),
+        delta=delta,
+        deviation=widest,
+        square_deviation=max(squares) if squares else None,
+        rows_needed=math.ceil(widest / TOLERANCE),
+    )

@@ -1,0 +1,94 @@
+"""What a verified ledger says: spends, totals, remembered bounds, stored submissions."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from equipoise.errors import LedgerError
+from equipoise.wire import Submission
+
+Domains = dict[str, list[int | float | str]]
+
+
+@dataclass(frozen=True)
+class Spend:
+    """One recorded spend. `id` is its hash and the id of the submission it paid for."""
+
+    id: str
+    time: str
+    agreement: str
+    party: str
+    order: float
+    epsilon: float
+    zcdp: float
+    count: int
+    finished: bool
+
+    def matches(self, submission: Submission) -> bool:
+        """Whether a submission states what was paid for."""
+        return (self.agreement, self.party, self.order, self.epsilon, self.count) == (
+            submission.agreement,
+            submission.party,
+            submission.guarantee.order,
+            submission.guarantee.epsilon,
+            submission.count,
+        )
+
+
+class History:
+    """Entries of a verified ledger, interpreted."""
+
+    def __init__(self, entries: list[dict[str, Any]]) -> None:
+        self.family = ""
+        self.cap_zcdp = 0.0
+        self.domains: Domains = {}
+        self.amendments: list[dict[str, Any]] = []
+        self.submissions: dict[str, Submission] = {}
+        spends: list[dict[str, Any]] = []
+        for entry in entries:
+            kind = entry["kind"]
+            if kind == "spend":
+                self._open(entry.get("opens"))
+                spends.append(entry)
+                self.domains.update(entry["domains"])
+            elif kind == "release":
+                submission = Submission.model_validate(entry["submission"])
+                self.submissions[submission.id] = submission
+            elif kind == "amend":
+                self.amendments.append(entry)
+                self.domains.update(entry["domains"])
+                self.cap_zcdp = self.cap_zcdp if entry["cap"] is None else entry["cap"]
+            else:
+                raise LedgerError(f"the ledger has an entry of unknown kind {kind!r}; upgrade Equipoise")
+        self.spends = [
+            Spend(
+                id=entry["hash"],
+                finished=entry["hash"] in self.submissions,
+                **{key: entry[key] for key in ("time", "agreement", "party", "order", "epsilon", "zcdp", "count")},
+            )
+            for entry in spends
+        ]
+
+    def _open(self, opening: dict[str, Any] | None) -> None:
+        if opening is None:
+            return
+        if opening["format"] != 1:
+            raise LedgerError(f"ledger format {opening['format']!r} is newer than this version; upgrade Equipoise")
+        self.family, self.cap_zcdp = opening["family"], opening["cap"]
+
+    @property
+    def total_zcdp(self) -> float:
+        """Everything spent, finished or not."""
+        return math.fsum(spend.zcdp for spend in self.spends)
+
+    @property
+    def unfinished(self) -> list[Spend]:
+        """Spends whose release was never stored: the process died. They count."""
+        return [spend for spend in self.spends if not spend.finished]
+
+    def stored_submission(self, agreement: str, party: str) -> Submission | None:
+        """The latest submission made under an agreement by a party, if there is one."""
+        for spend in reversed(self.spends):
+            if spend.finished and (spend.agreement, spend.party) == (agreement, party):
+                return self.submissions[spend.id]
+        return None

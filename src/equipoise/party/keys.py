@@ -1,0 +1,51 @@
+"""A party's Ed25519 signing key, as a PEM file only its owner can read."""
+
+import os
+from pathlib import Path
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from equipoise.errors import KeyFileError
+
+
+def create_key(path: Path) -> Ed25519PrivateKey:
+    """Make a new key and write it, readable by its owner alone. An existing file is never overwritten."""
+    key = Ed25519PrivateKey.generate()
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise KeyFileError(f"{str(path)!r} exists and will not be overwritten; choose another name") from error
+    except OSError as error:
+        raise KeyFileError(f"cannot write the key {str(path)!r}: {error.strerror}") from error
+    with os.fdopen(handle, "wb") as file:
+        file.write(pem)
+        file.flush()
+        os.fsync(file.fileno())
+    return key
+
+
+def load_key(path: Path) -> Ed25519PrivateKey:
+    """Read a key written by `create_key` (or any unencrypted Ed25519 key in PEM form)."""
+    try:
+        key = load_pem_private_key(path.read_bytes(), password=None)
+    except OSError as error:
+        raise KeyFileError(
+            f"cannot read the key {str(path)!r}: {error.strerror}; make one with `equipoise party keygen`"
+        ) from error
+    except (ValueError, TypeError) as error:
+        raise KeyFileError(f"{str(path)!r} is not an unencrypted private key in PEM form: {error}") from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise KeyFileError(f"{str(path)!r} is not an Ed25519 key; make one with `equipoise party keygen`")
+    return key
+
+
+def public_hex(key: Ed25519PrivateKey) -> str:
+    """Public half as the 64 hexadecimal digits that agreements and submissions use."""
+    return key.public_key().public_bytes_raw().hex()

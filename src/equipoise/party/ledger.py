@@ -1,0 +1,300 @@
+"""The party's own durable record of privacy spent: append-only, hash-chained, one file of JSON lines.
+
+One ledger serves one *family of data*: tables that share individuals share a ledger, because what one release reveals
+adds to what the others did. Zero-concentrated ρ adds up exactly for Gaussian noise, whatever the orders and
+agreements, so totals are kept in ρ and shown in all three readings.
+
+**A crash can cost privacy budget, never privacy.** A spend is on disk (written and fsynced, file and folder) before
+noise is drawn. A process killed in between leaves a spend without a submission: it counts. A line torn by a crash
+while being written never paid for anything, since fsync had not returned; the next writer drops it.
+
+**Tampering shows.** Each entry holds the hash of the one before. The hash of a spend is also the id of the submission
+it paid for, so a ledger rewritten from scratch, or rolled back to an old copy, no longer accounts for the submissions
+that are out in the world (`accounts_for`). Someone who controls the machine can of course release without any ledger.
+
+Entries: `spend` (what is about to be released, at which guarantee, with which public bounds; the first one also names
+format, family and cap), `release` (the finished submission, for re-sending), `amend` (a new cap or newly accepted
+bounds, with a reason).
+"""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from equipoise.agreement import Agreement
+from equipoise.canonical import StrictJSONError, canonical_json, sha256_hex, strict_json
+from equipoise.errors import BudgetError, LedgerError
+from equipoise.guarantee import Guarantee
+from equipoise.party.history import Domains, History
+from equipoise.schema import LabelColumn, NumberColumn
+from equipoise.wire import Submission
+
+LOCK_SECONDS = 30.0
+_FIRST = "0" * 64
+
+
+class Ledger:
+    """A ledger file. Reading takes no lock; every change locks, re-reads, checks and only then appends."""
+
+    def __init__(self, path: str | Path) -> None:
+        # One lock for one file, by whatever link it is reached.
+        self.path = Path(path).resolve()
+
+    def read(self) -> History:
+        """Everything recorded so far, verified."""
+        if not self.path.exists():
+            raise LedgerError(f"there is no ledger {str(self.path)!r}; the first release makes one")
+        entries, _ = self._entries()
+        return History(entries)
+
+    def check_spend(
+        self, agreement: Agreement, party: str, guarantee: Guarantee, *, again: bool, cap_zcdp: float | None
+    ) -> None:
+        """Raise if the spend would be refused now. Nothing is written."""
+        entries, _ = self._entries()
+        self._refuse(entries, agreement, party, guarantee, again=again, cap_zcdp=cap_zcdp)
+
+    def spend(
+        self,
+        agreement: Agreement,
+        party: str,
+        guarantee: Guarantee,
+        *,
+        count: int,
+        again: bool = False,
+        cap_zcdp: float | None = None,
+        family: str = "",
+    ) -> str:
+        """Record a spend and return its hash, the future submission's id. When this returns, the spend is on disk.
+
+        The first spend makes the ledger; its cap is `cap_zcdp`, or exactly this spend if none is given, so that a
+        second release is always a decision and never an accident.
+        """
+        with self._locked():
+            entries, end = self._entries()
+            self._refuse(entries, agreement, party, guarantee, again=again, cap_zcdp=cap_zcdp)
+            content = {
+                "kind": "spend",
+                "nonce": secrets.token_hex(16),
+                "agreement": agreement.identity,
+                "party": party,
+                "order": guarantee.order,
+                "epsilon": guarantee.epsilon,
+                "zcdp": guarantee.zcdp,
+                "count": count,
+                "domains": domains_of(agreement),
+            }
+            if not entries:
+                cap = guarantee.zcdp if cap_zcdp is None else cap_zcdp
+                content["opens"] = {"format": 1, "family": family, "cap": cap}
+            return self._append(entries, end, content)
+
+    def record_release(self, submission: Submission) -> None:
+        """Store the finished submission, so that it can be sent again for nothing."""
+        with self._locked():
+            entries, end = self._entries()
+            if submission.id not in {spend.id for spend in History(entries).spends}:
+                raise LedgerError(f"no spend in {str(self.path)!r} paid for submission {submission.id[:12]}…")
+            self._append(entries, end, {"kind": "release", "submission": submission.model_dump()})
+
+    def amend(self, *, reason: str, cap_zcdp: float | None = None, domains: Domains | None = None) -> None:
+        """Record a decision: a new cap, or new public bounds for columns released before."""
+        if not reason.strip():
+            raise LedgerError("an amendment needs a reason; it stays in the ledger for whoever audits it")
+        with self._locked():
+            entries, end = self._entries()
+            if not entries:
+                raise LedgerError(f"there is no ledger {str(self.path)!r} to amend")
+            history = History(entries)
+            if cap_zcdp is not None and cap_zcdp < history.total_zcdp:
+                raise BudgetError(f"a cap of {cap_zcdp:g} is below the {history.total_zcdp:g} already spent")
+            unknown = sorted(set(domains or {}) - set(history.domains))
+            if unknown:
+                raise LedgerError(
+                    f"{unknown[0]!r} was never released from this ledger, so its bounds need no amendment; "
+                    f"recorded are {', '.join(history.domains) or 'none'}"
+                )
+            self._append(entries, end, {"kind": "amend", "reason": reason, "cap": cap_zcdp, "domains": domains or {}})
+
+    def accounts_for(self, submission: Submission) -> bool:
+        """Whether this ledger holds the spend that paid for a submission."""
+        spends = {spend.id: spend for spend in self.read().spends}
+        spend = spends.get(submission.id)
+        return spend is not None and spend.matches(submission)
+
+    def _refuse(
+        self,
+        entries: list[dict[str, Any]],
+        agreement: Agreement,
+        party: str,
+        guarantee: Guarantee,
+        *,
+        again: bool,
+        cap_zcdp: float | None,
+    ) -> None:
+        if not entries:
+            if cap_zcdp is not None and guarantee.zcdp > cap_zcdp:
+                raise BudgetError(
+                    f"this release needs zCDP {guarantee.zcdp:g}, more than the cap {cap_zcdp:g} of the new ledger; "
+                    "choose a smaller epsilon or a larger cap"
+                )
+            return
+        history = History(entries)
+        if cap_zcdp is not None and cap_zcdp != history.cap_zcdp:
+            raise BudgetError(
+                f"this ledger already has a cap of zCDP {history.cap_zcdp:g}; change it with `equipoise party amend`"
+            )
+        stored = history.stored_submission(agreement.identity, party)
+        if stored is not None and not again:
+            raise BudgetError(
+                f"{party!r} has already released under this agreement (submission {stored.id[:12]}…, epsilon "
+                f"{stored.guarantee.epsilon:g}); send it again for nothing with --resend, "
+                "or spend anew on fresh noise with --again"
+            )
+        changed = {name: new for name, new in domains_of(agreement).items() if history.domains.get(name, new) != new}
+        if changed:
+            name, new = next(iter(changed.items()))
+            raise BudgetError(
+                f"the public bounds of {name!r} have changed from {history.domains[name]} to {new} since an earlier "
+                "release; bounds adjusted after looking at data leak it. If they were chosen without looking, record "
+                "that with `equipoise party amend`"
+            )
+        total = history.total_zcdp + guarantee.zcdp
+        if total > history.cap_zcdp * (1 + 1e-12):  # so that ten tenths make one
+            unfinished = len(history.unfinished)
+            crashed = (
+                f" ({unfinished} recorded {'spends were' if unfinished > 1 else 'spend was'} never finished, "
+                "by a crash perhaps; they count all the same)"
+                if unfinished
+                else ""
+            )
+            raise BudgetError(
+                f"this release needs zCDP {guarantee.zcdp:g}, and {history.total_zcdp:g} of the cap "
+                f"{history.cap_zcdp:g} is spent{crashed}; choose a smaller epsilon, or raise the cap with "
+                "`equipoise party amend`"
+            )
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        lock = FileLock(f"{self.path}.lock", timeout=LOCK_SECONDS, mode=0o600)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+        except Timeout as error:
+            raise LedgerError(
+                f"another process has held {str(self.path)!r} for {LOCK_SECONDS:g} seconds; wait for it to finish"
+            ) from error
+        except OSError as error:
+            raise LedgerError(f"cannot lock {str(self.path)!r}: {error.strerror}; nothing was spent") from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _entries(self) -> tuple[list[dict[str, Any]], int]:
+        """Verified entries, and the length of the file up to the last whole one."""
+        try:
+            data = self.path.read_bytes() if self.path.exists() else b""
+        except OSError as error:
+            raise LedgerError(f"cannot read the ledger {str(self.path)!r}: {error.strerror}") from error
+        entries: list[dict[str, Any]] = []
+        end = 0
+        for number, line in enumerate(data.splitlines(keepends=True), start=1):
+            last = end + len(line) == len(data)
+            try:
+                entry = _verified(line, len(entries), entries[-1]["hash"] if entries else _FIRST)
+            except _BrokenEntryError as error:
+                if last and not line.endswith(b"\n"):
+                    break  # torn while being written: fsync never returned, so nothing was released on it
+                raise LedgerError(
+                    f"line {number} of the ledger {str(self.path)!r} {error}; it was changed or damaged. Restore it "
+                    "from a backup: without it nobody can say what has been spent"
+                ) from error
+            entries.append(entry)
+            end += len(line)
+        return entries, end
+
+    def _append(self, entries: list[dict[str, Any]], end: int, content: dict[str, Any]) -> str:
+        """Write one entry after the last whole one, durably, and return its hash."""
+        entry = {
+            "sequence": len(entries),
+            "previous": entries[-1]["hash"] if entries else _FIRST,
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+            **content,
+        }
+        digest = sha256_hex(canonical_json(entry))
+        line = canonical_json({**entry, "hash": digest}) + b"\n"
+        try:
+            handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+            try:
+                os.lseek(handle, max(end - 1, 0), os.SEEK_SET)
+                if end and os.read(handle, 1) != b"\n":
+                    line = b"\n" + line  # a whole entry whose newline was lost
+                os.ftruncate(handle, end)
+                _write_all(handle, line)
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            if not entries:
+                fsync_folder(self.path.parent)
+        except OSError as error:
+            raise LedgerError(
+                f"cannot write to the ledger {str(self.path)!r}: {error.strerror}; nothing was released"
+            ) from error
+        return digest
+
+
+def domains_of(agreement: Agreement) -> Domains:
+    """Public bounds and labels of every column, and of the features' norm, as a ledger remembers them."""
+    domains: Domains = {}
+    for column in agreement.columns:
+        if isinstance(column, NumberColumn):
+            domains[column.name] = list(column.bounds)
+        else:
+            domains[column.name] = list(column.labels if isinstance(column, LabelColumn) else column.categories)
+    norm_bound = getattr(agreement.model, "norm_bound", None)
+    if norm_bound is not None:
+        features = [column.name for column in agreement.columns[:-1]]
+        domains[f"norm of ({', '.join(features)})"] = [norm_bound]
+    return domains
+
+
+def fsync_folder(folder: Path) -> None:
+    """Make a new name in a folder durable, where the system can (Windows cannot open folders)."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class _BrokenEntryError(ValueError):
+    """A line that is not the next entry of the chain."""
+
+
+def _verified(line: bytes, sequence: int, previous: str) -> dict[str, Any]:
+    try:
+        entry = strict_json(line)
+    except StrictJSONError as error:
+        raise _BrokenEntryError(f"cannot be read ({error})") from error
+    if not isinstance(entry, dict) or not isinstance(entry.get("hash"), str):
+        raise _BrokenEntryError("is not an entry")
+    content = {key: value for key, value in entry.items() if key != "hash"}
+    if sha256_hex(canonical_json(content)) != entry["hash"]:
+        raise _BrokenEntryError("does not match its hash")
+    if entry.get("previous") != previous or entry.get("sequence") != sequence:
+        raise _BrokenEntryError("does not follow the one before it")
+    return entry
+
+
+def _write_all(handle: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(handle, data) :]

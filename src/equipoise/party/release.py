@@ -1,0 +1,186 @@
+"""Release a differentially private statistic, once.
+
+**What is promised.** The submission returned is a (λ, ε)-Rényi differentially private function of the table under
+replacement of one row; row count, agreement, party name and (λ, ε) are public and travel in the clear.
+
+**Precondition.** The agreement's bounds were chosen without looking at the table. Each individual owns one row. Tables
+that share individuals share the ledger.
+
+**Argument.** `exact_statistic` applies a fixed public map to each row, clips it to the agreed box and ball, and adds
+exactly, so replacing a row changes the statistic by at most `layout.sensitivity` (proofs in `models/`). `perturb` adds
+discrete Gaussian noise that is ρ-zCDP at that sensitivity with ρ ≤ ε/λ. All later steps see only its output.
+
+**Order of steps**, so that a crash never leaves an unrecorded release: refuse what can be refused without data; read
+the table; put the spend on disk; draw noise; sign; store the submission in the ledger; hand it out.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from equipoise.agreement import Agreement
+from equipoise.errors import KeyFileError, LedgerError
+from equipoise.guarantee import Guarantee
+from equipoise.models import Layout, layout_of
+from equipoise.party.keys import create_key, load_key, public_hex
+from equipoise.party.ledger import Ledger
+from equipoise.party.mechanism import perturb
+from equipoise.party.statistics import Progress, exact_statistic
+from equipoise.wire import FORMAT, VERSION, Submission, signed_bytes
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a release would send, with pure noise in place of the statistic."""
+
+    submission: Submission
+    guarantee: Guarantee
+    layout: Layout
+    clipped: dict[str, float]
+    ignored_columns: tuple[str, ...]
+
+
+def release(
+    agreement: Agreement,
+    source: Any,
+    *,
+    party: str,
+    ledger: str | Path,
+    epsilon: float | None = None,
+    zcdp: float | None = None,
+    approx: tuple[float, float] | None = None,
+    key: str | Path | None = None,
+    again: bool = False,
+    cap_zcdp: float | None = None,
+    family: str = "",
+    progress: Progress | None = None,
+) -> Submission:
+    """Read a table, spend privacy, and return the signed submission.
+
+    State the guarantee in one of three ways: `epsilon` at the agreement's Rényi order, `zcdp`, or
+    `approx=(epsilon, delta)`. `ledger` is made by the first release; `cap_zcdp` and `family` describe it then. Without
+    `key`, a signing key is kept beside the ledger. A second release under the same agreement needs `again=True` and
+    costs as much again; `resend` returns the stored submission for nothing.
+    """
+    guarantee = agreement.guarantee(epsilon=epsilon, zcdp=zcdp, approx=approx)
+    book, signing_key = _refuse_before_data(agreement, party, guarantee, ledger, key, again=again, cap_zcdp=cap_zcdp)
+    layout = layout_of(agreement)
+    exact = exact_statistic(layout, source, progress=progress)
+    signing_key = signing_key or create_key(_key_beside(book))
+    spend = book.spend(agreement, party, guarantee, count=exact.count, again=again, cap_zcdp=cap_zcdp, family=family)
+    noisy = perturb(exact.values, sensitivity=layout.sensitivity, zcdp=_certified_zcdp(guarantee))
+    submission = _signed(agreement, party, guarantee, exact.count, noisy, spend, signing_key)
+    book.record_release(submission)
+    return submission
+
+
+def resend(agreement: Agreement, *, party: str, ledger: str | Path) -> Submission:
+    """Return the submission already made under this agreement. It costs nothing: the same bytes reveal nothing new."""
+    stored = Ledger(ledger).read().stored_submission(agreement.identity, party)
+    if stored is None:
+        raise LedgerError(
+            f"the ledger {str(ledger)!r} holds no finished submission of {party!r} under this agreement; release one"
+        )
+    return stored
+
+
+def preview(
+    agreement: Agreement,
+    source: Any,
+    *,
+    party: str,
+    ledger: str | Path,
+    epsilon: float | None = None,
+    zcdp: float | None = None,
+    approx: tuple[float, float] | None = None,
+    key: str | Path | None = None,
+    again: bool = False,
+    cap_zcdp: float | None = None,
+    progress: Progress | None = None,
+) -> Preview:
+    """Do everything a release does except spend, perturb and store.
+
+    The table is read, so every error of a release shows here first, but its statistic is thrown away: even a perturbed
+    one on the screen would be a release. The numbers shown are noise around zero.
+    """
+    guarantee = agreement.guarantee(epsilon=epsilon, zcdp=zcdp, approx=approx)
+    _, signing_key = _refuse_before_data(agreement, party, guarantee, ledger, key, again=again, cap_zcdp=cap_zcdp)
+    layout = layout_of(agreement)
+    exact = exact_statistic(layout, source, progress=progress)
+    noise = perturb([0] * len(layout), sensitivity=layout.sensitivity, zcdp=_certified_zcdp(guarantee))
+    sample = _signed(
+        agreement, party, guarantee, exact.count, noise, "0" * 64, signing_key or Ed25519PrivateKey.generate()
+    )
+    return Preview(sample, guarantee, layout, exact.clipped, exact.ignored_columns)
+
+
+def _refuse_before_data(
+    agreement: Agreement,
+    party: str,
+    guarantee: Guarantee,
+    ledger: str | Path,
+    key: str | Path | None,
+    *,
+    again: bool,
+    cap_zcdp: float | None,
+) -> tuple[Ledger, Ed25519PrivateKey | None]:
+    """Everything that can be refused without reading a row: unknown party, wrong key, spent budget, broken ledger."""
+    book = Ledger(ledger)
+    signing_key = _signing_key(agreement, party, book, key)
+    book.check_spend(agreement, party, guarantee, again=again, cap_zcdp=cap_zcdp)
+    return book, signing_key
+
+
+def _certified_zcdp(guarantee: Guarantee) -> float:
+    """A float ρ with λρ ≤ ε for sure: division rounds to nearest, so step below."""
+    return math.nextafter(guarantee.zcdp, 0.0)
+
+
+def _key_beside(book: Ledger) -> Path:
+    return book.path.with_name(book.path.name + ".key")
+
+
+def _signing_key(agreement: Agreement, party: str, book: Ledger, key: str | Path | None) -> Ed25519PrivateKey | None:
+    """The key to sign with, checked against the agreement; None where one is yet to be made beside the ledger."""
+    pinned = agreement.party(party).public_key
+    path = _key_beside(book) if key is None else Path(key)
+    if key is None and not path.exists():
+        if pinned is not None:
+            raise KeyFileError(f"the agreement names key {pinned[:16]}… for {party!r}; give its file with --key (key=)")
+        return None
+    loaded = load_key(path)
+    if pinned is not None and public_hex(loaded) != pinned:
+        raise KeyFileError(
+            f"the agreement names key {pinned[:16]}… for {party!r}, but {str(path)!r} is {public_hex(loaded)[:16]}…; "
+            "give the right file with --key (key=)"
+        )
+    return loaded
+
+
+def _signed(
+    agreement: Agreement,
+    party: str,
+    guarantee: Guarantee,
+    count: int,
+    statistic: list[int],
+    spend: str,
+    key: Ed25519PrivateKey,
+) -> Submission:
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "agreement": agreement.identity,
+        "party": party,
+        "id": spend,
+        "guarantee": {"order": guarantee.order, "epsilon": guarantee.epsilon},
+        "count": count,
+        "statistic": statistic,
+        "public_key": public_hex(key),
+    }
+    document["signature"] = key.sign(signed_bytes(document)).hex()
+    submission = Submission.model_validate(document)
+    submission.check(agreement)
+    return submission

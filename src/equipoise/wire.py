@@ -1,0 +1,145 @@
+"""The submission: the only thing that leaves a party's machine, and how it is checked on arrival.
+
+A submission is one JSON object of integers, short strings and the stated guarantee, signed with Ed25519 over its
+canonical form. Reading one assumes a hostile sender: `parse_submission` refuses whatever is not exactly that shape, and
+`Submission.check` refuses whatever does not belong to the agreement. The noise is never taken on trust; the receiver
+recomputes it from the agreement and (λ, ε).
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from equipoise.agreement import Agreement
+from equipoise.canonical import StrictJSONError, canonical_json, read_limited, strict_json
+from equipoise.errors import SubmissionError
+from equipoise.guarantee import MAX_STATISTIC_LENGTH, Guarantee
+from equipoise.models import layout_of
+from equipoise.schema import PartyName, PublicKey
+
+FORMAT = "equipoise-submission"
+VERSION = 1
+
+Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+SignatureHex = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
+Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class StatedGuarantee(_Strict):
+    """(λ, ε) as it stands in a submission."""
+
+    order: Annotated[float, Field(gt=1, allow_inf_nan=False)]
+    epsilon: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Submission(_Strict):
+    """A perturbed statistic with everything needed to use it: count, guarantee, agreement, identity, signature.
+
+    `id` is the hash of the ledger entry that paid for the release, so a ledger can be checked against the submissions
+    that are out in the world. It reveals nothing: the entry holds a random number.
+    """
+
+    format: Literal["equipoise-submission"]
+    version: Literal[1]
+    agreement: Hash
+    party: PartyName
+    id: Hash
+    guarantee: StatedGuarantee
+    count: Annotated[int, Field(ge=1, le=2**53)]
+    statistic: Annotated[list[Int64], Field(min_length=1, max_length=MAX_STATISTIC_LENGTH)]
+    public_key: PublicKey
+    signature: SignatureHex
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a submission file; what it says is not yet checked against an agreement."""
+        try:
+            data = read_limited(Path(path))
+        except OSError as error:
+            raise SubmissionError(f"cannot read the submission {str(path)!r}: {error.strerror}") from error
+        return cls.parse(data, name=str(path))
+
+    @classmethod
+    def parse(cls, data: bytes, *, name: str = "submission") -> Self:
+        """Read a submission received as bytes."""
+        try:
+            document = strict_json(data)
+            return cls.model_validate(document)
+        except StrictJSONError as error:
+            raise SubmissionError(f"{name} is not a submission: {error}") from error
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            key = ".".join(str(part) for part in first["loc"]) or "document"
+            raise SubmissionError(
+                f"{name} is not a submission: {key}: {first['msg']}; ask the party to send its file again, unchanged"
+            ) from error
+
+    def to_json(self) -> bytes:
+        """The bytes that travel: canonical JSON and a newline."""
+        return canonical_json(self.model_dump()) + b"\n"
+
+    def signed_bytes(self) -> bytes:
+        """What the signature covers: everything but itself."""
+        return signed_bytes(self.model_dump())
+
+    def check(self, agreement: Agreement) -> None:
+        """Refuse a submission that is forged, altered, or does not fit the agreement."""
+        who = f"the submission of {self.party!r}"
+        if self.agreement != agreement.identity:
+            raise SubmissionError(
+                f"{who} was made for agreement {self.agreement[:12]}…, not {agreement.identity[:12]}…; "
+                "all parties must release under the same agreement file"
+            )
+        if self.party not in agreement.party_names:
+            raise SubmissionError(f"{who} comes from no party of this agreement ({', '.join(agreement.party_names)})")
+        pinned = agreement.party(self.party).public_key
+        if pinned is not None and pinned != self.public_key:
+            raise SubmissionError(
+                f"{who} is signed with key {self.public_key[:16]}…, but the agreement names {pinned[:16]}…"
+            )
+        if self.guarantee.order != agreement.privacy.order:
+            raise SubmissionError(
+                f"{who} states order {self.guarantee.order:g}; the agreed order is {agreement.privacy.order:g}"
+            )
+        if self.guarantee.epsilon > agreement.privacy.max_epsilon:
+            raise SubmissionError(
+                f"{who} states epsilon {self.guarantee.epsilon:g}, above the agreed {agreement.privacy.max_epsilon:g}"
+            )
+        layout = layout_of(agreement)
+        if len(self.statistic) != len(layout):
+            raise SubmissionError(f"{who} has {len(self.statistic)} numbers; this agreement needs {len(layout)}")
+        if self.count > layout.max_rows:
+            raise SubmissionError(f"{who} claims {self.count:,} rows; at most {layout.max_rows:,} are possible")
+        self._check_signature(who)
+
+    def values(self, agreement: Agreement) -> tuple[float, ...]:
+        """The perturbed statistic in the entries' own units."""
+        steps = layout_of(agreement).steps_per_unit
+        return tuple(value / step for value, step in zip(self.statistic, steps, strict=True))
+
+    @property
+    def stated(self) -> Guarantee:
+        """The stated guarantee, with its other readings."""
+        return Guarantee(order=self.guarantee.order, epsilon=self.guarantee.epsilon)
+
+    def _check_signature(self, who: str) -> None:
+        from cryptography.exceptions import InvalidSignature  # `--help` need not load it
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.public_key))
+        try:
+            key.verify(bytes.fromhex(self.signature), self.signed_bytes())
+        except InvalidSignature as error:
+            raise SubmissionError(
+                f"{who} was altered after it was signed; ask the party to send its file again, unchanged"
+            ) from error
+
+
+def signed_bytes(document: dict[str, Any]) -> bytes:
+    """Canonical form of a submission without its signature."""
+    return canonical_json({key: value for key, value in document.items() if key != "signature"})

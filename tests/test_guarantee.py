@@ -1,0 +1,108 @@
+"""Readings of a guarantee agree with each other, with the literature and with an independent accountant."""
+
+import math
+
+import dp_accounting
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.stats import norm
+
+from equipoise.errors import GuaranteeError
+from equipoise.guarantee import Guarantee, delta_of, epsilon_of, zcdp_of
+
+zcdps = st.floats(1e-6, 20)
+deltas = st.floats(1e-10, 0.1)
+
+
+def test_figures_of_the_maths_note() -> None:
+    """(2, 0.1)-RDP at δ = 1e-6 is 1.37 by the exact profile; the general zCDP conversion would give 1.47."""
+    assert Guarantee(order=2, epsilon=0.1).epsilon_at(1e-6) == pytest.approx(1.3676, abs=5e-4)
+
+
+@pytest.mark.parametrize(("epsilon", "zcdp"), [(0.1, 0.01), (1.0, 0.05), (1.0, 0.5), (3.0, 1.0), (0.01, 1e-4)])
+def test_profile_is_the_hockey_stick_divergence(epsilon: float, zcdp: float) -> None:
+    mu = math.sqrt(2 * zcdp)
+    crossing = epsilon / mu + mu / 2
+    integral = quad(lambda x: norm.pdf(x, mu) - math.exp(epsilon) * norm.pdf(x), crossing, crossing + 12)[0]
+    assert delta_of(epsilon, zcdp) == pytest.approx(integral, rel=1e-6, abs=1e-12)
+
+
+@pytest.mark.parametrize(("zcdp", "delta"), [(0.05, 1e-6), (0.5, 1e-5), (0.005, 1e-9), (2.0, 1e-6)])
+def test_epsilon_agrees_with_dp_accounting(zcdp: float, delta: float) -> None:
+    """Explicit sensitivity: their REPLACE_ONE accountant would double it (maths §5)."""
+    distribution = pld.from_gaussian_mechanism(
+        1 / math.sqrt(2 * zcdp), sensitivity=1.0, value_discretization_interval=1e-4
+    )
+    theirs = distribution.get_epsilon_for_delta(delta)
+    assert epsilon_of(zcdp, delta) == pytest.approx(theirs, abs=2e-3)
+
+
+@pytest.mark.parametrize("order", [2.0, 10.0])
+def test_renyi_agrees_with_dp_accounting(order: float) -> None:
+    accountant = dp_accounting.rdp.RdpAccountant([order])
+    accountant.compose(dp_accounting.GaussianDpEvent(noise_multiplier=3.0))
+    zcdp = 1 / (2 * 3.0**2)
+    assert Guarantee.from_zcdp(zcdp, order=order).epsilon == pytest.approx(accountant._rdp[0])
+
+
+@given(zcdp=zcdps, delta=deltas)
+def test_three_readings_are_one_guarantee(zcdp: float, delta: float) -> None:
+    epsilon = epsilon_of(zcdp, delta)
+    if epsilon > 0:
+        assert zcdp_of(epsilon, delta) == pytest.approx(zcdp, rel=1e-6)
+
+
+@given(zcdp=zcdps, factor=st.floats(1.01, 10), delta=deltas)
+def test_more_zcdp_is_less_private(zcdp: float, factor: float, delta: float) -> None:
+    assert epsilon_of(zcdp * factor, delta) >= epsilon_of(zcdp, delta)
+
+
+@given(zcdp=zcdps, delta=deltas, factor=st.floats(1.5, 9))
+def test_smaller_delta_is_larger_epsilon(zcdp: float, delta: float, factor: float) -> None:
+    assert epsilon_of(zcdp, delta / factor) >= epsilon_of(zcdp, delta)
+
+
+@given(epsilon=st.floats(0.01, 30), delta=deltas, order=st.floats(1.1, 64))
+def test_approx_guarantee_is_met_and_not_wasteful(epsilon: float, delta: float, order: float) -> None:
+    guarantee = Guarantee.from_approx(epsilon, delta, order=order)
+    reached = guarantee.epsilon_at(delta)
+    assert reached <= epsilon * (1 + 1e-9)
+    assert reached >= epsilon * (1 - 1e-4)
+
+
+def test_nothing_spent_is_epsilon_zero() -> None:
+    assert epsilon_of(0.0) == 0.0
+
+
+@pytest.mark.parametrize("zcdp", [30.0, 1e3, 1e6])
+def test_hopeless_privacy_is_still_bounded(zcdp: float) -> None:
+    """Where the lattice gap exceeds δ the general zCDP conversion takes over, and it is above ρ."""
+    assert zcdp < epsilon_of(zcdp) < zcdp + 2 * math.sqrt(zcdp * 14) + 1
+
+
+@pytest.mark.parametrize(
+    ("order", "epsilon"), [(1, 1), (0.5, 1), (2, 0), (2, -1), (2, math.nan), (2, math.inf), (math.inf, 1), (math.nan, 1)]
+)
+def test_not_a_guarantee(order: float, epsilon: float) -> None:
+    with pytest.raises(GuaranteeError, match="must be a"):
+        Guarantee(order=order, epsilon=epsilon)
+
+
+@pytest.mark.parametrize("delta", [0, 1, -1e-6, 2, math.nan])
+def test_delta_out_of_range(delta: float) -> None:
+    with pytest.raises(GuaranteeError, match="delta"):
+        epsilon_of(0.1, delta)
+
+
+@pytest.mark.parametrize("zcdp", [0, -1, math.nan, math.inf])
+def test_zcdp_out_of_range(zcdp: float) -> None:
+    with pytest.raises(GuaranteeError, match="zCDP"):
+        Guarantee.from_zcdp(zcdp, order=2)
+
+
+def test_uncertifiable_delta_says_so() -> None:
+    with pytest.raises(GuaranteeError, match="larger delta"):
+        zcdp_of(1e-17, 1e-300)
