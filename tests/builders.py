@@ -24,6 +24,11 @@ name = "south"
 """
 
 
+def _features(width: int, norm_bound: float | None) -> str:
+    columns = ", ".join(f'{{ name = "x{k}", bounds = [-2, 2] }}' for k in range(width))
+    return f"features = [{columns}]" + (f"\nnorm_bound = {norm_bound}" if norm_bound else "")
+
+
 def agreement(model: str, *, order: float = 2.0, max_epsilon: float = 100.0, extra: str = "") -> Agreement:
     """An agreement from the lines of its [model] section."""
     return Agreement.parse(f"format = 1\n{extra}\n[model]\n{model}\n" + TAIL.format(order=order, max_epsilon=max_epsilon))
@@ -141,8 +146,3 @@ def _pulled_in(features: list[Fraction], radius: float) -> list[Fraction]:
         return features
     factor = math.sqrt(int(limit * UNIT) / int(norm2 * UNIT)) * (1 - 2.0**-40)
     return [Fraction(math.trunc(int(x * GRID) * factor), GRID) for x in features]
-
-
-def _features(width: int, norm_bound: float | None) -> str:
-    columns = ", ".join(f'{{ name = "x{k}", bounds = [-2, 2] }}' for k in range(width))
-    return f"features = [{columns}]" + (f"\nnorm_bound = {norm_bound}" if norm_bound else "")

@@ -88,8 +88,7 @@ def epsilon_of(zcdp: float, delta: float = DEFAULT_DELTA) -> float:
     if zcdp == 0 or delta_of(0.0, zcdp) <= delta:
         return 0.0
     ceiling = _epsilon_by_zcdp(zcdp, delta)
-    # The gap grows with ε while the profile falls; leaving it half of δ gives a point from which to search downwards.
-    safe = _bisect(lambda epsilon: _profile(epsilon, zcdp) <= delta / 2, 2 * ceiling + 10, 0.0)
+    safe = _epsilon_of_least_delta(zcdp)
     if delta_of(safe, zcdp) > delta:
         return ceiling  # so little privacy is left that the gap exceeds δ: the general bound still holds
     return min(ceiling, _bisect(lambda epsilon: delta_of(epsilon, zcdp) <= delta, safe, 0.0))
@@ -102,7 +101,7 @@ def zcdp_of(epsilon: float, delta: float) -> float:
     _check_delta(delta)
 
     def certified(zcdp: float) -> bool:
-        return delta_of(epsilon, zcdp) <= delta or _epsilon_by_zcdp(zcdp, delta) <= epsilon
+        return epsilon_of(zcdp, delta) <= epsilon
 
     generous = epsilon + 1.0
     while certified(generous):
@@ -125,6 +124,14 @@ def _profile(epsilon: float, zcdp: float) -> float:
     upper, lower = float(log_ndtr(mu / 2 - epsilon / mu)), float(log_ndtr(-mu / 2 - epsilon / mu))
     # Φ(a) − e^ε Φ(b) = Φ(a)(1 − e^{ε + log Φ(b) − log Φ(a)}), which does not cancel.
     return -math.exp(upper) * math.expm1(min(0.0, epsilon + lower - upper))
+
+
+def _epsilon_of_least_delta(zcdp: float) -> float:
+    """Where `delta_of` stops falling: d/dε is e^ε (gap·ρ − Φ(−μ/2 − ε/μ)), which changes sign once."""
+    from scipy.special import ndtri
+
+    mu = math.sqrt(2 * zcdp)
+    return max(0.0, -mu * (float(ndtri(min(LATTICE_GAP * zcdp, 0.5))) + mu / 2))
 
 
 def _epsilon_by_zcdp(zcdp: float, delta: float) -> float:

@@ -107,16 +107,26 @@ def ceil_sqrt(value: int) -> int:
 class Ball(NamedTuple):
     """An agreed ℓ₂ ball of the features: squared radius in grid steps, and the sensitivity it proves."""
 
-    radius2: Fraction
     squared_radius: int
     sensitivity: int
 
 
-def norm_ball(norm_bound: float) -> Ball:
-    """Δ = √((2+R²)² + R⁴), the bound that linear and logistic regression share, in steps of `BASE_WEIGHT` entries."""
-    radius2 = Fraction(norm_bound) ** 2
-    squared_steps = ((2 + radius2) ** 2 + radius2**2) * (BASE_WEIGHT * UNIT) ** 2
-    return Ball(radius2, math.floor(radius2 * GRID**2), ceil_sqrt(math.ceil(squared_steps)))
+def norm_ball(norm_bound: float, width: int) -> Ball:
+    r"""Sensitivity of linear and logistic regression when ‖x‖₂² ≤ r besides |x_j| ≤ 1, all entries weighted alike.
+
+    Both models' docstrings end, with a = 1, at ‖g − g′‖² ≤ ½(2+s)² + ½(2+s′)² + ½ Σ(u_j − u′_j)², where u_j = x_j² ∈ [0, 1]
+    and s = Σu_j ≤ r. Since (u − u′)² ≤ |u − u′| = u + u′ − 2 min(u, u′) on [0, 1], and Σ min(u, u′) is at least 0 and at
+    least s + s′ − w, the last sum is at most min(s + s′, 2w − s − s′). The bound then grows with s and s′ (its slope is at
+    least 2 − ½), so it is largest at s = s′ = r:
+
+        **Δ² = (2 + r)² + min(r, w − r).**
+
+    Tight when r and 2r ≤ w are whole: x and x′ have r ones each in different places, and y′ = −y. Without the box the
+    last term would be r² (maths.md §5); here every feature spans [−1, 1], so the box always holds.
+    """
+    r = Fraction(norm_bound) ** 2
+    squared_steps = ((2 + r) ** 2 + min(r, width - r)) * (BASE_WEIGHT * UNIT) ** 2
+    return Ball(math.floor(r * GRID**2), ceil_sqrt(math.ceil(squared_steps)))
 
 
 def scaled(name: str, bounds: tuple[float, float], *, whole: bool = False) -> ScaledColumn:

@@ -1,6 +1,7 @@
 """Linear regression: the statistic is the upper triangle of Σ z zᵀ, z = (1, x₁ … x_w, y), without the row count."""
 
 import math
+from fractions import Fraction
 
 from equipoise.models.base import BASE_WEIGHT, UNIT, Entry, Layout, norm_ball, scaled
 from equipoise.schema import LinearModel
@@ -21,11 +22,11 @@ def linear_layout(model: LinearModel) -> Layout:
     on every x_j² and y² shrinks by the factor a. (maths.md §5 has a = √2 for this box; the proof above allows more.)
     Tight: z, z′ ∈ {±1}ⁿ with z·z′ = 0 (n even) reach Δ exactly; for n odd the gap is below 1 in Δ².
 
-    **Ball** (a = 1). Σ(x_j² − x′_j²)² ≤ |x|⁴ + |x′|⁴, and everything grows with |x|, |x′| ≤ R. The remainder is
-    convex in (y², y′²) ∈ [0, 1]²: at (1, 1) it gives (2+R²)² + R⁴, at (1, 0) no more than that if b² ≤ 2 + R², at
-    (0, 0) less. So Δ = √((2+R²)² + R⁴) with b = √(2+R²). Tight for w ≥ 2: x = R e₁, x′ = R e₂, y = 1, y′ = −1.
+    **Ball** (a = 1). With s = |x|² and v = y² the bound is ½(1+s+v)² + ½(1+s′+v′)² + ½Σ(u_j − u′_j)² + (b² − ½)(v − v′)²,
+    convex in (v, v′) ∈ [0, 1]². At (1, 1) it is the one that `norm_ball` maximises; at (1, 0), where s = s′ = r is still
+    worst, it is no larger if b² ≤ 2 + r; at (0, 0) it is smaller. So Δ is `norm_ball`'s, with b = √(2+r).
 
-    The smaller Δ of the two is used. Weights are rationals just below a and b, which can only lower the left side.
+    Weights are rationals just below a and b, which can only lower the left side.
     """
     width = len(model.features)
     y = width
@@ -38,11 +39,9 @@ def linear_layout(model: LinearModel) -> Layout:
     square_weight = target_weight = math.isqrt(BASE_WEIGHT**2 * (width + 4) // 2)
     squared_radius = None
     if model.norm_bound is not None:
-        ball = norm_ball(model.norm_bound)
-        squared_radius = ball.squared_radius
-        if ball.sensitivity < sensitivity:
-            sensitivity, square_weight = ball.sensitivity, BASE_WEIGHT
-            target_weight = math.isqrt(math.floor(BASE_WEIGHT**2 * (2 + ball.radius2)))
+        squared_radius, sensitivity = norm_ball(model.norm_bound, width)
+        square_weight = BASE_WEIGHT
+        target_weight = math.isqrt(math.floor(BASE_WEIGHT**2 * (2 + Fraction(model.norm_bound) ** 2)))
 
     names = [column.name for column in columns]
     entries = [Entry(name, i, None, BASE_WEIGHT) for i, name in enumerate(names)]

@@ -23,10 +23,9 @@ def logistic_layout(model: LogisticModel) -> Layout:
     a = √((w+5)/2)**. Tight for a exactly so: x = (1 … 1), x′ = 0, y′ = −y (with a rational just below, and w even,
     orthogonal sign vectors with y′ = −y reach it exactly).
 
-    **Ball** (a = 1). Σ(u_j − u′_j)² ≤ P² + Q², so ‖g − g′‖² ≤ (R² + 2)² + R⁴.
-    Tight for w ≥ 2: x = R e₁, x′ = R e₂, y′ = −y.
+    **Ball** (a = 1). The bound above, with P = s and Q = s′, is the one that `norm_ball` maximises.
 
-    The smaller Δ of the two is used. Σy² is the row count and is left out.
+    Σy² is the row count and is left out.
     """
     width = len(model.features)
     target = CodedColumn(model.target.name, model.target.labels, (-1, 1))
@@ -36,10 +35,8 @@ def logistic_layout(model: LogisticModel) -> Layout:
     square_weight = math.isqrt(BASE_WEIGHT**2 * (width + 5) // 2)
     squared_radius = None
     if model.norm_bound is not None:
-        ball = norm_ball(model.norm_bound)
-        squared_radius = ball.squared_radius
-        if ball.sensitivity < sensitivity:
-            sensitivity, square_weight = ball.sensitivity, BASE_WEIGHT
+        squared_radius, sensitivity = norm_ball(model.norm_bound, width)
+        square_weight = BASE_WEIGHT
 
     names = [column.name for column in columns]
     entries = [Entry(name, i, None, BASE_WEIGHT) for i, name in enumerate(names)]
