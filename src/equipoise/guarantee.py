@@ -47,6 +47,9 @@ class Guarantee:
     epsilon: float
 
     def __post_init__(self) -> None:
+        # One type whatever was given (1, 1.0, a NumPy number), so that equal guarantees have equal bytes.
+        object.__setattr__(self, "order", float(self.order))
+        object.__setattr__(self, "epsilon", float(self.epsilon))
         if not (math.isfinite(self.order) and self.order > 1):
             raise GuaranteeError(f"the Rényi order must be a number above 1, not {self.order!r}")
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):

@@ -7,7 +7,7 @@ recomputes it from the agreement and (λ, ε).
 """
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -18,8 +18,8 @@ from equipoise.guarantee import MAX_STATISTIC_LENGTH, Guarantee
 from equipoise.models import layout_of
 from equipoise.schema import PartyName, PublicKey
 
-FORMAT = "equipoise-submission"
-VERSION = 1
+FORMAT: Literal["equipoise-submission"] = "equipoise-submission"
+VERSION: Literal[1] = 1
 
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 SignatureHex = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
@@ -85,7 +85,7 @@ class Submission(_Strict):
 
     def signed_bytes(self) -> bytes:
         """What the signature covers: everything but itself."""
-        return signed_bytes(self.model_dump())
+        return canonical_json(self.model_dump(exclude={"signature"}))
 
     def check(self, agreement: Agreement) -> None:
         """Refuse a submission that is forged, altered, or does not fit the agreement."""
@@ -138,8 +138,3 @@ class Submission(_Strict):
             raise SubmissionError(
                 f"{who} was altered after it was signed; ask the party to send its file again, unchanged"
             ) from error
-
-
-def signed_bytes(document: dict[str, Any]) -> bytes:
-    """Canonical form of a submission without its signature."""
-    return canonical_json({key: value for key, value in document.items() if key != "signature"})

@@ -94,7 +94,7 @@ def _is_number(text: str) -> bool:
         float(text)
     except ValueError:
         return False
-    return "_" not in text
+    return text.isascii() and "_" not in text  # Python's float() reads more than Arrow's
 
 
 def _csv_header(path: Path, delimiter: str, compression: Compression | None) -> list[str]:

@@ -17,6 +17,7 @@ format, family and cap), `release` (the finished submission, for re-sending), `a
 bounds, with a reason).
 """
 
+import math
 import os
 import secrets
 from collections.abc import Iterator
@@ -112,6 +113,7 @@ class Ledger:
             if not entries:
                 raise LedgerError(f"there is no ledger {str(self.path)!r} to amend")
             history = History(entries)
+            _check_cap(cap_zcdp)
             if cap_zcdp is not None and cap_zcdp < history.total_zcdp:
                 raise BudgetError(f"a cap of {cap_zcdp:g} is below the {history.total_zcdp:g} already spent")
             unknown = sorted(set(domains or {}) - set(history.domains))
@@ -138,6 +140,7 @@ class Ledger:
         again: bool,
         cap_zcdp: float | None,
     ) -> None:
+        _check_cap(cap_zcdp)
         if not entries:
             if cap_zcdp is not None and guarantee.zcdp > cap_zcdp:
                 raise BudgetError(
@@ -263,6 +266,11 @@ def domains_of(agreement: Agreement) -> Domains:
         features = [column.name for column in agreement.columns[:-1]]
         domains[f"norm of ({', '.join(features)})"] = [norm_bound]
     return domains
+
+
+def _check_cap(cap_zcdp: float | None) -> None:
+    if cap_zcdp is not None and not (math.isfinite(cap_zcdp) and cap_zcdp > 0):
+        raise BudgetError(f"a cap must be a positive number of zCDP, not {cap_zcdp!r}")
 
 
 def fsync_folder(folder: Path) -> None:

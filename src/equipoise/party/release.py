@@ -29,7 +29,7 @@ from equipoise.party.keys import create_key, load_key, public_hex
 from equipoise.party.ledger import Ledger
 from equipoise.party.mechanism import perturb
 from equipoise.party.statistics import Progress, exact_statistic
-from equipoise.wire import FORMAT, VERSION, Submission, signed_bytes
+from equipoise.wire import FORMAT, VERSION, StatedGuarantee, Submission
 
 
 @dataclass(frozen=True)
@@ -169,18 +169,18 @@ def _signed(
     spend: str,
     key: Ed25519PrivateKey,
 ) -> Submission:
-    document: dict[str, Any] = {
-        "format": FORMAT,
-        "version": VERSION,
-        "agreement": agreement.identity,
-        "party": party,
-        "id": spend,
-        "guarantee": {"order": guarantee.order, "epsilon": guarantee.epsilon},
-        "count": count,
-        "statistic": statistic,
-        "public_key": public_hex(key),
-    }
-    document["signature"] = key.sign(signed_bytes(document)).hex()
-    submission = Submission.model_validate(document)
+    unsigned = Submission(
+        format=FORMAT,
+        version=VERSION,
+        agreement=agreement.identity,
+        party=party,
+        id=spend,
+        guarantee=StatedGuarantee(order=guarantee.order, epsilon=guarantee.epsilon),
+        count=count,
+        statistic=statistic,
+        public_key=public_hex(key),
+        signature="0" * 128,
+    )
+    submission = unsigned.model_copy(update={"signature": key.sign(unsigned.signed_bytes()).hex()})
     submission.check(agreement)
     return submission

@@ -87,8 +87,9 @@ def check_header(names: list[str], wanted: tuple[Wanted, ...], where: str = "") 
         if times > 1:
             raise TableError(f"the column {want.name!r}{where} appears {times} times; keep one")
         if times == 0:
-            close = difflib.get_close_matches(want.name, names, n=1, cutoff=0.5)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
+            others = {name.strip().casefold(): name for name in names if name not in {want.name for want in wanted}}
+            close = difflib.get_close_matches(want.name.casefold(), others, n=1, cutoff=0.5)
+            hint = f"; did you mean {others[close[0]]!r}?" if close else "."
             shown = ", ".join(repr(name) for name in names[:12]) + (", …" if len(names) > 12 else "")
             raise TableError(
                 f"the agreed column {want.name!r} is not in the table{where}{hint} "

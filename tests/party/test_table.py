@@ -1,0 +1,220 @@
+"""A bad table is refused with the column, the row and the remedy, before anything is written."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import pyarrow.parquet as pa_parquet
+import pytest
+
+from builders import bernoulli, categorical, linear, logistic, poisson
+from equipoise.errors import TableError
+from equipoise.models import layout_of
+from equipoise.party.statistics import exact_statistic
+
+LINEAR = layout_of(linear(2))
+LOGISTIC = layout_of(logistic(1))
+
+
+def good(rows: int = 6) -> dict[str, list[Any]]:
+    return {"x0": [0.5] * rows, "x1": [1.0] * rows, "y": [3.0] * rows}
+
+
+def csv(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "t.csv"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def with_cell(value: Any) -> dict[str, list[Any]]:
+    """Row 4 of column x1 holds the value."""
+    table = good()
+    table["x1"][3] = value
+    return table
+
+
+@pytest.mark.parametrize("value", [None, float("nan")])
+def test_missing_value_in_frames(value: float | None) -> None:
+    table = with_cell(value)
+    for source in (pa.table(table), pd.DataFrame(table), pl.DataFrame(table)):
+        with pytest.raises(TableError, match="column 'x1', row 4: the value is missing; fill it in"):
+            exact_statistic(LINEAR, source)
+
+
+@pytest.mark.parametrize("text", ["", "NA", "nan", "NULL"])
+def test_missing_value_in_csv(text: str, tmp_path: Path) -> None:
+    path = csv(tmp_path, f"x0,x1,y\n1,1,1\n1,{text},1\n")
+    with pytest.raises(TableError, match="column 'x1', row 2: the value is missing"):
+        exact_statistic(LINEAR, path)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("-inf")])
+def test_infinite_value(value: float, tmp_path: Path) -> None:
+    table = with_cell(value)
+    pa_csv.write_csv(pa.table(table), tmp_path / "t.csv")
+    pa_parquet.write_table(pa.table(table), tmp_path / "t.parquet")
+    matrix = np.column_stack(list(table.values()))
+    for source in (pa.table(table), pd.DataFrame(table), matrix, tmp_path / "t.csv", tmp_path / "t.parquet"):
+        with pytest.raises(TableError, match="column 'x1', row 4: the value is infinite"):
+            exact_statistic(LINEAR, source)
+
+
+def test_nan_far_into_a_matrix() -> None:
+    matrix = np.zeros((150_000, 3))
+    matrix[123_456, 2] = np.nan
+    with pytest.raises(TableError, match="column 'y', row 123457: the value is missing"):
+        exact_statistic(LINEAR, matrix)
+
+
+@pytest.mark.parametrize("text", ["abc", "1,5", "12_000", "0x10", "1e", "١٢"])
+def test_text_in_a_number_column_of_a_csv(text: str, tmp_path: Path) -> None:
+    path = csv(tmp_path, f'x0,x1,y\n1,1,1\n1,2,1\n1,"{text}",1\n1,also bad,1\n')
+    with pytest.raises(TableError, match=f"column 'x1', row 3: '{text}' is not a number"):
+        exact_statistic(LINEAR, path)
+
+
+def test_text_far_into_a_csv(tmp_path: Path) -> None:
+    path = csv(tmp_path, "x0,x1,y\n" + "1.25,2.5,3.75\n" * 400_000 + "1,2,oops\n")
+    with pytest.raises(TableError, match="column 'y', row 400001: 'oops' is not a number"):
+        exact_statistic(LINEAR, path)
+
+
+def test_text_in_a_number_column_of_a_frame() -> None:
+    table = {**good(), "x1": ["1", "2", "3", "4", "5", "6"]}
+    for source in (pa.table(table), pd.DataFrame(table), pl.DataFrame(table), pd.DataFrame(table).astype({"x1": "category"})):
+        with pytest.raises(TableError, match="column 'x1', row 1: '1' is not a number"):
+            exact_statistic(LINEAR, source)
+
+
+def test_dates_are_not_numbers() -> None:
+    table = pd.DataFrame({**good(), "x1": pd.date_range("2024-01-01", periods=6)})
+    with pytest.raises(TableError, match="'x1' holds timestamp.* not numbers"):
+        exact_statistic(LINEAR, table)
+
+
+def test_mixed_object_column_is_refused() -> None:
+    table = pd.DataFrame({**good(), "x1": pd.Series([1, "a", 2, 3, 4, 5], dtype=object)})
+    with pytest.raises(TableError, match="one type each"):
+        exact_statistic(LINEAR, table)
+
+
+def test_unknown_column_suggests_the_near_one(tmp_path: Path) -> None:
+    path = csv(tmp_path, "x0,X1,y\n1,1,1\n")
+    for source in (path, pa.table({"x0": [1], "X1": [1], "y": [1]}), pd.DataFrame({"x0": [1], "X1": [1], "y": [1]})):
+        with pytest.raises(TableError, match="agreed column 'x1' is not in the table; did you mean 'X1'"):
+            exact_statistic(LINEAR, source)
+
+
+def test_duplicate_column(tmp_path: Path) -> None:
+    path = csv(tmp_path, "x0,x1,y,x1\n1,1,1,2\n")
+    frame = pd.DataFrame([[1, 1, 1, 2]], columns=["x0", "x1", "y", "x1"])
+    arrow = pa.table([[1.0]] * 4, names=["x0", "x1", "y", "x1"])
+    pa_parquet.write_table(arrow, tmp_path / "t.parquet")
+    for source in (path, frame, arrow, tmp_path / "t.parquet"):
+        with pytest.raises(TableError, match="column 'x1'.* appears 2 times; keep one"):
+            exact_statistic(LINEAR, source)
+
+
+def test_one_bad_file_in_a_folder_is_named(tmp_path: Path) -> None:
+    pa_parquet.write_table(pa.table(good()), tmp_path / "a.parquet")
+    pa_parquet.write_table(pa.table({"x0": [1.0], "y": [1.0]}), tmp_path / "b.parquet")
+    with pytest.raises(TableError, match="'x1' is not in the table of 'b.parquet'"):
+        exact_statistic(LINEAR, tmp_path)
+
+
+def test_empty_tables(tmp_path: Path) -> None:
+    header_only = csv(tmp_path, "x0,x1,y\n")
+    for source in (header_only, pa.table(good(0), schema=pa.schema(dict.fromkeys(good(), pa.float64()))), np.zeros((0, 3))):
+        with pytest.raises(TableError, match="no rows"):
+            exact_statistic(LINEAR, source)
+    with pytest.raises(TableError, match="is empty"):
+        exact_statistic(LINEAR, csv(tmp_path, ""))
+
+
+@pytest.mark.parametrize("value", ["maybe", "Yes", " yes", "1", ""])
+def test_label_outside_the_two(value: str, tmp_path: Path) -> None:
+    path = csv(tmp_path, f"x0,y\n1,yes\n1,no\n1,{value}\n")
+    with pytest.raises(TableError, match="column 'y', row 3: .*(not one of the agreed labels|missing)"):
+        exact_statistic(LOGISTIC, path)
+
+
+def test_numbers_where_text_labels_are_agreed() -> None:
+    with pytest.raises(TableError, match="column 'y' holds int64 values, but the agreed labels .* are text"):
+        exact_statistic(LOGISTIC, pa.table({"x0": [1.0], "y": [1]}))
+
+
+def test_text_where_number_labels_are_agreed() -> None:
+    with pytest.raises(TableError, match="are whole numbers; convert the column"):
+        exact_statistic(layout_of(bernoulli()), pa.table({"y": ["1", "0"]}))
+
+
+def test_number_labels_in_any_number_type(tmp_path: Path) -> None:
+    layout = layout_of(bernoulli())
+    expected = exact_statistic(layout, pa.table({"y": [1, 0, 1]})).values
+    path = csv(tmp_path, "y\n1\n0\n1.0\n")
+    for source in (pa.table({"y": [True, False, True]}), pa.table({"y": [1.0, 0.0, 1.0]}), np.array([1, 0, 1]), path):
+        assert exact_statistic(layout, source).values == expected
+    with pytest.raises(TableError, match=r"row 2: 0.5 is not one of the agreed labels \[0, 1\]"):
+        exact_statistic(layout, np.array([1, 0.5]))
+
+
+def test_unknown_category() -> None:
+    with pytest.raises(TableError, match="column 'y', row 2: 'z' is not one of the agreed labels"):
+        exact_statistic(layout_of(categorical()), pa.table({"y": ["a", "z"]}))
+
+
+@pytest.mark.parametrize("value", [2.5, -1])
+def test_not_a_count(value: float) -> None:
+    with pytest.raises(TableError, match=f"column 'y', row 3: {value} is not a count"):
+        exact_statistic(layout_of(poisson()), np.array([1, 2, value]))
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (np.zeros((5, 2)), r"shape \(5, 2\); this agreement needs \(rows, 3\): x0, x1, y"),
+        (np.zeros(5), r"shape \(5,\)"),
+        ((np.zeros((5, 2)), np.zeros(4)), r"shapes \(5, 2\) and \(4,\)"),
+        ((np.zeros((5, 3)), np.zeros(5)), r"needs \(rows, 2\)"),
+        ([[1, 2, 3]], "cannot read a table from list"),
+        (None, "cannot read a table from NoneType"),
+        ("nowhere.csv", "there is no file or folder"),
+    ],
+)
+def test_wrong_shapes_and_kinds(source: object, says: str) -> None:
+    with pytest.raises(TableError, match=says):
+        exact_statistic(LINEAR, source)
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    (tmp_path / "t.xlsx").write_bytes(b"PK")
+    (tmp_path / "t.parquet").write_bytes(b"not parquet")
+    (tmp_path / "t.arrow").write_bytes(b"not arrow")
+    (tmp_path / "latin.csv").write_bytes("x0,x1,größe\n".encode("latin-1"))
+    (tmp_path / "ragged.csv").write_text("x0,x1,y\n1,2,3\n1,2\n")
+    (tmp_path / "nothing").mkdir()
+    for name, says in (
+        ("t.xlsx", "do not know how to read"),
+        ("t.parquet", "cannot read"),
+        ("t.arrow", "cannot read"),
+        ("latin.csv", "not UTF-8"),
+        ("ragged.csv", "Expected 3 columns, got 2"),
+        ("nothing", "holds no .parquet file"),
+    ):
+        with pytest.raises(TableError, match=says):
+            exact_statistic(LINEAR, tmp_path / name)
+
+
+def test_byte_order_mark_is_no_part_of_the_first_name(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"\xef\xbb\xbfx0,x1,y\n1,1,1\n")
+    assert exact_statistic(LINEAR, path).count == 1
+
+
+def test_other_columns_are_never_read(tmp_path: Path) -> None:
+    path = csv(tmp_path, "name,x0,x1,y\nAnna,1,1,1\n,1,1,1\n")
+    assert exact_statistic(LINEAR, path).ignored_columns == ("name",)
