@@ -17,6 +17,7 @@ format, family and cap), `release` (the finished submission, for re-sending), `a
 bounds, with a reason).
 """
 
+import json
 import math
 import os
 import secrets
@@ -213,7 +214,7 @@ class Ledger:
             try:
                 entry = _verified(line, len(entries), entries[-1]["hash"] if entries else _FIRST)
             except _BrokenEntryError as error:
-                if last and not line.endswith(b"\n"):
+                if last and not line.endswith(b"\n") and _is_cut_short(line):
                     break  # torn while being written: fsync never returned, so nothing was released on it
                 raise LedgerError(
                     f"line {number} of the ledger {str(self.path)!r} {error}; it was changed or damaged. Restore it "
@@ -301,6 +302,15 @@ def _verified(line: bytes, sequence: int, previous: str) -> dict[str, Any]:
     if entry.get("previous") != previous or entry.get("sequence") != sequence:
         raise _BrokenEntryError("does not follow the one before it")
     return entry
+
+
+def _is_cut_short(line: bytes) -> bool:
+    """Whether a line is the beginning of an entry rather than a whole one with something wrong."""
+    try:
+        json.JSONDecoder().raw_decode(line.decode("ascii", errors="replace"))
+    except (ValueError, RecursionError):
+        return True
+    return False
 
 
 def _write_all(handle: int, data: bytes) -> None:

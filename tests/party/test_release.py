@@ -1,0 +1,218 @@
+"""A release does what it says, in the order it says, and refuses before it touches data."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import equipoise.party.release as release_module
+from builders import ALL_MODELS, linear, random_table, reference_statistic
+from equipoise.agreement import Agreement
+from equipoise.errors import AgreementError, BudgetError, EquipoiseError, KeyFileError, LedgerError, TableError
+from equipoise.models import layout_of
+from equipoise.party.keys import create_key, load_key, public_hex
+from equipoise.party.ledger import Ledger
+from equipoise.party.mechanism import noise_scale, perturb
+from equipoise.party.release import preview, release, resend
+from equipoise.wire import Submission
+
+AGREED = linear(1, max_epsilon=2.0)
+TABLE = np.ones((10, 2))
+
+
+class Untouchable:
+    """A table that fails the test if anyone so much as looks at it."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        raise AssertionError("the table was touched")
+
+
+@pytest.mark.parametrize("name", ALL_MODELS)
+def test_released_statistic_is_the_exact_one_plus_the_agreed_noise(name: str, tmp_path: Path) -> None:
+    agreed = ALL_MODELS[name]
+    table = random_table(agreed, 50, seed=5)
+    import pyarrow as pa
+
+    submission = release(agreed, pa.table(table), party="north", epsilon=50.0, ledger=tmp_path / "l")
+    submission.check(agreed)
+    layout = layout_of(agreed)
+    deviations = layout.noise_deviations(agreed.guarantee(epsilon=50.0))
+    exact = [float(value) for value in reference_statistic(agreed, table)]
+    z = [(o - s) / d for o, s, d in zip(submission.values(agreed), exact, deviations, strict=True)]
+    assert np.abs(z).max() < 6
+    assert submission.count == 50
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"party": "east"}, AgreementError, "not a party"),
+        ({"epsilon": 0}, EquipoiseError, "positive"),
+        ({"epsilon": 3.0}, AgreementError, "above the agreed maximum"),
+        ({"epsilon": None}, AgreementError, "exactly one way"),
+        ({"zcdp": 0.1}, AgreementError, "exactly one way"),
+        ({"cap_zcdp": 0.01}, BudgetError, "more than the cap"),
+        ({"key": "nowhere.key"}, KeyFileError, "cannot read the key"),
+    ],
+)
+def test_refused_before_the_table_is_touched(
+    options: dict[str, Any], error: type[Exception], says: str, tmp_path: Path
+) -> None:
+    arguments: dict[str, Any] = {"party": "north", "epsilon": 1.0, "ledger": tmp_path / "l", **options}
+    for action in (release, preview):
+        with pytest.raises(error, match=says):
+            action(AGREED, Untouchable(), **arguments)  # type: ignore[operator]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_spent_budget_is_refused_before_the_table_is_touched(tmp_path: Path) -> None:
+    release(AGREED, TABLE, party="north", epsilon=1.0, ledger=tmp_path / "l")
+    with pytest.raises(BudgetError, match="already released under this agreement"):
+        release(AGREED, Untouchable(), party="north", epsilon=1.0, ledger=tmp_path / "l")
+    with pytest.raises(BudgetError, match="of the cap"):
+        release(AGREED, Untouchable(), party="north", epsilon=1.0, ledger=tmp_path / "l", again=True)
+
+
+def test_bad_table_charges_nothing_and_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="missing"):
+        release(AGREED, np.array([[1.0, np.nan]]), party="north", epsilon=1.0, ledger=tmp_path / "l")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_spend_is_on_disk_before_noise_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the moment noise is drawn the spend has been written and fsynced, and so has its folder."""
+    import os
+
+    synced: list[str] = []
+    real_fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: (synced.append(os.readlink(f"/proc/self/fd/{handle}")), real_fsync(handle)))
+    seen: list[int] = []
+
+    def spy(*arguments: Any, **options: Any) -> list[int]:
+        assert str(tmp_path / "l") in synced
+        assert str(tmp_path) in synced
+        seen.append(len(Ledger(tmp_path / "l").read().spends))
+        return perturb(*arguments, **options)
+
+    monkeypatch.setattr(release_module, "perturb", spy)
+    release(AGREED, TABLE, party="north", epsilon=1.0, ledger=tmp_path / "l")
+    assert seen == [1]
+
+
+def test_failure_after_the_spend_counts_as_spent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> list[int]:
+        raise RuntimeError("the power went")
+
+    monkeypatch.setattr(release_module, "perturb", broken)
+    with pytest.raises(RuntimeError):
+        release(AGREED, TABLE, party="north", epsilon=1.0, ledger=tmp_path / "l")
+    monkeypatch.undo()
+    history = Ledger(tmp_path / "l").read()
+    assert history.total_zcdp == 0.5
+    assert len(history.unfinished) == 1
+    with pytest.raises(BudgetError, match="1 recorded spend was never finished.*count all the same"):
+        release(AGREED, TABLE, party="north", epsilon=1.0, ledger=tmp_path / "l")
+
+
+def test_resending_is_free_and_identical(tmp_path: Path) -> None:
+    submission = release(AGREED, TABLE, party="north", epsilon=1.0, ledger=tmp_path / "l")
+    before = (tmp_path / "l").read_bytes()
+    assert resend(AGREED, party="north", ledger=tmp_path / "l").to_json() == submission.to_json()
+    assert (tmp_path / "l").read_bytes() == before
+    with pytest.raises(LedgerError, match="no finished submission of 'south'"):
+        resend(AGREED, party="south", ledger=tmp_path / "l")
+
+
+def test_noise_anew_always_costs(tmp_path: Path) -> None:
+    first = release(AGREED, TABLE, party="north", epsilon=0.5, ledger=tmp_path / "l", cap_zcdp=1.0)
+    second = release(AGREED, TABLE, party="north", epsilon=0.5, ledger=tmp_path / "l", again=True)
+    assert first.statistic != second.statistic
+    assert first.id != second.id
+    assert Ledger(tmp_path / "l").read().total_zcdp == 0.5
+    assert resend(AGREED, party="north", ledger=tmp_path / "l") == second
+
+
+def test_preview_spends_nothing_and_shows_no_data(tmp_path: Path) -> None:
+    """The previewed numbers are noise around zero: rows at the upper bound would show as sums near +20000."""
+    agreed = linear(1, max_epsilon=100.0)
+    table = np.tile([2.0, 10.0], (20_000, 1))
+    seen = preview(agreed, table, party="north", epsilon=100.0, ledger=tmp_path / "l")
+    assert list(tmp_path.iterdir()) == []
+    assert max(abs(value) for value in seen.submission.values(agreed)) < 100
+    assert seen.submission.count == 20_000
+    real = release(agreed, table, party="north", epsilon=100.0, ledger=tmp_path / "l")
+    assert min(real.values(agreed)) > 19_000
+    assert set(real.model_dump()) == set(seen.submission.model_dump())
+
+
+def test_three_ways_to_state_one_guarantee(tmp_path: Path) -> None:
+    approx_epsilon = AGREED.guarantee(epsilon=0.5).epsilon_at(1e-6)
+    ways: list[dict[str, Any]] = [{"epsilon": 0.5}, {"zcdp": 0.25}, {"approx": (approx_epsilon, 1e-6)}]
+    stated = [
+        release(AGREED, TABLE, party="north", ledger=tmp_path / f"{k}", **way).guarantee.epsilon
+        for k, way in enumerate(ways)
+    ]
+    assert stated == pytest.approx([0.5, 0.5, 0.5], rel=1e-6)
+
+
+def test_key_beside_the_ledger_is_kept(tmp_path: Path) -> None:
+    first = release(AGREED, TABLE, party="north", epsilon=0.5, ledger=tmp_path / "l", cap_zcdp=1.0)
+    second = release(AGREED, TABLE, party="north", epsilon=0.5, ledger=tmp_path / "l", again=True)
+    assert first.public_key == second.public_key == public_hex(load_key(tmp_path / "l.key"))
+
+
+def test_pinned_key_must_be_used(tmp_path: Path) -> None:
+    mine, other = create_key(tmp_path / "mine.key"), create_key(tmp_path / "other.key")
+    assert public_hex(mine) != public_hex(other)
+    document = AGREED.model_dump()
+    document["parties"][0]["public_key"] = public_hex(mine)
+    pinned = Agreement.model_validate(document)
+    options: dict[str, Any] = {"party": "north", "epsilon": 1.0, "ledger": tmp_path / "l"}
+    with pytest.raises(KeyFileError, match="give its file with --key"):
+        release(pinned, Untouchable(), **options)
+    with pytest.raises(KeyFileError, match="give the right file"):
+        release(pinned, Untouchable(), key=tmp_path / "other.key", **options)
+    release(pinned, TABLE, key=tmp_path / "mine.key", **options).check(pinned)
+
+
+def test_key_files(tmp_path: Path) -> None:
+    create_key(tmp_path / "k")
+    with pytest.raises(KeyFileError, match="will not be overwritten"):
+        create_key(tmp_path / "k")
+    (tmp_path / "bad").write_text("hello")
+    with pytest.raises(KeyFileError, match="not an unencrypted private key"):
+        load_key(tmp_path / "bad")
+    with pytest.raises(KeyFileError, match="cannot write"):
+        create_key(tmp_path / "no" / "folder")
+
+
+def test_noise_scale_is_certified_and_least() -> None:
+    """OpenDP's own map certifies the scale, and one part in 10¹² less is refused."""
+    from equipoise.party.mechanism import _gaussian
+
+    for sensitivity, zcdp in ((2**32, 0.05), (48 * 2**32, 1e-4), (12345678901, 3.0)):
+        scale = noise_scale(sensitivity, zcdp)
+        assert _gaussian(scale).map(float(sensitivity)) <= zcdp
+        assert _gaussian(scale * (1 - 1e-12)).map(float(sensitivity)) > zcdp
+        assert scale == pytest.approx(sensitivity / np.sqrt(2 * zcdp), rel=1e-12)
+
+
+def test_mechanism_refuses_what_opendp_would_swallow() -> None:
+    for bad in ([float("nan")], [1.0], [2**63], [True]):
+        with pytest.raises(TableError, match="integers"):
+            perturb(bad, sensitivity=2**32, zcdp=1.0)  # type: ignore[arg-type]
+
+
+def test_release_takes_no_seed() -> None:
+    import inspect
+
+    for function in (release, perturb, noise_scale):
+        assert not {"seed", "rng", "random_state"} & set(inspect.signature(function).parameters)
+
+
+def test_submission_is_checked_before_it_is_handed_out(tmp_path: Path) -> None:
+    submission = release(AGREED, TABLE, party="north", epsilon=1.0, ledger=tmp_path / "l")
+    assert isinstance(submission, Submission)
+    submission.check(AGREED)
+    assert Ledger(tmp_path / "l").accounts_for(submission)
