@@ -31,12 +31,16 @@ def _features(width: int, norm_bound: float | None) -> str:
 
 def agreement(model: str, *, order: float = 2.0, max_epsilon: float = 100.0, extra: str = "") -> Agreement:
     """An agreement from the lines of its [model] section."""
-    return Agreement.parse(f"format = 1\n{extra}\n[model]\n{model}\n" + TAIL.format(order=order, max_epsilon=max_epsilon))
+    return Agreement.parse(
+        f"format = 1\n{extra}\n[model]\n{model}\n" + TAIL.format(order=order, max_epsilon=max_epsilon)
+    )
 
 
 def linear(width: int = 3, *, norm_bound: float | None = None, **options: Any) -> Agreement:
     """Linear regression on x0 … with bounds [-2, 2], target y with bounds [0, 10]."""
-    return agreement(f'kind = "linear"\n{_features(width, norm_bound)}\ntarget = {{ name = "y", bounds = [0, 10] }}', **options)
+    return agreement(
+        f'kind = "linear"\n{_features(width, norm_bound)}\ntarget = {{ name = "y", bounds = [0, 10] }}', **options
+    )
 
 
 def logistic(width: int = 3, *, norm_bound: float | None = None, **options: Any) -> Agreement:

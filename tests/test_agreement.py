@@ -99,7 +99,11 @@ def test_identity_is_stable() -> None:
         ('kind = "linear"', 'kind = "linear"\nprior = { shap = 1.0 }', "did you mean 'shape'"),
         ('kind = "linear"', 'kind = "linear"\nprior = { weight_precision = [1.0] }', "needs 3"),
         ('kind = "linear"', 'kind = "linear"\nprior = { weight_precision = [[1.0]] }', "3 × 3 matrix"),
-        ('kind = "linear"', 'kind = "linear"\ndata_prior = { covariance = [[1.0, 2.0], [2.0, 1.0]] }', "positive definite"),
+        (
+            'kind = "linear"',
+            'kind = "linear"\ndata_prior = { covariance = [[1.0, 2.0], [2.0, 1.0]] }',
+            "positive definite",
+        ),
         ('kind = "linear"', 'kind = "linear"\ndata_prior = { degrees_of_freedom = 2 }', "must exceed"),
         ('name = "north"', 'name = "north"\npublic_key = "abc"', "64 lowercase hexadecimal digits"),
         ("format = 1", "format = ", "not valid TOML"),
@@ -148,7 +152,9 @@ def test_missing_file_says_how_to_make_one(tmp_path: Path) -> None:
 
 def test_duplicate_public_keys_are_refused() -> None:
     key = "ab" * 32
-    text = TEXT.replace('"north"', f'"north"\npublic_key = "{key}"').replace('"south"', f'"south"\npublic_key = "{key}"')
+    text = TEXT.replace('"north"', f'"north"\npublic_key = "{key}"').replace(
+        '"south"', f'"south"\npublic_key = "{key}"'
+    )
     with pytest.raises(AgreementError, match="share the public key"):
         Agreement.parse(text)
 

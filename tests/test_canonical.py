@@ -31,6 +31,8 @@ def test_key_order_does_not_matter(document: dict[str, int]) -> None:
         (b'{"a": NaN}', "NaN"),
         (b"[Infinity]", "Infinity"),
         (b"[-Infinity]", "Infinity"),
+        (b"[1e999]", "too large"),
+        (b"[-1e999]", "too large"),
         (b"[" * 100_000, "deep"),
         (b'{"a":' * 100_000, "deep"),
         (b"1" * 10_000, "valid JSON"),

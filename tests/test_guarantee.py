@@ -85,7 +85,8 @@ def test_hopeless_privacy_is_still_bounded(zcdp: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("order", "epsilon"), [(1, 1), (0.5, 1), (2, 0), (2, -1), (2, math.nan), (2, math.inf), (math.inf, 1), (math.nan, 1)]
+    ("order", "epsilon"),
+    [(1, 1), (0.5, 1), (2, 0), (2, -1), (2, math.nan), (2, math.inf), (math.inf, 1), (math.nan, 1)],
 )
 def test_not_a_guarantee(order: float, epsilon: float) -> None:
     with pytest.raises(GuaranteeError, match="must be a"):

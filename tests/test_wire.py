@@ -190,7 +190,9 @@ def resigned(signed: Submission, tmp_path: Path, **changes: Any) -> Submission:
         ({"count": 2**52}, "rows; at most"),
     ],
 )
-def test_what_does_not_fit_the_agreement(signed: Submission, tmp_path: Path, changes: dict[str, Any], says: str) -> None:
+def test_what_does_not_fit_the_agreement(
+    signed: Submission, tmp_path: Path, changes: dict[str, Any], says: str
+) -> None:
     with pytest.raises(SubmissionError, match=says):
         resigned(signed, tmp_path, **changes).check(AGREED)
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -37,7 +38,9 @@ def strict_json(data: bytes, *, max_bytes: int = MAX_DOCUMENT_BYTES) -> Any:
     except UnicodeDecodeError as error:
         raise StrictJSONError(f"the document is not UTF-8 text (byte {error.start})") from error
     try:
-        return json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)
+        return json.loads(
+            text, object_pairs_hook=_without_repeats, parse_constant=_refuse_constant, parse_float=_finite_float
+        )
     except StrictJSONError:
         raise
     except RecursionError as error:
@@ -59,6 +62,13 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise StrictJSONError(f"the key {name!r} appears twice in one object")
         document[name] = value
     return document
+
+
+def _finite_float(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):  # 1e999 is valid JSON, and infinity after reading it
+        raise StrictJSONError(f"the number {text[:40]} is too large")
+    return value
 
 
 def _refuse_constant(literal: str) -> NoReturn:

@@ -91,8 +91,11 @@ def _distance(layout: Layout, rows: Rows) -> float:
     z, z2 = (_in_ball(layout, row) for row in rows)
     change = [
         entry.weight
-        * ((z[entry.first] - z2[entry.first]) if entry.second is None
-           else z[entry.first] * z[entry.second] - z2[entry.first] * z2[entry.second])
+        * (
+            (z[entry.first] - z2[entry.first])
+            if entry.second is None
+            else z[entry.first] * z[entry.second] - z2[entry.first] * z2[entry.second]
+        )
         for entry in layout.entries
     ]
     return float(np.linalg.norm(change))

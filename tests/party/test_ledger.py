@@ -271,7 +271,7 @@ def test_full_disk_spends_nothing_and_says_so(tmp_path: Path, monkeypatch: pytes
         real_write(handle, data[: len(data) // 2])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(ledger_module.os, "write", half_then_full)
+    monkeypatch.setattr(os, "write", half_then_full)
     with pytest.raises(LedgerError, match="No space left on device; nothing was released"):
         spend(ledger, 0.1)
     monkeypatch.undo()

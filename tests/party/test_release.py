@@ -86,7 +86,9 @@ def test_spend_is_on_disk_before_noise_is_drawn(tmp_path: Path, monkeypatch: pyt
 
     synced: list[str] = []
     real_fsync = os.fsync
-    monkeypatch.setattr(os, "fsync", lambda handle: (synced.append(os.readlink(f"/proc/self/fd/{handle}")), real_fsync(handle)))
+    monkeypatch.setattr(
+        os, "fsync", lambda handle: (synced.append(os.readlink(f"/proc/self/fd/{handle}")), real_fsync(handle))
+    )
     seen: list[int] = []
 
     def spy(*arguments: Any, **options: Any) -> list[int]:

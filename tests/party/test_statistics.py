@@ -49,9 +49,7 @@ def test_any_order_any_chunking_any_threads(name: str, data: st.DataObject) -> N
     cuts = sorted(data.draw(st.lists(st.integers(0, rows), max_size=5), label="cuts"))
     shuffled = table.take(pa.array(order))
     pieces = [shuffled.slice(a, b - a) for a, b in zip([0, *cuts], [*cuts, rows], strict=True)]
-    again = exact_statistic(
-        layout, pa.concat_tables(pieces), threads=data.draw(st.integers(1, 5), label="threads")
-    )
+    again = exact_statistic(layout, pa.concat_tables(pieces), threads=data.draw(st.integers(1, 5), label="threads"))
     assert again.values == whole.values
     assert again.count == whole.count
 
@@ -146,9 +144,7 @@ def test_bounds_map_to_minus_one_and_one() -> None:
     assert high == [1.0, 1.0, 1.0, 1.0, 1.0]
 
 
-@given(
-    lower=st.floats(-1e12, 1e12), width=st.floats(1e-6, 1e12), share=st.floats(0, 1)
-)
+@given(lower=st.floats(-1e12, 1e12), width=st.floats(1e-6, 1e12), share=st.floats(0, 1))
 def test_any_bounds_stay_on_the_grid(lower: float, width: float, share: float) -> None:
     """Whatever the rounding of the public map, no cell leaves [−1, 1], and the bounds reach ±1."""
     from builders import agreement
@@ -156,7 +152,9 @@ def test_any_bounds_stay_on_the_grid(lower: float, width: float, share: float) -
     upper = lower + width
     if not lower < upper:
         return
-    agreed = agreement(f'kind = "exponential"\ntarget = {{ name = "y", bounds = [{abs(lower)!r}, {abs(lower) + width!r}] }}')
+    agreed = agreement(
+        f'kind = "exponential"\ntarget = {{ name = "y", bounds = [{abs(lower)!r}, {abs(lower) + width!r}] }}'
+    )
     layout = layout_of(agreed)
     lower, upper = abs(lower), abs(lower) + width
     for cell in (lower, upper, lower + share * width):

@@ -85,7 +85,12 @@ def test_text_far_into_a_csv(tmp_path: Path) -> None:
 
 def test_text_in_a_number_column_of_a_frame() -> None:
     table = {**good(), "x1": ["1", "2", "3", "4", "5", "6"]}
-    for source in (pa.table(table), pd.DataFrame(table), pl.DataFrame(table), pd.DataFrame(table).astype({"x1": "category"})):
+    for source in (
+        pa.table(table),
+        pd.DataFrame(table),
+        pl.DataFrame(table),
+        pd.DataFrame(table).astype({"x1": "category"}),
+    ):
         with pytest.raises(TableError, match="column 'x1', row 1: '1' is not a number"):
             exact_statistic(LINEAR, source)
 
@@ -128,7 +133,11 @@ def test_one_bad_file_in_a_folder_is_named(tmp_path: Path) -> None:
 
 def test_empty_tables(tmp_path: Path) -> None:
     header_only = csv(tmp_path, "x0,x1,y\n")
-    for source in (header_only, pa.table(good(0), schema=pa.schema(dict.fromkeys(good(), pa.float64()))), np.zeros((0, 3))):
+    for source in (
+        header_only,
+        pa.table(good(0), schema=pa.schema(dict.fromkeys(good(), pa.float64()))),
+        np.zeros((0, 3)),
+    ):
         with pytest.raises(TableError, match="no rows"):
             exact_statistic(LINEAR, source)
     with pytest.raises(TableError, match="is empty"):

@@ -11,8 +11,8 @@ from equipoise.agreement import Agreement
 from equipoise.cli.output import print_json, print_table
 from equipoise.errors import SubmissionError
 from equipoise.guarantee import DEFAULT_DELTA, Guarantee, epsilon_of
+from equipoise.party.durable import write_new_file
 from equipoise.party.history import History
-from equipoise.party.ledger import fsync_folder
 from equipoise.party.release import Preview
 from equipoise.wire import Submission
 
@@ -29,14 +29,8 @@ def claim_output(path: Path) -> None:
 
 def write_submission(submission: Submission, path: Path) -> None:
     """Write all of it or nothing, durably. Should this fail, the ledger still holds it for --resend."""
-    partial = path.with_name(f".{path.name}.partial")
     try:
-        with partial.open("wb") as file:
-            file.write(submission.to_json())
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-        fsync_folder(path.resolve().parent)
+        write_new_file(path, submission.to_json(), mode=0o644)
     except OSError as error:
         raise SubmissionError(
             f"cannot write {str(path)!r}: {error.strerror}; the submission is safe in the ledger, get it with --resend"

@@ -1,6 +1,5 @@
 """A party's Ed25519 signing key, as a PEM file only its owner can read."""
 
-import os
 from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -12,6 +11,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from equipoise.errors import KeyFileError
+from equipoise.party.durable import write_new_file
 
 
 def create_key(path: Path) -> Ed25519PrivateKey:
@@ -19,15 +19,11 @@ def create_key(path: Path) -> Ed25519PrivateKey:
     key = Ed25519PrivateKey.generate()
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        write_new_file(path, pem, mode=0o600)
     except FileExistsError as error:
         raise KeyFileError(f"{str(path)!r} exists and will not be overwritten; choose another name") from error
     except OSError as error:
         raise KeyFileError(f"cannot write the key {str(path)!r}: {error.strerror}") from error
-    with os.fdopen(handle, "wb") as file:
-        file.write(pem)
-        file.flush()
-        os.fsync(file.fileno())
     return key
 
 

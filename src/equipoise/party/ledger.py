@@ -33,6 +33,7 @@ from equipoise.agreement import Agreement
 from equipoise.canonical import StrictJSONError, canonical_json, sha256_hex, strict_json
 from equipoise.errors import BudgetError, LedgerError
 from equipoise.guarantee import Guarantee
+from equipoise.party.durable import fsync_folder, write_all
 from equipoise.party.history import Domains, History
 from equipoise.schema import LabelColumn, NumberColumn
 from equipoise.wire import Submission
@@ -241,7 +242,7 @@ class Ledger:
                 if end and os.read(handle, 1) != b"\n":
                     line = b"\n" + line  # a whole entry whose newline was lost
                 os.ftruncate(handle, end)
-                _write_all(handle, line)
+                write_all(handle, line)
                 os.fsync(handle)
             finally:
                 os.close(handle)
@@ -274,17 +275,6 @@ def _check_cap(cap_zcdp: float | None) -> None:
         raise BudgetError(f"a cap must be a positive number of zCDP, not {cap_zcdp!r}")
 
 
-def fsync_folder(folder: Path) -> None:
-    """Make a new name in a folder durable, where the system can (Windows cannot open folders)."""
-    if os.name == "nt":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 class _BrokenEntryError(ValueError):
     """A line that is not the next entry of the chain."""
 
@@ -311,8 +301,3 @@ def _is_cut_short(line: bytes) -> bool:
     except (ValueError, RecursionError):
         return True
     return False
-
-
-def _write_all(handle: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(handle, data) :]

@@ -1,0 +1,38 @@
+"""Files that are on disk whole, or not there."""
+
+import os
+import secrets
+from pathlib import Path
+
+
+def write_new_file(path: Path, data: bytes, *, mode: int) -> None:
+    """Write a file that must not exist yet; a crash leaves all of it or nothing under that name."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        try:
+            write_all(handle, data)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        os.link(partial, path)  # unlike renaming, never replaces what is there
+    finally:
+        partial.unlink()
+    fsync_folder(path.resolve().parent)
+
+
+def write_all(handle: int, data: bytes) -> None:
+    """Write every byte, however many calls that takes."""
+    while data:
+        data = data[os.write(handle, data) :]
+
+
+def fsync_folder(folder: Path) -> None:
+    """Make a new name in a folder durable, where the system can (Windows cannot open folders)."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
