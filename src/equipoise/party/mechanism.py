@@ -17,7 +17,7 @@ int64 are saturated by OpenDP, which is post-processing.
 
 import math
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from equipoise.errors import GuaranteeError, TableError
@@ -34,6 +34,7 @@ def perturb(statistic: Sequence[int], *, sensitivity: int, zcdp: float) -> list[
     return [int(value) for value in noisy]
 
 
+@lru_cache(maxsize=64)
 def noise_scale(sensitivity: int, zcdp: float) -> float:
     """Smallest scale that OpenDP's privacy map certifies as ρ-zCDP at this sensitivity."""
     from opendp.mod import binary_search

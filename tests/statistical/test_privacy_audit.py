@@ -1,0 +1,164 @@
+"""The real release passes the audit; releases broken in ways that have happened elsewhere do not."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.csv as pa_csv
+import pytest
+
+import equipoise.party.release as release_module
+from builders import bernoulli, categorical, exponential, gaussian, linear, logistic, poisson
+from equipoise.agreement import Agreement
+from equipoise.models import UNIT, Layout, ScaledColumn
+from equipoise.party import statistics
+from equipoise.party.mechanism import perturb
+from equipoise.party.release import release
+from equipoise.party.statistics import ExactStatistic, exact_statistic
+from equipoise.wire import Submission
+from statistical.auditor import Pair, audit
+
+EPSILON = 1.0  # at order 2: ρ = ½, μ = 1
+
+MORE_ROWS = 30
+
+
+def pair(agreed: Agreement, sensitivity: float, row: dict[str, Any], other: dict[str, Any], rest: dict[str, Any]) -> Pair:
+    """Tables whose first rows differ in the worst way, beyond the bounds where there are any; the rest is alike."""
+    table, neighbour = (
+        {name: [first[name]] + [rest[name]] * MORE_ROWS for name in first} for first in (row, other)
+    )
+    return Pair(agreed, table, neighbour, sensitivity)
+
+
+# Signs (1, x, y) = (1, 1, 1, 1) and (1, -1, 1, -1) are orthogonal; 99 is far beyond every bound and must be clipped.
+LINEAR = pair(
+    linear(2), 4.0,
+    {"x0": 99, "x1": 99, "y": 99}, {"x0": -99, "x1": 99, "y": -99}, {"x0": 0.5, "x1": -0.7, "y": 6.0},
+)
+PAIRS: dict[str, Pair] = {
+    "linear": LINEAR,
+    "linear in a ball": pair(
+        linear(4, norm_bound=math.sqrt(2)), math.sqrt(18),
+        {"x0": 1e6, "x1": 1e6, "x2": 0, "x3": 0, "y": 1e6}, {"x0": 0, "x1": 0, "x2": 1e6, "x3": 1e6, "y": -1e6},
+        {"x0": 0.5, "x1": -0.7, "x2": 0.1, "x3": 0.2, "y": 6.0},
+    ),
+    "logistic": pair(
+        logistic(2), 4.0,
+        {"x0": 1e6, "x1": 1e6, "y": "yes"}, {"x0": 1e6, "x1": -1e6, "y": "no"}, {"x0": 0.5, "x1": -0.7, "y": "no"},
+    ),
+    "bernoulli": pair(bernoulli(), 1.0, {"y": 1}, {"y": 0}, {"y": 1}),
+    "categorical": pair(categorical(), math.sqrt(2), {"y": "a"}, {"y": "d"}, {"y": "b"}),
+    "poisson": pair(poisson(), 2.0, {"y": 900}, {"y": 0}, {"y": 3}),
+    "exponential": pair(exponential(), 2.0, {"y": 1e6}, {"y": -1e6}, {"y": 0.3}),
+    "gaussian": pair(gaussian(), 2.0, {"y": 1e6}, {"y": -1e6}, {"y": 0.3}),
+}
+
+
+def releaser(agreed: Agreement) -> Callable[[Path, Path], Submission]:
+    return lambda source, ledger: release(agreed, source, party="north", epsilon=EPSILON, ledger=ledger)
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_real_release_passes(name: str, tmp_path: Path) -> None:
+    case = PAIRS[name]
+    assert audit(case, EPSILON, releaser(case.agreed), 100, tmp_path) == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_real_release_passes_a_long_audit(name: str, tmp_path: Path) -> None:
+    case = PAIRS[name]
+    assert audit(case, EPSILON, releaser(case.agreed), 2500, tmp_path) == set()
+
+
+def half_sigma(values: Any, *, sensitivity: int, zcdp: float) -> list[int]:
+    return perturb(values, sensitivity=sensitivity // 2, zcdp=zcdp)
+
+
+def nine_tenths_sigma(values: Any, *, sensitivity: int, zcdp: float) -> list[int]:
+    return perturb(values, sensitivity=sensitivity * 9 // 10, zcdp=zcdp)
+
+
+def add_or_remove_sensitivity(values: Any, *, sensitivity: int, zcdp: float) -> list[int]:
+    """The largest norm of one row's statistic, right for adding or removing a row but not for replacing one."""
+    weights = [8] * 9
+    weights[3] = weights[6] = weights[8] = 13
+    return perturb(values, sensitivity=math.isqrt(sum(w * w for w in weights) * UNIT**2), zcdp=zcdp)
+
+
+def inverted_ratio(values: Any, *, sensitivity: int, zcdp: float) -> list[int]:
+    """σ² = ½(ε/λ)Δ²."""
+    return perturb(values, sensitivity=sensitivity, zcdp=1 / zcdp)
+
+
+def fixed_seed(values: Any, *, sensitivity: int, zcdp: float) -> list[int]:
+    noise = np.random.default_rng(0).normal(0, sensitivity / math.sqrt(2 * zcdp), len(values))
+    return [value + round(z) for value, z in zip(values, noise, strict=True)]
+
+
+def one_draw_for_all_entries(values: Any, *, sensitivity: int, zcdp: float) -> list[int]:
+    (noise,) = perturb([0], sensitivity=sensitivity, zcdp=zcdp)
+    return [value + noise for value in values]
+
+
+def one_entry_forgotten(values: Any, *, sensitivity: int, zcdp: float) -> list[int]:
+    return [*perturb(values[:-1], sensitivity=sensitivity, zcdp=zcdp), values[-1]]
+
+
+def no_clipping(cells: Any, lower: float, upper: float, out: Any) -> Any:
+    return cells
+
+
+def outliers_dropped(layout: Layout, source: Path, **_: Any) -> ExactStatistic:
+    table = pa_csv.read_csv(source).to_pandas()
+    limits = {column.name: (column.lower, column.upper) for column in layout.columns if isinstance(column, ScaledColumn)}
+    inside = np.logical_and.reduce([table[name].between(*bounds) for name, bounds in limits.items()])
+    return exact_statistic(layout, table[inside])
+
+
+def bounds_from_data(layout: Layout, source: Path, **_: Any) -> ExactStatistic:
+    table = pa_csv.read_csv(source).to_pandas()
+    columns = tuple(
+        ScaledColumn(column.name, float(table[column.name].min()), float(table[column.name].max()))
+        for column in layout.columns
+    )
+    return exact_statistic(Layout(columns, layout.entries, layout.sensitivity), table)
+
+
+BROKEN_NOISE = {
+    "half sigma": (half_sigma, {"noise scale", "privacy loss"}),
+    "0.9 sigma": (nine_tenths_sigma, {"noise scale"}),
+    "add/remove sensitivity": (add_or_remove_sensitivity, {"noise scale"}),
+    "lambda and epsilon inverted": (inverted_ratio, {"noise scale", "privacy loss"}),
+    "fixed seed": (fixed_seed, {"repeats"}),
+    "one draw for all entries": (one_draw_for_all_entries, {"repeats"}),
+    "one entry forgotten": (one_entry_forgotten, {"noise scale"}),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_NOISE)
+def test_broken_noise_is_caught(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken, expected = BROKEN_NOISE[name]
+    monkeypatch.setattr(release_module, "perturb", broken)
+    assert expected <= audit(LINEAR, EPSILON, releaser(LINEAR.agreed), 300, tmp_path)
+
+
+BROKEN_STATISTICS = {
+    "outliers dropped": (outliers_dropped, "row count"),
+    "bounds from data": (bounds_from_data, "privacy loss"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_STATISTICS)
+def test_broken_statistics_are_caught(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken, expected = BROKEN_STATISTICS[name]
+    monkeypatch.setattr(release_module, "exact_statistic", broken)
+    assert expected in audit(LINEAR, EPSILON, releaser(LINEAR.agreed), 150, tmp_path)
+
+
+def test_missing_clipping_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics.np, "clip", no_clipping)
+    assert "privacy loss" in audit(LINEAR, EPSILON, releaser(LINEAR.agreed), 150, tmp_path)
