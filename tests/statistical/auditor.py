@@ -108,6 +108,6 @@ def _mu_in_direction(standard: list[Floats], direction: Floats) -> float:
 
 
 def _repeats(residuals: Floats) -> bool:
-    """Noise has at least 30 bits, so two equal numbers among thousands are no accident (up to rounding error)."""
+    """A grid step is about 1e-11 standard deviations: closer than 1e-12 means equal, which chance brings about rarely."""
     cells = np.sort(residuals.ravel())
-    return bool(np.sum(np.diff(cells) < 1e-9 * np.maximum(1.0, np.abs(cells[1:]))) > 2)
+    return bool(np.sum(np.diff(cells) < 1e-12) > 2)

@@ -25,29 +25,37 @@ EPSILON = 1.0  # at order 2: ρ = ½, μ = 1
 MORE_ROWS = 30
 
 
-def pair(agreed: Agreement, sensitivity: float, row: dict[str, Any], other: dict[str, Any], rest: dict[str, Any]) -> Pair:
+def pair(
+    agreed: Agreement, sensitivity: float, row: dict[str, Any], other: dict[str, Any], rest: dict[str, Any]
+) -> Pair:
     """Tables whose first rows differ in the worst way, beyond the bounds where there are any; the rest is alike."""
-    table, neighbour = (
-        {name: [first[name]] + [rest[name]] * MORE_ROWS for name in first} for first in (row, other)
-    )
+    table, neighbour = ({name: [first[name]] + [rest[name]] * MORE_ROWS for name in first} for first in (row, other))
     return Pair(agreed, table, neighbour, sensitivity)
 
 
 # Signs (1, x, y) = (1, 1, 1, 1) and (1, -1, 1, -1) are orthogonal; 99 is far beyond every bound and must be clipped.
 LINEAR = pair(
-    linear(2), 4.0,
-    {"x0": 99, "x1": 99, "y": 99}, {"x0": -99, "x1": 99, "y": -99}, {"x0": 0.5, "x1": -0.7, "y": 6.0},
+    linear(2),
+    4.0,
+    {"x0": 99, "x1": 99, "y": 99},
+    {"x0": -99, "x1": 99, "y": -99},
+    {"x0": 0.5, "x1": -0.7, "y": 6.0},
 )
 PAIRS: dict[str, Pair] = {
     "linear": LINEAR,
     "linear in a ball": pair(
-        linear(4, norm_bound=math.sqrt(2)), math.sqrt(18),
-        {"x0": 1e6, "x1": 1e6, "x2": 0, "x3": 0, "y": 1e6}, {"x0": 0, "x1": 0, "x2": 1e6, "x3": 1e6, "y": -1e6},
+        linear(4, norm_bound=math.sqrt(2)),
+        math.sqrt(18),
+        {"x0": 1e6, "x1": 1e6, "x2": 0, "x3": 0, "y": 1e6},
+        {"x0": 0, "x1": 0, "x2": 1e6, "x3": 1e6, "y": -1e6},
         {"x0": 0.5, "x1": -0.7, "x2": 0.1, "x3": 0.2, "y": 6.0},
     ),
     "logistic": pair(
-        logistic(2), 4.0,
-        {"x0": 1e6, "x1": 1e6, "y": "yes"}, {"x0": 1e6, "x1": -1e6, "y": "no"}, {"x0": 0.5, "x1": -0.7, "y": "no"},
+        logistic(2),
+        4.0,
+        {"x0": 1e6, "x1": 1e6, "y": "yes"},
+        {"x0": 1e6, "x1": -1e6, "y": "no"},
+        {"x0": 0.5, "x1": -0.7, "y": "no"},
     ),
     "bernoulli": pair(bernoulli(), 1.0, {"y": 1}, {"y": 0}, {"y": 1}),
     "categorical": pair(categorical(), math.sqrt(2), {"y": "a"}, {"y": "d"}, {"y": "b"}),
@@ -114,7 +122,9 @@ def no_clipping(cells: Any, lower: float, upper: float, out: Any) -> Any:
 
 def outliers_dropped(layout: Layout, source: Path, **_: Any) -> ExactStatistic:
     table = pa_csv.read_csv(source).to_pandas()
-    limits = {column.name: (column.lower, column.upper) for column in layout.columns if isinstance(column, ScaledColumn)}
+    limits = {
+        column.name: (column.lower, column.upper) for column in layout.columns if isinstance(column, ScaledColumn)
+    }
     inside = np.logical_and.reduce([table[name].between(*bounds) for name, bounds in limits.items()])
     return exact_statistic(layout, table[inside])
 

@@ -195,7 +195,7 @@ class _Moments:
                 unclipped += block.unclipped
                 first += block.first
                 if second is not None:
-                    second += block.steps @ block.steps.T
+                    second += np.dot(block.steps, block.steps.T)  # unlike @, lets other threads run meanwhile
         if not np.isfinite(unclipped):  # the sum may merely have overflowed: let each column say
             for column, cells in zip(self.layout.columns, columns, strict=True):
                 refuse_not_finite(column.name, np.asarray(cells, dtype=np.float64), batch.first_row)

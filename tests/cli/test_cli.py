@@ -1,0 +1,209 @@
+"""The command line as its user meets it: real processes, real files, messages instead of tracebacks."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from equipoise.wire import Submission
+
+
+def equipoise(*arguments: object, cwd: Path, code: int = 0) -> str:
+    """Run the program; check its exit code; return what it printed (standard error, if it failed)."""
+    command = [sys.executable, "-m", "equipoise", *(str(argument) for argument in arguments)]
+    environment = {**os.environ, "COLUMNS": "120", "NO_COLOR": "1"}
+    result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=environment)
+    assert result.returncode == code, result.stderr + result.stdout
+    assert "Traceback" not in result.stderr
+    return result.stderr if code else result.stdout
+
+
+def from_json(*arguments: object, cwd: Path) -> Any:
+    return json.loads(equipoise(*arguments, "--json", cwd=cwd))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    equipoise("agreement", "new", "linear", cwd=tmp_path)
+    rows = ["age,bmi,blood_pressure,progression,name"]
+    rows += [f"{20 + k % 70},{18 + k % 30},{60 + k % 70},{(7 * k) % 400},patient{k}" for k in range(200)]
+    (tmp_path / "north.csv").write_text("\n".join(rows) + "\n")
+    return tmp_path
+
+
+RELEASE = ("party", "release", "agreement.toml", "north.csv", "--party", "north", "--ledger", "north.ledger")
+
+
+def test_a_partys_whole_afternoon(home: Path) -> None:
+    key = from_json("party", "keygen", "-o", "north.key", cwd=home)
+    agreement = (home / "agreement.toml").read_text()
+    pinned = agreement.replace('name = "north"\n', f'name = "north"\npublic_key = "{key["public_key"]}"\n')
+    (home / "agreement.toml").write_text(pinned)
+
+    explained = equipoise("agreement", "check", "agreement.toml", "--epsilon", 0.2, cwd=home)
+    assert "linear regression of progression on age, bmi, blood_pressure" in explained
+    assert "must carry the agreed key" in explained
+
+    dry = equipoise(*RELEASE, "--epsilon", 0.2, "--key", "north.key", "--dry-run", cwd=home)
+    assert "nothing is spent" in dry
+    assert "columns never read: name" in dry
+    assert not (home / "north.ledger").exists()
+
+    said = equipoise(*RELEASE, "--epsilon", 0.2, "--key", "north.key", cwd=home)
+    assert "zCDP 0.1" in said
+    submission = Submission.load(home / "north.submission.json")
+    assert submission.count == 200
+
+    shown = from_json("party", "ledger", "north.ledger", "--check", "north.submission.json", cwd=home)
+    assert shown["total"]["zcdp"] == 0.1
+    assert shown["total"]["epsilon"] == 0.2
+    assert shown["total"]["epsilon_delta"] == pytest.approx(1.99, abs=0.02)
+    assert shown["spends"][0]["finished"]
+
+    refused = equipoise(*RELEASE, "--epsilon", 0.2, "--key", "north.key", "-o", "b.json", cwd=home, code=5)
+    assert "already released" in refused
+    assert "--resend" in refused
+    equipoise(*RELEASE, "--resend", "-o", "b.json", cwd=home)
+    assert (home / "b.json").read_bytes() == (home / "north.submission.json").read_bytes()
+
+    equipoise("party", "amend", "north.ledger", "--cap-zcdp", 1, "--reason", "second round", cwd=home)
+    equipoise(*RELEASE, "--zcdp", 0.2, "--key", "north.key", "--again", "-o", "c.json", cwd=home)
+    table = equipoise("party", "ledger", "north.ledger", cwd=home)
+    assert "second round" in table
+    assert "0.3" in table
+
+
+def test_approx_guarantee(home: Path) -> None:
+    said = from_json(*RELEASE, "--approx", 2, 1e-6, cwd=home)
+    assert said["guarantee"]["epsilon_delta"] == pytest.approx(2.0)
+
+
+def test_dry_run_json_has_every_field_that_leaves(home: Path) -> None:
+    dry = from_json(*RELEASE, "--epsilon", 0.2, "--dry-run", cwd=home)
+    equipoise(*RELEASE, "--epsilon", 0.2, cwd=home)
+    sent = json.loads((home / "north.submission.json").read_text())
+    assert set(dry["would_send"]) == set(sent)
+    assert len(dry["would_send"]["statistic"]) == len(sent["statistic"])
+    assert dry["would_send"]["count"] == sent["count"]
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "code", "says"),
+    [
+        (("bmi,", "BMI,"), ("--epsilon", 0.2), 4, "did you mean 'BMI'"),
+        (
+            ("20,18,60,0,patient0", "20,,60,0,patient0"),
+            ("--epsilon", 0.2),
+            4,
+            "column 'bmi', row 1: the value is missing",
+        ),
+        (("20,18,60,0,patient0", "20,18 kg,60,0,patient0"), ("--epsilon", 0.2), 4, "'18 kg' is not a number"),
+        (None, ("--epsilon", 0), 5, "epsilon must be a positive number"),
+        (None, ("--epsilon", 2), 3, "above the agreed maximum 1"),
+        (None, (), 3, "exactly one way"),
+        (None, ("--epsilon", "much"), 2, "valid number"),
+        (None, ("--epsilon", 0.2, "--party", "east"), 3, "'east' is not a party"),
+        (None, ("--epsilon", 0.2, "--key", "none.key"), 7, "cannot read the key"),
+        (None, ("--epsilon", 0.2, "-o", "no/such/folder/s.json"), 6, "cannot write into"),
+        (None, ("--epsilon", 0.2, "-o", "north.csv"), 6, "exists"),
+        (None, ("--resend",), 5, "there is no ledger"),
+    ],
+)
+def test_mistakes_cost_nothing(
+    home: Path, change: tuple[str, str] | None, arguments: tuple[object, ...], code: int, says: str
+) -> None:
+    if change:
+        (home / "north.csv").write_text((home / "north.csv").read_text().replace(*change))
+    assert says in equipoise(*RELEASE, *arguments, cwd=home, code=code)
+    assert not (home / "north.ledger").exists()
+    assert not (home / "north.submission.json").exists()
+
+
+def test_missing_and_broken_files(home: Path) -> None:
+    assert "cannot read the agreement" in equipoise("agreement", "check", "none.toml", cwd=home, code=3)
+    assert "no file or folder" in equipoise(
+        "party",
+        "release",
+        "agreement.toml",
+        "none.csv",
+        "--party",
+        "north",
+        "--ledger",
+        "l",
+        "--epsilon",
+        0.2,
+        cwd=home,
+        code=4,
+    )
+    assert "there is no ledger" in equipoise("party", "ledger", "none", cwd=home, code=5)
+    (home / "bad.ledger").write_text('{"kind": "spend"}\n')
+    assert "line 1" in equipoise("party", "ledger", "bad.ledger", cwd=home, code=5)
+
+
+def test_agreement_new_never_overwrites(home: Path) -> None:
+    before = (home / "agreement.toml").read_text()
+    assert "exists" in equipoise("agreement", "new", "poisson", cwd=home, code=3)
+    assert (home / "agreement.toml").read_text() == before
+    equipoise("agreement", "new", "poisson", "--force", cwd=home)
+    assert "no model 'arima'" in equipoise("agreement", "new", "arima", "-o", "x.toml", cwd=home, code=3)
+    assert "use 1 to 64 letters" in equipoise(
+        "agreement", "new", "poisson", "-o", "y", "--party", "a b", cwd=home, code=3
+    )
+
+
+def test_foreign_submission_is_not_accounted_for(home: Path) -> None:
+    equipoise(*RELEASE, "--epsilon", 0.2, cwd=home)
+    equipoise(*RELEASE[:-1], "other.ledger", "--epsilon", 0.2, "-o", "other.json", cwd=home)
+    said = equipoise("party", "ledger", "north.ledger", "--check", "other.json", cwd=home, code=5)
+    assert "does not account for 'other.json'" in said
+
+
+def test_changed_bounds_need_an_amendment(home: Path) -> None:
+    equipoise(*RELEASE, "--epsilon", 0.2, "--cap-zcdp", 1, cwd=home)
+    text = (home / "agreement.toml").read_text()
+    (home / "agreement.toml").write_text(text.replace("bounds = [15, 60]", "bounds = [16, 45]"))
+    again = (*RELEASE, "--epsilon", 0.2, "-o", "b.json")
+    assert "bounds of 'bmi' have changed" in equipoise(*again, cwd=home, code=5)
+    amended = equipoise(
+        "party", "amend", "north.ledger", "--accept-bounds", "agreement.toml", "--reason", "new scales", cwd=home
+    )
+    assert "bmi: [15.0, 60.0] is now [16.0, 45.0]" in amended
+    equipoise(*again, cwd=home)
+
+
+@pytest.mark.parametrize("command", [(), ("agreement",), ("party",)])
+def test_bare_groups_show_help(command: tuple[str, ...], tmp_path: Path) -> None:
+    result = subprocess.run([sys.executable, "-m", "equipoise", *command], capture_output=True, text=True, cwd=tmp_path)
+    assert "Usage:" in result.stdout + result.stderr
+
+
+def test_every_command_has_help_with_an_example(tmp_path: Path) -> None:
+    for command in (
+        ("agreement", "new"),
+        ("agreement", "check"),
+        ("party", "keygen"),
+        ("party", "release"),
+        ("party", "ledger"),
+        ("party", "amend"),
+        ("demo",),
+    ):
+        assert f"Example: equipoise {' '.join(command)}" in equipoise(*command, "--help", cwd=tmp_path)
+
+
+def test_version(tmp_path: Path) -> None:
+    from equipoise import __version__
+
+    assert equipoise("--version", cwd=tmp_path) == f"equipoise {__version__}\n"
+
+
+def test_demo(tmp_path: Path) -> None:
+    said = equipoise("demo", "-o", "round", cwd=tmp_path)
+    assert "What left each machine" in said
+    for name in ("north", "south", "west"):
+        assert Submission.load(tmp_path / "round" / name / f"{name}.submission.json").party == name
+    assert "exists" in equipoise("demo", "-o", "round", cwd=tmp_path, code=4)
+    assert [h["rows"] for h in from_json("demo", "-o", "other", cwd=tmp_path)["hospitals"]] == [88, 133, 221]

@@ -1,0 +1,71 @@
+"""Imports are lazy, and the party's side never needs the mediator's machinery."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+BLOCK = """
+import sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("jax", "jaxlib", "blackjax", "arviz", "fastapi", "sqlalchemy", "matplotlib"):
+            raise AssertionError(f"{name} was imported")
+
+sys.meta_path.insert(0, Refuse())
+"""
+
+
+def run(code: str, *, cwd: Path) -> str:
+    result = subprocess.run([sys.executable, "-c", BLOCK + code], capture_output=True, text=True, cwd=cwd)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
+    loaded = run(
+        "from equipoise.cli.app import app\n"
+        "try:\n    app(['--help'])\nexcept SystemExit:\n    pass\n"
+        "print(*sys.modules, sep='\\n')",
+        cwd=tmp_path,
+    )
+    heavy = {"numpy", "scipy", "pyarrow", "opendp", "pydantic", "cryptography", "sklearn", "pandas", "rich"}
+    assert "typer" in loaded.split()
+    assert not heavy & set(loaded.split())
+
+
+def test_importing_the_package_loads_only_the_package(tmp_path: Path) -> None:
+    loaded = run("import equipoise\nprint(*sys.modules, sep='\\n')", cwd=tmp_path).split()
+    assert {name for name in loaded if name.startswith("equipoise")} == {"equipoise", "equipoise._version"}
+    assert "numpy" not in loaded
+
+
+def test_a_whole_release_never_imports_jax(tmp_path: Path) -> None:
+    run(
+        "import numpy as np, equipoise as eq\n"
+        "from equipoise.examples import example_agreement\n"
+        "agreement = eq.Agreement.parse(example_agreement('gaussian'))\n"
+        "eq.release(agreement, np.ones(9), party='north', epsilon=1, ledger='l').check(agreement)\n",
+        cwd=tmp_path,
+    )
+
+
+def test_the_block_blocks(tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", BLOCK + "import matplotlib"], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert "matplotlib was imported" in result.stderr
+
+
+def test_reading_submissions_never_imports_the_party_side(tmp_path: Path) -> None:
+    """What the mediator needs to receive a submission must not drag in the code that sees rows."""
+    loaded = run("import equipoise.wire, equipoise.explain\nprint(*sys.modules, sep='\\n')", cwd=tmp_path).split()
+    assert not [name for name in loaded if name.startswith("equipoise.party")]
+
+
+def test_public_names_are_all_there() -> None:
+    import equipoise
+
+    for name in equipoise.__all__:
+        assert getattr(equipoise, name) is not None
+    assert set(equipoise.__all__) == set(dir(equipoise))
