@@ -31,7 +31,7 @@ def write_parquet(path: Path, rows: int) -> None:
     with pa_parquet.ParquetWriter(path, schema) as writer:
         for start in range(0, rows, 10**6):
             size = min(10**6, rows - start)
-            writer.write_table(pa.table({name: rng.normal(size=size) for name in names}, schema=schema))
+            writer.write_table(pa.table({name: pa.array(rng.normal(size=size)) for name in names}, schema=schema))
 
 
 def main() -> None:

@@ -8,11 +8,11 @@ statistic (validate, map, clip, round, multiply, add exactly). Aim: within 2×.
 
 import numpy as np
 import pyarrow as pa
-from timing import best_seconds
 
 from equipoise.agreement import Agreement
 from equipoise.models import layout_of
 from equipoise.party.statistics import exact_statistic, usable_cores
+from timing import best_seconds
 
 
 def agreement(width: int) -> Agreement:

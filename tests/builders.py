@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from equipoise.agreement import Agreement
+from equipoise.schema import LabelColumn
 
 GRID = 2**16
 UNIT = 2**32
@@ -123,12 +124,15 @@ def _row_statistic(agreed: Agreement, kind: str, row: tuple[Any, ...]) -> list[F
     radius = getattr(agreed.model, "norm_bound", None)
     if radius is not None:
         features = _pulled_in(features, radius)
-    if kind == "logistic":
-        y = Fraction(1 if row[-1] == target.labels[1] else -1)  # type: ignore[union-attr]
-    else:
-        y = _on_grid(row[-1], target)
+    if isinstance(target, LabelColumn):
+        return _regression_entries(features, Fraction(1 if row[-1] == target.labels[1] else -1), kind)
+    y = _on_grid(row[-1], target)
     if kind in ("poisson", "exponential"):
         return [y]
+    return _regression_entries(features, y, kind)
+
+
+def _regression_entries(features: list[Fraction], y: Fraction, kind: str) -> list[Fraction]:
     z = [*features, y]
     products = [z[i] * z[j] for i in range(len(z)) for j in range(i, len(z))]
     return [*z, *(products[:-1] if kind == "logistic" else products)]

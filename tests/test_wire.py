@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from builders import linear
+from builders import bernoulli, linear
 from equipoise.agreement import Agreement
 from equipoise.canonical import canonical_json
 from equipoise.errors import SubmissionError
@@ -205,8 +205,9 @@ def test_edited_submission(signed: Submission) -> None:
 
 def test_pinned_key_keeps_strangers_out(signed: Submission, tmp_path: Path) -> None:
     key = create_key(tmp_path / "north.key")
-    text = 'format = 1\n[model]\nkind = "bernoulli"\ntarget = { name = "y", labels = [0, 1] }\n[privacy]\nmax_epsilon = 1\n'
-    pinned = Agreement.parse(f'{text}[[parties]]\nname = "north"\npublic_key = "{public_hex(key)}"\n')
+    document = bernoulli().model_dump()
+    document["parties"][0]["public_key"] = public_hex(key)
+    pinned = Agreement.model_validate(document)
     mine = release(pinned, np.ones(5), party="north", epsilon=1, ledger=tmp_path / "l", key=tmp_path / "north.key")
     mine.check(pinned)
     with pytest.raises(SubmissionError, match="but the agreement names"):

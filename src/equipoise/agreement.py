@@ -9,7 +9,7 @@ import difflib
 import tomllib
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal, Self, get_args
+from typing import Annotated, Literal, Self, cast, get_args
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
@@ -140,8 +140,8 @@ class Agreement(Section):
         return guarantee
 
 
-_MODELS: tuple[type[Section], ...] = get_args(Model)
-MODEL_KINDS: tuple[str, ...] = tuple(get_args(model.model_fields["kind"].annotation)[0] for model in _MODELS)
+_MODELS = cast(tuple[type[Section], ...], get_args(Model))
+MODEL_KINDS = tuple(str(get_args(model.model_fields["kind"].annotation)[0]) for model in _MODELS)
 
 _REMEDIES = {
     "missing": "is missing; add it (see `equipoise agreement new`)",
@@ -150,7 +150,7 @@ _REMEDIES = {
 
 
 def _known_keys() -> set[str]:
-    sections = [
+    sections: list[type[BaseModel]] = [
         section
         for module in (schema, priors)
         for section in vars(module).values()

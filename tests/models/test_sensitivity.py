@@ -47,7 +47,7 @@ def _worst_pairs(layout: Layout) -> list[tuple[float, Rows]]:
     """Pairs of rows, as scaled columns, that change the statistic most: best of many local searches."""
     if all(isinstance(column, CodedColumn) for column in layout.columns):
         labels = range(len(layout.columns[0].codes))  # type: ignore[union-attr]
-        codes = np.array([column.codes for column in layout.columns], dtype=float)  # type: ignore[union-attr]
+        codes = np.array([column.codes for column in layout.columns], dtype=np.float64)  # type: ignore[union-attr]
         pairs = [np.array([codes[:, i], codes[:, j]]) for i, j in product(labels, labels)]
         return [(_distance(layout, pair), pair) for pair in pairs]
     rng = np.random.default_rng(len(layout))
@@ -79,11 +79,14 @@ def _climb(layout: Layout, rows: Rows, rng: np.random.Generator) -> tuple[float,
         if best == before:
             break
     bounds = [(value, value) if fixed[k % len(fixed)] else (-1.0, 1.0) for k, value in enumerate(rows.ravel())]
-    polished = minimize(
-        lambda cells: -_distance(layout, cells.reshape(rows.shape)), rows.ravel(), method="L-BFGS-B", bounds=bounds
-    )
-    found = polished.x.reshape(rows.shape)
-    return max((best, rows), (_distance(layout, found), found), key=lambda pair: pair[0])
+
+    def closeness(cells: Rows) -> float:
+        return -_distance(layout, cells.reshape(rows.shape))
+
+    polished = minimize(closeness, rows.ravel(), method="L-BFGS-B", bounds=bounds)
+    after: Rows = polished.x.reshape(rows.shape)
+    reached = _distance(layout, after)
+    return (reached, after) if reached > best else (best, rows)
 
 
 def _distance(layout: Layout, rows: Rows) -> float:

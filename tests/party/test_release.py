@@ -62,7 +62,7 @@ def test_refused_before_the_table_is_touched(
     arguments: dict[str, Any] = {"party": "north", "epsilon": 1.0, "ledger": tmp_path / "l", **options}
     for action in (release, preview):
         with pytest.raises(error, match=says):
-            action(AGREED, Untouchable(), **arguments)  # type: ignore[operator]
+            action(AGREED, Untouchable(), **arguments)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -86,9 +86,12 @@ def test_spend_is_on_disk_before_noise_is_drawn(tmp_path: Path, monkeypatch: pyt
 
     synced: list[str] = []
     real_fsync = os.fsync
-    monkeypatch.setattr(
-        os, "fsync", lambda handle: (synced.append(os.readlink(f"/proc/self/fd/{handle}")), real_fsync(handle))
-    )
+
+    def watched_fsync(handle: int) -> None:
+        synced.append(str(Path(f"/proc/self/fd/{handle}").readlink()))
+        real_fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", watched_fsync)
     seen: list[int] = []
 
     def spy(*arguments: Any, **options: Any) -> list[int]:

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import equipoise.party.statistics as statistics
 from builders import ALL_MODELS, linear, random_table, reference_statistic
 from equipoise.errors import TableError
 from equipoise.models import Layout, layout_of
+from equipoise.party import statistics
 from equipoise.party.statistics import exact_statistic
 
 
@@ -33,7 +33,7 @@ def test_equals_rational_arithmetic(name: str) -> None:
     expected = reference_statistic(agreed, table)
     exact = exact_statistic(layout, pa.table(table))
     assert exact.count == 400
-    assert [value for value in exact.values] == [e * s for e, s in zip(expected, layout.steps_per_unit, strict=True)]
+    assert list(exact.values) == [e * s for e, s in zip(expected, layout.steps_per_unit, strict=True)]
 
 
 @pytest.mark.parametrize("name", ALL_MODELS)
@@ -124,7 +124,7 @@ def test_other_number_types(dtype: str) -> None:
     values = (np.arange(30).reshape(10, 3) % 5).astype(dtype)
     expected = exact_statistic(layout, values.astype(float)).values
     assert exact_statistic(layout, values).values == expected
-    columns = dict(zip(("x0", "x1", "y"), values.T, strict=True))
+    columns = {name: pa.array(column) for name, column in zip(("x0", "x1", "y"), values.T, strict=True)}
     assert exact_statistic(layout, pa.table(columns)).values == expected
 
 

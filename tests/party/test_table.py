@@ -117,7 +117,7 @@ def test_unknown_column_suggests_the_near_one(tmp_path: Path) -> None:
 def test_duplicate_column(tmp_path: Path) -> None:
     path = csv(tmp_path, "x0,x1,y,x1\n1,1,1,2\n")
     frame = pd.DataFrame([[1, 1, 1, 2]], columns=["x0", "x1", "y", "x1"])
-    arrow = pa.table([[1.0]] * 4, names=["x0", "x1", "y", "x1"])
+    arrow = pa.table([pa.array([1.0])] * 4, names=["x0", "x1", "y", "x1"])
     pa_parquet.write_table(arrow, tmp_path / "t.parquet")
     for source in (path, frame, arrow, tmp_path / "t.parquet"):
         with pytest.raises(TableError, match="column 'x1'.* appears 2 times; keep one"):

@@ -86,7 +86,7 @@ def _p_value_of_scale(residuals: Floats) -> float:
     for group in groups:
         total = float(np.sum(group**2))
         tails.append(2 * min(stats.chi2.cdf(total, group.size), stats.chi2.sf(total, group.size)))
-    return min(tails) * len(groups)
+    return float(min(tails)) * len(groups)
 
 
 def _mu_lower_bound(standard: list[Floats], known: Floats) -> float:
@@ -108,6 +108,6 @@ def _mu_in_direction(standard: list[Floats], direction: Floats) -> float:
 
 
 def _repeats(residuals: Floats) -> bool:
-    """A grid step is about 1e-11 standard deviations: closer than 1e-12 means equal, which chance brings about rarely."""
+    """A grid step is about 1e-11 standard deviations: closer than 1e-12 means equal, which is rarely chance."""
     cells = np.sort(residuals.ravel())
     return bool(np.sum(np.diff(cells) < 1e-12) > 2)

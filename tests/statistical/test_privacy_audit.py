@@ -13,7 +13,6 @@ import equipoise.party.release as release_module
 from builders import bernoulli, categorical, exponential, gaussian, linear, logistic, poisson
 from equipoise.agreement import Agreement
 from equipoise.models import UNIT, Layout, ScaledColumn
-from equipoise.party import statistics
 from equipoise.party.mechanism import perturb
 from equipoise.party.release import release
 from equipoise.party.statistics import ExactStatistic, exact_statistic
@@ -65,8 +64,8 @@ PAIRS: dict[str, Pair] = {
 }
 
 
-def releaser(agreed: Agreement) -> Callable[[Path, Path], Submission]:
-    return lambda source, ledger: release(agreed, source, party="north", epsilon=EPSILON, ledger=ledger)
+def releaser(agreed: Agreement, epsilon: float = EPSILON) -> Callable[[Path, Path], Submission]:
+    return lambda source, ledger: release(agreed, source, party="north", epsilon=epsilon, ledger=ledger)
 
 
 @pytest.mark.parametrize("name", PAIRS)
@@ -138,22 +137,23 @@ def bounds_from_data(layout: Layout, source: Path, **_: Any) -> ExactStatistic:
     return exact_statistic(Layout(columns, layout.entries, layout.sensitivity), table)
 
 
-BROKEN_NOISE = {
-    "half sigma": (half_sigma, {"noise scale", "privacy loss"}),
-    "0.9 sigma": (nine_tenths_sigma, {"noise scale"}),
-    "add/remove sensitivity": (add_or_remove_sensitivity, {"noise scale"}),
-    "lambda and epsilon inverted": (inverted_ratio, {"noise scale", "privacy loss"}),
-    "fixed seed": (fixed_seed, {"repeats"}),
-    "one draw for all entries": (one_draw_for_all_entries, {"repeats"}),
-    "one entry forgotten": (one_entry_forgotten, {"noise scale"}),
+# ε and number of releases are chosen so that the auditor misses a broken variant less than once in a million runs.
+BROKEN_NOISE: dict[str, tuple[Callable[..., list[int]], float, int, set[str]]] = {
+    "half sigma": (half_sigma, 4.0, 400, {"noise scale", "privacy loss"}),
+    "0.9 sigma": (nine_tenths_sigma, 1.0, 400, {"noise scale"}),
+    "add/remove sensitivity": (add_or_remove_sensitivity, 1.0, 800, {"noise scale"}),
+    "lambda and epsilon inverted": (inverted_ratio, 0.5, 400, {"noise scale", "privacy loss"}),
+    "fixed seed": (fixed_seed, 1.0, 50, {"repeats"}),
+    "one draw for all entries": (one_draw_for_all_entries, 1.0, 50, {"repeats"}),
+    "one entry forgotten": (one_entry_forgotten, 1.0, 50, {"noise scale"}),
 }
 
 
 @pytest.mark.parametrize("name", BROKEN_NOISE)
 def test_broken_noise_is_caught(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken, expected = BROKEN_NOISE[name]
+    broken, epsilon, times, expected = BROKEN_NOISE[name]
     monkeypatch.setattr(release_module, "perturb", broken)
-    assert expected <= audit(LINEAR, EPSILON, releaser(LINEAR.agreed), 300, tmp_path)
+    assert expected <= audit(LINEAR, epsilon, releaser(LINEAR.agreed, epsilon), times, tmp_path)
 
 
 BROKEN_STATISTICS = {
@@ -170,5 +170,5 @@ def test_broken_statistics_are_caught(name: str, tmp_path: Path, monkeypatch: py
 
 
 def test_missing_clipping_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics.np, "clip", no_clipping)
+    monkeypatch.setattr(np, "clip", no_clipping)
     assert "privacy loss" in audit(LINEAR, EPSILON, releaser(LINEAR.agreed), 150, tmp_path)

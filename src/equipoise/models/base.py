@@ -114,10 +114,10 @@ class Ball(NamedTuple):
 def norm_ball(norm_bound: float, width: int) -> Ball:
     r"""Sensitivity of linear and logistic regression when ‖x‖₂² ≤ r besides |x_j| ≤ 1, all entries weighted alike.
 
-    Both models' docstrings end, with a = 1, at ‖g − g′‖² ≤ ½(2+s)² + ½(2+s′)² + ½ Σ(u_j − u′_j)², where u_j = x_j² ∈ [0, 1]
-    and s = Σu_j ≤ r. Since (u − u′)² ≤ |u − u′| = u + u′ − 2 min(u, u′) on [0, 1], and Σ min(u, u′) is at least 0 and at
-    least s + s′ − w, the last sum is at most min(s + s′, 2w − s − s′). The bound then grows with s and s′ (its slope is at
-    least 2 − ½), so it is largest at s = s′ = r:
+    Both models' docstrings end, with a = 1, at ‖g − g′‖² ≤ ½(2+s)² + ½(2+s′)² + ½ Σ(u_j − u′_j)², where u_j = x_j² is
+    in [0, 1] and s = Σu_j ≤ r. There (u − u′)² ≤ |u − u′| = u + u′ − 2 min(u, u′), and Σ min(u, u′) is at least 0 and
+    at least s + s′ − w, so the last sum is at most min(s + s′, 2w − s − s′). The bound then grows with s and s′ (its
+    slope is at least 2 − ½), and is largest at s = s′ = r:
 
         **Δ² = (2 + r)² + min(r, w − r).**
 

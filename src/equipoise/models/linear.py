@@ -22,9 +22,9 @@ def linear_layout(model: LinearModel) -> Layout:
     on every x_j² and y² shrinks by the factor a. (maths.md §5 has a = √2 for this box; the proof above allows more.)
     Tight: z, z′ ∈ {±1}ⁿ with z·z′ = 0 (n even) reach Δ exactly; for n odd the gap is below 1 in Δ².
 
-    **Ball** (a = 1). With s = |x|² and v = y² the bound is ½(1+s+v)² + ½(1+s′+v′)² + ½Σ(u_j − u′_j)² + (b² − ½)(v − v′)²,
-    convex in (v, v′) ∈ [0, 1]². At (1, 1) it is the one that `norm_ball` maximises; at (1, 0), where s = s′ = r is still
-    worst, it is no larger if b² ≤ 2 + r; at (0, 0) it is smaller. So Δ is `norm_ball`'s, with b = √(2+r).
+    **Ball** (a = 1). With s = |x|², v = y² the bound is ½(1+s+v)² + ½(1+s′+v′)² + ½Σ(u_j − u′_j)² + (b² − ½)(v − v′)²,
+    convex in (v, v′) ∈ [0, 1]². At (1, 1) it is the one that `norm_ball` maximises; at (1, 0), where s = s′ = r is
+    still worst, it is no larger if b² ≤ 2 + r; at (0, 0) it is smaller. So Δ is `norm_ball`'s, with b = √(2+r).
 
     Weights are rationals just below a and b, which can only lower the left side.
     """
