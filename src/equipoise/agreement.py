@@ -156,7 +156,7 @@ def _known_keys() -> set[str]:
         for section in vars(module).values()
         if isinstance(section, type) and issubclass(section, BaseModel)
     ]
-    return {name for section in [*sections, Agreement] for name in section.model_fields}
+    return {name for section in sections for name in section.model_fields} | set(Agreement.model_fields)
 
 
 def _describe(detail: ErrorDetails) -> str:
