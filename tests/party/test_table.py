@@ -11,7 +11,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 import pytest
 
-from builders import bernoulli, categorical, linear, logistic, poisson
+from builders import agreement, bernoulli, categorical, linear, logistic, poisson
 from equipoise.errors import TableError
 from equipoise.models import layout_of
 from equipoise.party.statistics import exact_statistic
@@ -227,3 +227,32 @@ def test_byte_order_mark_is_no_part_of_the_first_name(tmp_path: Path) -> None:
 def test_other_columns_are_never_read(tmp_path: Path) -> None:
     path = csv(tmp_path, "name,x0,x1,y\nAnna,1,1,1\n,1,1,1\n")
     assert exact_statistic(LINEAR, path).ignored_columns == ("name",)
+
+
+def test_an_agreed_label_is_never_a_missing_value(tmp_path: Path) -> None:
+    layout = layout_of(agreement('kind = "categorical"\ntarget = { name = "y", categories = ["NA", "EU"] }'))
+    path = csv(tmp_path, "y\nNA\nEU\nNA\n")
+    assert exact_statistic(layout, path).values == (2 * 2**32, 2**32)
+    with pytest.raises(TableError, match="row 2: the value is missing"):
+        exact_statistic(layout, csv(tmp_path, "y,n\nNA,1\n,1\n"))
+
+
+def test_line_breaks_inside_quotes_are_part_of_the_cell(tmp_path: Path) -> None:
+    """Free-text columns have them, and one must not shift the cells of the rows after it, anywhere in the file."""
+    row = '1,1,1,"a note\nof ""several""\nlines, with commas"\n'
+    path = csv(tmp_path, "x0,x1,y,note\n" + row * 200_000)
+    assert path.stat().st_size > 4 * 2**21
+    assert exact_statistic(LINEAR, path).count == 200_000
+
+
+def test_windows_line_ends(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"x0,x1,y\r\n1,1,1\r\n2,2,2\r\n")
+    assert exact_statistic(LINEAR, path).count == 2
+
+
+def test_many_rows_in_one_arrow_batch() -> None:
+    """One batch of 200,000 rows is still cut into pieces whose sums are exact."""
+    values = np.ones(200_000)
+    found = exact_statistic(LINEAR, pa.table({name: pa.array(values) for name in ("x0", "x1", "y")}))
+    assert found.values == exact_statistic(LINEAR, np.ones((200_000, 3))).values

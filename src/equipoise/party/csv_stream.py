@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -18,49 +18,56 @@ Compression = Literal["gzip", "bz2", "zstd"]
 COMPRESSIONS: dict[str, Compression] = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
+class Dialect(NamedTuple):
+    """How a file is written, and which texts in it mean that a value is missing."""
+
+    delimiter: str
+    compression: Compression | None
+    missing: list[str]
+
+
 def open_csv(path: Path, delimiter: str, wanted: tuple[Wanted, ...]) -> Table:
     """Open a delimited text file, compressed or not, by its header."""
-    compression = COMPRESSIONS.get(path.suffix)
-    header = _csv_header(path, delimiter, compression)
+    agreed = {label for want in wanted for label in want.labels or ()}
+    # "NA" is a missing value, unless it is an agreed label.
+    missing = [text for text in pa_csv.ConvertOptions().null_values or () if text not in agreed]
+    dialect = Dialect(delimiter, COMPRESSIONS.get(path.suffix), missing)
+    header = _csv_header(path, dialect)
     check_header(header, wanted)
     resources = ExitStack()
     stream = resources.enter_context(path.open("rb"))
-    size = path.stat().st_size
     return Table(
         wanted,
-        _csv_batches(path, stream, delimiter, compression, wanted),
+        _csv_batches(path, stream, dialect, wanted),
         tuple(header),
         stream=stream,
-        total_bytes=size,
+        total_bytes=path.stat().st_size,
         resources=resources,
     )
 
 
 def _csv_batches(
-    path: Path, stream: io.BufferedReader, delimiter: str, compression: Compression | None, wanted: tuple[Wanted, ...]
+    path: Path, stream: io.BufferedReader, dialect: Dialect, wanted: tuple[Wanted, ...]
 ) -> Iterator[pa.RecordBatch]:
     types: dict[str, Any] = {want.name: pa.string() if want.is_text else pa.float64() for want in wanted}
     try:
-        yield from _csv_reader(stream, delimiter, compression, types)
+        yield from _csv_reader(stream, dialect, types)
     except pa.ArrowInvalid as error:
         # Arrow's message seldom says which column and row: read again as text, up to the culprit.
         with path.open("rb") as again:
-            culprit = _first_bad_number(
-                _csv_reader(again, delimiter, compression, dict.fromkeys(types, pa.string())), wanted
-            )
+            as_text = dict.fromkeys(types, pa.string())
+            culprit = _first_bad_number(_csv_reader(again, dialect, as_text), wanted)
         raise TableError(culprit or f"cannot read {str(path)!r}: {error}") from error
 
 
-def _csv_reader(
-    stream: io.BufferedReader, delimiter: str, compression: Compression | None, types: dict[str, Any]
-) -> Iterator[pa.RecordBatch]:
-    opened: Any = pa.CompressedInputStream(stream, compression) if compression else stream
+def _csv_reader(stream: io.BufferedReader, dialect: Dialect, types: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+    opened: Any = pa.CompressedInputStream(stream, dialect.compression) if dialect.compression else stream
     yield from pa_csv.open_csv(
         opened,
         read_options=pa_csv.ReadOptions(block_size=2**21),
-        parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=False),
+        parse_options=pa_csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
         convert_options=pa_csv.ConvertOptions(
-            include_columns=list(types), column_types=types, strings_can_be_null=True
+            include_columns=list(types), column_types=types, strings_can_be_null=True, null_values=dialect.missing
         ),
     )
 
@@ -97,15 +104,15 @@ def _is_number(text: str) -> bool:
     return text.isascii() and "_" not in text  # Python's float() reads more than Arrow's
 
 
-def _csv_header(path: Path, delimiter: str, compression: Compression | None) -> list[str]:
+def _csv_header(path: Path, dialect: Dialect) -> list[str]:
     with path.open("rb") as raw:
-        opened = pa.CompressedInputStream(raw, compression) if compression else raw
+        opened = pa.CompressedInputStream(raw, dialect.compression) if dialect.compression else raw
         start = opened.read(2**20)
     try:
         text = start.decode("utf-8-sig", errors="strict" if len(start) < 2**20 else "ignore")
     except UnicodeDecodeError as error:
         raise TableError(f"{str(path)!r} is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
-    header = next(csv.reader(io.StringIO(text), delimiter=delimiter), None)
+    header = next(csv.reader(io.StringIO(text), delimiter=dialect.delimiter), None)
     if header is None:
         raise TableError(f"{str(path)!r} is empty; the first line must name the columns")
     return header

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from equipoise.errors import TableError
 
-BATCH_ROWS = 2**16
+BATCH_ROWS = 2**16  # also keeps every sum of a batch exact; see statistics.py
 
 
 class Wanted(NamedTuple):
@@ -57,13 +57,14 @@ class Table(AbstractContextManager["Table"]):
     def __iter__(self) -> Iterator[Batch]:
         first_row = 0
         for piece in self.source:
-            if isinstance(piece, np.ndarray):
-                batch = Batch(first_row, piece)
-            else:
-                batch = Batch(first_row, [piece.column(want.name) for want in self.wanted])
-            if batch.rows:
+            for start in range(0, len(piece), BATCH_ROWS):
+                part = piece[start : start + BATCH_ROWS]
+                if isinstance(part, np.ndarray):
+                    batch = Batch(first_row, part)
+                else:
+                    batch = Batch(first_row, [part.column(want.name) for want in self.wanted])
                 yield batch
-            first_row += batch.rows
+                first_row += batch.rows
 
     @property
     def ignored(self) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ def open_table(source: Any, wanted: Sequence[Wanted]) -> Table:
     if isinstance(source, np.ndarray) or (isinstance(source, tuple) and len(source) == 2):
         return _open_numpy(source, columns)
     if isinstance(source, pa.Table):
-        return _open_arrow(source.schema.names, source.to_batches(BATCH_ROWS), columns, total_rows=source.num_rows)
+        return _open_arrow(source.schema.names, source.to_batches(), columns, total_rows=source.num_rows)
     if isinstance(source, pa.RecordBatchReader):
         return _open_arrow(source.schema.names, source, columns)
     if hasattr(source, "__arrow_c_stream__"):
@@ -115,9 +115,7 @@ def _open_numpy(source: Any, wanted: tuple[Wanted, ...]) -> Table:
         raise TableError(f"the array has shape {source.shape}; this agreement needs (rows, {len(wanted)}): {names}")
     if matrix.dtype.kind not in "fiub" or any(want.labels is not None for want in wanted):
         return _columns_table(list(matrix.T), wanted)
-    rows = max(2**12, 2 ** (20 - matrix.shape[1].bit_length()))  # enough to be worth handing to a thread
-    slices = (matrix[start : start + rows] for start in range(0, len(matrix), rows))
-    return Table(wanted, slices, tuple(want.name for want in wanted), total_rows=len(matrix))
+    return Table(wanted, iter([matrix]), tuple(want.name for want in wanted), total_rows=len(matrix))
 
 
 def _columns_table(columns: list[Any], wanted: tuple[Wanted, ...]) -> Table:
@@ -126,7 +124,7 @@ def _columns_table(columns: list[Any], wanted: tuple[Wanted, ...]) -> Table:
     except pa.ArrowException as error:
         raise TableError(f"the array cannot be read as columns of one type each: {error}") from error
     table = pa.table(dict(zip([want.name for want in wanted], arrays, strict=True)))
-    return _open_arrow(table.schema.names, table.to_batches(BATCH_ROWS), wanted, total_rows=len(table))
+    return _open_arrow(table.schema.names, table.to_batches(), wanted, total_rows=len(table))
 
 
 def _open_frame(frame: Any, wanted: tuple[Wanted, ...]) -> Table:
@@ -151,7 +149,4 @@ def _open_arrow(
     resources: ExitStack | None = None,
 ) -> Table:
     check_header(names, wanted)
-    pieces = (
-        batch.slice(start, BATCH_ROWS) for batch in batches for start in range(0, max(batch.num_rows, 1), BATCH_ROWS)
-    )
-    return Table(wanted, pieces, tuple(names), total_rows=total_rows, resources=resources or ExitStack())
+    return Table(wanted, iter(batches), tuple(names), total_rows=total_rows, resources=resources or ExitStack())
