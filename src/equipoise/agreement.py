@@ -9,9 +9,9 @@ import difflib
 import tomllib
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Literal, Self, cast, get_args
+from typing import Annotated, Self, cast, get_args
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, StrictInt, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from equipoise import priors, schema
@@ -36,7 +36,7 @@ from equipoise.schema import (
 class Agreement(Section):
     """The whole agreement. Load one with `Agreement.load(path)`."""
 
-    format: Literal[1]
+    format: Annotated[StrictInt, Field(ge=1, le=1)]
     title: Annotated[str, Field(max_length=200)] = ""
     model: Annotated[Model, Field(discriminator="kind")]
     privacy: Privacy
@@ -60,10 +60,10 @@ class Agreement(Section):
     def load(cls, path: str | Path) -> Self:
         """Read and check an agreement file."""
         try:
-            text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            text = Path(path).read_text(encoding="utf-8-sig")  # Windows editors like to add a byte-order mark
+        except (OSError, ValueError) as error:
             raise AgreementError(
-                f"cannot read the agreement {str(path)!r}: {error}; "
+                f"cannot read the agreement {str(path)!r}: {getattr(error, 'strerror', None) or error}; "
                 "write an example with `equipoise agreement new linear`"
             ) from error
         return cls.parse(text, name=str(path))
@@ -73,8 +73,10 @@ class Agreement(Section):
         """Check an agreement given as TOML text."""
         try:
             document = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise AgreementError(f"{name} is not valid TOML: {error}") from error
+        except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and bottomless nesting
+            raise AgreementError(
+                f"{name} is not an agreement in TOML: {error}; write an example with `equipoise agreement new linear`"
+            ) from error
         try:
             return cls.model_validate(document)
         except ValidationError as error:
@@ -130,9 +132,13 @@ class Agreement(Section):
         elif zcdp is not None:
             guarantee = Guarantee.from_zcdp(zcdp, order=order)
         else:
-            assert approx is not None
+            if not (isinstance(approx, tuple | list) and len(approx) == 2):
+                raise AgreementError(f"approx must be a pair (epsilon, delta), not {approx!r}")
             guarantee = Guarantee.from_approx(*approx, order=order)
-        if guarantee.epsilon > self.privacy.max_epsilon:
+        largest = self.privacy.max_epsilon
+        if largest < guarantee.epsilon <= largest * (1 + 1e-12):  # the other readings round on their way here
+            guarantee = Guarantee(order=order, epsilon=largest)
+        if guarantee.epsilon > largest:
             raise AgreementError(
                 f"epsilon = {guarantee.epsilon:g} at order {order:g} is above the agreed maximum "
                 f"{self.privacy.max_epsilon:g}; choose a smaller one (more privacy)"

@@ -47,6 +47,10 @@ class SubmissionError(EquipoiseError):
     exit_code = 6
 
 
+class ClippingWarning(UserWarning):
+    """Much of a column lies outside its agreed bounds."""
+
+
 class KeyFileError(EquipoiseError):
     """A signing key cannot be read, or is not the one the agreement names."""
 

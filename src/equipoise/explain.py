@@ -125,17 +125,17 @@ def _column_row(agreement: Agreement, column: Any) -> tuple[str, str, str]:
     if isinstance(column, NumberColumn):
         lower, upper = column.bounds
         return column.name, role, f"{lower:g} to {upper:g}, clipped"
-    values = column.labels if isinstance(column, LabelColumn) else column.categories
-    shown = ", ".join(repr(value) for value in values[:6]) + (", …" if len(values) > 6 else "")
+    shown = ", ".join(repr(value) for value in column.values[:6]) + (", …" if len(column.values) > 6 else "")
     return column.name, role, f"one of {shown}"
 
 
 def _noise_row(layout: Layout, guarantee: Guarantee, delta: float) -> NoiseRow:
     deviations = layout.noise_deviations(guarantee)
+    ordinary = min(entry.weight for entry in layout.entries)
     squares = [
         deviation
         for deviation, entry in zip(deviations, layout.entries, strict=True)
-        if entry.first == entry.second and entry.weight > min(e.weight for e in layout.entries)
+        if entry.first == entry.second and entry.weight > ordinary
     ]
     widest = max(deviations)
     return NoiseRow(

@@ -31,6 +31,7 @@ MIN_SENSITIVITY_STEPS = 2**32
 MAX_STATISTIC_LENGTH = 2**15
 LATTICE_GAP = 0.07 * MAX_STATISTIC_LENGTH * 2 / MIN_SENSITIVITY_STEPS**2
 DEFAULT_DELTA = 1e-6
+LARGEST_EPSILON = 1e6  # far beyond anything private; keeps the search in ordinary numbers
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class Guarantee:
 
     def __post_init__(self) -> None:
         # One type whatever was given (1, 1.0, a NumPy number), so that equal guarantees have equal bytes.
-        object.__setattr__(self, "order", float(self.order))
-        object.__setattr__(self, "epsilon", float(self.epsilon))
+        object.__setattr__(self, "order", _number("the Rényi order", self.order))
+        object.__setattr__(self, "epsilon", _number("epsilon", self.epsilon))
         if not (math.isfinite(self.order) and self.order > 1):
             raise GuaranteeError(f"the Rényi order must be a number above 1, not {self.order!r}")
         if not (math.isfinite(self.epsilon) and self.epsilon > 0):
@@ -61,6 +62,7 @@ class Guarantee:
     @classmethod
     def from_zcdp(cls, zcdp: float, *, order: float) -> Self:
         """State a ρ-zCDP guarantee at the agreement's Rényi order: ε = λρ."""
+        zcdp = _number("zCDP rho", zcdp)
         if not (math.isfinite(zcdp) and zcdp > 0):
             raise GuaranteeError(f"zCDP rho must be a positive number, not {zcdp!r}")
         return cls(order=order, epsilon=order * zcdp)
@@ -99,8 +101,9 @@ def epsilon_of(zcdp: float, delta: float = DEFAULT_DELTA) -> float:
 
 def zcdp_of(epsilon: float, delta: float) -> float:
     """Largest ρ whose Gaussian noise is certified (ε, δ)-differentially private."""
-    if not (math.isfinite(epsilon) and epsilon > 0):
-        raise GuaranteeError(f"epsilon must be a positive number, not {epsilon!r}")
+    epsilon = _number("epsilon", epsilon)
+    if not 0 < epsilon <= LARGEST_EPSILON:
+        raise GuaranteeError(f"epsilon must be a positive number up to {LARGEST_EPSILON:g}, not {epsilon!r}")
     _check_delta(delta)
 
     def certified(zcdp: float) -> bool:
@@ -140,13 +143,12 @@ def _epsilon_of_least_delta(zcdp: float) -> float:
 def _epsilon_by_zcdp(zcdp: float, delta: float) -> float:
     """Bound that needs zCDP alone: ε = ρα + log(1/δ)/(α−1) + log(1−1/α) − log(α)/(α−1), any order α > 1."""
 
-    def at(order: float) -> float:
-        return (
-            zcdp * order + (-math.log(delta) - math.log(order)) / (order - 1) + math.log1p(-1 / order)
-        )  # Canonne, Kamath & Steinke 2020, Proposition 12
+    def at(excess: float) -> float:  # α − 1, so that orders next to 1 do not round to it
+        rest = math.log(excess) - math.log1p(excess) - math.log1p(excess) / excess
+        return zcdp * (1 + excess) - math.log(delta) / excess + rest  # Canonne, Kamath & Steinke 2020, Proposition 12
 
-    near_best = 1 + math.sqrt(-math.log(delta) / zcdp)
-    return max(0.0, min(at(1 + (near_best - 1) * 1.05**step) for step in range(-40, 41)))
+    near_best = math.sqrt(-math.log(delta) / zcdp)
+    return max(0.0, min(at(near_best * 1.05**step) for step in range(-40, 41)))
 
 
 def _bisect(holds: Callable[[float], bool], safe: float, unsafe: float) -> float:
@@ -162,6 +164,13 @@ def _bisect(holds: Callable[[float], bool], safe: float, unsafe: float) -> float
     return safe
 
 
+def _number(what: str, value: float) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise GuaranteeError(f"{what} must be a number, not {value!r}") from error
+
+
 def _check_delta(delta: float) -> None:
-    if not 0 < delta < 1:
+    if not 0 < _number("delta", delta) < 1:
         raise GuaranteeError(f"delta must lie strictly between 0 and 1, not {delta!r}; try {DEFAULT_DELTA:g}")

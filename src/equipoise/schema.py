@@ -22,10 +22,10 @@ from equipoise.priors import (
 )
 
 MAX_FEATURES = 250  # keeps every statistic below 2¹⁵ entries, which `guarantee.LATTICE_GAP` relies on
-MAX_CATEGORIES = 10_000
+MAX_CATEGORIES = 2_000
 
 ColumnName = Annotated[str, Field(min_length=1, max_length=200)]
-Label = StrictInt | StrictStr
+Label = StrictInt | Annotated[StrictStr, Field(max_length=200)]
 PartyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 PublicKey = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -84,6 +84,11 @@ class CategoryColumn(Section):
     def _distinct(cls, categories: tuple[int | str, ...]) -> tuple[int | str, ...]:
         return _distinct_labels(categories)
 
+    @property
+    def values(self) -> tuple[int | str, ...]:
+        """Every value a cell may have."""
+        return self.categories
+
 
 class LabelColumn(Section):
     """A column with two agreed values: `labels = [negative, positive]`."""
@@ -95,6 +100,11 @@ class LabelColumn(Section):
     @classmethod
     def _distinct(cls, labels: tuple[int | str, ...]) -> tuple[int | str, ...]:
         return _distinct_labels(labels)
+
+    @property
+    def values(self) -> tuple[int | str, ...]:
+        """Every value a cell may have."""
+        return self.labels
 
 
 class _Regression(Section):
@@ -199,7 +209,7 @@ Model = (
 class Privacy(Section):
     """The Rényi order λ everyone's ε refers to, and the weakest privacy (largest ε) anyone may choose."""
 
-    order: Annotated[float, Field(gt=1, le=1000, allow_inf_nan=False)] = 2.0
+    order: Annotated[float, Field(strict=True, gt=1, le=1000, allow_inf_nan=False)] = 2.0
     max_epsilon: Positive
 
 

@@ -1,7 +1,7 @@
 """The submission: the only thing that leaves a party's machine, and how it is checked on arrival.
 
 A submission is one JSON object of integers, short strings and the stated guarantee, signed with Ed25519 over its
-canonical form. Reading one assumes a hostile sender: `parse_submission` refuses whatever is not exactly that shape, and
+canonical form. Reading one assumes a hostile sender: `Submission.parse` refuses whatever is not exactly that shape, and
 `Submission.check` refuses whatever does not belong to the agreement. The noise is never taken on trust; the receiver
 recomputes it from the agreement and (λ, ε).
 """
@@ -19,7 +19,7 @@ from equipoise.models import layout_of
 from equipoise.schema import PartyName, PublicKey
 
 FORMAT: Literal["equipoise-submission"] = "equipoise-submission"
-VERSION: Literal[1] = 1
+VERSION = 1
 
 Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 SignatureHex = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
@@ -45,7 +45,7 @@ class Submission(_Strict):
     """
 
     format: Literal["equipoise-submission"]
-    version: Literal[1]
+    version: Annotated[int, Field(ge=1, le=1)]
     agreement: Hash
     party: PartyName
     id: Hash
@@ -60,8 +60,8 @@ class Submission(_Strict):
         """Read a submission file; what it says is not yet checked against an agreement."""
         try:
             data = read_limited(Path(path))
-        except OSError as error:
-            raise SubmissionError(f"cannot read the submission {str(path)!r}: {error.strerror}") from error
+        except (OSError, ValueError) as error:
+            raise SubmissionError(f"cannot read the submission {str(path)!r}: {error}") from error
         return cls.parse(data, name=str(path))
 
     @classmethod

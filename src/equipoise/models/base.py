@@ -122,11 +122,22 @@ def norm_ball(norm_bound: float, width: int) -> Ball:
         **Δ² = (2 + r)² + min(r, w − r).**
 
     Tight when r and 2r ≤ w are whole: x and x′ have r ones each in different places, and y′ = −y. Without the box the
-    last term would be r² (maths.md §5); here every feature spans [−1, 1], so the box always holds.
+    last term would be r²; here every feature spans [−1, 1], so the box always holds.
     """
     r = Fraction(norm_bound) ** 2
     squared_steps = ((2 + r) ** 2 + min(r, width - r)) * (BASE_WEIGHT * UNIT) ** 2
     return Ball(math.floor(r * GRID**2), ceil_sqrt(math.ceil(squared_steps)))
+
+
+def regression_entries(names: list[str], square_weights: list[int]) -> list[Entry]:
+    """Sums of all columns, then of all products of two; squares have weights of their own, 0 to leave one out."""
+    entries = [Entry(name, i, None, BASE_WEIGHT) for i, name in enumerate(names)]
+    for i in range(len(names)):
+        for j in range(i, len(names)):
+            weight = square_weights[i] if i == j else BASE_WEIGHT
+            if weight:
+                entries.append(Entry(f"{names[i]} × {names[j]}", i, j, weight))
+    return entries
 
 
 def scaled(name: str, bounds: tuple[float, float], *, whole: bool = False) -> ScaledColumn:

@@ -3,7 +3,7 @@
 import math
 from fractions import Fraction
 
-from equipoise.models.base import BASE_WEIGHT, UNIT, Entry, Layout, norm_ball, scaled
+from equipoise.models.base import BASE_WEIGHT, UNIT, Layout, norm_ball, regression_entries, scaled
 from equipoise.schema import LinearModel
 
 
@@ -19,7 +19,7 @@ def linear_layout(model: LinearModel) -> Layout:
     convex in (u, u′), hence largest at a vertex. If p coordinates are 1 in z only and q in z′ only, it is at most
     n² − (p+q)n + ½(p²+q²) + (a² − ½)(p+q), since p²+q² ≤ (p+q)² and p+q ≤ n−1; that is at most n² whenever
     a² ≤ 1 + n/2. So with **a = √((w+4)/2) the sensitivity stays Δ = w + 2**, the value without weights, and the noise
-    on every x_j² and y² shrinks by the factor a. (maths.md §5 has a = √2 for this box; the proof above allows more.)
+    on every x_j² and y² shrinks by the factor a. (ADR 4.)
     Tight: z, z′ ∈ {±1}ⁿ with z·z′ = 0 (n even) reach Δ exactly; for n odd the gap is below 1 in Δ².
 
     **Ball** (a = 1). With s = |x|², v = y² the bound is ½(1+s+v)² + ½(1+s′+v′)² + ½Σ(u_j − u′_j)² + (b² − ½)(v − v′)²,
@@ -29,7 +29,6 @@ def linear_layout(model: LinearModel) -> Layout:
     Weights are rationals just below a and b, which can only lower the left side.
     """
     width = len(model.features)
-    y = width
     columns = (
         *(scaled(f.name, f.bounds) for f in model.features),
         scaled(model.target.name, model.target.bounds),
@@ -43,11 +42,5 @@ def linear_layout(model: LinearModel) -> Layout:
         square_weight = BASE_WEIGHT
         target_weight = math.isqrt(math.floor(BASE_WEIGHT**2 * (2 + Fraction(model.norm_bound) ** 2)))
 
-    names = [column.name for column in columns]
-    entries = [Entry(name, i, None, BASE_WEIGHT) for i, name in enumerate(names)]
-    for i in range(width + 1):
-        for j in range(i, width + 1):
-            square = target_weight if i == y else square_weight
-            weight = square if i == j else BASE_WEIGHT
-            entries.append(Entry(f"{names[i]} × {names[j]}", i, j, weight))
+    entries = regression_entries([c.name for c in columns], [square_weight] * width + [target_weight])
     return Layout(columns, tuple(entries), sensitivity, squared_radius, ball_columns=width)

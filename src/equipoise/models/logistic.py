@@ -2,7 +2,16 @@
 
 import math
 
-from equipoise.models.base import BASE_WEIGHT, UNIT, CodedColumn, Entry, Layout, ScaledColumn, norm_ball, scaled
+from equipoise.models.base import (
+    BASE_WEIGHT,
+    UNIT,
+    CodedColumn,
+    Layout,
+    ScaledColumn,
+    norm_ball,
+    regression_entries,
+    scaled,
+)
 from equipoise.schema import LogisticModel
 
 
@@ -38,10 +47,5 @@ def logistic_layout(model: LogisticModel) -> Layout:
         squared_radius, sensitivity = norm_ball(model.norm_bound, width)
         square_weight = BASE_WEIGHT
 
-    names = [column.name for column in columns]
-    entries = [Entry(name, i, None, BASE_WEIGHT) for i, name in enumerate(names)]
-    for i in range(width):
-        for j in range(i, width + 1):
-            weight = square_weight if i == j else BASE_WEIGHT
-            entries.append(Entry(f"{names[i]} × {names[j]}", i, j, weight))
+    entries = regression_entries([c.name for c in columns], [square_weight] * width + [0])
     return Layout(columns, tuple(entries), sensitivity, squared_radius, ball_columns=width)

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from equipoise.errors import TableError
-from equipoise.party.csv_stream import text_in_number_column
+from equipoise.party.stream import not_a_label, shown_labels
 
 
 def numbers(name: str, array: "pa.Array[Any]", first_row: int) -> npt.NDArray[np.float64]:
@@ -16,10 +16,10 @@ def numbers(name: str, array: "pa.Array[Any]", first_row: int) -> npt.NDArray[np
     _refuse_missing(name, array, first_row)
     kind = array.type
     if pa.types.is_dictionary(kind):
-        array = array.cast(kind.value_type)
+        array = _decoded(array)
         kind = array.type
     if _is_text(kind):
-        raise TableError(text_in_number_column(name, first_row, array[0].as_py()))
+        raise TableError(f"column {name!r} holds text where numbers are agreed; convert the column to numbers first")
     if not (
         pa.types.is_integer(kind)
         or pa.types.is_floating(kind)
@@ -39,10 +39,10 @@ def label_positions(
     _refuse_missing(name, array, first_row)
     text = isinstance(labels[0], str)
     if pa.types.is_dictionary(array.type):
-        array = array.cast(array.type.value_type)
+        array = _decoded(array)
     if text != _is_text(array.type):
         raise TableError(
-            f"column {name!r} holds {array.type} values, but the agreed labels {_shown(labels)} are "
+            f"column {name!r} holds {array.type} values, but the agreed labels {shown_labels(labels)} are "
             f"{'text' if text else 'whole numbers'}; convert the column to match the agreement"
         )
     if text:
@@ -54,10 +54,8 @@ def label_positions(
     positions = pc.index_in(array, value_set=values)
     if positions.null_count:
         offset = int(np.flatnonzero(positions.is_null().to_numpy(zero_copy_only=False))[0])
-        raise TableError(
-            f"column {name!r}, row {first_row + offset + 1}: {array[offset].as_py()!r} is not one of the agreed labels "
-            f"{_shown(labels)}; correct the cell, or agree on its label"
-        )
+        value = array[offset].cast(pa.binary()).as_py().decode(errors="replace") if text else array[offset].as_py()
+        raise TableError(not_a_label(name, labels, first_row + offset, value))
     return positions.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
@@ -97,10 +95,14 @@ def _raise_missing(name: str, row: int) -> None:
     )
 
 
+def _decoded(array: Any) -> "pa.Array[Any]":
+    """A dictionary-encoded column (pandas and polars categories) as plain values."""
+    values = array.dictionary
+    if pa.types.is_string_view(values.type):  # Arrow cannot gather these yet
+        values = values.cast(pa.string())
+    decoded: pa.Array[Any] = values.take(array.indices)
+    return decoded
+
+
 def _is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-
-
-def _shown(labels: tuple[int | str, ...]) -> str:
-    shown = ", ".join(repr(label) for label in labels[:6])
-    return f"[{shown}{', …' if len(labels) > 6 else ''}]"

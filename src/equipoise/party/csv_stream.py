@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from equipoise.errors import TableError
-from equipoise.party.stream import Table, Wanted, check_header
+from equipoise.party.stream import Table, Wanted, check_header, not_a_label
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 Compression = Literal["gzip", "bz2", "zstd"]
@@ -24,6 +24,7 @@ class Dialect(NamedTuple):
     delimiter: str
     compression: Compression | None
     missing: list[str]
+    one_column: bool = False
 
 
 def open_csv(path: Path, delimiter: str, wanted: tuple[Wanted, ...]) -> Table:
@@ -31,9 +32,10 @@ def open_csv(path: Path, delimiter: str, wanted: tuple[Wanted, ...]) -> Table:
     agreed = {label for want in wanted for label in want.labels or ()}
     # "NA" is a missing value, unless it is an agreed label.
     missing = [text for text in pa_csv.ConvertOptions().null_values or () if text not in agreed]
-    dialect = Dialect(delimiter, COMPRESSIONS.get(path.suffix), missing)
+    dialect = Dialect(delimiter, COMPRESSIONS.get(path.suffix.lower()), missing)
     header = _csv_header(path, dialect)
     check_header(header, wanted)
+    dialect = dialect._replace(one_column=len(header) == 1)
     resources = ExitStack()
     stream = resources.enter_context(path.open("rb"))
     return Table(
@@ -57,19 +59,51 @@ def _csv_batches(
         with path.open("rb") as again:
             as_text = dict.fromkeys(types, pa.string())
             culprit = _first_bad_number(_csv_reader(again, dialect, as_text), wanted)
-        raise TableError(culprit or f"cannot read {str(path)!r}: {error}") from error
+        raise TableError(
+            culprit or f"cannot read {str(path)!r}: {error}; every line needs as many cells as the header has names"
+        ) from error
 
 
 def _csv_reader(stream: io.BufferedReader, dialect: Dialect, types: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-    opened: Any = pa.CompressedInputStream(stream, dialect.compression) if dialect.compression else stream
+    counted: Any = _CountingQuotes(_decompressed(stream, dialect))
     yield from pa_csv.open_csv(
-        opened,
+        counted,
         read_options=pa_csv.ReadOptions(block_size=2**21),
-        parse_options=pa_csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True),
+        parse_options=pa_csv.ParseOptions(
+            delimiter=dialect.delimiter,
+            newlines_in_values=True,
+            ignore_empty_lines=not dialect.one_column,  # where an empty line is a missing value
+        ),
         convert_options=pa_csv.ConvertOptions(
             include_columns=list(types), column_types=types, strings_can_be_null=True, null_values=dialect.missing
         ),
     )
+    if counted.quotes % 2:
+        raise TableError("the file has a quotation mark without its partner; close or remove it, rows may be missing")
+
+
+class _CountingQuotes(io.RawIOBase):
+    """A stream that counts quotation marks.
+
+    A quotation mark without its partner makes everything up to the next one a single cell: rows would vanish, and with
+    them the exact count that neighbouring tables must share. Arrow does not complain; an odd number gives it away.
+    """
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.quotes = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        data: bytes = self.inner.read(size)
+        self.quotes += data.count(b'"')
+        return data
+
+
+def _decompressed(stream: io.BufferedReader, dialect: Dialect) -> Any:
+    return pa.CompressedInputStream(stream, dialect.compression) if dialect.compression else stream
 
 
 def _first_bad_number(batches: Iterator[pa.RecordBatch], wanted: tuple[Wanted, ...]) -> str | None:
@@ -81,19 +115,16 @@ def _first_bad_number(batches: Iterator[pa.RecordBatch], wanted: tuple[Wanted, .
                     continue
                 for offset, text in enumerate(batch.column(want.name).to_pylist()):
                     if text is not None and not _is_number(text):
-                        return text_in_number_column(want.name, row + offset, text)
+                        if want.labels is not None:
+                            return not_a_label(want.name, want.labels, row + offset, text)
+                        return (
+                            f"column {want.name!r}, row {row + offset + 1}: {text!r} is not a number; correct the cell, "
+                            "or write numbers with a decimal point and no separators"
+                        )
             row += batch.num_rows
     except pa.ArrowInvalid:
         return None  # not a bad number but a malformed line, which Arrow's own message describes
     return None
-
-
-def text_in_number_column(name: str, row: int, text: object) -> str:
-    """Message for a cell that should be a number."""
-    return (
-        f"column {name!r}, row {row + 1}: {text!r} is not a number; correct the cell, "
-        "or write numbers with a decimal point and no separators"
-    )
 
 
 def _is_number(text: str) -> bool:
@@ -106,13 +137,15 @@ def _is_number(text: str) -> bool:
 
 def _csv_header(path: Path, dialect: Dialect) -> list[str]:
     with path.open("rb") as raw:
-        opened = pa.CompressedInputStream(raw, dialect.compression) if dialect.compression else raw
-        start = opened.read(2**20)
-    try:
-        text = start.decode("utf-8-sig", errors="strict" if len(start) < 2**20 else "ignore")
-    except UnicodeDecodeError as error:
-        raise TableError(f"{str(path)!r} is not UTF-8 text (byte {error.start}); save it as UTF-8") from error
-    header = next(csv.reader(io.StringIO(text), delimiter=dialect.delimiter), None)
+        start = _decompressed(raw, dialect).read(2**20)
+    text = start.decode("utf-8-sig", errors="replace")
+    header = next(
+        (row for row in csv.reader(io.StringIO(text, newline=None), delimiter=dialect.delimiter) if row), None
+    )
     if header is None:
         raise TableError(f"{str(path)!r} is empty; the first line must name the columns")
+    if any("\ufffd" in name for name in header):
+        raise TableError(
+            f"the header of {str(path)!r} is not UTF-8 text; save it as UTF-8, or name it .gz if compressed"
+        )
     return header

@@ -21,6 +21,19 @@ def write_new_file(path: Path, data: bytes, *, mode: int) -> None:
     fsync_folder(path.resolve().parent)
 
 
+def is_there(path: Path) -> bool:
+    """Whether something can be seen at a path; what may not be looked at is found out when it is opened."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def is_writable_folder(folder: Path) -> bool:
+    """Whether files can be made in a folder."""
+    return os.access(folder, os.W_OK | os.X_OK) and folder.is_dir()
+
+
 def write_all(handle: int, data: bytes) -> None:
     """Write every byte, however many calls that takes."""
     while data:

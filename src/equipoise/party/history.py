@@ -45,29 +45,38 @@ class History:
         self.amendments: list[dict[str, Any]] = []
         self.submissions: dict[str, Submission] = {}
         spends: list[dict[str, Any]] = []
-        for entry in entries:
-            kind = entry["kind"]
-            if kind == "spend":
-                self._open(entry.get("opens"))
-                spends.append(entry)
-                self.domains.update(entry["domains"])
-            elif kind == "release":
-                submission = Submission.model_validate(entry["submission"])
-                self.submissions[submission.id] = submission
-            elif kind == "amend":
-                self.amendments.append(entry)
-                self.domains.update(entry["domains"])
-                self.cap_zcdp = self.cap_zcdp if entry["cap"] is None else entry["cap"]
-            else:
-                raise LedgerError(f"the ledger has an entry of unknown kind {kind!r}; upgrade Equipoise")
-        self.spends = [
-            Spend(
-                id=entry["hash"],
-                finished=entry["hash"] in self.submissions,
-                **{key: entry[key] for key in ("time", "agreement", "party", "order", "epsilon", "zcdp", "count")},
-            )
-            for entry in spends
-        ]
+        try:
+            for entry in entries:
+                self._add(entry, spends)
+            self.spends = [
+                Spend(
+                    id=entry["hash"],
+                    finished=entry["hash"] in self.submissions,
+                    **{key: entry[key] for key in ("time", "agreement", "party", "order", "epsilon", "zcdp", "count")},
+                )
+                for entry in spends
+            ]
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise LedgerError(
+                f"the chain is intact but an entry is not one that Equipoise writes ({type(error).__name__}: {error}); "
+                "restore the ledger from a backup"
+            ) from error
+
+    def _add(self, entry: dict[str, Any], spends: list[dict[str, Any]]) -> None:
+        kind = entry["kind"]
+        if kind == "spend":
+            self._open(entry.get("opens"))
+            spends.append(entry)
+            self.domains.update(entry["domains"])
+        elif kind == "release":
+            submission = Submission.model_validate(entry["submission"])
+            self.submissions[submission.id] = submission
+        elif kind == "amend":
+            self.amendments.append(entry)
+            self.domains.update(entry["domains"])
+            self.cap_zcdp = self.cap_zcdp if entry["cap"] is None else entry["cap"]
+        else:
+            raise LedgerError(f"the ledger has an entry of unknown kind {kind!r}; upgrade Equipoise")
 
     def _open(self, opening: dict[str, Any] | None) -> None:
         if opening is None:
@@ -86,9 +95,11 @@ class History:
         """Spends whose release was never stored: the process died. They count."""
         return [spend for spend in self.spends if not spend.finished]
 
+    def latest_spend(self, agreement: str, party: str) -> Spend | None:
+        """The latest spend of a party under an agreement, finished or not."""
+        return next((s for s in reversed(self.spends) if (s.agreement, s.party) == (agreement, party)), None)
+
     def stored_submission(self, agreement: str, party: str) -> Submission | None:
         """The latest submission made under an agreement by a party, if there is one."""
-        for spend in reversed(self.spends):
-            if spend.finished and (spend.agreement, spend.party) == (agreement, party):
-                return self.submissions[spend.id]
-        return None
+        finished = (s for s in reversed(self.spends) if s.finished and (s.agreement, s.party) == (agreement, party))
+        return next((self.submissions[spend.id] for spend in finished), None)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -11,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from equipoise.errors import KeyFileError
-from equipoise.party.durable import write_new_file
+from equipoise.party.durable import is_there, write_new_file
 
 
 def create_key(path: Path) -> Ed25519PrivateKey:
@@ -27,6 +28,17 @@ def create_key(path: Path) -> Ed25519PrivateKey:
     return key
 
 
+def load_or_create_key(path: Path) -> Ed25519PrivateKey:
+    """The key in a file, made now if there is none; of two processes that make it at once, one does."""
+    if not is_there(path):
+        try:
+            return create_key(path)
+        except KeyFileError:
+            if not is_there(path):
+                raise
+    return load_key(path)
+
+
 def load_key(path: Path) -> Ed25519PrivateKey:
     """Read a key written by `create_key` (or any unencrypted Ed25519 key in PEM form)."""
     try:
@@ -35,8 +47,10 @@ def load_key(path: Path) -> Ed25519PrivateKey:
         raise KeyFileError(
             f"cannot read the key {str(path)!r}: {error.strerror}; make one with `equipoise party keygen`"
         ) from error
-    except (ValueError, TypeError) as error:
-        raise KeyFileError(f"{str(path)!r} is not an unencrypted private key in PEM form: {error}") from error
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise KeyFileError(
+            f"{str(path)!r} is not an unencrypted private key in PEM form; make one with `equipoise party keygen`"
+        ) from error
     if not isinstance(key, Ed25519PrivateKey):
         raise KeyFileError(f"{str(path)!r} is not an Ed25519 key; make one with `equipoise party keygen`")
     return key

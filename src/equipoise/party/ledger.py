@@ -30,36 +30,43 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from equipoise.agreement import Agreement
-from equipoise.canonical import StrictJSONError, canonical_json, sha256_hex, strict_json
+from equipoise.canonical import MAX_DOCUMENT_BYTES, StrictJSONError, canonical_json, sha256_hex, strict_json
 from equipoise.errors import BudgetError, LedgerError
 from equipoise.guarantee import Guarantee
-from equipoise.party.durable import fsync_folder, write_all
+from equipoise.party.durable import fsync_folder, is_there, is_writable_folder, write_all
 from equipoise.party.history import Domains, History
-from equipoise.schema import LabelColumn, NumberColumn
+from equipoise.schema import LinearModel, LogisticModel, NumberColumn
 from equipoise.wire import Submission
 
 LOCK_SECONDS = 30.0
+ROUNDING = 1 + 1e-12  # so that ten tenths make one
 _FIRST = "0" * 64
+_BEGINNINGS = (b'{"agreement":"', b'{"cap":', b'{"hash":"')  # canonical form of spend, amendment, release
 
 
 class Ledger:
     """A ledger file. Reading takes no lock; every change locks, re-reads, checks and only then appends."""
 
     def __init__(self, path: str | Path) -> None:
-        # One lock for one file, by whatever link it is reached.
-        self.path = Path(path).resolve()
+        try:
+            self.path = Path(path).resolve()  # one lock for one file, by whatever link it is reached
+        except (OSError, ValueError) as error:
+            raise LedgerError(f"{str(path)!r} cannot be the path of a ledger: {error}") from error
 
     def read(self) -> History:
         """Everything recorded so far, verified."""
-        if not self.path.exists():
-            raise LedgerError(f"there is no ledger {str(self.path)!r}; the first release makes one")
         entries, _ = self._entries()
+        if not entries:
+            raise LedgerError(f"there is no ledger {str(self.path)!r}; the first release makes one")
         return History(entries)
 
     def check_spend(
         self, agreement: Agreement, party: str, guarantee: Guarantee, *, again: bool, cap_zcdp: float | None
     ) -> None:
         """Raise if the spend would be refused now. Nothing is written."""
+        folder = self.path.parent
+        if not is_writable_folder(folder) or (is_there(self.path) and not os.access(self.path, os.W_OK)):
+            raise LedgerError(f"cannot write {str(self.path)!r}; its folder must exist and be writable: make it first")
         entries, _ = self._entries()
         self._refuse(entries, agreement, party, guarantee, again=again, cap_zcdp=cap_zcdp)
 
@@ -117,7 +124,9 @@ class Ledger:
             history = History(entries)
             _check_cap(cap_zcdp)
             if cap_zcdp is not None and cap_zcdp < history.total_zcdp:
-                raise BudgetError(f"a cap of {cap_zcdp:g} is below the {history.total_zcdp:g} already spent")
+                raise BudgetError(
+                    f"a cap of {cap_zcdp:g} is below the {history.total_zcdp:g} already spent; choose at least that"
+                )
             unknown = sorted(set(domains or {}) - set(history.domains))
             if unknown:
                 raise LedgerError(
@@ -128,9 +137,10 @@ class Ledger:
 
     def accounts_for(self, submission: Submission) -> bool:
         """Whether this ledger holds the spend that paid for a submission."""
-        spends = {spend.id: spend for spend in self.read().spends}
-        spend = spends.get(submission.id)
-        return spend is not None and spend.matches(submission)
+        history = self.read()
+        if submission.id in history.submissions:
+            return history.submissions[submission.id] == submission
+        return any(spend.id == submission.id and spend.matches(submission) for spend in history.spends)
 
     def _refuse(
         self,
@@ -144,7 +154,7 @@ class Ledger:
     ) -> None:
         _check_cap(cap_zcdp)
         if not entries:
-            if cap_zcdp is not None and guarantee.zcdp > cap_zcdp:
+            if cap_zcdp is not None and guarantee.zcdp > cap_zcdp * ROUNDING:
                 raise BudgetError(
                     f"this release needs zCDP {guarantee.zcdp:g}, more than the cap {cap_zcdp:g} of the new ledger; "
                     "choose a smaller epsilon or a larger cap"
@@ -155,12 +165,16 @@ class Ledger:
             raise BudgetError(
                 f"this ledger already has a cap of zCDP {history.cap_zcdp:g}; change it with `equipoise party amend`"
             )
-        stored = history.stored_submission(agreement.identity, party)
-        if stored is not None and not again:
+        earlier = history.latest_spend(agreement.identity, party)
+        if earlier is not None and not again:
+            remedy = (
+                "send it again for nothing with `equipoise party resend`, or spend anew on fresh noise with --again"
+                if earlier.finished
+                else "it is still under way, or was cut off and counts all the same; release anew with --again"
+            )
             raise BudgetError(
-                f"{party!r} has already released under this agreement (submission {stored.id[:12]}…, epsilon "
-                f"{stored.guarantee.epsilon:g}); send it again for nothing with --resend, "
-                "or spend anew on fresh noise with --again"
+                f"{party!r} has already released under this agreement (epsilon {earlier.epsilon:g}, submission "
+                f"{earlier.id[:12]}…); {remedy}"
             )
         changed = {name: new for name, new in domains_of(agreement).items() if history.domains.get(name, new) != new}
         if changed:
@@ -168,10 +182,10 @@ class Ledger:
             raise BudgetError(
                 f"the public bounds of {name!r} have changed from {history.domains[name]} to {new} since an earlier "
                 "release; bounds adjusted after looking at data leak it. If they were chosen without looking, record "
-                "that with `equipoise party amend`"
+                "that with `equipoise party amend --accept-bounds AGREEMENT --reason TEXT`"
             )
         total = history.total_zcdp + guarantee.zcdp
-        if total > history.cap_zcdp * (1 + 1e-12):  # so that ten tenths make one
+        if total > history.cap_zcdp * ROUNDING:
             unfinished = len(history.unfinished)
             crashed = (
                 f" ({unfinished} recorded {'spends were' if unfinished > 1 else 'spend was'} never finished, "
@@ -189,7 +203,6 @@ class Ledger:
     def _locked(self) -> Iterator[None]:
         lock = FileLock(f"{self.path}.lock", timeout=LOCK_SECONDS, mode=0o600)
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             lock.acquire()
         except Timeout as error:
             raise LedgerError(
@@ -205,7 +218,9 @@ class Ledger:
     def _entries(self) -> tuple[list[dict[str, Any]], int]:
         """Verified entries, and the length of the file up to the last whole one."""
         try:
-            data = self.path.read_bytes() if self.path.exists() else b""
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return [], 0
         except OSError as error:
             raise LedgerError(f"cannot read the ledger {str(self.path)!r}: {error.strerror}") from error
         entries: list[dict[str, Any]] = []
@@ -217,6 +232,11 @@ class Ledger:
             except _BrokenEntryError as error:
                 if last and not line.endswith(b"\n") and _is_cut_short(line):
                     break  # torn while being written: fsync never returned, so nothing was released on it
+                if not entries:
+                    raise LedgerError(
+                        f"{str(self.path)!r} is not a ledger, or was changed: line 1 {error}; check the path, or restore "
+                        "it from a backup"
+                    ) from error
                 raise LedgerError(
                     f"line {number} of the ledger {str(self.path)!r} {error}; it was changed or damaged. Restore it "
                     "from a backup: without it nobody can say what has been spent"
@@ -235,6 +255,11 @@ class Ledger:
         }
         digest = sha256_hex(canonical_json(entry))
         line = canonical_json({**entry, "hash": digest}) + b"\n"
+        if len(line) > MAX_DOCUMENT_BYTES:
+            raise LedgerError(
+                f"the entry would have {len(line):,} bytes, and no ledger reads more than {MAX_DOCUMENT_BYTES:,}; "
+                "shorten labels, family or reason. Nothing was recorded"
+            )
         try:
             handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
             try:
@@ -250,7 +275,7 @@ class Ledger:
                 fsync_folder(self.path.parent)
         except OSError as error:
             raise LedgerError(
-                f"cannot write to the ledger {str(self.path)!r}: {error.strerror}; nothing was released"
+                f"cannot write to the ledger {str(self.path)!r}: {error.strerror}; nothing was recorded"
             ) from error
         return digest
 
@@ -259,14 +284,11 @@ def domains_of(agreement: Agreement) -> Domains:
     """Public bounds and labels of every column, and of the features' norm, as a ledger remembers them."""
     domains: Domains = {}
     for column in agreement.columns:
-        if isinstance(column, NumberColumn):
-            domains[column.name] = list(column.bounds)
-        else:
-            domains[column.name] = list(column.labels if isinstance(column, LabelColumn) else column.categories)
-    norm_bound = getattr(agreement.model, "norm_bound", None)
-    if norm_bound is not None:
-        features = [column.name for column in agreement.columns[:-1]]
-        domains[f"norm of ({', '.join(features)})"] = [norm_bound]
+        domains[column.name] = list(column.bounds if isinstance(column, NumberColumn) else column.values)
+    if isinstance(agreement.model, LinearModel | LogisticModel):
+        features = ", ".join(column.name for column in agreement.columns[:-1])
+        norm_bound = agreement.model.norm_bound
+        domains[f"norm of ({features})"] = [] if norm_bound is None else [norm_bound]
     return domains
 
 
@@ -295,9 +317,12 @@ def _verified(line: bytes, sequence: int, previous: str) -> dict[str, Any]:
 
 
 def _is_cut_short(line: bytes) -> bool:
-    """Whether a line is the beginning of an entry rather than a whole one with something wrong."""
+    """Whether a line is the mere beginning of an entry, as a crash leaves it; some file systems pad with zeros."""
+    written = line.rstrip(b"\0")
+    if not any(written.startswith(start[: len(written)]) for start in _BEGINNINGS):
+        return False  # somebody's other file: not ours to overwrite
     try:
-        json.JSONDecoder().raw_decode(line.decode("ascii", errors="replace"))
+        json.JSONDecoder().raw_decode(written.decode("ascii", errors="replace"))
     except (ValueError, RecursionError):
         return True
     return False

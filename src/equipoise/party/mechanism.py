@@ -20,15 +20,15 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any
 
-from equipoise.errors import GuaranteeError, TableError
+from equipoise.errors import GuaranteeError
 
 
 def perturb(statistic: Sequence[int], *, sensitivity: int, zcdp: float) -> list[int]:
     """Add discrete Gaussian noise of the least scale that is ρ-zCDP at this sensitivity. There is no seed."""
     if not all(type(value) is int and abs(value) <= 2**62 for value in statistic):
-        raise TableError("the statistic must consist of integers within ±2^62")  # OpenDP itself would not notice
+        raise ValueError("the statistic must consist of integers within ±2^62")  # OpenDP itself would not notice
     scale = noise_scale(sensitivity, zcdp)
-    noisy = _gaussian(scale)([int(value) for value in statistic])
+    noisy = _gaussian(scale)(list(statistic))
     if len(noisy) != len(statistic):
         raise GuaranteeError(f"OpenDP returned {len(noisy)} numbers for {len(statistic)}; nothing was released")
     return [int(value) for value in noisy]
@@ -39,17 +39,13 @@ def noise_scale(sensitivity: int, zcdp: float) -> float:
     """Smallest scale that OpenDP's privacy map certifies as ρ-zCDP at this sensitivity."""
     from opendp.mod import binary_search
 
-    distance = _rounded_up(sensitivity)
+    distance = float(sensitivity)
+    assert distance == sensitivity, "sensitivities are whole numbers far below 2^53"
     guess = distance / math.sqrt(2 * zcdp)
     scale: float = binary_search(
         lambda scale: bool(_gaussian(scale).map(distance) <= zcdp), bounds=(guess * 0.999, guess * 1.001)
     )
     return scale
-
-
-def _rounded_up(sensitivity: int) -> float:
-    distance = float(sensitivity)
-    return distance if int(distance) >= sensitivity else math.nextafter(distance, math.inf)
 
 
 def _gaussian(scale: float) -> Any:

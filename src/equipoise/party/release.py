@@ -15,6 +15,7 @@ the table; put the spend on disk; draw noise; sign; store the submission in the 
 """
 
 import math
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,19 +23,26 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from equipoise.agreement import Agreement
-from equipoise.errors import KeyFileError, LedgerError
+from equipoise.errors import ClippingWarning, GuaranteeError, KeyFileError, LedgerError
 from equipoise.guarantee import Guarantee
 from equipoise.models import Layout, layout_of
-from equipoise.party.keys import create_key, load_key, public_hex
+from equipoise.party.durable import is_there
+from equipoise.party.keys import load_key, load_or_create_key, public_hex
 from equipoise.party.ledger import Ledger
-from equipoise.party.mechanism import perturb
-from equipoise.party.statistics import Progress, exact_statistic
+from equipoise.party.mechanism import noise_scale, perturb
+from equipoise.party.statistics import ExactStatistic, Progress, exact_statistic
 from equipoise.wire import FORMAT, VERSION, StatedGuarantee, Submission
+
+CLIPPED_IS_MANY = 0.2
+_LARGEST_NOISE = 2.0**58  # sixteen standard deviations fit beside the sums
 
 
 @dataclass(frozen=True)
 class Preview:
-    """What a release would send, with pure noise in place of the statistic."""
+    """What a release would send: a submission of the same form, with placeholders for what does not exist yet.
+
+    Its statistic is noise around zero, its id and signature are zeros, and so is its key if none has been made.
+    """
 
     submission: Submission
     guarantee: Guarantee
@@ -69,11 +77,14 @@ def release(
     book, signing_key = _refuse_before_data(agreement, party, guarantee, ledger, key, again=again, cap_zcdp=cap_zcdp)
     layout = layout_of(agreement)
     exact = exact_statistic(layout, source, progress=progress)
-    signing_key = signing_key or create_key(_key_beside(book))
+    signing_key = signing_key or load_or_create_key(_key_beside(book))
     spend = book.spend(agreement, party, guarantee, count=exact.count, again=again, cap_zcdp=cap_zcdp, family=family)
-    noisy = perturb(exact.values, sensitivity=layout.sensitivity, zcdp=_certified_zcdp(guarantee))
-    submission = _signed(agreement, party, guarantee, exact.count, noisy, spend, signing_key)
+    noisy = perturb(exact.values, sensitivity=layout.sensitivity, zcdp=certified_zcdp(guarantee))
+    unsigned = _unsigned(agreement, party, guarantee, exact.count, noisy, spend, public_hex(signing_key))
+    submission = unsigned.model_copy(update={"signature": signing_key.sign(unsigned.signed_bytes()).hex()})
+    submission.check(agreement)
     book.record_release(submission)
+    _warn_of_clipping(exact)
     return submission
 
 
@@ -101,20 +112,24 @@ def preview(
     cap_zcdp: float | None = None,
     progress: Progress | None = None,
 ) -> Preview:
-    """Do everything a release does except spend, perturb and store.
+    """Do everything a release does except spend, perturb, sign and store.
 
     The table is read, so every error of a release shows here first, but its statistic is thrown away: even a perturbed
-    one on the screen would be a release. The numbers shown are noise around zero.
+    one on the screen would be a release.
     """
     guarantee = agreement.guarantee(epsilon=epsilon, zcdp=zcdp, approx=approx)
     _, signing_key = _refuse_before_data(agreement, party, guarantee, ledger, key, again=again, cap_zcdp=cap_zcdp)
     layout = layout_of(agreement)
     exact = exact_statistic(layout, source, progress=progress)
-    noise = perturb([0] * len(layout), sensitivity=layout.sensitivity, zcdp=_certified_zcdp(guarantee))
-    sample = _signed(
-        agreement, party, guarantee, exact.count, noise, "0" * 64, signing_key or Ed25519PrivateKey.generate()
-    )
+    noise = perturb([0] * len(layout), sensitivity=layout.sensitivity, zcdp=certified_zcdp(guarantee))
+    public_key = public_hex(signing_key) if signing_key else "0" * 64
+    sample = _unsigned(agreement, party, guarantee, exact.count, noise, "0" * 64, public_key)
     return Preview(sample, guarantee, layout, exact.clipped, exact.ignored_columns)
+
+
+def certified_zcdp(guarantee: Guarantee) -> float:
+    """A float ρ with λρ ≤ ε for sure: division rounds to nearest, so step below."""
+    return math.nextafter(guarantee.zcdp, 0.0)
 
 
 def _refuse_before_data(
@@ -127,16 +142,28 @@ def _refuse_before_data(
     again: bool,
     cap_zcdp: float | None,
 ) -> tuple[Ledger, Ed25519PrivateKey | None]:
-    """Everything that can be refused without reading a row: unknown party, wrong key, spent budget, broken ledger."""
+    """Everything that can be refused without reading a row: party, key, ledger, budget, a guarantee beyond numbers."""
     book = Ledger(ledger)
     signing_key = _signing_key(agreement, party, book, key)
     book.check_spend(agreement, party, guarantee, again=again, cap_zcdp=cap_zcdp)
+    zcdp = certified_zcdp(guarantee)
+    if zcdp == 0 or noise_scale(layout_of(agreement).sensitivity, zcdp) > _LARGEST_NOISE:
+        raise GuaranteeError(
+            f"epsilon = {guarantee.epsilon:g} asks for more noise than 64-bit numbers hold, and nothing would be left of "
+            "the data; choose a larger one"
+        )
     return book, signing_key
 
 
-def _certified_zcdp(guarantee: Guarantee) -> float:
-    """A float ρ with λρ ≤ ε for sure: division rounds to nearest, so step below."""
-    return math.nextafter(guarantee.zcdp, 0.0)
+def _warn_of_clipping(exact: ExactStatistic) -> None:
+    for name, share in exact.clipped.items():
+        if share > CLIPPED_IS_MANY:
+            warnings.warn(
+                f"{share:.0%} of the first values of {name!r} lie outside the agreed bounds and were clipped; is the column "
+                "in the agreed unit? (This share is not private: keep it to yourself.)",
+                ClippingWarning,
+                stacklevel=3,
+            )
 
 
 def _key_beside(book: Ledger) -> Path:
@@ -147,7 +174,7 @@ def _signing_key(agreement: Agreement, party: str, book: Ledger, key: str | Path
     """The key to sign with, checked against the agreement; None where one is yet to be made beside the ledger."""
     pinned = agreement.party(party).public_key
     path = _key_beside(book) if key is None else Path(key)
-    if key is None and not path.exists():
+    if key is None and not is_there(path):
         if pinned is not None:
             raise KeyFileError(f"the agreement names key {pinned[:16]}… for {party!r}; give its file with --key (key=)")
         return None
@@ -160,16 +187,16 @@ def _signing_key(agreement: Agreement, party: str, book: Ledger, key: str | Path
     return loaded
 
 
-def _signed(
+def _unsigned(
     agreement: Agreement,
     party: str,
     guarantee: Guarantee,
     count: int,
     statistic: list[int],
     spend: str,
-    key: Ed25519PrivateKey,
+    public_key: str,
 ) -> Submission:
-    unsigned = Submission(
+    return Submission(
         format=FORMAT,
         version=VERSION,
         agreement=agreement.identity,
@@ -178,9 +205,6 @@ def _signed(
         guarantee=StatedGuarantee(order=guarantee.order, epsilon=guarantee.epsilon),
         count=count,
         statistic=statistic,
-        public_key=public_hex(key),
+        public_key=public_key,
         signature="0" * 128,
     )
-    submission = unsigned.model_copy(update={"signature": key.sign(unsigned.signed_bytes()).hex()})
-    submission.check(agreement)
-    return submission

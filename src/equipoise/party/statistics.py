@@ -199,7 +199,7 @@ class _Moments:
         if not np.isfinite(unclipped):  # the sum may merely have overflowed: let each column say
             for column, cells in zip(self.layout.columns, columns, strict=True):
                 refuse_not_finite(column.name, np.asarray(cells, dtype=np.float64), batch.first_row)
-        return Sums(_whole(first), None if second is None else _whole(second))
+        return Sums(first.astype(np.int64), None if second is None else second.astype(np.int64))
 
     def entries(self, sums: Sums) -> tuple[int, ...]:
         values = []
@@ -282,11 +282,6 @@ class _Block(NamedTuple):
     steps: Floats
     first: Floats
     unclipped: float
-
-
-def _whole(sums: Floats) -> Integers:
-    """Exact integers; sums spoilt by a value that is not finite are refused before this is called."""
-    return sums.astype(np.int64)
 
 
 def _power_of_two(limit: int) -> int:

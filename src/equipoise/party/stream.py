@@ -1,9 +1,10 @@
 """A table as a stream of batches of the agreed columns, and the check of its header."""
 
+import csv
 import difflib
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -39,6 +40,15 @@ class Batch(NamedTuple):
         return len(self.data) if isinstance(self.data, np.ndarray) else len(self.data[0])
 
 
+@contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Turn whatever a file or a library throws at someone who reads it into one clear error."""
+    try:
+        yield
+    except (pa.ArrowException, csv.Error, OSError, OverflowError, RuntimeError, TypeError, ValueError) as error:
+        raise TableError(f"cannot read {what}: {error}") from error
+
+
 @dataclass
 class Table(AbstractContextManager["Table"]):
     """An open table. Iterate once, inside `with`."""
@@ -56,7 +66,11 @@ class Table(AbstractContextManager["Table"]):
 
     def __iter__(self) -> Iterator[Batch]:
         first_row = 0
-        for piece in self.source:
+        while True:
+            with reading("the table"):
+                piece = next(self.source, None)
+            if piece is None:
+                return
             for start in range(0, len(piece), BATCH_ROWS):
                 part = piece[start : start + BATCH_ROWS]
                 if isinstance(part, np.ndarray):
@@ -81,8 +95,27 @@ class Table(AbstractContextManager["Table"]):
         return None
 
 
+def not_a_label(name: str, labels: tuple[int | str, ...], row: int, value: object) -> str:
+    """Message for a cell that holds none of the agreed labels."""
+    return (
+        f"column {name!r}, row {row + 1}: {value!r} is not one of the agreed labels {shown_labels(labels)}; "
+        "correct the cell, or agree on its label"
+    )
+
+
+def shown_labels(labels: tuple[int | str, ...]) -> str:
+    """The first few labels, for a message."""
+    shown = ", ".join(repr(label) for label in labels[:6])
+    return f"[{shown}{', …' if len(labels) > 6 else ''}]"
+
+
 def check_header(names: list[str], wanted: tuple[Wanted, ...], where: str = "") -> None:
     """Refuse a table that lacks an agreed column or has it twice; other columns are nobody's business."""
+    if len(names) == 1 < len(wanted) and any(separator in names[0] for separator in ";\t|"):
+        raise TableError(
+            f"the header is the single name {names[0][:80]!r}; the file seems to be separated by something else than "
+            "its ending says: save it with commas as .csv, or with tabs as .tsv"
+        )
     for want in wanted:
         times = names.count(want.name)
         if times > 1:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pa_parquet
 
 from equipoise.errors import TableError
 from equipoise.party.csv_stream import COMPRESSIONS, DELIMITERS, open_csv
-from equipoise.party.stream import BATCH_ROWS, Table, Wanted, check_header
+from equipoise.party.stream import BATCH_ROWS, Table, Wanted, check_header, reading
 
 _ARROW_ENDINGS = (".arrow", ".feather", ".ipc")
 
@@ -27,39 +27,47 @@ def open_table(source: Any, wanted: Sequence[Wanted]) -> Table:
     """
     columns = tuple(wanted)
     if isinstance(source, str | Path):
-        return _open_path(Path(source), columns)
+        with reading(repr(str(source))):
+            return _open_path(Path(source), columns)
+    with reading("the table, which must have columns of one type each"):
+        return _open_object(source, columns)
+
+
+def _open_object(source: Any, columns: tuple[Wanted, ...]) -> Table:
     if isinstance(source, np.ndarray) or (isinstance(source, tuple) and len(source) == 2):
         return _open_numpy(source, columns)
     if isinstance(source, pa.Table):
         return _open_arrow(source.schema.names, source.to_batches(), columns, total_rows=source.num_rows)
+    if isinstance(source, dict):
+        return _open_object(pa.table(source), columns)
     if isinstance(source, pa.RecordBatchReader):
         return _open_arrow(source.schema.names, source, columns)
+    if hasattr(source, "to_frame"):  # a pandas or polars series, which is one column
+        return _open_frame(source.to_frame(), columns)
     if hasattr(source, "__arrow_c_stream__"):
         return _open_frame(source, columns)
     raise TableError(
         f"cannot read a table from {type(source).__name__}; give a CSV, Parquet or Arrow file, a folder of Parquet "
-        "files, a pandas or polars frame, an Arrow table, a NumPy array, or a tuple (X, y)"
+        "files, a pandas or polars frame, an Arrow table, a dictionary of columns, a NumPy array, or a tuple (X, y)"
     )
 
 
 def _open_path(path: Path, wanted: tuple[Wanted, ...]) -> Table:
     if not path.exists():
         raise TableError(f"there is no file or folder {str(path)!r}; check the path")
-    try:
-        if path.is_dir():
-            files = sorted(file for file in path.rglob("*.parquet") if not file.name.startswith((".", "_")))
-            if not files:
-                raise TableError(f"the folder {str(path)!r} holds no .parquet file; only Parquet is read from folders")
-            return _open_parquet(files, wanted)
-        if path.suffix == ".parquet":
-            return _open_parquet([path], wanted)
-        if path.suffix in _ARROW_ENDINGS:
-            return _open_ipc(path, wanted)
-        inner = Path(path.stem).suffix if path.suffix in COMPRESSIONS else path.suffix
-        if inner in DELIMITERS:
-            return open_csv(path, DELIMITERS[inner], wanted)
-    except (pa.ArrowException, OSError) as error:
-        raise TableError(f"cannot read {str(path)!r}: {error}") from error
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*.parquet") if not file.name.startswith((".", "_")))
+        if not files:
+            raise TableError(f"the folder {str(path)!r} holds no .parquet file; only Parquet is read from folders")
+        return _open_parquet(files, wanted)
+    ending = path.suffix.lower()
+    if ending == ".parquet":
+        return _open_parquet([path], wanted)
+    if ending in _ARROW_ENDINGS:
+        return _open_ipc(path, wanted)
+    inner = Path(path.stem).suffix.lower() if ending in COMPRESSIONS else ending
+    if inner in DELIMITERS:
+        return open_csv(path, DELIMITERS[inner], wanted)
     raise TableError(
         f"do not know how to read {str(path)!r}; its name should end in .csv, .tsv (also .gz, .bz2, .zst), .parquet, "
         f"{', '.join(_ARROW_ENDINGS)}"
@@ -77,7 +85,9 @@ def _open_parquet(files: list[Path], wanted: tuple[Wanted, ...]) -> Table:
     def batches() -> Iterator[pa.RecordBatch]:
         for file in files:
             # Buffered, unmapped reading keeps memory at a few pages per column, however large the row groups.
-            with pa_parquet.ParquetFile(file, buffer_size=2**20, pre_buffer=False) as parquet:
+            with pa_parquet.ParquetFile(
+                file, buffer_size=2**20, pre_buffer=False, page_checksum_verification=True
+            ) as parquet:
                 yield from parquet.iter_batches(BATCH_ROWS, columns=names)
 
     all_columns = tuple(pa_parquet.read_schema(files[0]).names)
@@ -98,6 +108,9 @@ def _open_ipc(path: Path, wanted: tuple[Wanted, ...]) -> Table:
 
 
 def _open_numpy(source: Any, wanted: tuple[Wanted, ...]) -> Table:
+    for part in source if isinstance(source, tuple) else (source,):
+        if np.ma.is_masked(part):
+            raise TableError("the array has masked values, which are missing; fill them in, or remove their rows")
     if isinstance(source, tuple):
         features, target = np.asarray(source[0]), np.asarray(source[1])
         if features.ndim != 2 or target.shape != (len(features),) or features.shape[1] != len(wanted) - 1:
@@ -119,10 +132,7 @@ def _open_numpy(source: Any, wanted: tuple[Wanted, ...]) -> Table:
 
 
 def _columns_table(columns: list[Any], wanted: tuple[Wanted, ...]) -> Table:
-    try:
-        arrays = [pa.array(np.ascontiguousarray(column)) for column in columns]
-    except pa.ArrowException as error:
-        raise TableError(f"the array cannot be read as columns of one type each: {error}") from error
+    arrays = [pa.array(np.ascontiguousarray(column)) for column in columns]
     table = pa.table(dict(zip([want.name for want in wanted], arrays, strict=True)))
     return _open_arrow(table.schema.names, table.to_batches(), wanted, total_rows=len(table))
 
@@ -132,11 +142,9 @@ def _open_frame(frame: Any, wanted: tuple[Wanted, ...]) -> Table:
     if hasattr(frame, "columns") and hasattr(frame, "__len__"):  # pandas, polars: leave the other columns alone
         names, total_rows = [str(name) for name in frame.columns], len(frame)
         check_header(names, wanted)
-        frame = frame[[want.name for want in wanted]]
-    try:
-        reader = pa.RecordBatchReader.from_stream(frame)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise TableError(f"the frame cannot be read as columns of one type each: {error}") from error
+        frame = frame[[frame.columns[names.index(want.name)] for want in wanted]]
+        frame.columns = [want.name for want in wanted]
+    reader = pa.RecordBatchReader.from_stream(frame)
     return _open_arrow(names or reader.schema.names, reader, wanted, total_rows=total_rows)
 
 
