@@ -78,13 +78,19 @@ def test_identity_is_stable() -> None:
         ("[18, 100]", "[18, inf]", "finite"),
         ("[18, 100]", "[18, nan]", "finite"),
         ("[18, 100]", "[-1.7e308, 1.7e308]", "cannot be mapped"),
-        ("[18, 100]", "[18]", r"bounds\[1\] is missing|bounds"),
+        ("[18, 100]", "[18]", r"bounds\[1\] is missing"),
+        ("[18, 100]", "[18, 50, 100]", "bounds has 3 values; at most 2"),
+        ("format = 1", "format = true", "format = True: must be a valid integer"),
+        ("max_epsilon = 1", 'max_epsilon = 1\norder = "2"', "privacy.order = '2': must be a valid number"),
+        ("[18, 100]", "[18, " + "9" * 5000 + "]", "not an agreement in TOML"),
+        ("[18, 100]", "[0x" + "f" * 5000 + ", 1]", "a very long number"),
+        ("format = 1", "format = 1\na = " + "[" * 2000, "not an agreement in TOML"),
         ("[18, 100]", '["18", "100"]', "valid number"),
         ("[18, 100]", "[false, true]", "valid number"),
         ('"bmi"', '"age"', "'age' is named twice"),
         ('"bmi"', '"y"', "'y' is named twice"),
         ("max_epsilon", "max_eps", "'max_eps' is not a key of privacy .did you mean 'max_epsilon'"),
-        ("max_epsilon = 1", "max_epsilon = 0", "privacy.max_epsilon = 0: Input should be greater than 0"),
+        ("max_epsilon = 1", "max_epsilon = 0", "privacy.max_epsilon = 0: must be greater than 0"),
         ("max_epsilon = 1", "max_epsilon = 1\norder = 1", "privacy.order"),
         ("[privacy]\nmax_epsilon = 1\n", "", "privacy is missing; add it"),
         ('"north"', '"no/rth"', "use 1 to 64 letters"),
@@ -106,7 +112,7 @@ def test_identity_is_stable() -> None:
         ),
         ('kind = "linear"', 'kind = "linear"\ndata_prior = { degrees_of_freedom = 2 }', "must exceed"),
         ('name = "north"', 'name = "north"\npublic_key = "abc"', "64 lowercase hexadecimal digits"),
-        ("format = 1", "format = ", "not valid TOML"),
+        ("format = 1", "format = ", "not an agreement in TOML"),
     ],
 )
 def test_mistakes_name_key_value_and_remedy(old: str, new: str, says: str) -> None:
@@ -120,9 +126,19 @@ def test_mistakes_name_key_value_and_remedy(old: str, new: str, says: str) -> No
     [
         ('kind = "bernoulli"\ntarget = { name = "y", labels = [0, 0] }', "listed twice"),
         ('kind = "bernoulli"\ntarget = { name = "y", labels = [0, "1"] }', "mixes text and numbers"),
-        ('kind = "bernoulli"\ntarget = { name = "y", labels = [false, true] }', "labels"),
-        ('kind = "bernoulli"\ntarget = { name = "y", labels = [0, 1, 2] }', "labels"),
-        ('kind = "categorical"\ntarget = { name = "y", categories = ["a"] }', "at least 2"),
+        (
+            'kind = "bernoulli"\ntarget = { name = "y", labels = [false, true] }',
+            r"labels\[0\] = False: must be a valid integer or must be a valid string",
+        ),
+        (
+            'kind = "bernoulli"\ntarget = { name = "y", labels = [0, 1, 2] }',
+            "labels has 3 values; at most 2 are allowed",
+        ),
+        (
+            'kind = "bernoulli"\ntarget = { name = "y", bounds = [0, 1] }',
+            "'bounds' is not a key of model.target; remove",
+        ),
+        ('kind = "categorical"\ntarget = { name = "y", categories = ["a"] }', "has only 1 values; at least 2"),
         ('kind = "categorical"\ntarget = { name = "y", categories = ["a", "b", "a"] }', "'a' is listed twice"),
         ('kind = "poisson"\ntarget = { name = "y", bounds = [0, 2.5] }', "whole numbers"),
         ('kind = "poisson"\ntarget = { name = "y", bounds = [-1, 3] }', "whole numbers"),
@@ -186,6 +202,12 @@ def test_explained_noise_is_the_noise(name: str) -> None:
     assert row.deviation == max(layout.noise_deviations(agreed.guarantee(epsilon=0.5)))
     assert row.zcdp == 0.25
     assert row.deviation / row.rows_needed <= 0.05
+    squares = [
+        d
+        for d, e in zip(layout.noise_deviations(agreed.guarantee(epsilon=0.5)), layout.entries, strict=True)
+        if e.first == e.second and e.weight > min(x.weight for x in layout.entries)
+    ]
+    assert row.square_deviation == (max(squares) if squares else None)
 
 
 def test_guarantee_must_be_stated_once_and_below_the_cap() -> None:
@@ -207,3 +229,15 @@ def test_guarantee_must_be_stated_once_and_below_the_cap() -> None:
 def test_unknown_party() -> None:
     with pytest.raises(AgreementError, match="'east' is not a party.*north, south"):
         linear().party("east")
+
+
+def test_byte_order_mark_of_windows_editors(tmp_path: Path) -> None:
+    path = tmp_path / "a.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + TEXT.encode())
+    assert Agreement.load(path).identity == Agreement.parse(TEXT).identity
+
+
+def test_one_mistake_is_one_line() -> None:
+    with pytest.raises(AgreementError) as caught:
+        Agreement.parse(TEXT.replace('"north"', '"no/rth"').replace('"south"', '"so/uth"'))
+    assert len(str(caught.value).splitlines()) == 3

@@ -11,7 +11,18 @@ from equipoise._version import __version__
 
 if TYPE_CHECKING:
     from equipoise.agreement import Agreement
-    from equipoise.errors import EquipoiseError
+    from equipoise.errors import (
+        AgreementError,
+        BudgetError,
+        ClippingWarning,
+        EquipoiseError,
+        GuaranteeError,
+        KeyFileError,
+        LedgerError,
+        PrivacyError,
+        SubmissionError,
+        TableError,
+    )
     from equipoise.guarantee import Guarantee
     from equipoise.party.ledger import Ledger
     from equipoise.party.release import preview, release, resend
@@ -19,19 +30,40 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Agreement",
+    "AgreementError",
+    "BudgetError",
+    "ClippingWarning",
     "EquipoiseError",
     "Guarantee",
+    "GuaranteeError",
+    "KeyFileError",
     "Ledger",
+    "LedgerError",
+    "PrivacyError",
     "Submission",
+    "SubmissionError",
+    "TableError",
     "__version__",
     "preview",
     "release",
     "resend",
 ]
 
+_ERRORS = (
+    "AgreementError",
+    "BudgetError",
+    "ClippingWarning",
+    "EquipoiseError",
+    "GuaranteeError",
+    "KeyFileError",
+    "LedgerError",
+    "PrivacyError",
+    "SubmissionError",
+    "TableError",
+)
 _HOMES = {
+    **dict.fromkeys(_ERRORS, "equipoise.errors"),
     "Agreement": "equipoise.agreement",
-    "EquipoiseError": "equipoise.errors",
     "Guarantee": "equipoise.guarantee",
     "Ledger": "equipoise.party.ledger",
     "Submission": "equipoise.wire",

@@ -63,8 +63,7 @@ class HospitalRound:
 
 
 def play_round(folder: Path) -> tuple[Agreement, list[HospitalRound]]:
-    """Write the agreement, split the data, and let every hospital release."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write the agreement into an empty folder, split the data, and let every hospital release."""
     agreement_file = folder / "agreement.toml"
     agreement_file.write_text(AGREEMENT, encoding="utf-8")
     agreement = Agreement.load(agreement_file)

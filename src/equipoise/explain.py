@@ -6,7 +6,7 @@ from typing import Any
 
 from equipoise.agreement import Agreement
 from equipoise.guarantee import DEFAULT_DELTA, Guarantee
-from equipoise.models import Layout, layout_of
+from equipoise.models import Layout, ScaledColumn, layout_of
 from equipoise.schema import LabelColumn, LinearModel, LogisticModel, NumberColumn
 
 _PURPOSES = {
@@ -45,6 +45,7 @@ class Explanation:
     """An agreement explained: `sentences` to read, `columns` and `noise` to tabulate."""
 
     identity: str
+    contribution: str
     sentences: tuple[str, ...]
     columns: tuple[tuple[str, str, str], ...]
     noise: tuple[NoiseRow, ...]
@@ -58,10 +59,17 @@ def explain(agreement: Agreement, epsilons: tuple[float, ...] = (), delta: float
     guarantees = [agreement.guarantee(epsilon=epsilon) for epsilon in chosen]
     return Explanation(
         identity=agreement.identity,
+        contribution=contribution(layout),
         sentences=_sentences(agreement, layout),
         columns=tuple(_column_row(agreement, column) for column in agreement.columns),
         noise=tuple(_noise_row(layout, guarantee, delta) for guarantee in guarantees),
     )
+
+
+def contribution(layout: Layout) -> str:
+    """What one row can add to a sum."""
+    low = -1 if any(isinstance(c, ScaledColumn) or -1 in c.codes for c in layout.columns) else 0
+    return f"between {low} and 1"
 
 
 def _sentences(agreement: Agreement, layout: Layout) -> tuple[str, ...]:
@@ -72,11 +80,12 @@ def _sentences(agreement: Agreement, layout: Layout) -> tuple[str, ...]:
     mechanism = {"tempering": "a tempered likelihood", "noise": "added noise"}[reward.mechanism]
     return (
         f"The model is {_purpose(agreement)}.",
-        f"Each party sends {len(layout)} perturbed sums, its row count (in the clear), its epsilon and a signature.",
+        f"Each party sends {len(layout)} perturbed sum{'s' if len(layout) > 1 else ''}, its row count (in the clear), "
+        "its epsilon and a signature.",
         f"Replacing one row changes the sums by at most {_units(layout):.4g} in Euclidean norm; the noise hides that.",
         f"Guarantees are Rényi differential privacy of order {privacy.order:g}; the largest epsilon allowed is "
         f"{privacy.max_epsilon:g}, which is zCDP {weakest.zcdp:g} or "
-        f"({weakest.epsilon_at(DEFAULT_DELTA):.3g}, {DEFAULT_DELTA:g})-differential privacy.",
+        f"({weakest.epsilon_at(DEFAULT_DELTA):.3g}, 1e-6)-differential privacy.",
         *_norm_sentence(agreement),
         f"Prior beliefs: {_fields(agreement.model.prior)}.",
         *_data_prior_sentence(agreement),

@@ -65,7 +65,10 @@ class Guarantee:
         zcdp = _number("zCDP rho", zcdp)
         if not (math.isfinite(zcdp) and zcdp > 0):
             raise GuaranteeError(f"zCDP rho must be a positive number, not {zcdp!r}")
-        return cls(order=order, epsilon=order * zcdp)
+        guarantee = cls(order=order, epsilon=order * zcdp)
+        while guarantee.zcdp > zcdp:  # rounding must not give away more than was asked for
+            guarantee = cls(order=order, epsilon=math.nextafter(guarantee.epsilon, 0.0))
+        return guarantee
 
     @classmethod
     def from_approx(cls, epsilon: float, delta: float, *, order: float) -> Self:

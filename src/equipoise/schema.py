@@ -26,7 +26,8 @@ MAX_CATEGORIES = 2_000
 
 ColumnName = Annotated[str, Field(min_length=1, max_length=200)]
 Label = StrictInt | Annotated[StrictStr, Field(max_length=200)]
-PartyName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+PARTY_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+PartyName = Annotated[str, Field(pattern=PARTY_NAME)]
 PublicKey = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 

@@ -12,10 +12,10 @@ import pytest
 from equipoise.wire import Submission
 
 
-def equipoise(*arguments: object, cwd: Path, code: int = 0) -> str:
+def equipoise(*arguments: object, cwd: Path, code: int = 0, columns: int = 120) -> str:
     """Run the program; check its exit code; return what it printed (standard error, if it failed)."""
     command = [sys.executable, "-m", "equipoise", *(str(argument) for argument in arguments)]
-    environment = {**os.environ, "COLUMNS": "120", "NO_COLOR": "1"}
+    environment = {**os.environ, "COLUMNS": str(columns), "NO_COLOR": "1"}
     result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=environment)
     assert result.returncode == code, result.stderr + result.stdout
     assert "Traceback" not in result.stderr
@@ -66,8 +66,9 @@ def test_a_partys_whole_afternoon(home: Path) -> None:
 
     refused = equipoise(*RELEASE, "--epsilon", 0.2, "--key", "north.key", "-o", "b.json", cwd=home, code=5)
     assert "already released" in refused
-    assert "--resend" in refused
-    equipoise(*RELEASE, "--resend", "-o", "b.json", cwd=home)
+    assert "party resend" in refused
+    resend = ("party", "resend", "agreement.toml", "--party", "north", "--ledger", "north.ledger")
+    equipoise(*resend, "-o", "b.json", cwd=home)
     assert (home / "b.json").read_bytes() == (home / "north.submission.json").read_bytes()
 
     equipoise("party", "amend", "north.ledger", "--cap-zcdp", 1, "--reason", "second round", cwd=home)
@@ -110,7 +111,7 @@ def test_dry_run_json_has_every_field_that_leaves(home: Path) -> None:
         (None, ("--epsilon", 0.2, "--key", "none.key"), 7, "cannot read the key"),
         (None, ("--epsilon", 0.2, "-o", "no/such/folder/s.json"), 6, "cannot write into"),
         (None, ("--epsilon", 0.2, "-o", "north.csv"), 6, "exists"),
-        (None, ("--resend",), 5, "there is no ledger"),
+        (None, ("--epsilon", 1e-20), 5, "more noise than 64-bit numbers hold"),
     ],
 )
 def test_mistakes_cost_nothing(
@@ -140,6 +141,11 @@ def test_missing_and_broken_files(home: Path) -> None:
         code=4,
     )
     assert "there is no ledger" in equipoise("party", "ledger", "none", cwd=home, code=5)
+    assert "there is no ledger" in equipoise(
+        "party", "resend", "agreement.toml", "--party", "north", "--ledger", "none", cwd=home, code=5
+    )
+    assert "not an agreement" in equipoise("agreement", "check", "north.csv", cwd=home, code=3)
+    assert "is not a ledger" in equipoise("party", "ledger", "north.csv", cwd=home, code=5)
     (home / "bad.ledger").write_text('{"kind": "spend"}\n')
     assert "line 1" in equipoise("party", "ledger", "bad.ledger", cwd=home, code=5)
 
@@ -187,6 +193,7 @@ def test_every_command_has_help_with_an_example(tmp_path: Path) -> None:
         ("agreement", "check"),
         ("party", "keygen"),
         ("party", "release"),
+        ("party", "resend"),
         ("party", "ledger"),
         ("party", "amend"),
         ("demo",),
@@ -205,5 +212,57 @@ def test_demo(tmp_path: Path) -> None:
     assert "What left each machine" in said
     for name in ("north", "south", "west"):
         assert Submission.load(tmp_path / "round" / name / f"{name}.submission.json").party == name
-    assert "exists" in equipoise("demo", "-o", "round", cwd=tmp_path, code=4)
+    assert "exists" in equipoise("demo", "-o", "round", cwd=tmp_path, code=1)
     assert [h["rows"] for h in from_json("demo", "-o", "other", cwd=tmp_path)["hospitals"]] == [88, 133, 221]
+
+
+def test_altered_submission_is_not_accounted_for(home: Path) -> None:
+    equipoise(*RELEASE, "--epsilon", 0.2, cwd=home)
+    document = json.loads((home / "north.submission.json").read_text())
+    document["statistic"][0] += 1
+    (home / "altered.json").write_text(json.dumps(document))
+    said = equipoise("party", "ledger", "north.ledger", "--check", "altered.json", cwd=home, code=5)
+    assert "does not account for" in said
+
+
+@pytest.mark.parametrize("order", [-3, 0, 1])
+def test_totals_need_a_real_order(order: int, home: Path) -> None:
+    equipoise(*RELEASE, "--epsilon", 0.2, cwd=home)
+    assert "order must be a number above 1" in equipoise(
+        "party", "ledger", "north.ledger", "--order", order, cwd=home, code=5
+    )
+
+
+def test_wrong_units_are_warned_of(home: Path) -> None:
+    text = (home / "agreement.toml").read_text().replace("bounds = [15, 60]", "bounds = [0.15, 0.60]")
+    (home / "agreement.toml").write_text(text)
+    command = [sys.executable, "-m", "equipoise", *RELEASE, "--epsilon", "0.2"]
+    result = subprocess.run(command, cwd=home, capture_output=True, text=True)
+    assert result.returncode == 0
+    assert "Warning: 100% of the first values of 'bmi' lie outside" in result.stderr
+
+
+def test_nothing_to_amend(home: Path) -> None:
+    equipoise(*RELEASE, "--epsilon", 0.2, cwd=home)
+    amend = ("party", "amend", "north.ledger", "--reason", "x")
+    assert "nothing to amend" in equipoise(*amend, cwd=home, code=5)
+    assert "nothing to accept" in equipoise(*amend, "--accept-bounds", "agreement.toml", cwd=home, code=5)
+    assert "choose at least that" in equipoise(*amend, "--cap-zcdp", 0.01, cwd=home, code=5)
+
+
+def test_dry_run_finds_what_a_release_would_find(home: Path) -> None:
+    (home / "taken.json").write_text("")
+    dry = (*RELEASE, "--epsilon", 0.2, "--dry-run")
+    assert "exists" in equipoise(*dry, "-o", "taken.json", cwd=home, code=6)
+    assert "folder must exist" in equipoise(*dry[:7], "no/l", *dry[8:], cwd=home, code=5)
+
+
+@pytest.mark.parametrize("kind", ["linear", "bernoulli", "categorical"])
+def test_everything_fits_80_columns(kind: str, home: Path) -> None:
+    equipoise("agreement", "new", kind, "--force", cwd=home)
+    shown = equipoise("agreement", "check", "agreement.toml", cwd=home, columns=80)
+    if kind == "linear":
+        shown += equipoise(*RELEASE, "--epsilon", 0.2, cwd=home, columns=80)
+        shown += equipoise("party", "ledger", "north.ledger", cwd=home, columns=80)
+    assert max(len(line) for line in shown.splitlines() if "identity" not in line) <= 80
+    assert ("between -1 and 1" in shown) == (kind == "linear")

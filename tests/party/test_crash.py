@@ -1,8 +1,8 @@
 """Kill a release at every step: never an unrecorded release, never a damaged ledger.
 
-A child process runs a whole command-line release under a trace function that counts every line executed in Equipoise's
-own release, ledger, mechanism, key and output code, and kills the process (SIGKILL: no clean-up, no `finally`) at the
-n-th one. n runs from the first step to the last.
+A child process runs a release and writes its submission, as the command line does, under a trace function that counts
+every line executed in Equipoise's own release, ledger, mechanism, key and output code, and kills the process (SIGKILL: no
+clean-up, no `finally`) at the n-th one. n runs from the first step to the last.
 """
 
 import os
@@ -78,7 +78,8 @@ def _count_down(step: int, folder: Path) -> None:
 def check_aftermath(folder: Path) -> str:
     """Whatever happened: readable ledger; anything that got out is recorded; what is stored can be sent again."""
     ledger = Ledger(folder / "l")
-    spends = ledger.read().spends if (folder / "l").exists() else []
+    begun = (folder / "l").exists() and (folder / "l").stat().st_size > 0
+    spends = ledger.read().spends if begun else []
     assert len(spends) <= 1
     if (folder / "noise-drawn").exists():
         assert spends, "noise was drawn without a recorded spend"

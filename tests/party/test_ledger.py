@@ -27,6 +27,7 @@ TABLE = np.ones((10, 2))
 
 
 def spend(ledger: Ledger, zcdp: float, agreed: Agreement = AGREED, **options: Any) -> str:
+    options = {"again": True, **options}
     return ledger.spend(agreed, "north", Guarantee.from_zcdp(zcdp, order=2), count=10, **options)
 
 
@@ -145,7 +146,7 @@ def test_removed_line_shows(line: int, tmp_path: Path) -> None:
     lines = ledger.path.read_bytes().splitlines(keepends=True)
     assert len(lines) == 4
     ledger.path.write_bytes(b"".join(lines[:line] + lines[line + 1 :]))
-    with pytest.raises(LedgerError, match=f"line {line + 1} of the ledger .* does not follow"):
+    with pytest.raises(LedgerError, match=f"line {line + 1} .*does not follow"):
         ledger.read()
     with pytest.raises(LedgerError, match="backup"):
         release(AGREED, TABLE, party="north", epsilon=0.1, ledger=ledger.path, again=True)
@@ -226,7 +227,7 @@ from equipoise.party.ledger import Ledger
 done = 0
 for _ in range(20):
     try:
-        Ledger(sys.argv[1]).spend(linear(1), "north", Guarantee.from_zcdp(0.01, order=2), count=10)
+        Ledger(sys.argv[1]).spend(linear(1), "north", Guarantee.from_zcdp(0.01, order=2), count=10, again=True)
         done += 1
     except BudgetError:
         continue
@@ -272,7 +273,7 @@ def test_full_disk_spends_nothing_and_says_so(tmp_path: Path, monkeypatch: pytes
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "write", half_then_full)
-    with pytest.raises(LedgerError, match="No space left on device; nothing was released"):
+    with pytest.raises(LedgerError, match="No space left on device; nothing was recorded"):
         spend(ledger, 0.1)
     monkeypatch.undo()
     assert len(ledger.read().spends) == 1
@@ -297,3 +298,87 @@ def test_newer_format_is_not_misread(tmp_path: Path) -> None:
     (tmp_path / "l").write_bytes(canonical_json(entry) + b"\n")
     with pytest.raises(LedgerError, match="unknown kind 'merge'; upgrade"):
         Ledger(tmp_path / "l").read()
+
+
+def test_a_second_release_is_a_decision_even_while_the_first_is_under_way(tmp_path: Path) -> None:
+    """The cap would allow it, and no submission is stored yet; it still takes `again`."""
+    ledger = Ledger(tmp_path / "l")
+    spend(ledger, 0.1, cap_zcdp=1.0)
+    with pytest.raises(BudgetError, match="still under way, or was cut off"):
+        spend(ledger, 0.1, again=False)
+    assert len(ledger.read().spends) == 1
+
+
+@pytest.mark.parametrize("content", [b"precious notes without a newline", bytes(range(256)), b"[1, 2", b'{"name": "x'])
+def test_another_file_is_never_taken_for_a_ledger(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_bytes(content)
+    with pytest.raises(LedgerError, match="is not a ledger"):
+        release(AGREED, TABLE, party="north", epsilon=0.2, ledger=path)
+    assert path.read_bytes() == content
+
+
+def test_zeros_after_a_crash_are_a_torn_line(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "l")
+    spend(ledger, 0.1, cap_zcdp=1.0)
+    whole = ledger.path.read_bytes()
+    for tail in (bytes(100), whole[:60] + bytes(40)):
+        ledger.path.write_bytes(whole + tail)
+        assert len(ledger.read().spends) == 1
+
+
+def test_an_entry_too_long_to_read_back_is_never_written(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "l")
+    with pytest.raises(LedgerError, match="Nothing was recorded"):
+        spend(ledger, 0.1, family="f" * 5_000_000)
+    spend(ledger, 0.1, cap_zcdp=1.0, family="patients")
+    with pytest.raises(LedgerError, match="Nothing was recorded"):
+        ledger.amend(reason="r" * 5_000_000, cap_zcdp=2.0)
+    assert ledger.read().family == "patients"
+    assert ledger.read().cap_zcdp == 1.0
+
+
+def test_altered_submission_is_not_accounted_for(tmp_path: Path) -> None:
+    submission = release(AGREED, TABLE, party="north", epsilon=0.2, ledger=tmp_path / "l")
+    altered = submission.model_copy(update={"statistic": [value + 1 for value in submission.statistic]})
+    assert Ledger(tmp_path / "l").accounts_for(submission)
+    assert not Ledger(tmp_path / "l").accounts_for(altered)
+
+
+def test_dropping_the_norm_bound_is_a_change_of_bounds(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "l")
+    spend(ledger, 0.1, linear(3, norm_bound=1.5), cap_zcdp=1.0)
+    with pytest.raises(BudgetError, match="norm of"):
+        spend(ledger, 0.1, linear(3))
+
+
+def test_a_cap_survives_the_rounding_of_another_order(tmp_path: Path) -> None:
+    agreed = linear(1, order=3.0)
+    guarantee = agreed.guarantee(zcdp=0.1)
+    Ledger(tmp_path / "l").spend(agreed, "north", guarantee, count=1, cap_zcdp=0.1)
+    assert linear(1, order=3.0, max_epsilon=0.3).guarantee(zcdp=0.1).epsilon <= 0.3
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {},
+        {"kind": "spend"},
+        {"kind": "spend", "domains": {}, "opens": "x"},
+        {"kind": "release", "submission": {}},
+        {"kind": "amend"},
+    ],
+)
+def test_entries_nobody_writes_are_refused(content: dict[str, Any], tmp_path: Path) -> None:
+    entry: dict[str, Any] = {"sequence": 0, "previous": "0" * 64, **content}
+    entry["hash"] = sha256_hex(canonical_json(entry))
+    (tmp_path / "l").write_bytes(canonical_json(entry) + b"\n")
+    with pytest.raises(LedgerError, match="not one that Equipoise writes"):
+        Ledger(tmp_path / "l").read()
+
+
+def test_ledger_needs_an_existing_writable_place(tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="its folder must exist"):
+        release(AGREED, TABLE, party="north", epsilon=0.2, ledger=tmp_path / "no" / "l")
+    with pytest.raises(LedgerError, match="cannot be the path"):
+        Ledger("nul\0byte")

@@ -1,20 +1,34 @@
 """A release does what it says, in the order it says, and refuses before it touches data."""
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import equipoise.party.release as release_module
 from builders import ALL_MODELS, linear, random_table, reference_statistic
 from equipoise.agreement import Agreement
-from equipoise.errors import AgreementError, BudgetError, EquipoiseError, KeyFileError, LedgerError, TableError
+from equipoise.errors import (
+    AgreementError,
+    BudgetError,
+    ClippingWarning,
+    EquipoiseError,
+    GuaranteeError,
+    KeyFileError,
+    LedgerError,
+    SubmissionError,
+    TableError,
+)
+from equipoise.guarantee import Guarantee
 from equipoise.models import layout_of
-from equipoise.party.keys import create_key, load_key, public_hex
+from equipoise.party.keys import create_key, load_key, load_or_create_key, public_hex
 from equipoise.party.ledger import Ledger
 from equipoise.party.mechanism import noise_scale, perturb
-from equipoise.party.release import preview, release, resend
+from equipoise.party.release import certified_zcdp, preview, release, resend
 from equipoise.wire import Submission
 
 AGREED = linear(1, max_epsilon=2.0)
@@ -116,8 +130,10 @@ def test_failure_after_the_spend_counts_as_spent(tmp_path: Path, monkeypatch: py
     history = Ledger(tmp_path / "l").read()
     assert history.total_zcdp == 0.5
     assert len(history.unfinished) == 1
-    with pytest.raises(BudgetError, match="1 recorded spend was never finished.*count all the same"):
+    with pytest.raises(BudgetError, match="was cut off and counts all the same"):
         release(AGREED, TABLE, party="north", epsilon=1.0, ledger=tmp_path / "l")
+    with pytest.raises(BudgetError, match="1 recorded spend was never finished.*count all the same"):
+        release(AGREED, TABLE, party="north", epsilon=1.0, ledger=tmp_path / "l", again=True)
 
 
 def test_resending_is_free_and_identical(tmp_path: Path) -> None:
@@ -205,7 +221,7 @@ def test_noise_scale_is_certified_and_least() -> None:
 
 def test_mechanism_refuses_what_opendp_would_swallow() -> None:
     for bad in ([float("nan")], [1.0], [2**63], [True]):
-        with pytest.raises(TableError, match="integers"):
+        with pytest.raises(ValueError, match="integers"):
             perturb(bad, sensitivity=2**32, zcdp=1.0)  # type: ignore[arg-type]
 
 
@@ -216,8 +232,53 @@ def test_release_takes_no_seed() -> None:
         assert not {"seed", "rng", "random_state"} & set(inspect.signature(function).parameters)
 
 
-def test_submission_is_checked_before_it_is_handed_out(tmp_path: Path) -> None:
+def test_submission_is_checked_before_it_is_handed_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[str] = []
+    real_check = Submission.check
+
+    def watched(self: Submission, agreed: Agreement) -> None:
+        real_check(self, agreed)
+        checked.append(self.id)
+
+    monkeypatch.setattr(Submission, "check", watched)
     submission = release(AGREED, TABLE, party="north", epsilon=1.0, ledger=tmp_path / "l")
-    assert isinstance(submission, Submission)
-    submission.check(AGREED)
-    assert Ledger(tmp_path / "l").accounts_for(submission)
+    assert checked == [submission.id]
+
+
+@given(order=st.floats(1.01, 100), epsilon=st.floats(1e-9, 100))
+def test_certified_zcdp_is_below_the_exact_ratio(order: float, epsilon: float) -> None:
+    zcdp = certified_zcdp(Guarantee(order=order, epsilon=epsilon))
+    assert Fraction(zcdp) * Fraction(order) <= Fraction(epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [1e-320, 1e-30, 1e-16])
+def test_noise_beyond_numbers_is_refused_before_it_is_paid_for(epsilon: float, tmp_path: Path) -> None:
+    with pytest.raises(GuaranteeError, match="more noise than 64-bit numbers hold"):
+        release(AGREED, Untouchable(), party="north", epsilon=epsilon, ledger=tmp_path / "l")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_preview_can_never_pass_for_a_release(tmp_path: Path) -> None:
+    create_key(tmp_path / "k")
+    seen = preview(AGREED, TABLE, party="north", epsilon=1.0, ledger=tmp_path / "l", key=tmp_path / "k")
+    with pytest.raises(SubmissionError, match="altered after it was signed"):
+        seen.submission.check(AGREED)
+
+
+def test_much_clipping_is_told_to_the_party_alone(tmp_path: Path) -> None:
+    with pytest.warns(ClippingWarning, match="100% of the first values of 'x0' lie outside.*agreed unit"):
+        submission = release(AGREED, np.full((9, 2), 99.0), party="north", epsilon=1.0, ledger=tmp_path / "l")
+    assert b"clip" not in submission.to_json()
+    assert b"clip" not in (tmp_path / "l").read_bytes()
+
+
+def test_two_first_releases_share_one_key(tmp_path: Path) -> None:
+    assert public_hex(load_or_create_key(tmp_path / "k")) == public_hex(load_or_create_key(tmp_path / "k"))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"epsilon": "abc"}, {"zcdp": "much"}, {"approx": 1.0}, {"approx": (1.0, "x")}, {"approx": (1e308, 1e-6)}]
+)
+def test_guarantees_that_are_no_numbers(wrong: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(EquipoiseError, match="must be a"):
+        release(AGREED, Untouchable(), party="north", ledger=tmp_path / "l", **wrong)

@@ -91,7 +91,7 @@ def test_text_in_a_number_column_of_a_frame() -> None:
         pl.DataFrame(table),
         pd.DataFrame(table).astype({"x1": "category"}),
     ):
-        with pytest.raises(TableError, match="column 'x1', row 1: '1' is not a number"):
+        with pytest.raises(TableError, match="column 'x1' holds text where numbers are agreed"):
             exact_statistic(LINEAR, source)
 
 
@@ -210,8 +210,8 @@ def test_unreadable_files(tmp_path: Path) -> None:
         ("t.xlsx", "do not know how to read"),
         ("t.parquet", "cannot read"),
         ("t.arrow", "cannot read"),
-        ("latin.csv", "not UTF-8"),
-        ("ragged.csv", "Expected 3 columns, got 2"),
+        ("latin.csv", "header of .* is not UTF-8"),
+        ("ragged.csv", "Expected 3 columns, got 2.*as many cells as the header"),
         ("nothing", "holds no .parquet file"),
     ):
         with pytest.raises(TableError, match=says):
@@ -256,3 +256,112 @@ def test_many_rows_in_one_arrow_batch() -> None:
     values = np.ones(200_000)
     found = exact_statistic(LINEAR, pa.table({name: pa.array(values) for name in ("x0", "x1", "y")}))
     assert found.values == exact_statistic(LINEAR, np.ones((200_000, 3))).values
+
+
+@pytest.mark.parametrize("text", ['1,1,1,"never closed\n2,2,2,b\n', '1,1,1,a\n2,2,2,"b\n3,3,3,c\n'])
+def test_an_open_quotation_mark_cannot_swallow_rows(text: str, tmp_path: Path) -> None:
+    path = csv(tmp_path, "x0,x1,y,note\n1,1,1,fine\n" + text)
+    with pytest.raises(TableError, match="quotation mark without its partner"):
+        exact_statistic(LINEAR, path)
+
+
+def test_an_empty_line_of_a_single_column_is_a_missing_value(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="column 'y', row 2: the value is missing"):
+        exact_statistic(layout_of(poisson()), csv(tmp_path, "y\n1\n\n3\n"))
+    assert exact_statistic(LINEAR, csv(tmp_path, "x0,x1,y\n1,1,1\n\n1,1,1\n\n")).count == 2
+
+
+def test_masked_values_are_missing() -> None:
+    masked = np.ma.masked_array(np.ones((4, 3)), mask=np.eye(4, 3, dtype=bool))
+    column = np.ma.masked_array(np.ones(4), mask=[False, True, False, False])
+    for source in (masked, (np.ones((4, 2)), column)):
+        with pytest.raises(TableError, match="masked values, which are missing"):
+            exact_statistic(LINEAR, source)
+
+
+def test_cut_off_files_are_refused(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    table = pa.table({name: pa.array(rng.normal(size=100_000)) for name in ("x0", "x1", "y")})
+    with pa.output_stream(tmp_path / "t.csv.gz", compression="gzip") as stream:
+        pa_csv.write_csv(table, stream)
+    with pa.OSFile(str(tmp_path / "t.arrow"), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=1000)
+    pa_parquet.write_table(table, tmp_path / "t.parquet")
+    for name in ("t.csv.gz", "t.arrow", "t.parquet"):
+        data = (tmp_path / name).read_bytes()
+        (tmp_path / name).write_bytes(data[: len(data) * 2 // 3])
+        with pytest.raises(TableError):
+            exact_statistic(LINEAR, tmp_path / name)
+
+
+def test_old_line_ends(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"x0,x1,y\r1,1,1\r2,2,2\r")
+    assert exact_statistic(LINEAR, path).count == 2
+
+
+def test_text_where_number_labels_are_agreed_in_a_csv(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match=r"row 1: 'yes' is not one of the agreed labels \[0, 1\]"):
+        exact_statistic(layout_of(bernoulli()), csv(tmp_path, "y\nyes\nno\n"))
+
+
+def test_other_separators_are_named(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="single name 'x0;x1;y'.*save it with commas"):
+        exact_statistic(LINEAR, csv(tmp_path, "x0;x1;y\n1;1;1\n"))
+
+
+def test_endings_in_capitals(tmp_path: Path) -> None:
+    path = tmp_path / "T.CSV"
+    path.write_text("x0,x1,y\n1,1,1\n")
+    assert exact_statistic(LINEAR, path).count == 1
+
+
+def test_a_strange_letter_in_a_column_never_read(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes("x0,x1,y,name\n1,1,1,Müller\n".encode("latin-1"))
+    assert exact_statistic(LINEAR, path).count == 1
+
+
+def test_categories_of_frames() -> None:
+    labels = ["a", "b", "a", "d"]
+    layout = layout_of(categorical())
+    expected = exact_statistic(layout, pa.table({"y": labels})).values
+    for frame in (
+        pd.DataFrame({"y": pd.Categorical(labels)}),
+        pl.DataFrame({"y": pl.Series(labels, dtype=pl.Categorical)}),
+        pl.DataFrame({"y": pl.Series(labels, dtype=pl.Enum(["d", "b", "a"]))}),
+        pd.Series(labels, name="y"),
+        {"y": labels},
+    ):
+        assert exact_statistic(layout, frame).values == expected
+
+
+def test_numbered_columns_of_a_frame() -> None:
+    layout = layout_of(agreement('kind = "gaussian"\ntarget = { name = "1", bounds = [0, 1] }'))
+    assert exact_statistic(layout, pd.DataFrame(np.ones((3, 2)))).count == 3
+
+
+@pytest.mark.parametrize(
+    "source",
+    [([[1, 2], [3]], [1, 2]), np.array([[10**30, 1, 1]], dtype=object), np.array([["\ud800", 1, 1]], dtype=object)],
+)
+def test_objects_that_are_no_table(source: Any) -> None:
+    with pytest.raises(TableError):
+        exact_statistic(LINEAR, source)
+
+
+def test_labels_that_are_not_text(tmp_path: Path) -> None:
+    bad = pa.array([b"no", b"\xff\xfe"], pa.binary()).view(pa.string())
+    with pytest.raises(TableError, match="row 2: .* is not one of the agreed labels"):
+        exact_statistic(LOGISTIC, pa.table({"x0": pa.array([1.0, 1.0]), "y": bad}))
+
+
+def test_forbidden_folders_are_refused_with_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run as root nothing is forbidden, so the refusal itself is played."""
+
+    def forbidden(self: Path) -> bool:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "exists", forbidden)
+    with pytest.raises(TableError, match="Permission denied"):
+        exact_statistic(LINEAR, tmp_path / "t.csv")

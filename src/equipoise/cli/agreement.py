@@ -1,9 +1,13 @@
 """`equipoise agreement`: write an example, check one and say what it means."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from equipoise.cli.options import AgreementArgument, DeltaOption, JsonOption
+from equipoise.guarantee import DEFAULT_DELTA
 
 app = typer.Typer(help="Write and check agreements.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -24,9 +28,15 @@ def new(
     from equipoise.agreement import MODEL_KINDS, Agreement
     from equipoise.errors import AgreementError
     from equipoise.examples import example_agreement
+    from equipoise.schema import PARTY_NAME
 
     if kind not in MODEL_KINDS:
         raise AgreementError(f"there is no model {kind!r}; choose one of {', '.join(MODEL_KINDS)}")
+    for name in party or ():
+        if not re.fullmatch(PARTY_NAME, name):
+            raise AgreementError(
+                f"{name!r} cannot be a party's name: use 1 to 64 letters, digits, dots, dashes or underscores"
+            )
     text = example_agreement(kind, tuple(party)) if party else example_agreement(kind)
     Agreement.parse(text, name="the example")
     if output.exists() and not force:
@@ -40,12 +50,12 @@ def new(
 
 @app.command()
 def check(
-    path: Annotated[Path, typer.Argument(help="The agreement file.", metavar="AGREEMENT")],
+    path: AgreementArgument,
     epsilon: Annotated[
         list[float] | None, typer.Option(help="Show the noise for this epsilon; repeat for more.")
     ] = None,
-    delta: Annotated[float, typer.Option(help="Delta at which (epsilon, delta) is shown.")] = 1e-6,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    delta: DeltaOption = DEFAULT_DELTA,
+    as_json: JsonOption = False,
 ) -> None:
     """Validate an agreement and explain in words what is agreed.
 
@@ -54,7 +64,7 @@ def check(
     from dataclasses import asdict
 
     from equipoise.agreement import Agreement
-    from equipoise.cli.output import print_json, print_table
+    from equipoise.cli.output import print_json, print_lines, print_table, short
     from equipoise.explain import TOLERANCE, explain
 
     agreement = Agreement.load(path)
@@ -64,16 +74,17 @@ def check(
         return
     typer.echo(f"{agreement.title or 'Agreement'}\nidentity {explanation.identity}\n")
     for sentence in explanation.sentences:
-        typer.echo(f"- {sentence}")
+        print_lines(sentence, bullet=True)
     typer.echo()
     print_table("Columns", ("name", "role", "public values"), explanation.columns, numeric_from=9)
     squares = any(row.square_deviation for row in explanation.noise)
     print_table(
-        "Noise a party adds, by its choice of epsilon (standard deviation on a sum; each row adds between -1 and 1)",
+        "Noise a party adds, by its choice of epsilon: standard deviation on a sum, to which one row adds "
+        f"{explanation.contribution}",
         (
             "epsilon",
             "zCDP",
-            f"(eps, {delta:g})-DP",
+            f"(eps, {short(delta)})-DP",
             "noise",
             *(("noise on squares",) if squares else ()),
             f"rows for a mean ±{TOLERANCE:g}",

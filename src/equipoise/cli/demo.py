@@ -18,10 +18,14 @@ def demo(
     """
     from equipoise.cli.output import print_json, print_table
     from equipoise.demo import play_round
-    from equipoise.errors import TableError
+    from equipoise.errors import EquipoiseError
 
-    if output.exists():
-        raise TableError(f"{str(output)!r} exists; remove it or choose another folder with --output")
+    try:
+        output.mkdir(parents=True)
+    except FileExistsError as error:
+        raise EquipoiseError(f"{str(output)!r} exists; remove it or choose another folder with --output") from error
+    except OSError as error:
+        raise EquipoiseError(f"cannot make the folder {str(output)!r}: {error.strerror}; choose another") from error
     agreement, hospitals = play_round(output)
     if as_json:
         print_json(

@@ -1,6 +1,10 @@
 """Printing: JSON for scripts, tables for people, a progress bar on terminals."""
 
 import json
+import re
+import shutil
+import textwrap
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -13,19 +17,49 @@ def print_json(document: Any) -> None:
     typer.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
 
 
+def print_lines(text: str, *, bullet: bool = False) -> None:
+    """Print a paragraph, broken between words at the width of the terminal."""
+    width = max(40, shutil.get_terminal_size().columns)
+    start = "- " if bullet else ""
+    typer.echo(
+        textwrap.fill(text, width, initial_indent=start, subsequent_indent=" " * len(start), break_on_hyphens=False)
+    )
+
+
 def print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[object]], *, numeric_from: int = 1) -> None:
-    """Print a table; columns from `numeric_from` on are right-aligned."""
+    """Print a table under its title; columns from `numeric_from` on are right-aligned."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for place, header in enumerate(headers):
-        table.add_column(header, justify="right" if place >= numeric_from else "left", overflow="fold")
+        table.add_column(header, justify="right" if place >= numeric_from else "left")
     for row in rows:
         table.add_row(*(Text(str(cell)) for cell in row))
+    print_lines(title)
     Console(soft_wrap=False).print(table)
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: 1 row, 2 rows."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def short(number: float) -> str:
+    """A small power of ten as people write it: 1e-6 rather than 1e-06."""
+    return re.sub(r"e([-+])0(\d)$", r"e\1\2", f"{number:g}")
+
+
+@contextmanager
+def warnings_as_lines() -> Iterator[None]:
+    """Show the library's warnings as one line each, without code."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for warning in caught:
+        typer.echo(f"Warning: {warning.message}", err=True)
 
 
 @contextmanager

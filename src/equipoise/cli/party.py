@@ -1,14 +1,22 @@
 """`equipoise party`: what the party's data scientist does, on the party's own machine."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="Release a private statistic, keep the ledger.", no_args_is_help=True, rich_markup_mode=None)
+from equipoise.cli.options import (
+    AgreementArgument,
+    DeltaOption,
+    JsonOption,
+    LedgerArgument,
+    LedgerOption,
+    OutputOption,
+    PartyOption,
+)
+from equipoise.guarantee import DEFAULT_DELTA
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-DeltaOption = Annotated[float, typer.Option(help="Delta at which (epsilon, delta) is shown.")]
+app = typer.Typer(help="Release a private statistic, keep the ledger.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command()
@@ -32,22 +40,25 @@ def keygen(
 
 @app.command()
 def release(
-    agreement: Annotated[Path, typer.Argument(help="The agreement file.")],
-    table: Annotated[Path, typer.Argument(help="CSV, Parquet or Arrow file, or a folder of Parquet files.")],
-    party: Annotated[str, typer.Option(help="Your name in the agreement.")],
-    ledger: Annotated[Path, typer.Option(help="Your ledger: one for all tables that share individuals.")],
+    agreement: AgreementArgument,
+    table: Annotated[
+        Path,
+        typer.Argument(
+            help="CSV, Parquet or Arrow file, or a folder of Parquet files.", metavar="TABLE", readable=False
+        ),
+    ],
+    party: PartyOption,
+    ledger: LedgerOption,
     epsilon: Annotated[float | None, typer.Option(help="Rényi epsilon at the agreed order.")] = None,
     zcdp: Annotated[float | None, typer.Option(help="The guarantee as zCDP rho instead.")] = None,
-    approx: Annotated[tuple[float, float] | None, typer.Option(help="The guarantee as EPSILON DELTA instead.")] = None,
-    key: Annotated[Path | None, typer.Option(help="Signing key; by default one is kept beside the ledger.")] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write [PARTY.submission.json].")
+    approx: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="The guarantee as (epsilon, delta) instead.", metavar="EPSILON DELTA"),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show every byte that would leave; spend nothing.")
-    ] = False,
-    resend: Annotated[bool, typer.Option("--resend", help="Write the stored submission again, for nothing.")] = False,
-    again: Annotated[bool, typer.Option("--again", help="Spend anew although a submission is stored.")] = False,
+    key: Annotated[Path | None, typer.Option(help="Signing key; by default one is kept beside the ledger.")] = None,
+    output: OutputOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show all that would leave; spend nothing.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Spend anew although there was a release.")] = False,
     cap_zcdp: Annotated[float | None, typer.Option(help="For a new ledger: the most it may ever spend.")] = None,
     family: Annotated[str, typer.Option(help="For a new ledger: which individuals it covers.")] = "",
     as_json: JsonOption = False,
@@ -57,44 +68,60 @@ def release(
     Example: equipoise party release agreement.toml north.csv --party north --epsilon 0.2 --ledger north.ledger
     """
     from equipoise.agreement import Agreement
-    from equipoise.cli.output import reading_progress
+    from equipoise.cli.output import reading_progress, warnings_as_lines
     from equipoise.cli.party_output import claim_output, show_preview, show_submission, write_submission
     from equipoise.party import release as party_release
 
     agreed = Agreement.load(agreement)
     target = output or Path(f"{party}.submission.json")
-    stated: dict[str, Any] = {"epsilon": epsilon, "zcdp": zcdp, "approx": approx}
-    if resend:
-        claim_output(target)
-        submission = party_release.resend(agreed, party=party, ledger=ledger)
-        write_submission(submission, target)
-        show_submission(submission, agreed, target, ledger, as_json=as_json, spent=False)
-        return
-    common: dict[str, Any] = {
-        "party": party,
-        "ledger": ledger,
-        "key": key,
-        "again": again,
-        "cap_zcdp": cap_zcdp,
-        **stated,
-    }
+    claim_output(target)
+    with reading_progress(f"Reading {table.name}", quiet=as_json) as progress, warnings_as_lines():
+        if dry_run:
+            seen = party_release.preview(
+                agreed, table, party=party, ledger=ledger, epsilon=epsilon, zcdp=zcdp, approx=approx, key=key,
+                again=again, cap_zcdp=cap_zcdp, progress=progress,
+            )  # fmt: skip
+        else:
+            submission = party_release.release(
+                agreed, table, party=party, ledger=ledger, epsilon=epsilon, zcdp=zcdp, approx=approx, key=key,
+                again=again, cap_zcdp=cap_zcdp, family=family, progress=progress,
+            )  # fmt: skip
     if dry_run:
-        with reading_progress(f"Reading {table.name}", quiet=as_json) as progress:
-            seen = party_release.preview(agreed, table, progress=progress, **common)
         show_preview(seen, as_json=as_json)
         return
-    claim_output(target)
-    with reading_progress(f"Reading {table.name}", quiet=as_json) as progress:
-        submission = party_release.release(agreed, table, family=family, progress=progress, **common)
     write_submission(submission, target)
     show_submission(submission, agreed, target, ledger, as_json=as_json, spent=True)
 
 
 @app.command()
+def resend(
+    agreement: AgreementArgument,
+    party: PartyOption,
+    ledger: LedgerOption,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the submission already made under an agreement again; it costs nothing.
+
+    Example: equipoise party resend agreement.toml --party north --ledger north.ledger -o copy.json
+    """
+    from equipoise.agreement import Agreement
+    from equipoise.cli.party_output import claim_output, show_submission, write_submission
+    from equipoise.party import release as party_release
+
+    agreed = Agreement.load(agreement)
+    target = output or Path(f"{party}.submission.json")
+    claim_output(target)
+    submission = party_release.resend(agreed, party=party, ledger=ledger)
+    write_submission(submission, target)
+    show_submission(submission, agreed, target, ledger, as_json=as_json, spent=False)
+
+
+@app.command()
 def ledger(
-    path: Annotated[Path, typer.Argument(help="The ledger file.", metavar="LEDGER")],
+    path: LedgerArgument,
     order: Annotated[float, typer.Option(help="Rényi order at which totals are shown.")] = 2.0,
-    delta: DeltaOption = 1e-6,
+    delta: DeltaOption = DEFAULT_DELTA,
     check: Annotated[list[Path] | None, typer.Option(help="A submission this ledger must account for; repeat.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -120,7 +147,7 @@ def ledger(
 
 @app.command()
 def amend(
-    path: Annotated[Path, typer.Argument(help="The ledger file.", metavar="LEDGER")],
+    path: LedgerArgument,
     reason: Annotated[str, typer.Option(help="Why; it stays in the ledger.")],
     cap_zcdp: Annotated[float | None, typer.Option(help="The new cap on everything spent.")] = None,
     accept_bounds: Annotated[
@@ -141,6 +168,8 @@ def amend(
     known = book.read().domains
     agreed = domains_of(Agreement.load(accept_bounds)) if accept_bounds else {}
     changed = {name: values for name, values in agreed.items() if name in known and known[name] != values}
+    if accept_bounds is not None and not changed:
+        raise LedgerError(f"no bounds of {str(accept_bounds)!r} differ from those in the ledger; nothing to accept")
     book.amend(reason=reason, cap_zcdp=cap_zcdp, domains=changed)
     if cap_zcdp is not None:
         typer.echo(f"The cap is now zCDP {cap_zcdp:g}.")

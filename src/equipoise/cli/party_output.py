@@ -1,39 +1,39 @@
 """What `equipoise party` prints and writes."""
 
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 
 import typer
 
 from equipoise.agreement import Agreement
-from equipoise.cli.output import print_json, print_table
+from equipoise.cli.output import counted, print_json, print_lines, print_table, short
 from equipoise.errors import SubmissionError
+from equipoise.explain import contribution
 from equipoise.guarantee import DEFAULT_DELTA, Guarantee, epsilon_of
-from equipoise.party.durable import write_new_file
+from equipoise.models import ScaledColumn
+from equipoise.party.durable import is_there, is_writable_folder, write_new_file
 from equipoise.party.history import History
-from equipoise.party.release import Preview
+from equipoise.party.release import CLIPPED_IS_MANY, Preview
 from equipoise.wire import Submission
-
-_CLIPPED_IS_MANY = 0.05
 
 
 def claim_output(path: Path) -> None:
     """Refuse an output that could not be written, before anything is spent."""
-    if path.exists():
+    if is_there(path):
         raise SubmissionError(f"{str(path)!r} exists; choose another name with --output")
-    if not path.resolve().parent.is_dir() or not os.access(path.resolve().parent, os.W_OK):
-        raise SubmissionError(f"cannot write into {str(path.resolve().parent)!r}; choose another place with --output")
+    if not is_writable_folder(path.absolute().parent):
+        raise SubmissionError(f"cannot write into {str(path.absolute().parent)!r}; choose another place with --output")
 
 
 def write_submission(submission: Submission, path: Path) -> None:
-    """Write all of it or nothing, durably. Should this fail, the ledger still holds it for --resend."""
+    """Write all of it or nothing, durably. Should this fail, the ledger still holds it."""
     try:
         write_new_file(path, submission.to_json(), mode=0o644)
     except OSError as error:
         raise SubmissionError(
-            f"cannot write {str(path)!r}: {error.strerror}; the submission is safe in the ledger, get it with --resend"
+            f"cannot write {str(path)!r}: {error.strerror}; the submission is safe in the ledger, get it with "
+            "`equipoise party resend`"
         ) from error
 
 
@@ -55,30 +55,33 @@ def show_submission(
         )
         return
     cost = f"spent {_in_words(guarantee)}" if spent else "spent nothing: these are the bytes released before"
-    typer.echo(f"Wrote {path}: {len(submission.statistic)} perturbed sums over {submission.count:,} rows.")
-    typer.echo(f"Privacy: {cost}; recorded in {ledger}.")
-    typer.echo(f"Send {path.name} to the mediator of agreement {agreement.identity[:12]}…. Nothing else need leave.")
+    sums = counted(len(submission.statistic), "perturbed sum")
+    print_lines(f"Wrote {path}: {sums} over {counted(submission.count, 'row')}.")
+    print_lines(f"Privacy: {cost}; recorded in {ledger}.")
+    print_lines(f"Send {path.name} to the mediator of agreement {agreement.identity[:12]}…. Nothing else need leave.")
 
 
 def show_preview(preview: Preview, *, as_json: bool) -> None:
-    """Show every byte that would leave, and what each part reveals."""
+    """Show a submission of the form that would leave, and what each part reveals."""
     sample, layout = preview.submission, preview.layout
     if as_json:
         print_json(
             {
                 "would_send": json.loads(sample.to_json()),
-                "statistic_is": "noise around zero, not your data",
+                "placeholders": "statistic: noise around zero, not your data; id and signature: zeros; "
+                "public_key: zeros unless a key exists",
                 "guarantee": _readings(preview.guarantee),
                 "stays_here": {"clipped": preview.clipped, "columns_not_read": preview.ignored_columns},
             }
         )
         return
-    typer.echo(
-        "DRY RUN: nothing is spent, nothing is written. These bytes would leave, and nothing else;\n"
-        "the statistic shown is noise around zero, because your own perturbed numbers would be a release:\n"
+    print_lines(
+        "DRY RUN: nothing is spent, nothing is written. A submission of this form would leave, and nothing else. The "
+        "statistic shown is noise around zero, because even your perturbed numbers on this screen would be a release; "
+        "id and signature, and the key if there is none yet, are zeros."
     )
-    typer.echo(sample.to_json().decode())
-    deviations = layout.noise_deviations(preview.guarantee)
+    typer.echo(f"\n{sample.to_json().decode()}")
+    chosen = f"order {preview.guarantee.order:g}, epsilon {preview.guarantee.epsilon:g}"
     print_table(
         "What each part reveals",
         ("part", "content", "reveals"),
@@ -87,115 +90,97 @@ def show_preview(preview: Preview, *, as_json: bool) -> None:
             ("party, public_key, signature", sample.party, "who you are"),
             ("id", "hash of the ledger entry", "nothing; it contains a random number"),
             ("count", f"{sample.count:,}", "your exact number of rows, unprotected"),
-            (
-                "guarantee",
-                f"order {preview.guarantee.order:g}, epsilon {preview.guarantee.epsilon:g}",
-                f"how much privacy you chose: {_in_words(preview.guarantee)}",
-            ),
-            ("statistic", f"{len(layout)} integers", "sums over rows, protected by noise as below"),
+            ("guarantee", chosen, f"how much privacy you chose: {_in_words(preview.guarantee)}"),
+            ("statistic", counted(len(layout), "integer"), "sums over rows, protected by noise as below"),
         ],
         numeric_from=9,
     )
-    shown = list(zip(layout.entries, deviations, strict=True))
+    shown = list(zip(layout.entries, layout.noise_deviations(preview.guarantee), strict=True))
     rows = [(f"sum of {entry.name}", f"{deviation:.4g}") for entry, deviation in shown[:12]]
     more = [(f"… and {len(shown) - 12} more", "")] if len(shown) > 12 else []
-    print_table("Noise on each sum (each row adds between -1 and 1)", ("sum", "standard deviation"), rows + more)
-    typer.echo("For your eyes only (not private, never sent):")
+    print_table(
+        f"Noise on each sum, to which one row adds {contribution(layout)}", ("sum", "standard deviation"), rows + more
+    )
+    _show_private_notes(preview)
+
+
+def _show_private_notes(preview: Preview) -> None:
+    notes = []
     if preview.ignored_columns:
-        typer.echo(f"- columns never read: {', '.join(preview.ignored_columns)}")
+        notes.append(f"columns never read: {', '.join(preview.ignored_columns)}")
     for name, share in preview.clipped.items():
         if share > 0:
-            hint = "  <- many: is the column in the agreed unit?" if share > _CLIPPED_IS_MANY else ""
-            typer.echo(f"- {name}: {share:.1%} of the first rows lie outside the agreed bounds and are clipped{hint}")
-    if not any(preview.clipped.values()):
-        typer.echo("- no value of the first rows lies outside the agreed bounds")
+            hint = "; that is much: is the column in the agreed unit?" if share > CLIPPED_IS_MANY else ""
+            notes.append(f"{name}: {share:.1%} of the first rows lie outside the agreed bounds and are clipped{hint}")
+    bounded = any(isinstance(column, ScaledColumn) for column in preview.layout.columns)
+    if bounded and not any(preview.clipped.values()):
+        notes.append("no value of the first rows lies outside the agreed bounds")
+    if notes:
+        typer.echo("For your eyes only (not private, never sent):")
+    for note in notes:
+        print_lines(note, bullet=True)
 
 
 def show_history(history: History, path: Path, *, order: float, delta: float, as_json: bool) -> None:
     """Show a verified ledger."""
-    total = history.total_zcdp
-    totals = {
-        "epsilon": total * order,
-        "order": order,
-        "zcdp": total,
-        "epsilon_delta": epsilon_of(total, delta),
-        "delta": delta,
-    }
+    total = Guarantee.from_zcdp(history.total_zcdp, order=order)
     if as_json:
         print_json(
             {
                 "ledger": str(path),
                 "family": history.family,
                 "cap_zcdp": history.cap_zcdp,
-                "total": totals,
-                "remaining_zcdp": max(0.0, history.cap_zcdp - total),
+                "total": _readings(total, delta),
+                "remaining_zcdp": max(0.0, history.cap_zcdp - total.zcdp),
                 "spends": [asdict(spend) for spend in history.spends],
                 "amendments": history.amendments,
             }
         )
         return
     family = f" for {history.family}" if history.family else ""
-    typer.echo(f"Ledger {path}{family}: {len(history.spends)} spends, chain intact.\n")
-    headers = (
-        "time (UTC)",
-        "party",
-        "agreement",
-        "rows",
-        f"epsilon (order {order:g})",
-        "zCDP",
-        f"(eps, {delta:g})",
-        "",
-    )
-    rows = [
+    print_lines(f"Ledger {path}{family}: {counted(len(history.spends), 'spend')}, chain intact.")
+    typer.echo()
+
+    def readings(zcdp: float) -> tuple[str, str, str]:
+        return f"{zcdp * order:.4g}", f"{zcdp:.4g}", f"{epsilon_of(zcdp, delta):.3g}"
+
+    rows: list[tuple[str, ...]] = [
         (
-            spend.time[:19].replace("T", " "),
+            spend.time[:16].replace("T", " "),
             spend.party,
             spend.agreement[:8],
             f"{spend.count:,}",
-            f"{spend.zcdp * order:.4g}",
-            f"{spend.zcdp:.4g}",
-            f"{epsilon_of(spend.zcdp, delta):.3g}",
-            "" if spend.finished else "never finished; counts",
+            *readings(spend.zcdp),
+            "" if spend.finished else "cut off; counts",
         )
         for spend in history.spends
     ]
-    summary = (
-        "total",
-        "",
-        "",
-        "",
-        f"{totals['epsilon']:.4g}",
-        f"{total:.4g}",
-        f"{totals['epsilon_delta']:.3g}",
-        "",
-    )
-    cap = (
-        "cap",
-        "",
-        "",
-        "",
-        f"{history.cap_zcdp * order:.4g}",
-        f"{history.cap_zcdp:.4g}",
-        f"{epsilon_of(history.cap_zcdp, delta):.3g}",
-        "",
-    )
-    print_table("Privacy spent", headers, [*rows, summary, cap], numeric_from=3)
+    rows += [
+        ("total", "", "", "", *readings(history.total_zcdp), ""),
+        ("cap", "", "", "", *readings(history.cap_zcdp), ""),
+    ]
+    headers = ("time (UTC)", "party", "agreement", "rows", "epsilon", "zCDP", f"(eps, {short(delta)})", "note")
+    width = len(headers) if history.unfinished else len(headers) - 1
+    title = f"Privacy spent; epsilon at order {order:g}"
+    print_table(title, headers[:width], [row[:width] for row in rows], numeric_from=3)
     for amendment in history.amendments:
-        typer.echo(f"amended {amendment['time'][:10]}: {amendment['reason']}")
+        changes = [f"cap zCDP {amendment['cap']:g}"] if amendment["cap"] is not None else []
+        changes += [f"bounds of {name} {values}" for name, values in amendment["domains"].items()]
+        print_lines(f"Amended {amendment['time'][:10]}: {', '.join(changes)} ({amendment['reason']})")
 
 
-def _readings(guarantee: Guarantee) -> dict[str, float]:
+def _readings(guarantee: Guarantee, delta: float = DEFAULT_DELTA) -> dict[str, float]:
     return {
         "order": guarantee.order,
         "epsilon": guarantee.epsilon,
         "zcdp": guarantee.zcdp,
-        "epsilon_delta": guarantee.epsilon_at(DEFAULT_DELTA),
-        "delta": DEFAULT_DELTA,
+        "epsilon_delta": guarantee.epsilon_at(delta),
+        "delta": delta,
     }
 
 
 def _in_words(guarantee: Guarantee) -> str:
     return (
         f"Rényi epsilon {guarantee.epsilon:g} at order {guarantee.order:g}, that is zCDP {guarantee.zcdp:g}, "
-        f"that is ({guarantee.epsilon_at(DEFAULT_DELTA):.3g}, {DEFAULT_DELTA:g})-DP"
+        f"that is ({guarantee.epsilon_at(DEFAULT_DELTA):.3g}, {short(DEFAULT_DELTA)})-DP"
     )

@@ -118,8 +118,8 @@ def _first_bad_number(batches: Iterator[pa.RecordBatch], wanted: tuple[Wanted, .
                         if want.labels is not None:
                             return not_a_label(want.name, want.labels, row + offset, text)
                         return (
-                            f"column {want.name!r}, row {row + offset + 1}: {text!r} is not a number; correct the cell, "
-                            "or write numbers with a decimal point and no separators"
+                            f"column {want.name!r}, row {row + offset + 1}: {text!r} is not a number; correct the "
+                            "cell, or write numbers with a decimal point and no separators"
                         )
             row += batch.num_rows
     except pa.ArrowInvalid:

@@ -138,9 +138,9 @@ class Ledger:
     def accounts_for(self, submission: Submission) -> bool:
         """Whether this ledger holds the spend that paid for a submission."""
         history = self.read()
-        if submission.id in history.submissions:
-            return history.submissions[submission.id] == submission
-        return any(spend.id == submission.id and spend.matches(submission) for spend in history.spends)
+        stored = history.submissions.get(submission.id, submission)
+        paid = any(spend.id == submission.id and spend.matches(submission) for spend in history.spends)
+        return paid and stored == submission
 
     def _refuse(
         self,
@@ -234,8 +234,8 @@ class Ledger:
                     break  # torn while being written: fsync never returned, so nothing was released on it
                 if not entries:
                     raise LedgerError(
-                        f"{str(self.path)!r} is not a ledger, or was changed: line 1 {error}; check the path, or restore "
-                        "it from a backup"
+                        f"{str(self.path)!r} is not a ledger, or was changed: line 1 {error}; check the path, or "
+                        "restore it from a backup"
                     ) from error
                 raise LedgerError(
                     f"line {number} of the ledger {str(self.path)!r} {error}; it was changed or damaged. Restore it "

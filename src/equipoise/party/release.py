@@ -149,8 +149,8 @@ def _refuse_before_data(
     zcdp = certified_zcdp(guarantee)
     if zcdp == 0 or noise_scale(layout_of(agreement).sensitivity, zcdp) > _LARGEST_NOISE:
         raise GuaranteeError(
-            f"epsilon = {guarantee.epsilon:g} asks for more noise than 64-bit numbers hold, and nothing would be left of "
-            "the data; choose a larger one"
+            f"epsilon = {guarantee.epsilon:g} asks for more noise than 64-bit numbers hold, and nothing would be left "
+            "of the data; choose a larger one"
         )
     return book, signing_key
 
@@ -159,8 +159,8 @@ def _warn_of_clipping(exact: ExactStatistic) -> None:
     for name, share in exact.clipped.items():
         if share > CLIPPED_IS_MANY:
             warnings.warn(
-                f"{share:.0%} of the first values of {name!r} lie outside the agreed bounds and were clipped; is the column "
-                "in the agreed unit? (This share is not private: keep it to yourself.)",
+                f"{share:.0%} of the first values of {name!r} lie outside the agreed bounds and were clipped; is the "
+                "column in the agreed unit? (This share is not private: keep it to yourself.)",
                 ClippingWarning,
                 stacklevel=3,
             )

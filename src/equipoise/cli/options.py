@@ -1,0 +1,17 @@
+"""Options that several commands share."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DeltaOption = Annotated[float, typer.Option(help="Delta at which (epsilon, delta) is shown.")]
+# Whether a file can be read is for the command to find out: its message and exit code are better than the parser's.
+AgreementArgument = Annotated[Path, typer.Argument(help="The agreement file.", metavar="AGREEMENT", readable=False)]
+LedgerArgument = Annotated[Path, typer.Argument(help="The ledger file.", metavar="LEDGER", readable=False)]
+PartyOption = Annotated[str, typer.Option(help="Your name in the agreement.")]
+LedgerOption = Annotated[
+    Path, typer.Option(help="Your ledger: one for all tables that share individuals.", readable=False)
+]
+OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="File to write [PARTY.submission.json].")]
