@@ -105,7 +105,7 @@ def random_table(agreed: Agreement, rows: int, seed: int) -> dict[str, Any]:
 
 
 def reference_statistic(agreed: Agreement, table: Mapping[str, Sequence[Any]]) -> list[Fraction]:
-    """The statistic in exact arithmetic, entry by entry as the paper and maths.md list them, one row at a time."""
+    """The statistic in exact arithmetic, entry by entry and one row at a time."""
     kind = agreed.model.kind
     total: list[Fraction] = []
     for row in zip(*(table[column.name] for column in agreed.columns), strict=True):

@@ -1,8 +1,8 @@
 """Kill a release at every step: never an unrecorded release, never a damaged ledger.
 
 A child process runs a release and writes its submission, as the command line does, under a trace function that counts
-every line executed in Equipoise's own release, ledger, mechanism, key and output code, and kills the process (SIGKILL: no
-clean-up, no `finally`) at the n-th one. n runs from the first step to the last.
+every line executed in Equipoise's own release, ledger, mechanism, key and output code, and kills the process (SIGKILL:
+no clean-up, no `finally`) at the n-th one. n runs from the first step to the last.
 """
 
 import os

@@ -32,7 +32,7 @@ def spend(ledger: Ledger, zcdp: float, agreed: Agreement = AGREED, **options: An
 
 
 @given(amounts=st.lists(st.floats(1e-6, 10), min_size=1, max_size=8))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_totals_add_up(amounts: list[float], tmp_path_factory: pytest.TempPathFactory) -> None:
     ledger = Ledger(tmp_path_factory.mktemp("l") / "l")
     for place, amount in enumerate(amounts):

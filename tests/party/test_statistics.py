@@ -38,7 +38,7 @@ def test_equals_rational_arithmetic(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL_MODELS)
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_any_order_any_chunking_any_threads(name: str, data: st.DataObject) -> None:
     agreed = ALL_MODELS[name]
     layout = layout_of(agreed)
