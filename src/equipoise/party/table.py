@@ -95,16 +95,16 @@ def _open_parquet(files: list[Path], wanted: tuple[Wanted, ...]) -> Table:
 
 
 def _open_ipc(path: Path, wanted: tuple[Wanted, ...]) -> Table:
-    resources = ExitStack()
-    file = resources.enter_context(pa.OSFile(str(path), "rb"))
-    try:
-        reader = pa.ipc.open_file(file)
-    except pa.ArrowInvalid:
-        file.seek(0)
-        stream = pa.ipc.open_stream(file)
-        return _open_arrow(stream.schema.names, stream, wanted, resources=resources)
-    batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
-    return _open_arrow(reader.schema.names, batches, wanted, resources=resources)
+    with ExitStack() as opened:
+        file = opened.enter_context(pa.OSFile(str(path), "rb"))
+        try:
+            reader = pa.ipc.open_file(file)
+        except pa.ArrowInvalid:  # not the file format; perhaps the stream format
+            file.seek(0)
+            stream = pa.ipc.open_stream(file)
+            return _open_arrow(stream.schema.names, stream, wanted, resources=opened.pop_all())
+        batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
+        return _open_arrow(reader.schema.names, batches, wanted, resources=opened.pop_all())
 
 
 def _open_numpy(source: Any, wanted: tuple[Wanted, ...]) -> Table:
@@ -156,5 +156,6 @@ def _open_arrow(
     total_rows: int | None = None,
     resources: ExitStack | None = None,
 ) -> Table:
-    check_header(names, wanted)
-    return Table(wanted, iter(batches), tuple(names), total_rows=total_rows, resources=resources or ExitStack())
+    with resources or ExitStack() as held:
+        check_header(names, wanted)
+        return Table(wanted, iter(batches), tuple(names), total_rows=total_rows, resources=held.pop_all())
