@@ -79,7 +79,7 @@ def _sentences(agreement: Agreement, layout: Layout) -> tuple[str, ...]:
     rule = "the largest exponent that leaves nobody worse off than alone" if reward.rho == "max" else f"{reward.rho:g}"
     mechanism = {"tempering": "a tempered likelihood", "noise": "added noise"}[reward.mechanism]
     return (
-        f"The model is {_purpose(agreement)}.",
+        f"What is learnt: {_purpose(agreement)}.",
         f"Each party sends {len(layout)} perturbed sum{'s' if len(layout) > 1 else ''}, its row count (in the clear), "
         "its epsilon and a signature.",
         f"Replacing one row changes the sums by at most {_units(layout):.4g} in Euclidean norm; the noise hides that.",
