@@ -45,6 +45,7 @@ def killed_at(step: int, folder: Path) -> bool:
     child = os.fork()
     if child == 0:
         try:
+            signal.alarm(60)  # a child that hangs is a failure, not a long wait
             _count_down(step, folder)
             run_release(folder)
         finally:
