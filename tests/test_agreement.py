@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 from builders import ALL_MODELS, agreement, linear
-from equipoise.agreement import MODEL_KINDS, Agreement
+from equipoise.agreement import Agreement
 from equipoise.errors import AgreementError, GuaranteeError
 from equipoise.examples import example_agreement
 from equipoise.explain import explain
 from equipoise.models import layout_of
+from equipoise.schema import MODEL_KINDS
 
 TEXT = """
 format = 1

@@ -23,7 +23,7 @@ DOCUMENT: dict[str, Any] = {
     "version": 1,
     "agreement": AGREED.identity,
     "party": "north",
-    "id": "0" * 64,
+    "id": "c" * 64,
     "guarantee": {"order": 2.0, "epsilon": 0.5},
     "count": 12,
     "statistic": [1, -2, 3, 4, 5],

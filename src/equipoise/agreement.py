@@ -5,19 +5,17 @@ priors, Rényi order, largest ε. Two parties with the same identity therefore a
 spacing or key order their files have.
 """
 
-import difflib
 import tomllib
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Self, cast, get_args
+from typing import Annotated, Self
 
-from pydantic import BaseModel, Field, StrictInt, ValidationError, model_validator
-from pydantic_core import ErrorDetails
+from pydantic import Field, StrictInt, ValidationError, model_validator
 
-from equipoise import priors, schema
 from equipoise.canonical import canonical_json, sha256_hex
 from equipoise.errors import AgreementError
 from equipoise.guarantee import Guarantee
+from equipoise.mistakes import describe_mistakes
 from equipoise.schema import (
     CategoryColumn,
     LabelColumn,
@@ -28,9 +26,9 @@ from equipoise.schema import (
     Party,
     Privacy,
     RewardRule,
-    Section,
     first_repeat,
 )
+from equipoise.section import Section
 
 
 class Agreement(Section):
@@ -80,7 +78,7 @@ class Agreement(Section):
         try:
             return cls.model_validate(document)
         except ValidationError as error:
-            lines = [f"  {line}" for line in _describe_all(error.errors())]
+            lines = [f"  {line}" for line in describe_mistakes(error, cls)]
             raise AgreementError("\n".join([f"{name} cannot be agreed to:", *lines])) from error
 
     @cached_property
@@ -144,87 +142,3 @@ class Agreement(Section):
                 f"{self.privacy.max_epsilon:g}; choose a smaller one (more privacy)"
             )
         return guarantee
-
-
-_MODELS = cast(tuple[type[Section], ...], get_args(Model))
-MODEL_KINDS = tuple(str(get_args(model.model_fields["kind"].annotation)[0]) for model in _MODELS)
-
-_REMEDIES = {
-    "missing": "is missing; add it (see `equipoise agreement new`)",
-    "union_tag_not_found": f"needs `kind`, one of {', '.join(MODEL_KINDS)}",
-}
-
-
-def _known_keys() -> set[str]:
-    sections: list[type[BaseModel]] = [
-        section
-        for module in (schema, priors)
-        for section in vars(module).values()
-        if isinstance(section, type) and issubclass(section, BaseModel)
-    ]
-    return {name for section in sections for name in section.model_fields} | set(Agreement.model_fields)
-
-
-def _describe_all(details: list[ErrorDetails]) -> list[str]:
-    """One line for one mistake, although pydantic reports each alternative of a value that may be of several kinds."""
-    messages: dict[str, list[str]] = {}
-    for detail in details:
-        key, message = _describe(detail)
-        messages.setdefault(key, []).append(message)
-    return [
-        f"{key}{' or '.join(dict.fromkeys(found))}"
-        for key, found in messages.items()
-        # A list is also called too short when what it does hold is wrong.
-        if not (
-            found[0].startswith(_TOO_SHORT) and any(other.startswith(f"{key.split(' ')[0]}[") for other in messages)
-        )
-    ]
-
-
-def _describe(detail: ErrorDetails) -> tuple[str, str]:
-    """The key as it is written in the file, with its value where that helps; then what is wrong and the remedy."""
-    known, location = _known_keys(), detail["loc"]
-    kind = detail["type"]
-    unknown_key = kind == "extra_forbidden"
-    # Pydantic's path also names the union member it tried ("linear", "constrained-float"): not part of the file.
-    parts = [part for part in location[: -1 if unknown_key else None] if isinstance(part, int) or part in known]
-    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
-    if unknown_key:
-        name = str(location[-1])
-        close = [] if name in known else difflib.get_close_matches(name, sorted(known), n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
-        return f"{name!r} ", f"is not a key of {key or 'an agreement'}{hint}; remove or rename it"
-    key = key or "agreement"
-    if kind in _REMEDIES:
-        return f"{key} ", _REMEDIES[kind]
-    if kind == "union_tag_invalid":
-        return f"{key}.kind ", f"= {detail['ctx']['tag']!r}: choose one of {', '.join(MODEL_KINDS)}"
-    if kind == "value_error":
-        return f"{key}: ", detail["msg"].removeprefix("Value error, ")
-    if kind in ("too_long", "too_short"):
-        return f"{key} ", _wrong_length(kind, detail["ctx"])
-    message = detail["msg"].replace("Input should be", "must be", 1)
-    if kind == "string_pattern_mismatch":
-        message = _PATTERNS.get(str(parts[-1]), message)
-    return f"{key} = {_shown(detail['input'])}: ", message
-
-
-def _wrong_length(kind: str, context: dict[str, Any]) -> str:
-    if kind == "too_short":
-        return f"{_TOO_SHORT}{context['actual_length']} values; at least {context['min_length']} are needed"
-    return f"has {context['actual_length']} values; at most {context['max_length']} are allowed"
-
-
-def _shown(value: object) -> str:
-    try:
-        text = repr(value)
-    except ValueError:  # an integer too long to print
-        return "a very long number"
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-_TOO_SHORT = "has only "
-_PATTERNS = {
-    "name": "use 1 to 64 letters, digits, dots, dashes or underscores, beginning with a letter or digit",
-    "public_key": "a public key is 64 lowercase hexadecimal digits, as `equipoise party keygen` prints it",
-}

@@ -8,6 +8,7 @@ from equipoise.agreement import Agreement
 from equipoise.guarantee import DEFAULT_DELTA, Guarantee
 from equipoise.models import Layout, ScaledColumn, layout_of
 from equipoise.schema import LabelColumn, LinearModel, LogisticModel, NumberColumn
+from equipoise.words import counted, first_few, short
 
 _PURPOSES = {
     "linear": "linear regression of {target} on {features}",
@@ -26,7 +27,7 @@ TOLERANCE = 0.05
 class NoiseRow:
     """Noise of a party that chooses one ε.
 
-    `deviation` is the standard deviation on a sum to which every row contributes between −1 and 1;
+    `deviation` is the standard deviation on a sum to which every row adds `Explanation.contribution`;
     `square_deviation` the one on sums of squares, which get less;
     `rows_needed` how many rows bring the noise on a mean down to `TOLERANCE`.
     """
@@ -80,12 +81,12 @@ def _sentences(agreement: Agreement, layout: Layout) -> tuple[str, ...]:
     mechanism = {"tempering": "a tempered likelihood", "noise": "added noise"}[reward.mechanism]
     return (
         f"What is learnt: {_purpose(agreement)}.",
-        f"Each party sends {len(layout)} perturbed sum{'s' if len(layout) > 1 else ''}, its row count (in the clear), "
-        "its epsilon and a signature.",
+        f"Each party sends {counted(len(layout), 'perturbed sum')}, its row count (in the clear), its epsilon and a "
+        "signature.",
         f"Replacing one row changes the sums by at most {_units(layout):.4g} in Euclidean norm; the noise hides that.",
         f"Guarantees are Rényi differential privacy of order {privacy.order:g}; the largest epsilon allowed is "
         f"{privacy.max_epsilon:g}, which is zCDP {weakest.zcdp:g} or "
-        f"({weakest.epsilon_at(DEFAULT_DELTA):.3g}, 1e-6)-differential privacy.",
+        f"({weakest.epsilon_at(DEFAULT_DELTA):.3g}, {short(DEFAULT_DELTA)})-differential privacy.",
         *_norm_sentence(agreement),
         f"Prior beliefs: {_fields(agreement.model.prior)}.",
         *_data_prior_sentence(agreement),
@@ -134,8 +135,7 @@ def _column_row(agreement: Agreement, column: Any) -> tuple[str, str, str]:
     if isinstance(column, NumberColumn):
         lower, upper = column.bounds
         return column.name, role, f"{lower:g} to {upper:g}, clipped"
-    shown = ", ".join(repr(value) for value in column.values[:6]) + (", …" if len(column.values) > 6 else "")
-    return column.name, role, f"one of {shown}"
+    return column.name, role, f"one of {first_few(column.values)}"
 
 
 def _noise_row(layout: Layout, guarantee: Guarantee, delta: float) -> NoiseRow:

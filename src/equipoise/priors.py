@@ -4,19 +4,12 @@ Regression models and the Gaussian family work in *scaled* units: every bounded 
 bounds to [−1, 1]. Their priors are stated in those units. Poisson and exponential rates keep the data's own units.
 """
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-
-Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
-Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+from equipoise.section import Finite, Positive, Section
 
 
-class _Prior(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class NormalInverseGamma(_Prior):
+class NormalInverseGamma(Section):
     """Linear regression: σ² ~ InvGamma(shape, scale), weights | σ² ~ N(mean, σ² · precision⁻¹); paper App. H.1.
 
     The defaults are the paper's synthetic setting. With targets in [−1, 1] they expect a residual standard deviation
@@ -30,7 +23,7 @@ class NormalInverseGamma(_Prior):
     weight_mean: list[Finite] | None = None
 
 
-class NormalInverseWishart(_Prior):
+class NormalInverseWishart(Section):
     """Distribution of the features: Σ ~ W⁻¹ with expectation `covariance`, mean | Σ ~ N(mean, Σ / mean_strength).
 
     `scope` says whether all parties' features are believed to come from one distribution or each from its own.
@@ -44,7 +37,7 @@ class NormalInverseWishart(_Prior):
     degrees_of_freedom: Positive | None = None
 
 
-class TruncatedNorm(_Prior):
+class TruncatedNorm(Section):
     """Logistic regression: |θ|² is χ² truncated at `max_squared_norm`, the direction is uniform; paper App. H.1.
 
     θ holds the coefficients divided by `weight_scale` and the bias divided by `bias_scale`, so that a slope over the
@@ -58,7 +51,7 @@ class TruncatedNorm(_Prior):
     bias_scale: Positive = 1.0
 
 
-class ScaledCorrelation(_Prior):
+class ScaledCorrelation(Section):
     """Features ~ N(0, diag(ι) Ω diag(ι)), Ω ~ LKJ(concentration), ι ~ N(sd_mean, sd_spread²) on [0, sd_max]."""
 
     scope: Literal["shared", "per-party"] = "shared"
@@ -68,27 +61,27 @@ class ScaledCorrelation(_Prior):
     sd_max: Positive = 1.0
 
 
-class Beta(_Prior):
+class Beta(Section):
     """Probability of the second label ~ Beta(positive, negative), the pseudo-counts of second and first label."""
 
     positive: Positive = 1.0
     negative: Positive = 1.0
 
 
-class Dirichlet(_Prior):
+class Dirichlet(Section):
     """Category probabilities ~ Dirichlet; one concentration for all categories, or one for each."""
 
     concentration: Positive | list[Positive] = 1.0
 
 
-class Gamma(_Prior):
+class Gamma(Section):
     """Rate ~ Gamma(shape, rate). `rate` defaults so that the prior mean puts the data at the middle of its bounds."""
 
     shape: Positive = 1.0
     rate: Positive | None = None
 
 
-class MeanAndVariance(_Prior):
+class MeanAndVariance(Section):
     """Gaussian family: σ² ~ InvGamma(shape, scale), mean | σ² ~ N(mean, σ² / mean_strength), in scaled units."""
 
     shape: Positive = 3.0

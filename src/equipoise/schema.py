@@ -4,37 +4,30 @@
 """
 
 import math
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, field_validator, model_validator
+from pydantic import Field, StrictInt, StrictStr, field_validator, model_validator
 
 from equipoise.priors import (
     Beta,
     Dirichlet,
-    Finite,
     Gamma,
     MeanAndVariance,
     NormalInverseGamma,
     NormalInverseWishart,
-    Positive,
     ScaledCorrelation,
     TruncatedNorm,
 )
+from equipoise.section import Finite, Hex64, Positive, Section
 
 MAX_FEATURES = 250  # keeps every statistic below 2¹⁵ entries, which `guarantee.LATTICE_GAP` relies on
 MAX_CATEGORIES = 2_000
 
+_Sections = tuple[type[Section], ...]
 ColumnName = Annotated[str, Field(min_length=1, max_length=200)]
 Label = StrictInt | Annotated[StrictStr, Field(max_length=200)]
 PARTY_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
 PartyName = Annotated[str, Field(pattern=PARTY_NAME)]
-PublicKey = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-
-
-class Section(BaseModel):
-    """A table of the agreement: unknown keys are mistakes, and nothing changes once agreed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class NumberColumn(Section):
@@ -207,6 +200,9 @@ Model = (
 )
 
 
+MODEL_KINDS = tuple(str(get_args(m.model_fields["kind"].annotation)[0]) for m in cast(_Sections, get_args(Model)))
+
+
 class Privacy(Section):
     """The Rényi order λ everyone's ε refers to, and the weakest privacy (largest ε) anyone may choose."""
 
@@ -232,7 +228,7 @@ class Party(Section):
     """One member: a short name, and optionally the Ed25519 public key its submissions must be signed with."""
 
     name: PartyName
-    public_key: PublicKey | None = None
+    public_key: Hex64 | None = None
 
 
 def first_repeat(names: list[str]) -> str | None:

@@ -16,12 +16,13 @@ from equipoise.canonical import StrictJSONError, canonical_json, read_limited, s
 from equipoise.errors import SubmissionError
 from equipoise.guarantee import MAX_STATISTIC_LENGTH, Guarantee
 from equipoise.models import layout_of
-from equipoise.schema import PartyName, PublicKey
+from equipoise.schema import PartyName
+from equipoise.section import Hex64
 
 FORMAT: Literal["equipoise-submission"] = "equipoise-submission"
 VERSION = 1
 
-Hash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+PLACEHOLDER_ID = "0" * 64  # what a preview shows in place of a spend
 SignatureHex = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
 Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 
@@ -46,13 +47,13 @@ class Submission(_Strict):
 
     format: Literal["equipoise-submission"]
     version: Annotated[int, Field(ge=1, le=1)]
-    agreement: Hash
+    agreement: Hex64
     party: PartyName
-    id: Hash
+    id: Hex64
     guarantee: StatedGuarantee
     count: Annotated[int, Field(ge=1, le=2**53)]
     statistic: Annotated[list[Int64], Field(min_length=1, max_length=MAX_STATISTIC_LENGTH)]
-    public_key: PublicKey
+    public_key: Hex64
     signature: SignatureHex
 
     @classmethod
@@ -90,6 +91,9 @@ class Submission(_Strict):
     def check(self, agreement: Agreement) -> None:
         """Refuse a submission that is forged, altered, or does not fit the agreement."""
         who = f"the submission of {self.party!r}"
+        # Not left to the signature: to an all-zero key, all-zero signatures of one text in four are genuine.
+        if self.id == PLACEHOLDER_ID:
+            raise SubmissionError(f"{who} is a preview, paid for by no ledger; ask the party to release")
         if self.agreement != agreement.identity:
             raise SubmissionError(
                 f"{who} was made for agreement {self.agreement[:12]}…, not {agreement.identity[:12]}…; "

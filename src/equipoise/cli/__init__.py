@@ -1,7 +1,6 @@
 """The command line. Each command group is a module; heavy imports happen inside the command that needs them.
 
-Exit codes: 0 done; 1 unexpected failure; 2 wrong usage; 3 agreement; 4 table; 5 privacy refused (guarantee, ledger,
-budget); 6 submission; 7 key; 130 interrupted.
+Exit codes are those of `equipoise.errors`; `equipoise --help` lists them.
 """
 
 import sys

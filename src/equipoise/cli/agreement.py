@@ -25,10 +25,10 @@ def new(
 
     Example: equipoise agreement new linear --party north --party south
     """
-    from equipoise.agreement import MODEL_KINDS, Agreement
+    from equipoise.agreement import Agreement
     from equipoise.errors import AgreementError
     from equipoise.examples import example_agreement
-    from equipoise.schema import PARTY_NAME
+    from equipoise.schema import MODEL_KINDS, PARTY_NAME
 
     if kind not in MODEL_KINDS:
         raise AgreementError(f"there is no model {kind!r}; choose one of {', '.join(MODEL_KINDS)}")
@@ -64,8 +64,9 @@ def check(
     from dataclasses import asdict
 
     from equipoise.agreement import Agreement
-    from equipoise.cli.output import print_json, print_lines, print_table, short
+    from equipoise.cli.output import print_json, print_lines, print_table
     from equipoise.explain import TOLERANCE, explain
+    from equipoise.words import short
 
     agreement = Agreement.load(path)
     explanation = explain(agreement, tuple(epsilon or ()), delta)

@@ -5,12 +5,14 @@ from typing import Annotated
 
 import typer
 
+from equipoise.cli.options import JsonOption
+
 
 def demo(
     output: Annotated[Path, typer.Option("--output", "-o", help="New folder for the round's files.")] = Path(
         "demo-out"
     ),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Play the parties' half of a round: one agreement, three hospitals, three private releases.
 
@@ -19,6 +21,8 @@ def demo(
     from equipoise.cli.output import print_json, print_table
     from equipoise.demo import play_round
     from equipoise.errors import EquipoiseError
+    from equipoise.guarantee import DEFAULT_DELTA
+    from equipoise.words import short
 
     try:
         output.mkdir(parents=True)
@@ -53,8 +57,8 @@ def demo(
             "rows",
             "perturbed sums",
             "bytes",
-            "epsilon (order 2)",
-            "(eps, 1e-6)-DP",
+            f"epsilon (order {agreement.privacy.order:g})",
+            f"(eps, {short(DEFAULT_DELTA)})-DP",
             "noise on a sum",
         ),
         [

@@ -1,7 +1,6 @@
 """Printing: JSON for scripts, tables for people, a progress bar on terminals."""
 
 import json
-import re
 import shutil
 import textwrap
 import warnings
@@ -10,6 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import typer
+
+from equipoise.errors import ClippingWarning
 
 
 def print_json(document: Any) -> None:
@@ -42,21 +43,12 @@ def print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[obje
     Console(soft_wrap=False).print(table)
 
 
-def counted(number: int, noun: str) -> str:
-    """A number with its noun: 1 row, 2 rows."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
-
-
-def short(number: float) -> str:
-    """A small power of ten as people write it: 1e-6 rather than 1e-06."""
-    return re.sub(r"e([-+])0(\d)$", r"e\1\2", f"{number:g}")
-
-
 @contextmanager
 def warnings_as_lines() -> Iterator[None]:
-    """Show the library's warnings as one line each, without code."""
+    """Show our own warnings as one line each, without code; other libraries' are for developers."""
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", ClippingWarning)
         yield
     for warning in caught:
         typer.echo(f"Warning: {warning.message}", err=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from equipoise.agreement import Agreement
-from equipoise.cli.output import counted, print_json, print_lines, print_table, short
+from equipoise.cli.output import print_json, print_lines, print_table
 from equipoise.errors import SubmissionError
 from equipoise.explain import contribution
 from equipoise.guarantee import DEFAULT_DELTA, Guarantee, epsilon_of
@@ -16,6 +16,7 @@ from equipoise.party.durable import is_there, is_writable_folder, write_new_file
 from equipoise.party.history import History
 from equipoise.party.release import CLIPPED_IS_MANY, Preview
 from equipoise.wire import Submission
+from equipoise.words import counted, short
 
 
 def claim_output(path: Path) -> None:

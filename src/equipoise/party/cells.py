@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from equipoise.errors import TableError
-from equipoise.party.stream import not_a_label, shown_labels
+from equipoise.party.stream import not_a_label
+from equipoise.words import first_few
 
 
 def numbers(name: str, array: "pa.Array[Any]", first_row: int) -> npt.NDArray[np.float64]:
@@ -42,7 +43,7 @@ def label_positions(
         array = _decoded(array)
     if text != _is_text(array.type):
         raise TableError(
-            f"column {name!r} holds {array.type} values, but the agreed labels {shown_labels(labels)} are "
+            f"column {name!r} holds {array.type} values, but the agreed labels [{first_few(labels)}] are "
             f"{'text' if text else 'whole numbers'}; convert the column to match the agreement"
         )
     if text:

@@ -31,7 +31,7 @@ from equipoise.party.keys import load_key, load_or_create_key, public_hex
 from equipoise.party.ledger import Ledger
 from equipoise.party.mechanism import noise_scale, perturb
 from equipoise.party.statistics import ExactStatistic, Progress, exact_statistic
-from equipoise.wire import FORMAT, VERSION, StatedGuarantee, Submission
+from equipoise.wire import FORMAT, PLACEHOLDER_ID, VERSION, StatedGuarantee, Submission
 
 CLIPPED_IS_MANY = 0.2
 _LARGEST_NOISE = 2.0**58  # sixteen standard deviations fit beside the sums
@@ -123,7 +123,7 @@ def preview(
     exact = exact_statistic(layout, source, progress=progress)
     noise = perturb([0] * len(layout), sensitivity=layout.sensitivity, zcdp=certified_zcdp(guarantee))
     public_key = public_hex(signing_key) if signing_key else "0" * 64
-    sample = _unsigned(agreement, party, guarantee, exact.count, noise, "0" * 64, public_key)
+    sample = _unsigned(agreement, party, guarantee, exact.count, noise, PLACEHOLDER_ID, public_key)
     return Preview(sample, guarantee, layout, exact.clipped, exact.ignored_columns)
 
 

@@ -216,7 +216,7 @@ class _Moments:
         """Blocks of a row-major matrix.
 
         Several rows are viewed as one long row, and middles and steps are repeated to match: NumPy then runs over
-        hundreds of cells at a time instead of one short row after another, which halves the time for few features.
+        hundreds of cells at a time instead of one short row after another, which matters when features are few.
         """
         for start in range(0, len(matrix), self.block_rows):
             part = matrix[start : start + self.block_rows]

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from equipoise.errors import TableError
+from equipoise.words import first_few
 
 BATCH_ROWS = 2**16  # also keeps every sum of a batch exact; see statistics.py
 
@@ -98,15 +99,9 @@ class Table(AbstractContextManager["Table"]):
 def not_a_label(name: str, labels: tuple[int | str, ...], row: int, value: object) -> str:
     """Message for a cell that holds none of the agreed labels."""
     return (
-        f"column {name!r}, row {row + 1}: {value!r} is not one of the agreed labels {shown_labels(labels)}; "
+        f"column {name!r}, row {row + 1}: {value!r} is not one of the agreed labels [{first_few(labels)}]; "
         "correct the cell, or agree on its label"
     )
-
-
-def shown_labels(labels: tuple[int | str, ...]) -> str:
-    """The first few labels, for a message."""
-    shown = ", ".join(repr(label) for label in labels[:6])
-    return f"[{shown}{', …' if len(labels) > 6 else ''}]"
 
 
 def check_header(names: list[str], wanted: tuple[Wanted, ...], where: str = "") -> None:
@@ -124,8 +119,7 @@ def check_header(names: list[str], wanted: tuple[Wanted, ...], where: str = "") 
             others = {name.strip().casefold(): name for name in names if name not in {want.name for want in wanted}}
             close = difflib.get_close_matches(want.name.casefold(), others, n=1, cutoff=0.5)
             hint = f"; did you mean {others[close[0]]!r}?" if close else "."
-            shown = ", ".join(repr(name) for name in names[:12]) + (", …" if len(names) > 12 else "")
             raise TableError(
                 f"the agreed column {want.name!r} is not in the table{where}{hint} "
-                f"The table's columns are {shown or 'none'}; rename the column to match the agreement"
+                f"The table's columns are {first_few(names, 12) or 'none'}; rename the column to match the agreement"
             )
