@@ -20,7 +20,7 @@ from equipoise.guarantee import Guarantee
 
 GRID = 2**16  # grid steps per unit of a scaled column
 UNIT = GRID * GRID  # steps per unit of an unweighted entry
-BASE_WEIGHT = 8  # weight of an ordinary entry where others are up-weighted: 1/8 is fine enough to lose 5 % at most
+BASE_WEIGHT = 8  # weight of an ordinary entry where others are up-weighted: 1/8 is fine enough to lose 7 % at most
 
 
 @dataclass(frozen=True)
