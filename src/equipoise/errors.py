@@ -55,3 +55,13 @@ class KeyFileError(EquipoiseError):
     """A signing key cannot be read, or is not the one the agreement names."""
 
     exit_code = 7
+
+
+class InferenceError(EquipoiseError):
+    """A posterior cannot be computed as asked."""
+
+    exit_code = 8
+
+
+class ConvergenceError(InferenceError):
+    """The chains of a posterior do not agree well enough to be relied on."""

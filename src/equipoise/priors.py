@@ -4,7 +4,9 @@ Regression models and the Gaussian family work in *scaled* units: every bounded 
 bounds to [−1, 1]. Their priors are stated in those units. Poisson and exponential rates keep the data's own units.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from equipoise.section import Finite, Positive, Section
 
@@ -52,9 +54,14 @@ class TruncatedNorm(Section):
 
 
 class ScaledCorrelation(Section):
-    """Features ~ N(0, diag(ι) Ω diag(ι)), Ω ~ LKJ(concentration), ι ~ N(sd_mean, sd_spread²) on [0, sd_max]."""
+    """Features ~ N(μ, diag(ι) Ω diag(ι)), Ω ~ LKJ(concentration), ι ~ N(sd_mean, sd_spread²) on [0, sd_max].
+
+    μ ~ N(0, mean_spread²) for each feature, because a feature's mean is rarely the middle of its agreed bounds. The
+    paper's features are centred beforehand; `mean_spread = 0` fixes μ = 0 as it does.
+    """
 
     scope: Literal["shared", "per-party"] = "shared"
+    mean_spread: Annotated[float, Field(strict=True, ge=0, le=10, allow_inf_nan=False)] = 0.5
     concentration: Positive = 2.0
     sd_mean: Positive = 0.5
     sd_spread: Positive = 0.5

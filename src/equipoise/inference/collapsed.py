@@ -1,0 +1,107 @@
+"""Sampling a collapsed posterior: log p(position) + Σ weight · log p(o_party | position), for a batch of scenarios.
+
+Any model will do that has the few methods below. `begin` and `advance` are compiled once for each model and batch
+shape; masks, κ, τ, priors and observations are ordinary arguments.
+"""
+
+from functools import partial
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from equipoise.inference import hmc
+from equipoise.inference.laplace import Approximation, laplace
+from equipoise.inference.scenario import Observations, Observed, Rule, Scenarios, observe
+
+
+class CollapsedModel(Protocol):
+    """Static, hashable description of a model whose statistics are integrated out."""
+
+    @property
+    def slots(self) -> int: ...
+
+    @property
+    def dimension(self) -> int: ...
+
+    @property
+    def focus(self) -> int: ...
+
+    def prepare(self, observed: Observed) -> Any:
+        """Arrange one scenario's view once, before any sampling."""
+
+    def log_likelihood(self, prior: Any, evidence: Any, position: Array) -> Array:
+        """Log density of each party's statistic [slots]."""
+
+    def information(self, prior: Any, evidence: Any, position: Array) -> Array:
+        """Fisher information of the mean statistics [d, d]."""
+
+    def parameters(self, prior: Any, position: Array) -> dict[str, Array]:
+        """Named parameters at a position."""
+
+
+def _log_likelihood(model: CollapsedModel, prior: Any, evidence: Any, position: Array) -> Array:
+    return jnp.vdot(evidence.weight, model.log_likelihood(prior, evidence, position))
+
+
+def _log_density(model: CollapsedModel, prior: Any, evidence: Any, position: Array) -> Array:
+    return _log_likelihood(model, prior, evidence, position) - 0.5 * position @ position
+
+
+def approximate(
+    model: CollapsedModel, rule: Rule, prior: Any, observations: Observations, scenario: Scenarios
+) -> Approximation:
+    """Laplace approximation of one scenario's posterior."""
+    evidence = model.prepare(observe(observations, scenario, rule))
+    return laplace(
+        partial(_log_likelihood, model, prior, evidence),
+        partial(model.information, prior, evidence),
+        model.dimension,
+    )
+
+
+@partial(jax.jit, static_argnames=("model", "rule", "chains"))
+def begin(
+    keys: Array,
+    model: CollapsedModel,
+    rule: Rule,
+    chains: int,
+    prior: Any,
+    observations: Observations,
+    scenarios: Scenarios,
+) -> hmc.Ensemble:
+    """Start all chains of all scenarios [scenarios, chains, …]."""
+
+    def one(key: Array, scenario: Scenarios) -> hmc.Ensemble:
+        approximation = approximate(model, rule, prior, observations, scenario)
+        evidence = model.prepare(observe(observations, scenario, rule))
+        return hmc.begin(key, partial(_log_density, model, prior, evidence), approximation, chains)
+
+    return jax.vmap(one)(keys, scenarios)
+
+
+@partial(jax.jit, static_argnames=("model", "rule"), donate_argnames=("ensembles",))
+def advance(
+    keys: Array,
+    model: CollapsedModel,
+    rule: Rule,
+    prior: Any,
+    observations: Observations,
+    scenarios: Scenarios,
+    ensembles: hmc.Ensemble,
+    adapt: Array,
+) -> tuple[hmc.Ensemble, hmc.Trace]:
+    """One round of all chains of all scenarios."""
+
+    def one(key: Array, scenario: Scenarios, ensemble: hmc.Ensemble) -> tuple[hmc.Ensemble, hmc.Trace]:
+        evidence = model.prepare(observe(observations, scenario, rule))
+        return hmc.advance(key, partial(_log_density, model, prior, evidence), ensemble, adapt)
+
+    return jax.vmap(one)(keys, scenarios, ensembles)
+
+
+@partial(jax.jit, static_argnames=("model",))
+def parameters(model: CollapsedModel, prior: Any, positions: Array) -> dict[str, Array]:
+    """Named parameters at positions [chains, draws, d]."""
+    return jax.vmap(jax.vmap(partial(model.parameters, prior)))(positions)

@@ -1,0 +1,204 @@
+r"""Many short Hamiltonian chains per scenario, which learn the shape of the posterior together.
+
+The target is whitened: position = centre + root · y, with (centre, root) from a Laplace approximation and then from all
+chains' draws. There it is close to N(0, I), and the integrator takes the harmonic motion of N(0, I) exactly (a rotation
+of position and momentum) and kicks only for the difference. A near-normal posterior then needs one to three gradients
+for a nearly independent draw, in any dimension, where leapfrog needs a step that shrinks with the dimension.
+"""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from equipoise.inference.laplace import Approximation
+
+LogDensity = Callable[[Array], Array]
+
+ROUND = 40  # iterations between two looks at the chains
+CANDIDATES = 8  # starting points each chain chooses from
+TARGET_ACCEPTANCE = 0.85
+QUARTER_TURN = jnp.pi / 2  # after which a normal target's position is independent of where it began
+MOST_STEPS = 64
+DIVERGENT = 1000.0  # energy error that only a broken trajectory has
+
+
+class Geometry(NamedTuple):
+    """The whitening map: position = centre + root · y."""
+
+    centre: Array
+    root: Array
+
+
+class State(NamedTuple):
+    """Chains in whitened coordinates: position [chains, d], log density [chains], its gradient [chains, d]."""
+
+    position: Array
+    log_density: Array
+    gradient: Array
+
+
+class Ensemble(NamedTuple):
+    """All chains of one scenario in whitened coordinates, and what they have learnt together."""
+
+    state: State
+    geometry: Geometry
+    log_step: Array
+
+
+class Trace(NamedTuple):
+    """One round: positions [chains, ROUND, d], diagnostics [chains, ROUND], steps of each iteration [ROUND]."""
+
+    positions: Array
+    log_density: Array
+    acceptance: Array
+    divergent: Array
+    energy: Array
+    steps: Array
+
+
+def _leap(
+    value_and_gradient: Callable[[Array], tuple[Array, Array]], state: State, momentum: Array, angle: Array
+) -> tuple[State, Array]:
+    """One step of the splitting H = (|y|² + |p|²)/2 + (−log density − |y|²/2): kick, rotate, kick."""
+    momentum = momentum + 0.5 * angle * (state.gradient + state.position)
+    cosine, sine = jnp.cos(angle), jnp.sin(angle)
+    position = cosine * state.position + sine * momentum
+    momentum = cosine * momentum - sine * state.position
+    value, gradient = value_and_gradient(position)
+    momentum = momentum + 0.5 * angle * (gradient + position)
+    return State(position, value, gradient), momentum
+
+
+def begin(key: Array, log_density: LogDensity, approximation: Approximation, chains: int) -> Ensemble:
+    """Start the chains: each picks one of its own candidates by importance.
+
+    Half of the candidates come from the normal approximation and half from the prior N(0, I). Where noise is large the
+    posterior can have several modes, of which the approximation sees one; where it is small the prior's are hopeless.
+    """
+    centre, root, inverse_root = approximation
+    dimension = len(centre)
+    normal_key, pick_key = jax.random.split(key)
+    log_scale = -jnp.sum(jnp.log(jnp.diagonal(inverse_root)))  # triangular
+
+    def candidate(inputs: tuple[Array, Array]) -> tuple[Array, State]:
+        key, near = inputs
+        normal = jax.random.normal(key, (chains, dimension))
+        positions = jnp.where(near, centre + normal @ root.T, normal)
+        ys = jnp.where(near, normal, (normal - centre) @ inverse_root.T)
+        log_mixture = jnp.logaddexp(-0.5 * jnp.sum(ys**2, axis=1) - log_scale, -0.5 * jnp.sum(positions**2, axis=1))
+        values, gradients = jax.vmap(jax.value_and_grad(log_density))(positions)
+        score = jnp.where(jnp.isfinite(values), values - log_mixture, -jnp.inf)
+        return score, State(ys, values, gradients @ root)
+
+    near = jnp.arange(CANDIDATES) % 2 == 0
+    scores, states = jax.lax.map(candidate, (jax.random.split(normal_key, CANDIDATES), near))
+    chosen = jnp.argmax(scores + jax.random.gumbel(pick_key, scores.shape), axis=0)
+    states = jax.tree.map(lambda part: part[chosen, jnp.arange(chains)], states)
+    return Ensemble(states, Geometry(centre, root), jnp.full((), math.log(0.5), dtype=float))
+
+
+def advance(key: Array, log_density: LogDensity, ensemble: Ensemble, adapt: Array) -> tuple[Ensemble, Trace]:
+    """Run one round; while `adapt`, also tune the step and, at the end, the geometry."""
+    chains, dimension = ensemble.state.position.shape
+    geometry = ensemble.geometry
+
+    def whitened(y: Array) -> tuple[Array, Array]:
+        values, gradients = jax.vmap(jax.value_and_grad(log_density))(geometry.centre + y @ geometry.root.T)
+        return values, gradients @ geometry.root
+
+    def iteration(carry: tuple[State, Array], inputs: _Randomness) -> tuple[tuple[State, Array], tuple[Array, ...]]:
+        state, log_step = carry
+        steps = jnp.clip(jnp.ceil(inputs.turn / jnp.exp(log_step)), 1, MOST_STEPS).astype(jnp.int32)
+        leap = partial(_leap, whitened, angle=inputs.turn / steps)
+        proposal, momentum = jax.lax.fori_loop(0, steps, lambda _, at: leap(*at), (state, inputs.momentum))
+
+        energy = _energy(state, inputs.momentum)
+        error = _energy(proposal, momentum) - energy
+        error = jnp.where(jnp.isnan(error), jnp.inf, error)
+        accepted = inputs.log_uniform < -error
+        state = jax.tree.map(lambda new, old: jnp.where(_column(accepted, new), new, old), proposal, state)
+        acceptance = jnp.exp(jnp.minimum(0.0, -error))
+
+        gain = jnp.where(adapt, 2 / jnp.sqrt(inputs.time + 4.0), 0.0)
+        log_step = log_step + gain * (jnp.mean(acceptance) - TARGET_ACCEPTANCE)
+        log_step = jnp.minimum(log_step, jnp.log(1.2 * QUARTER_TURN))
+        kept = (state.position, state.log_density, acceptance, error > DIVERGENT, energy, steps, log_step)
+        return (state, log_step), kept
+
+    randomness = _draw_randomness(key, chains, dimension)
+    (state, log_step), kept = jax.lax.scan(iteration, (ensemble.state, ensemble.log_step), randomness)
+    ys, log_densities, acceptance, divergent, energy, steps, log_steps = kept
+    positions = geometry.centre + ys @ geometry.root.T
+    by_iteration = Trace(positions, log_densities, acceptance, divergent, energy, steps)
+    trace: Trace = jax.tree.map(lambda part: jnp.swapaxes(part, 0, 1) if part.ndim > 1 else part, by_iteration)
+
+    def learn() -> Ensemble:
+        healthy = _replace_stuck(randomness.log_uniform[0], state, jnp.mean(acceptance, axis=0))
+        return Ensemble(*_whiten(healthy, geometry, ys.reshape(-1, dimension)), jnp.mean(log_steps[ROUND // 2 :]))
+
+    return jax.lax.cond(adapt, learn, lambda: Ensemble(state, geometry, log_step)), trace
+
+
+class _Randomness(NamedTuple):
+    """All random numbers of a round, drawn at once: random generators are slow to compile inside a loop."""
+
+    momentum: Array
+    log_uniform: Array
+    turn: Array
+    time: Array
+
+
+def _draw_randomness(key: Array, chains: int, dimension: int) -> _Randomness:
+    normal_key, uniform_key = jax.random.split(key)
+    uniform = jax.random.uniform(uniform_key, (ROUND, chains + 1))
+    return _Randomness(
+        jax.random.normal(normal_key, (ROUND, chains, dimension)),
+        jnp.log(uniform[:, 1:]),
+        QUARTER_TURN * (0.8 + 0.4 * uniform[:, 0]),
+        jnp.arange(ROUND),
+    )
+
+
+def _energy(state: State, momentum: Array) -> Array:
+    return 0.5 * jnp.sum(momentum**2, axis=1) - state.log_density
+
+
+def _column(flags: Array, like: Array) -> Array:
+    return flags.reshape(-1, *(1,) * (like.ndim - 1))
+
+
+def _replace_stuck(luck: Array, state: State, acceptance: Array) -> State:
+    """Put chains that hardly ever move where another chain, taken in turn from the luckiest, is; only in warm-up."""
+    stuck = acceptance < 0.1
+    healthy_first = jnp.argsort(luck - jnp.where(stuck, jnp.inf, 0.0), descending=True)
+    turn = jnp.cumsum(stuck) - 1
+    source = jnp.where(stuck, healthy_first[turn], jnp.arange(len(stuck)))
+    moved: State = jax.tree.map(lambda part: part[source], state)
+    return moved
+
+
+def _whiten(state: State, geometry: Geometry, ys: Array) -> tuple[State, Geometry]:
+    """Move centre and root to the draws' mean and covariance, shrunk towards what they were.
+
+    The shrinkage is the oracle-approximating one (Chen et al. 2010): with few draws for the dimension it keeps the
+    Laplace approximation, with many it follows them.
+    """
+    number, dimension = ys.shape
+    mean = jnp.mean(ys, axis=0)
+    covariance = (ys - mean).T @ (ys - mean) / number
+    size, square = jnp.trace(covariance), jnp.sum(covariance**2)
+    effective = number / 2  # draws of one chain are a little alike
+    shrink = ((1 - 2 / dimension) * square + size**2) / (
+        (effective + 1 - 2 / dimension) * jnp.maximum(square - size**2 / dimension, 1e-12)
+    )
+    shrink = jnp.clip(shrink, 0.01, 1)
+    lower = jnp.linalg.cholesky((1 - shrink) * covariance + shrink * size / dimension * jnp.eye(dimension))
+    position = jax.scipy.linalg.solve_triangular(lower, (state.position - mean).T, lower=True).T
+    return State(position, state.log_density, state.gradient @ lower), Geometry(
+        geometry.centre + geometry.root @ mean, geometry.root @ lower
+    )

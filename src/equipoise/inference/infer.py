@@ -1,0 +1,248 @@
+"""Posteriors from an agreement and its submissions: `infer`, `infer_batch` and, for comparison, `infer_exact`."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Literal, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from equipoise.agreement import Agreement
+from equipoise.errors import InferenceError
+from equipoise.inference import baselines, collapsed, engine
+from equipoise.inference.diagnostics import independent
+from equipoise.inference.engine import Problem, Sampled, Settings
+from equipoise.inference.logistic import LogisticRegression
+from equipoise.inference.posterior import Floats, Posterior
+from equipoise.inference.problem import (
+    Scenario,
+    exact_observations,
+    observations_of,
+    problem_of,
+    scenario_arrays,
+)
+from equipoise.inference.runtime import double_precision, on_accelerator, use_compilation_cache
+from equipoise.inference.scenario import Rule, Scenarios
+from equipoise.wire import Submission
+
+Method = Literal["auto", "collapsed", "gibbs", "naive", "prior"]
+Statistics = Mapping[str, tuple[int, Sequence[float]]]
+
+DRAWS = 4_000
+CHAINS = 16
+ACCELERATOR_CHAINS = 256
+
+
+def infer(
+    agreement: Agreement,
+    submissions: Sequence[Submission],
+    *,
+    coalition: Sequence[str] | None = None,
+    kappa: float = 1.0,
+    tau: Mapping[str, float] | None = None,
+    method: Method = "auto",
+    rule: Rule | None = None,
+    draws: int = DRAWS,
+    chains: int | None = None,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> Posterior:
+    """Sample the noise-aware posterior of one scenario.
+
+    `coalition` names the parties to learn from (default: all that submitted); `kappa` tempers their joint likelihood;
+    `tau` adds noise to parties' statistics. Methods: "collapsed" (statistics integrated out; what "auto" picks),
+    "gibbs" (linear regression only; the paper's Algorithm 1), and the baselines "naive" (ignores the noise) and
+    "prior". At least `draws` draws are returned. The same seed gives the same draws.
+    """
+    scenario = Scenario(None if coalition is None else tuple(coalition), kappa, dict(tau or {}))
+    return infer_batch(
+        agreement,
+        submissions,
+        [scenario],
+        method=method,
+        rule=rule,
+        draws=draws,
+        chains=chains,
+        seed=seed,
+        progress=progress,
+    )[0]
+
+
+@double_precision
+def infer_batch(
+    agreement: Agreement,
+    submissions: Sequence[Submission],
+    scenarios: Sequence[Scenario],
+    *,
+    method: Method = "auto",
+    rule: Rule | None = None,
+    draws: int = DRAWS,
+    chains: int | None = None,
+    seed: int | Sequence[int] = 0,
+    progress: bool | None = None,
+) -> list[Posterior]:
+    """Sample many scenarios with one compiled program; options as in `infer`.
+
+    One `seed` for all scenarios gives them common random numbers, which suits differences between them; a list of
+    seeds, one each, makes them independent.
+    """
+    chosen = _check_method(method, agreement)
+    rule = _check_rule(rule, chosen, scenarios)
+    seeds = [seed] * len(scenarios) if isinstance(seed, int | np.integer) else list(seed)
+    _check_sizes(scenarios, seeds, draws, chains)
+    observations = observations_of(agreement, submissions, seed=int(seeds[0]))
+    present = tuple(submission.party for submission in submissions)
+    arrays = scenario_arrays(agreement, present, scenarios)
+    problem = problem_of(agreement, observations)
+    scenarios = [_spelt_out(scenario, present) for scenario in scenarios]
+    return _posteriors(problem, scenarios, arrays, chosen, rule, draws, chains, seeds, progress)
+
+
+@double_precision
+def infer_exact(
+    agreement: Agreement,
+    statistics: Statistics,
+    *,
+    coalition: Sequence[str] | None = None,
+    kappa: float = 1.0,
+    draws: int = DRAWS,
+    chains: int | None = None,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> Posterior:
+    """Sample the posterior given *exact* statistics {party: (rows, entries)}: what noise and privacy cost, at best.
+
+    Conjugate models are sampled directly. Logistic regression uses its collapsed posterior with no noise.
+    """
+    scenario = Scenario(None if coalition is None else tuple(coalition), kappa)
+    _check_sizes([scenario], [seed], draws, chains)
+    observations = exact_observations(agreement, statistics)
+    present = tuple(statistics)
+    arrays = scenario_arrays(agreement, present, [scenario])
+    problem = problem_of(agreement, observations)
+    scenario = _spelt_out(scenario, present)
+    return _posteriors(problem, [scenario], arrays, "exact", "power", draws, chains, [seed], progress)[0]
+
+
+def _posteriors(
+    problem: Problem,
+    scenarios: Sequence[Scenario],
+    arrays: Scenarios,
+    method: str,
+    rule: Rule,
+    draws: int,
+    chains: int | None,
+    seeds: Sequence[int],
+    progress: bool | None,
+) -> list[Posterior]:
+    def posterior(index: int, sampled: Sampled) -> Posterior:
+        chains, length = next(iter(sampled.parameters.values())).shape[:2]
+        flat = {name: part.reshape(chains * length, *part.shape[2:]) for name, part in sampled.parameters.items()}
+        coordinates = sampled.positions
+        if coordinates is not None:
+            coordinates = coordinates[..., : problem.model.focus].reshape(chains * length, -1)
+        return Posterior(
+            flat, sampled.diagnostics, scenarios[index], method, rule, int(seeds[index]), chains, coordinates
+        )
+
+    if method == "prior":
+        return [posterior(index, _prior(problem, draws, seed)) for index, seed in enumerate(seeds)]
+    if method in ("naive", "exact"):
+        repair = method == "naive"
+        if not isinstance(problem.model, LogisticRegression):
+            results = []
+            for index, seed in enumerate(seeds):
+                member, kappa = np.asarray(arrays.member[index]), float(arrays.kappa[index])
+                rng = np.random.default_rng(seed)
+                drawn = baselines.conjugate_draws(rng, problem, member, kappa, draws, repair=repair)
+                results.append(posterior(index, _independent(drawn, draws)))
+            return results
+        problem = baselines.without_noise(problem, repair=repair)
+
+    settings = Settings(
+        draws=draws,
+        chains=chains or (ACCELERATOR_CHAINS if on_accelerator() else CHAINS),
+        sampler="gibbs" if method == "gibbs" else "collapsed",
+        rule=rule,
+    )
+    keys = jnp.stack([jax.random.key(seed) for seed in seeds])
+    with _progress_bar(progress, len(scenarios) * engine.planned_rounds(settings)) as tick:
+        sampled = engine.run(keys, problem, arrays, settings, tick)
+    return [posterior(index, one) for index, one in enumerate(sampled)]
+
+
+def _prior(problem: Problem, draws: int, seed: int) -> Sampled:
+    """Independent draws from the prior."""
+    use_compilation_cache()
+    positions = jax.random.normal(jax.random.key(seed), (1, draws, problem.model.dimension))
+    parameters = collapsed.parameters(problem.model, problem.prior, positions)
+    return Sampled(
+        jax.tree.map(np.asarray, parameters), np.asarray(positions), independent(draws, problem.model.dimension)
+    )
+
+
+def _independent(drawn: dict[str, Floats], draws: int) -> Sampled:
+    size = sum(int(np.prod(values.shape[1:])) for values in drawn.values())
+    return Sampled({name: values[None] for name, values in drawn.items()}, None, independent(draws, size))
+
+
+def _spelt_out(scenario: Scenario, present: tuple[str, ...]) -> Scenario:
+    """The scenario with its coalition by name."""
+    return Scenario(scenario.coalition or present, scenario.kappa, scenario.tau)
+
+
+def _check_method(method: str, agreement: Agreement) -> str:
+    if method not in get_args(Method):
+        raise InferenceError(f"there is no method {method!r}; choose one of {', '.join(get_args(Method))}")
+    if method == "gibbs" and agreement.model.kind != "linear":
+        raise InferenceError(
+            f'method "gibbs" is for linear regression, and this agreement is {agreement.model.kind}; use "collapsed"'
+        )
+    return "collapsed" if method == "auto" else method
+
+
+def _check_rule(rule: str | None, method: str, scenarios: Sequence[Scenario]) -> Rule:
+    usual: Rule = "scaled" if method == "gibbs" else "power"
+    if rule is None:
+        return usual
+    if rule not in get_args(Rule):
+        raise InferenceError(f"there is no tempering rule {rule!r}; choose one of {', '.join(get_args(Rule))}")
+    if method == "gibbs" and rule != "scaled":
+        raise InferenceError('Gibbs sampling tempers by the "scaled" rule; use method "collapsed" for "power"')
+    if method == "collapsed" and rule == "scaled" and any(scenario.kappa == 0 for scenario in scenarios):
+        raise InferenceError(
+            'kappa = 0 has no meaning for a collapsed posterior under the "scaled" rule, which does not tend to the '
+            'prior; use the "power" rule, or method "gibbs"'
+        )
+    return "scaled" if rule == "scaled" else "power"
+
+
+def _check_sizes(scenarios: Sequence[Scenario], seeds: Sequence[int], draws: int, chains: int | None) -> None:
+    if not scenarios:
+        raise InferenceError("there are no scenarios; give at least one")
+    if len(seeds) != len(scenarios):
+        raise InferenceError(f"{len(seeds)} seeds for {len(scenarios)} scenarios; give one seed, or one for each")
+    if draws < 1:
+        raise InferenceError(f"draws = {draws!r} must be 1 or more")
+    if chains is not None and chains < 4:
+        raise InferenceError(f"chains = {chains!r} are too few to compare with each other; use 4 or more")
+
+
+@contextmanager
+def _progress_bar(wanted: bool | None, total: int) -> Iterator[Callable[[float], None] | None]:
+    """A bar on the terminal: when asked for, or by default when standard error is one."""
+    if wanted is False:
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    if wanted is None and not console.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("sampling (the first run also compiles)", total=total)
+        yield lambda amount: bar.advance(task, amount)

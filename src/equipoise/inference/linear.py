@@ -1,0 +1,229 @@
+r"""Bayesian linear regression, statistics integrated out.
+
+    σ² ~ InvGamma,  weights | σ² ~ N(mean, σ² Λ⁻¹),  Σ ~ W⁻¹(Ψ, ν),  μ | Σ ~ N(μ₀, Σ/k)
+    x ~ N(μ, Σ),  y = weights·(x, 1) + N(0, σ²),  statistic of a party ~ N(c M, c K(M) + noise)
+
+Coordinates: σ² and the squared diagonal of the Bartlett factor A (Σ = L_Ψ A⁻ᵀ A⁻¹ L_Ψᵀ) through their quantile
+functions, everything else as standard normal variables, so that the prior is N(0, I).
+"""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpy.typing import ArrayLike
+
+from equipoise.inference.scenario import Observed
+from equipoise.inference.statistic_likelihood import MatrixNoise, factorise, log_likelihood, solve
+from equipoise.inference.transport import Table, log_gamma_table, transport
+
+
+class LinearPrior(NamedTuple):
+    """Hyper-parameters, and the tables and factors that follow from them."""
+
+    shape: Array
+    scale: Array
+    weight_mean: Array
+    weight_precision: Array
+    weight_root: Array  # R Rᵀ = Λ⁻¹
+    feature_mean: Array
+    mean_strength: Array
+    scatter: Array  # Ψ
+    scatter_root: Array
+    degrees_of_freedom: Array
+    log_gamma: Table  # of 1/σ²
+    log_chi2: Table  # of the squared Bartlett diagonal
+
+
+class Evidence(NamedTuple):
+    """All parties' statistics as matrices, with their noise."""
+
+    statistic: Array
+    rows: Array
+    sampling: Array
+    noise: MatrixNoise
+    weight: Array
+
+
+def linear_prior(
+    *,
+    shape: float,
+    scale: float,
+    weight_mean: ArrayLike,
+    weight_precision: ArrayLike,
+    feature_mean: ArrayLike,
+    mean_strength: float,
+    scatter: ArrayLike,
+    degrees_of_freedom: float,
+) -> LinearPrior:
+    """Prepare a prior; `weight_mean` and `weight_precision` have the bias last."""
+    precision, scatter = np.asarray(weight_precision, float), np.asarray(scatter, float)
+    width = len(scatter)
+    lower = np.linalg.cholesky(precision)
+    half_chi2 = log_gamma_table((degrees_of_freedom - np.arange(width)) / 2)
+    return LinearPrior(
+        shape=jnp.asarray(shape, float),
+        scale=jnp.asarray(scale, float),
+        weight_mean=jnp.asarray(weight_mean, float),
+        weight_precision=jnp.asarray(precision),
+        weight_root=jnp.asarray(np.linalg.inv(lower).T),
+        feature_mean=jnp.asarray(feature_mean, float),
+        mean_strength=jnp.asarray(mean_strength, float),
+        scatter=jnp.asarray(scatter),
+        scatter_root=jnp.asarray(np.linalg.cholesky(scatter)),
+        degrees_of_freedom=jnp.asarray(degrees_of_freedom, float),
+        log_gamma=log_gamma_table(shape),
+        log_chi2=Table(half_chi2.values + math.log(2), half_chi2.slopes),
+    )
+
+
+@dataclass(frozen=True)
+class LinearRegression:
+    """Static part of the model: number of features and parties, and whether parties share the feature distribution."""
+
+    width: int
+    slots: int
+    shared: bool
+
+    @property
+    def entries(self) -> int:
+        """Length of a statistic: sums of x and y, then the upper triangle of their products."""
+        return (self.width + 1) + (self.width + 1) * (self.width + 2) // 2
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates."""
+        return 2 + self.width + (1 if self.shared else self.slots) * self._data_dimension
+
+    @property
+    def _data_dimension(self) -> int:
+        return self.width + self.width * (self.width + 1) // 2
+
+    @property
+    def focus(self) -> int:
+        """The first coordinates, which are the model's own parameters; the rest describe the features."""
+        return 2 + self.width
+
+    @property
+    def _places(self) -> np.ndarray:
+        """Where each entry of the n × n matrix (features, bias, target) stands in the statistic; −1 for the count."""
+        size, names = self.width + 2, [*range(self.width), self.width + 1]
+        places = np.full((size, size), -1)
+        for position, i in enumerate(names):
+            places[i, self.width] = places[self.width, i] = position
+        position = self.width + 1
+        for first, i in enumerate(names):
+            for j in names[first:]:
+                places[i, j] = places[j, i] = position
+                position += 1
+        return places
+
+    def matrices(self, statistic: Array, count: Array) -> Array:
+        """Statistics [..., entries] and counts [...] as matrices Σ v vᵀ [..., n, n], v = (x, 1, y)."""
+        return jnp.concatenate([statistic, count[..., None]], axis=-1)[..., self._places]
+
+    def noise(self, variance: Array) -> MatrixNoise:
+        """Noise variances [slots, entries] by place. Off-diagonal entries all have the same by construction."""
+        off_diagonal = variance[..., 0]
+        diagonal = jnp.diagonal(self.matrices(variance, 2 * off_diagonal), axis1=-2, axis2=-1)
+        return MatrixNoise(off_diagonal, diagonal)
+
+    def prepare(self, observed: Observed) -> Evidence:
+        """Arrange one scenario's view once, before any sampling."""
+        return Evidence(
+            self.matrices(observed.statistic, observed.rows),
+            observed.rows,
+            observed.sampling,
+            self.noise(observed.variance),
+            observed.weight,
+        )
+
+    def parameters(self, prior: LinearPrior, position: Array) -> dict[str, Array]:
+        """Model and data parameters at a position; data parameters have a leading axis of parties unless shared."""
+        variance = prior.scale * jnp.exp(-transport(prior.log_gamma, position[0]))
+        weights = prior.weight_mean + jnp.sqrt(variance) * prior.weight_root @ position[1 : self.focus]
+        means, roots = self.features(prior, position)
+        covariances = roots @ roots.mT
+        if self.shared:
+            means, covariances = means[0], covariances[0]
+        return {"weights": weights, "variance": variance, "feature_mean": means, "feature_covariance": covariances}
+
+    def features(self, prior: LinearPrior, position: Array) -> tuple[Array, Array]:
+        """Means and covariance roots of the feature distributions: [1 or slots, …]."""
+        blocks = position[self.focus :].reshape(-1, self._data_dimension)
+        return jax.vmap(partial(self._features, prior))(blocks)
+
+    def _features(self, prior: LinearPrior, block: Array) -> tuple[Array, Array]:
+        """Mean and a square root of the covariance of the features."""
+        width = self.width
+        diagonal = jnp.exp(0.5 * transport(prior.log_chi2, block[width : 2 * width]))  # Aᵢᵢ² ~ χ²(ν − i)
+        bartlett = jnp.zeros((width, width)).at[np.tril_indices(width, -1)].set(block[2 * width :])
+        bartlett += jnp.diag(diagonal)
+        root = prior.scatter_root @ _inverse_triangular(bartlett).T
+        return prior.feature_mean + root @ block[:width] / jnp.sqrt(prior.mean_strength), root
+
+    def second_moments(self, prior: LinearPrior, position: Array) -> Array:
+        """M = E[v vᵀ] for each feature distribution: [1 or slots, n, n]."""
+        variance = prior.scale * jnp.exp(-transport(prior.log_gamma, position[0]))
+        weights = prior.weight_mean + jnp.sqrt(variance) * prior.weight_root @ position[1 : self.focus]
+        means, roots = self.features(prior, position)
+        return jax.vmap(second_moment, in_axes=(0, 0, None, None))(means, roots, weights, variance)
+
+    def log_likelihood(self, prior: LinearPrior, evidence: Evidence, position: Array) -> Array:
+        """Log density of each party's statistic [slots]."""
+        moments = self.second_moments(prior, position)
+        if self.shared:
+            return log_likelihood(
+                moments[0], evidence.statistic, evidence.rows, evidence.sampling, evidence.noise, self.width
+            )
+
+        def alone(moment: Array, *party: Array) -> Array:
+            statistic, count, sampling, off_diagonal, diagonal = (part[None] for part in party)
+            noise = MatrixNoise(off_diagonal, diagonal)
+            return log_likelihood(moment, statistic, count, sampling, noise, self.width)[0]
+
+        return jax.vmap(alone)(moments, evidence.statistic, evidence.rows, evidence.sampling, *evidence.noise)
+
+    def information(self, prior: LinearPrior, evidence: Evidence, position: Array) -> Array:
+        """Fisher information Σ weight · c² Jᵀ C⁻¹ J of the mean statistics, J = dM/dposition: [d, d]."""
+        moments = self.second_moments(prior, position)
+        jacobian = jnp.moveaxis(jax.jacfwd(lambda at: self.second_moments(prior, at))(position), -1, 1)
+        size, dimension = self.width + 2, self.dimension
+
+        def one_distribution(
+            moment: Array, columns: Array, count: Array, sampling: Array, noise: MatrixNoise, weight: Array
+        ) -> Array:
+            """Sum over the parties that share one distribution; `columns` [d, n, n]."""
+            factor = factorise(moment, sampling, noise, self.width)
+            shape = (len(count), size, size)
+            solved = jax.vmap(lambda column: solve(factor, jnp.broadcast_to(column, shape)), out_axes=1)(columns)
+            flat = jnp.einsum("p,pdij->dij", weight * count**2, solved).reshape(dimension, -1)
+            return columns.reshape(dimension, -1) @ flat.T
+
+        parts = (evidence.rows, evidence.sampling, evidence.noise, evidence.weight)
+        if self.shared:
+            return one_distribution(moments[0], jacobian[0], *parts)
+        alone = jax.tree.map(lambda part: part[:, None], parts)
+        return jnp.sum(jax.vmap(one_distribution)(moments, jacobian, *alone), axis=0)
+
+
+def second_moment(mean: Array, root: Array, weights: Array, variance: Array) -> Array:
+    """E[v vᵀ] of v = (x, 1, y), for features N(mean, root rootᵀ)."""
+    width = mean.shape[0]
+    through = root.T @ weights[:width]
+    centred = jnp.zeros((width + 2, width + 2))
+    centred = centred.at[:width, :width].set(root @ root.T)
+    cross = root @ through
+    centred = centred.at[:width, -1].set(cross).at[-1, :width].set(cross)
+    centred = centred.at[-1, -1].set(through @ through + variance)
+    whole = jnp.concatenate([mean, jnp.ones(1), (weights[:width] @ mean + weights[width])[None]])
+    return centred + jnp.outer(whole, whole)
+
+
+def _inverse_triangular(lower: Array) -> Array:
+    return jax.scipy.linalg.solve_triangular(lower, jnp.eye(lower.shape[0]), lower=True)

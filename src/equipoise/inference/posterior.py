@@ -1,0 +1,79 @@
+"""The result of inference: draws, and how far they can be trusted."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.errors import ConvergenceError
+from equipoise.inference.diagnostics import Diagnostics
+
+if TYPE_CHECKING:
+    import arviz
+
+    from equipoise.inference.problem import Scenario
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Draws from the posterior of one scenario.
+
+    `draws` maps each parameter to an array [draws, …] of all kept chains together; `chains` says how many there were,
+    in order. Regression parameters are in scaled units, where every column spans [−1, 1]; the bias is the last weight.
+    `coordinates` [draws, d] are the model's own parameters mapped so that the prior is N(0, I); samplers that do not
+    work in them leave it None.
+    """
+
+    draws: dict[str, Floats]
+    diagnostics: Diagnostics
+    scenario: "Scenario"
+    method: str
+    rule: str
+    seed: int
+    chains: int
+    coordinates: Floats | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return self.diagnostics.draws
+
+    @property
+    def converged(self) -> bool:
+        """Whether the draws can be relied on."""
+        return self.diagnostics.converged
+
+    def relied_on(self, *, force: bool = False) -> Self:
+        """This posterior, if it can be relied on; anything computed from draws should go through here."""
+        if not self.converged and not force:
+            raise ConvergenceError(
+                f"this posterior has not converged: {'; '.join(self.diagnostics.problems)}. Ask for more draws, or "
+                "pass force=True to use it all the same"
+            )
+        return self
+
+    def mean(self, parameter: str) -> Floats:
+        """Posterior mean of a parameter."""
+        return np.asarray(self.draws[parameter].mean(axis=0))
+
+    def sd(self, parameter: str) -> Floats:
+        """Posterior standard deviation of a parameter."""
+        return np.asarray(self.draws[parameter].std(axis=0))
+
+    def to_inferencedata(self) -> "arviz.InferenceData":
+        """Draws by chain, with the scenario as attributes, for ArviZ."""
+        import arviz
+
+        by_chain = {name: values.reshape(self.chains, -1, *values.shape[1:]) for name, values in self.draws.items()}
+        attributes: dict[str, Any] = {
+            "inference_library": "equipoise",
+            "method": self.method,
+            "tempering_rule": self.rule,
+            "kappa": float(self.scenario.kappa),
+            "coalition": ",".join(self.scenario.coalition or ()),
+            "seed": self.seed,
+            "converged": int(self.converged),
+        }
+        data: arviz.InferenceData = arviz.from_dict(posterior=by_chain, attrs=attributes)
+        return data

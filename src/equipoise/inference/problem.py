@@ -1,0 +1,241 @@
+"""From an agreement and what its parties sent to the arrays the engine works on.
+
+Everything that can be wrong with a request is found here, before anything is compiled.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.agreement import Agreement
+from equipoise.errors import InferenceError, SubmissionError
+from equipoise.inference import families
+from equipoise.inference.engine import Problem
+from equipoise.inference.linear import LinearPrior, LinearRegression, linear_prior
+from equipoise.inference.logistic import LogisticPrior, LogisticRegression, logistic_prior
+from equipoise.inference.scenario import Observations, Scenarios
+from equipoise.models import Layout, ScaledColumn, layout_of
+from equipoise.schema import (
+    BernoulliModel,
+    CategoricalModel,
+    ExponentialModel,
+    GaussianModel,
+    LinearModel,
+    LogisticModel,
+    PoissonModel,
+)
+from equipoise.wire import Submission
+
+Floats = NDArray[np.float64]
+_UNIT_NOISE_STREAM = 0x7A75  # keeps the noise that τ scales apart from the samplers' random numbers
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What to infer from: which parties (None: all that submitted), tempering factor κ, added noise τ by party."""
+
+    coalition: tuple[str, ...] | None = None
+    kappa: float = 1.0
+    tau: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.coalition, str):
+            raise InferenceError(
+                f"a coalition is a list of party names, not {self.coalition!r}; write [{self.coalition!r}]"
+            )
+        if self.coalition is not None:
+            object.__setattr__(self, "coalition", tuple(self.coalition))
+            if not self.coalition:
+                raise InferenceError(
+                    "the coalition is empty; name at least one party (nobody's posterior is the prior)"
+                )
+        if not _is_number(self.kappa) or not 0 <= self.kappa <= 1:
+            raise InferenceError(
+                f"kappa = {self.kappa!r} is not a tempering factor; it must lie between 0 (the prior) and 1"
+            )
+        for party, tau in self.tau.items():
+            if not _is_number(tau) or not 0 <= tau < math.inf:
+                raise InferenceError(f"tau = {tau!r} for {party!r} is not an amount of noise; it must be 0 or more")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
+
+
+def observations_of(agreement: Agreement, submissions: Sequence[Submission], *, seed: int) -> Observations:
+    """Check and stack submissions, one slot for every party of the agreement, in its order.
+
+    Slots of parties that did not submit hold fixed numbers, so leaving a party out of a scenario and never having
+    heard of it are the same computation.
+    """
+    submissions = list(submissions)
+    if not submissions:
+        raise InferenceError("there are no submissions; a posterior needs at least one party's")
+    names = agreement.party_names
+    layout = layout_of(agreement)
+    slots, entries = len(names), len(layout)
+    statistic, count = np.zeros((slots, entries)), np.ones(slots)
+    variance, added = np.ones((slots, entries)), np.zeros((slots, entries))
+    seen: set[str] = set()
+    for submission in submissions:
+        submission.check(agreement)
+        if submission.party in seen:
+            raise SubmissionError(
+                f"{submission.party!r} is there twice; keep one of its submissions, each party's counts once"
+            )
+        seen.add(submission.party)
+        slot = names.index(submission.party)
+        statistic[slot], count[slot] = submission.values(agreement), submission.count
+        guarantee = submission.stated
+        variance[slot] = np.square(layout.noise_deviations(guarantee))
+        added[slot] = np.sqrt(guarantee.epsilon * variance[slot])  # ½ λ Δ² = ε · ½ (λ/ε) Δ²
+    noise_key = jax.random.fold_in(jax.random.key(seed), _UNIT_NOISE_STREAM)
+    unit_noise = jax.random.normal(noise_key, (slots, entries))
+    return Observations(
+        jnp.asarray(statistic), jnp.asarray(count), jnp.asarray(variance), jnp.asarray(added), unit_noise
+    )
+
+
+def exact_observations(agreement: Agreement, statistics: Mapping[str, tuple[int, Sequence[float]]]) -> Observations:
+    """Stack exact statistics {party: (row count, entries)}; for baselines only, since nothing protects them."""
+    if not statistics:
+        raise InferenceError("there are no statistics; a posterior needs at least one party's")
+    names = agreement.party_names
+    layout = layout_of(agreement)
+    slots, entries = len(names), len(layout)
+    statistic, count = np.zeros((slots, entries)), np.ones(slots)
+    for party, (rows, values) in statistics.items():
+        agreement.party(party)
+        if not _is_number(rows) or not rows > 0 or rows != int(rows):
+            raise InferenceError(f"{party!r} has a row count of {rows!r}; it must be a positive whole number")
+        numbers = np.asarray(values, dtype=float)
+        if numbers.shape != (entries,):
+            raise InferenceError(f"{party!r} has {numbers.size} statistics; this agreement needs {entries}")
+        if not np.all(np.isfinite(numbers)):
+            place = int(np.flatnonzero(~np.isfinite(numbers))[0])
+            raise InferenceError(
+                f"{party!r} has {numbers[place]!r} for {layout.entries[place].name!r}; every statistic must be finite"
+            )
+        slot = names.index(party)
+        statistic[slot], count[slot] = numbers, rows
+    nothing = jnp.zeros((slots, entries))
+    return Observations(jnp.asarray(statistic), jnp.asarray(count), nothing, nothing, nothing)
+
+
+def scenario_arrays(agreement: Agreement, present: Sequence[str], scenarios: Sequence[Scenario]) -> Scenarios:
+    """A batch of scenarios as arrays, in the order of the agreement's parties."""
+    names = agreement.party_names
+    member, tau = np.zeros((len(scenarios), len(names))), np.zeros((len(scenarios), len(names)))
+    for index, scenario in enumerate(scenarios):
+        for party in scenario.coalition if scenario.coalition is not None else present:
+            agreement.party(party)
+            if party not in present:
+                raise InferenceError(f"{party!r} has not submitted; submissions came from {', '.join(present)}")
+            member[index, names.index(party)] = 1
+        for party, amount in scenario.tau.items():
+            agreement.party(party)
+            tau[index, names.index(party)] = amount
+    kappa = np.array([scenario.kappa for scenario in scenarios], dtype=float)
+    return Scenarios(jnp.asarray(member), jnp.asarray(kappa), jnp.asarray(tau))
+
+
+def problem_of(agreement: Agreement, observations: Observations) -> Problem:
+    """The agreed model and prior, with observations."""
+    model, prior = _BUILDERS[type(agreement.model)](agreement.model, len(agreement.parties), layout_of(agreement))
+    return Problem(model, prior, observations)
+
+
+def _linear(agreed: LinearModel, slots: int, _layout: Layout) -> tuple[LinearRegression, LinearPrior]:
+    width = len(agreed.features)
+    prior, data = agreed.prior, agreed.data_prior
+    degrees = width + 4.0 if data.degrees_of_freedom is None else data.degrees_of_freedom
+    model = LinearRegression(width, slots, data.scope == "shared")
+    return model, linear_prior(
+        shape=prior.shape,
+        scale=prior.scale,
+        weight_mean=_vector(prior.weight_mean, width + 1),
+        weight_precision=_matrix(prior.weight_precision, width + 1),
+        feature_mean=_vector(data.mean, width),
+        mean_strength=data.mean_strength,
+        scatter=_matrix(data.covariance, width) * (degrees - width - 1),  # E[Σ] = Ψ/(ν − w − 1)
+        degrees_of_freedom=degrees,
+    )
+
+
+def _logistic(agreed: LogisticModel, slots: int, _layout: Layout) -> tuple[LogisticRegression, LogisticPrior]:
+    width = len(agreed.features)
+    prior, data = agreed.prior, agreed.data_prior
+    model = LogisticRegression(width, slots, data.scope == "shared", centred=data.mean_spread == 0)
+    return model, logistic_prior(
+        width=width,
+        degrees_of_freedom=float(width) if prior.degrees_of_freedom is None else prior.degrees_of_freedom,
+        max_squared_norm=prior.max_squared_norm,
+        weight_scale=prior.weight_scale,
+        bias_scale=prior.bias_scale,
+        mean_spread=data.mean_spread,
+        concentration=data.concentration,
+        sd_mean=data.sd_mean,
+        sd_spread=data.sd_spread,
+        sd_max=data.sd_max,
+    )
+
+
+def _vector(values: Sequence[float] | None, length: int) -> Floats:
+    return np.zeros(length) if values is None else np.asarray(values, dtype=float)
+
+
+def _matrix(value: float | Sequence[float] | Sequence[Sequence[float]], width: int) -> Floats:
+    array = np.asarray(value, dtype=float)
+    return array if array.ndim == 2 else np.diag(np.broadcast_to(array, width))
+
+
+def _bernoulli(agreed: BernoulliModel, slots: int, _layout: Layout) -> tuple[Any, Any]:
+    return families.Bernoulli(slots), families.bernoulli_prior(agreed.prior.positive, agreed.prior.negative)
+
+
+def _categorical(agreed: CategoricalModel, slots: int, _layout: Layout) -> tuple[Any, Any]:
+    size = len(agreed.target.categories)
+    concentrations = np.broadcast_to(np.asarray(agreed.prior.concentration, dtype=float), size)
+    return families.Categorical(slots, size), families.categorical_prior(concentrations.tolist())
+
+
+def _poisson(agreed: PoissonModel, slots: int, layout: Layout) -> tuple[Any, Any]:
+    lower, upper = agreed.target.bounds
+    # Without a rate, the prior mean of the count is the middle of its bounds.
+    rate = agreed.prior.shape / _middle(layout) if agreed.prior.rate is None else agreed.prior.rate
+    return families.Poisson(slots, int(lower), int(upper)), families.rate_prior(agreed.prior.shape, rate, lower, upper)
+
+
+def _exponential(agreed: ExponentialModel, slots: int, layout: Layout) -> tuple[Any, Any]:
+    lower, upper = agreed.target.bounds
+    # Without a rate, a waiting time at the prior mean of its rate is the middle of its bounds on average.
+    rate = agreed.prior.shape * _middle(layout) if agreed.prior.rate is None else agreed.prior.rate
+    return families.Exponential(slots), families.rate_prior(agreed.prior.shape, rate, lower, upper)
+
+
+def _gaussian(agreed: GaussianModel, slots: int, _layout: Layout) -> tuple[Any, Any]:
+    prior = agreed.prior
+    return families.Gaussian(slots), families.gaussian_prior(prior.shape, prior.scale, prior.mean, prior.mean_strength)
+
+
+def _middle(layout: Layout) -> float:
+    column = layout.columns[0]
+    assert isinstance(column, ScaledColumn)
+    return column.middle
+
+
+_BUILDERS: dict[type, Callable[[Any, int, Layout], tuple[Any, Any]]] = {
+    LinearModel: _linear,
+    LogisticModel: _logistic,
+    BernoulliModel: _bernoulli,
+    CategoricalModel: _categorical,
+    PoissonModel: _poisson,
+    ExponentialModel: _exponential,
+    GaussianModel: _gaussian,
+}

@@ -1,0 +1,75 @@
+"""How the engine uses JAX: double precision, and compiled programs kept from one run to the next.
+
+Neither is forced on the rest of the process. Precision is set for the engine's own calls only; the compilation cache is
+set only if nobody has chosen one.
+"""
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+import jax
+from jax.experimental.compilation_cache import compilation_cache
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+
+CACHE_VARIABLE = "EQUIPOISE_CACHE_DIR"
+OFF = "off"
+
+
+def double_precision(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+    """Run a function, and everything it compiles, in float64."""
+
+    @functools.wraps(function)
+    def inner(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
+        with jax.enable_x64(True):
+            return function(*args, **kwargs)
+
+    return inner
+
+
+def default_cache_directory() -> Path:
+    """Where compiled programs are kept unless `EQUIPOISE_CACHE_DIR` says otherwise."""
+    if sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    elif sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    return base / "equipoise" / "jax"
+
+
+@functools.cache
+def use_compilation_cache() -> Path | None:
+    """Keep compiled programs on disk, so that the second run of anything starts at once.
+
+    `EQUIPOISE_CACHE_DIR` chooses the folder, "off" turns it off; JAX's own setting, if there is one, is respected. A
+    folder that cannot be written costs the cache, not the run.
+    """
+    chosen = os.environ.get(CACHE_VARIABLE)
+    if chosen == OFF or jax.config.values["jax_compilation_cache_dir"] is not None:
+        return None
+    folder = Path(chosen) if chosen else default_cache_directory()
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError:
+        return None
+    if not os.access(folder, os.W_OK):
+        return None
+    _set("jax_compilation_cache_dir", str(folder))
+    _set("jax_persistent_cache_min_compile_time_secs", 0.5)
+    compilation_cache.reset_cache()  # an earlier compile may have found it off
+    return folder
+
+
+def _set(name: str, value: object) -> None:
+    jax.config.update(name, value)  # type: ignore[no-untyped-call]
+
+
+def on_accelerator() -> bool:
+    """Whether programs run on something wider than a few CPU cores."""
+    return jax.default_backend() != "cpu"

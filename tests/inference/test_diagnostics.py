@@ -1,0 +1,97 @@
+"""Diagnostics against ArviZ, and what they say about bad chains."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from equipoise.inference import diagnostics
+from equipoise.inference.diagnostics import BFMI_LIMIT, diagnose, independent
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import arviz
+
+
+def autoregressive(seed: int, chains: int, length: int, memory: float) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    noise = rng.normal(size=(chains, length + 200))
+    walk = np.zeros_like(noise)
+    for t in range(1, noise.shape[1]):
+        walk[:, t] = memory * walk[:, t - 1] + noise[:, t]
+    return walk[:, 200:]
+
+
+@pytest.mark.parametrize("memory", [-0.4, 0.0, 0.5, 0.95])
+def test_agrees_with_arviz(memory: float) -> None:
+    draws = np.stack([autoregressive(seed, 8, 300, memory) for seed in (1, 2)], axis=-1)
+    draws[:, :, 1] = np.exp(draws[:, :, 1] / 3)  # a skewed coordinate
+    for k in range(2):
+        one = draws[:, :, k]
+        assert diagnostics.rhat(draws)[k] == pytest.approx(float(arviz.rhat(one)), rel=1e-6)
+        assert diagnostics.ess_bulk(draws)[k] == pytest.approx(float(arviz.ess(one)), rel=0.02)
+        assert diagnostics.ess_tail(draws)[k] == pytest.approx(float(arviz.ess(one, method="tail")), rel=0.03)
+
+
+def test_bfmi_agrees_with_arviz() -> None:
+    energy = np.cumsum(autoregressive(3, 4, 400, 0.9), axis=1) * 0.1 + autoregressive(4, 4, 400, 0.0)
+    np.testing.assert_allclose(diagnostics.bfmi(energy), arviz.bfmi(energy), rtol=0.02)
+
+
+def test_good_chains_are_relied_on() -> None:
+    report, keep = diagnose(autoregressive(5, 16, 250, 0.2)[..., None])
+    assert report.converged, report.problems
+    assert list(keep) == list(range(16))
+    assert "NOT" not in str(report)
+
+
+def test_a_shifted_chain_is_noticed() -> None:
+    draws = autoregressive(6, 8, 250, 0.2)
+    draws[3] += 3
+    report, _ = diagnose(draws[..., None])
+    assert any("R-hat" in problem for problem in report.problems)
+    assert "NOT converged" in str(report)
+
+
+def test_chains_of_low_bfmi_are_dropped_and_reported() -> None:
+    draws = autoregressive(7, 8, 300, 0.1)[..., None]
+    energy = np.random.default_rng(8).normal(size=(8, 300))
+    energy[2] = np.cumsum(energy[2])
+    report, keep = diagnose(draws, energy=energy)
+    assert report.dropped_chains == (2,)
+    assert 2 not in keep
+    assert report.bfmi is not None
+    assert report.bfmi[2] < BFMI_LIMIT
+    assert report.draws == 7 * 300
+    assert report.converged
+
+
+def test_a_chain_that_never_moved_is_dropped() -> None:
+    draws = autoregressive(9, 8, 300, 0.1)[..., None]
+    draws[5] = 0.1
+    report, keep = diagnose(draws)
+    assert report.dropped_chains == (5,)
+    assert len(keep) == 7
+
+
+def test_when_no_chain_is_good_nothing_is_relied_on() -> None:
+    draws = autoregressive(10, 4, 300, 0.1)[..., None]
+    energy = np.cumsum(np.random.default_rng(11).normal(size=(4, 300)), axis=1)
+    report, keep = diagnose(draws, energy=energy)
+    assert len(keep) == 4
+    assert not report.converged
+    assert any("BFMI" in problem for problem in report.problems)
+
+
+def test_divergences_and_few_draws_are_problems() -> None:
+    draws = autoregressive(12, 4, 50, 0.0)[..., None]
+    divergent = np.zeros((4, 50), bool)
+    divergent[0, :30] = True
+    report, _ = diagnose(draws, divergent=divergent)
+    assert any("diverged" in problem for problem in report.problems)
+    assert any("effective sample size" in problem for problem in report.problems)
+
+
+def test_independent_draws_need_no_chains() -> None:
+    assert independent(1_000, 3).converged
+    assert not independent(100, 3).converged
