@@ -114,7 +114,7 @@ def _observations(
     noisy = exact + rng.normal(size=exact.shape) * np.sqrt(variances)
     added = np.sqrt(variances * np.asarray(epsilons)[:, None])
     parts = (noisy, np.asarray(counts, float), variances, added, rng.normal(size=exact.shape))
-    return Observations(*(jnp.asarray(part) for part in parts))  # type: ignore[call-arg]
+    return Observations(*(jnp.asarray(part) for part in parts))
 
 
 def simulate_linear(

@@ -22,7 +22,8 @@ def test_readme_snippet_runs(tmp_path: Path) -> None:
     assert len(snippet.strip().splitlines()) <= 25
     result = subprocess.run([sys.executable, "-c", snippet], cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
-    epsilon, spent = result.stdout.split()
+    epsilon, spent, converged, *_ = result.stdout.split()
+    assert converged == "True"
     assert float(epsilon) == pytest.approx(1.99, abs=0.02)
     assert float(spent) == 0.1
 

@@ -69,6 +69,7 @@ bias_scale = 1.0
 
 [model.data_prior]
 {_SCOPE}concentration = 2.0      # LKJ prior of the features' correlations
+mean_spread = 0.5        # features' means ~ Normal(0, mean_spread)
 sd_mean = 0.5            # features' standard deviations ~ Normal(sd_mean, sd_spread) on [0, sd_max]
 sd_spread = 0.5
 sd_max = 1.0

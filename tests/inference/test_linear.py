@@ -1,16 +1,16 @@
 """Linear regression's coordinates, statistic layout and moments."""
 
-import builders
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import linear_entries, simulate_linear, syn_prior
 from scipy import stats
 
+import builders
 from equipoise.guarantee import Guarantee
 from equipoise.inference.linear import LinearRegression
 from equipoise.models import layout_of
+from problems import linear_entries, simulate_linear, syn_prior
 
 
 def test_prior_draws_follow_the_stated_prior() -> None:
@@ -26,7 +26,7 @@ def test_prior_draws_follow_the_stated_prior() -> None:
     # A diagonal entry of W⁻¹(I, ν) is inverse gamma with shape (ν − w + 1)/2.
     law = stats.invgamma((50 - width + 1) / 2, scale=0.5)
     assert min(stats.kstest(covariance[:, k, k], law.cdf).pvalue for k in range(width)) > 1e-3
-    direct = stats.invwishart.rvs(50, np.eye(width), size=40_000, random_state=1)
+    direct = np.asarray(stats.invwishart.rvs(50, np.eye(width), size=40_000, random_state=1))
     assert stats.ks_2samp(covariance[:, 0, 1], direct[:, 0, 1]).pvalue > 1e-3
     whitened = np.linalg.solve(np.linalg.cholesky(covariance), np.asarray(draws["feature_mean"])[..., None])[..., 0]
     assert min(stats.kstest(whitened[:, k], "norm").pvalue for k in range(width)) > 1e-3

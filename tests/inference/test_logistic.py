@@ -1,15 +1,15 @@
 """Logistic regression's exact moments, prior and statistic order."""
 
-import builders
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from problems import linear_entries
 from scipy import integrate, stats
 
+import builders
 from equipoise.inference.logistic import LogisticPrior, LogisticRegression, expected_derivatives, logistic_prior
 from equipoise.models import layout_of
+from problems import linear_entries
 
 
 def prior_of(width: int, mean_spread: float = 0.5) -> LogisticPrior:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from jax import Array
 
+from dense import dense_log_likelihood
 from equipoise.inference.linear import second_moment
 from equipoise.inference.statistic_likelihood import (
     MatrixNoise,
@@ -16,35 +17,6 @@ from equipoise.inference.statistic_likelihood import (
     log_likelihood,
     solve,
 )
-
-
-def dense_covariance(moment: Array, sampling: Array, off_diagonal: Array, diagonal: Array, bias: int) -> Array:
-    """Covariance of the upper triangle without the bias entry, from Cov(v_i v_j, v_k v_l)."""
-    i, j = upper(moment.shape[0], bias)
-    mean = moment[:, bias]
-    products = mean[i] * mean[j]
-    cov = moment[i][:, i] * moment[j][:, j] + moment[i][:, j] * moment[j][:, i] - 2 * jnp.outer(products, products)
-    return sampling * cov + jnp.diag(jnp.where(i == j, diagonal[i], off_diagonal))
-
-
-def upper(size: int, bias: int) -> tuple[np.ndarray, np.ndarray]:
-    i, j = np.triu_indices(size)
-    inner = ~((i == bias) & (j == bias))
-    return i[inner], j[inner]
-
-
-def dense_log_likelihood(
-    moment: Array, statistic: Array, count: Array, sampling: Array, noise: MatrixNoise, bias: int
-) -> Array:
-    i, j = upper(moment.shape[0], bias)
-
-    def one(statistic: Array, count: Array, sampling: Array, off: Array, diagonal: Array) -> Array:
-        covariance = dense_covariance(moment, sampling, off, diagonal, bias)
-        residual = (statistic - count * moment)[i, j]
-        log_det = jnp.linalg.slogdet(covariance)[1]
-        return -0.5 * (residual @ jnp.linalg.solve(covariance, residual) + log_det + len(i) * jnp.log(2 * jnp.pi))
-
-    return jax.vmap(one)(statistic, count, sampling, *noise)
 
 
 class Case:
@@ -129,8 +101,8 @@ def test_repeated_eigenvalues_are_no_special_case() -> None:
 def test_solving_undoes_the_covariance() -> None:
     case = Case(4, 2.0)
     rng = np.random.default_rng(1)
-    matrix = rng.normal(size=(2, 6, 6))
-    matrix = jnp.asarray(matrix + matrix.transpose(0, 2, 1)).at[:, case.bias, case.bias].set(0.0)
+    half = rng.normal(size=(2, 6, 6))
+    matrix = jnp.asarray(half + half.transpose(0, 2, 1)).at[:, case.bias, case.bias].set(0.0)
     factor = factorise(case.moment, case.sampling, case.noise, case.bias)
     solved = solve(factor, matrix)
     noise = 2 * case.noise.off_diagonal[:, None, None] * solved
@@ -148,7 +120,7 @@ def test_sampling_covariance_is_that_of_gaussian_rows() -> None:
     x = means + rng.normal(size=(400_000, 2)) @ root.T
     y = x @ weights[:-1] + weights[-1] + rng.normal(size=len(x)) * np.sqrt(variance)
     v = np.column_stack([x, np.ones(len(x)), y])
-    for a in rng.normal(size=(3, 4, 4)):
-        a = a + a.T
+    for half in rng.normal(size=(3, 4, 4)):
+        a = half + half.T
         exact = float(jnp.vdot(a, apply_sampling(case.moment, jnp.asarray(a), case.bias)))
         assert np.var(np.einsum("ni,ij,nj->n", v, a, v)) == pytest.approx(exact, rel=0.03)

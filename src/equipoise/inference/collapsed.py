@@ -13,6 +13,7 @@ from jax import Array
 
 from equipoise.inference import hmc
 from equipoise.inference.laplace import Approximation, laplace
+from equipoise.inference.runtime import compiler_options
 from equipoise.inference.scenario import Observations, Observed, Rule, Scenarios, observe
 
 
@@ -61,7 +62,7 @@ def approximate(
     )
 
 
-@partial(jax.jit, static_argnames=("model", "rule", "chains"))
+@partial(jax.jit, static_argnames=("model", "rule", "chains"), compiler_options=compiler_options(0))
 def begin(
     keys: Array,
     model: CollapsedModel,
@@ -81,7 +82,12 @@ def begin(
     return jax.vmap(one)(keys, scenarios)
 
 
-@partial(jax.jit, static_argnames=("model", "rule"), donate_argnames=("ensembles",))
+@partial(
+    jax.jit,
+    static_argnames=("model", "rule"),
+    donate_argnames=("ensembles",),
+    compiler_options=compiler_options(1),
+)
 def advance(
     keys: Array,
     model: CollapsedModel,
@@ -101,7 +107,7 @@ def advance(
     return jax.vmap(one)(keys, scenarios, ensembles)
 
 
-@partial(jax.jit, static_argnames=("model",))
+@partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(0))
 def parameters(model: CollapsedModel, prior: Any, positions: Array) -> dict[str, Array]:
     """Named parameters at positions [chains, draws, d]."""
     return jax.vmap(jax.vmap(partial(model.parameters, prior)))(positions)

@@ -1,12 +1,14 @@
 """Run a batch of scenarios: warm up, sample until the chains agree, diagnose. Arrays in, arrays out.
 
-Scenarios go through the compiled programs in groups of one fixed size, so that two or two thousand of them compile the
-same two programs (`begin` and `advance`); on a CPU several groups run side by side, one per core.
+Two compiled programs, `begin` and `advance`, serve any number of scenarios. On an accelerator a group of scenarios goes
+through them at once. On a CPU a group is one scenario, and as many groups run side by side as there are cores: one
+scenario's chains already keep a core busy, and those that need few leaps do not wait for those that need many.
 
 Draws are kept at the requested number. When the chains do not agree yet, they go on for as long again and every other
 draw is kept, and so on up to `MOST_THINNING`: more work gives better draws, never more of them.
 """
 
+import math
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -32,9 +34,10 @@ Progress = Callable[[float], None]  # called with the share of a group's planned
 WARM_UP_ROUNDS = 5
 GIBBS_WARM_UP_ROUNDS = 2
 MOST_THINNING = 8
-GROUP = 4  # scenarios in one call on a CPU; more fall out of its cache
-WIDE_GROUP = 64
-_COMPILING = threading.Lock()  # the first call of a program compiles it, and only one thread should
+GROUP = 1  # scenarios in one call on a CPU
+WIDE_GROUP = 64  # at most, on an accelerator
+_COMPILING = threading.Lock()
+_COMPILED: set[tuple[object, ...]] = set()
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def run(
     """Sample every scenario; `keys` has one random key for each."""
     use_compilation_cache()
     number = len(scenarios.kappa)
-    size = 1 if number == 1 else (WIDE_GROUP if on_accelerator() else GROUP)
+    size = _group_size(number)
     groups = [np.arange(first, min(first + size, number)) for first in range(0, number, size)]
 
     @double_precision  # the setting belongs to a thread
@@ -84,11 +87,21 @@ def run(
         results = _sample_group(chains(keys[padded], problem, chosen, settings), settings, progress, len(members))
         return results[: len(members)]
 
-    workers = 1 if on_accelerator() else min(len(groups), _usable_cores())
-    if workers == 1:
-        return [sampled for group in groups for sampled in one_group(group)]
+    done = []
+    with _COMPILING:
+        programs = (problem.model, settings.sampler, settings.rule, settings.chains, size)
+        if programs not in _COMPILED:  # one group alone, so that others do not compile the same a second time
+            done = [one_group(groups[0])]
+            _COMPILED.add(programs)
+    workers = 1 if on_accelerator() else _usable_cores()
     with ThreadPoolExecutor(workers) as pool:
-        return [sampled for results in pool.map(one_group, groups) for sampled in results]
+        done += pool.map(one_group, groups[len(done) :])
+    return [sampled for results in done for sampled in results]
+
+
+def _group_size(number: int) -> int:
+    """Scenarios in one call: a power of two, so that batches of any length share a few programs."""
+    return min(WIDE_GROUP, 2 ** math.ceil(math.log2(number))) if on_accelerator() else GROUP
 
 
 def planned_rounds(settings: Settings) -> int:
@@ -133,17 +146,15 @@ class _CollapsedChains:
         self._fresh: list[hmc.Trace] = []
         self._traces: list[hmc.Trace] = []
         self._positions: list[Floats] = []
-        with _COMPILING:
-            self._ensembles = collapsed.begin(
-                self._next_keys(),
-                problem.model,
-                settings.rule,
-                settings.chains,
-                problem.prior,
-                problem.observations,
-                scenarios,
-            )
-            self._step(adapt=True)
+        self._ensembles = collapsed.begin(
+            self._next_keys(),
+            problem.model,
+            settings.rule,
+            settings.chains,
+            problem.prior,
+            problem.observations,
+            scenarios,
+        )
 
     def _next_keys(self) -> Array:
         self._round += 1
@@ -164,8 +175,7 @@ class _CollapsedChains:
         return fetched
 
     def warm_up(self) -> Iterator[None]:
-        yield
-        for _ in range(WARM_UP_ROUNDS - 1):
+        for _ in range(WARM_UP_ROUNDS):
             self._step(adapt=True)
             yield
 
@@ -195,8 +205,8 @@ class _CollapsedChains:
 
         energy, divergent, acceptance = joined("energy"), joined("divergent"), joined("acceptance")
         steps = np.sum([trace.steps.sum(axis=1) for trace in self._traces], axis=0)
-        results = []
-        for index in range(len(positions)):
+
+        def one(index: int) -> Sampled:
             diagnostics, keep = diagnose(
                 positions[index],
                 energy=energy[index],
@@ -206,9 +216,13 @@ class _CollapsedChains:
                 gradients=int(steps[index]) * self._settings.chains,
             )
             kept = positions[index][keep]
-            parameters = collapsed.parameters(self._problem.model, self._problem.prior, kept)
-            results.append(Sampled(jax.tree.map(np.asarray, parameters), kept, diagnostics))
-        return results
+            with jax.enable_x64(True):  # the setting belongs to a thread
+                parameters = collapsed.parameters(self._problem.model, self._problem.prior, kept)
+            return Sampled(jax.tree.map(np.asarray, parameters), kept, diagnostics)
+
+        # Sorting a large number of draws takes longer than drawing them on an accelerator.
+        with ThreadPoolExecutor(_usable_cores()) as pool:
+            return list(pool.map(one, range(len(positions))))
 
 
 class _GibbsChains:
@@ -220,11 +234,9 @@ class _GibbsChains:
         self._fresh: list[tuple[gibbs.Draw, Floats]] = []
         self._draws: list[gibbs.Draw] = []
         self._accepted: list[Floats] = []
-        with _COMPILING:
-            self._states = gibbs.begin(
-                self._next_keys(), problem.model, settings.chains, problem.prior, problem.observations, scenarios
-            )
-            self._step()
+        self._states = gibbs.begin(
+            self._next_keys(), problem.model, settings.chains, problem.prior, problem.observations, scenarios
+        )
 
     def _next_keys(self) -> Array:
         self._round += 1
@@ -239,8 +251,7 @@ class _GibbsChains:
         return fetched
 
     def warm_up(self) -> Iterator[None]:
-        yield
-        for _ in range(GIBBS_WARM_UP_ROUNDS - 1):
+        for _ in range(GIBBS_WARM_UP_ROUNDS):
             self._step()
             yield
 

@@ -240,9 +240,9 @@ class Categorical(_Family[CategoricalPrior]):
         weight = evidence.weight * evidence.rows**2
         along = (probabilities / scale) @ jacobian  # [slots, d]
         diagonal = jnp.sum(weight[:, None] / scale, axis=0)
-        return jacobian.T @ (diagonal[:, None] * jacobian) + along.T @ (
-            (weight * evidence.sampling / den)[:, None] * along
-        )
+        rank_one = (weight * evidence.sampling / den)[:, None] * along
+        information: Array = jacobian.T @ (diagonal[:, None] * jacobian) + along.T @ rank_one
+        return information
 
     def _diagonal_and_rank_one(
         self, prior: CategoricalPrior, evidence: Observed, position: Array

@@ -22,6 +22,7 @@ from jax import Array
 
 from equipoise.inference.collapsed import approximate
 from equipoise.inference.linear import LinearPrior, LinearRegression, second_moment
+from equipoise.inference.runtime import compiler_options
 from equipoise.inference.scenario import Observations, Scenarios, with_added_noise
 from equipoise.inference.statistic_likelihood import MatrixNoise, apply_sampling, factorise, solve
 
@@ -223,7 +224,7 @@ def _randomness(
     )
 
 
-@partial(jax.jit, static_argnames=("model", "chains"))
+@partial(jax.jit, static_argnames=("model", "chains"), compiler_options=compiler_options(0))
 def begin(
     keys: Array,
     model: LinearRegression,
@@ -243,7 +244,7 @@ def begin(
     return jax.vmap(one)(keys, scenarios)
 
 
-@partial(jax.jit, static_argnames=("model",), donate_argnames=("states",))
+@partial(jax.jit, static_argnames=("model",), donate_argnames=("states",), compiler_options=compiler_options(1))
 def advance(
     keys: Array,
     model: LinearRegression,

@@ -55,7 +55,7 @@ def infer(
     "gibbs" (linear regression only; the paper's Algorithm 1), and the baselines "naive" (ignores the noise) and
     "prior". At least `draws` draws are returned. The same seed gives the same draws.
     """
-    scenario = Scenario(None if coalition is None else tuple(coalition), kappa, dict(tau or {}))
+    scenario = Scenario(coalition, kappa, tau or {})
     return infer_batch(
         agreement,
         submissions,
@@ -115,7 +115,7 @@ def infer_exact(
 
     Conjugate models are sampled directly. Logistic regression uses its collapsed posterior with no noise.
     """
-    scenario = Scenario(None if coalition is None else tuple(coalition), kappa)
+    scenario = Scenario(coalition, kappa)
     _check_sizes([scenario], [seed], draws, chains)
     observations = exact_observations(agreement, statistics)
     present = tuple(statistics)
@@ -238,7 +238,7 @@ def _progress_bar(wanted: bool | None, total: int) -> Iterator[Callable[[float],
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    console = Console(stderr=True)
+    console = Console(stderr=True, force_terminal=wanted or None)
     if wanted is None and not console.is_terminal:
         yield None
         return

@@ -40,7 +40,7 @@ _UNIT_NOISE_STREAM = 0x7A75  # keeps the noise that τ scales apart from the sam
 class Scenario:
     """What to infer from: which parties (None: all that submitted), tempering factor κ, added noise τ by party."""
 
-    coalition: tuple[str, ...] | None = None
+    coalition: Sequence[str] | None = None
     kappa: float = 1.0
     tau: Mapping[str, float] = field(default_factory=dict)
 

@@ -70,6 +70,11 @@ def _set(name: str, value: object) -> None:
     jax.config.update(name, value)  # type: ignore[no-untyped-call]
 
 
+def compiler_options(effort: int) -> dict[str, int] | None:
+    """How hard the compiler should try, 0 to 3. On a CPU it spends most of its time on what gains little here."""
+    return None if on_accelerator() else {"xla_backend_optimization_level": effort}
+
+
 def on_accelerator() -> bool:
     """Whether programs run on something wider than a few CPU cores."""
     return jax.default_backend() != "cpu"

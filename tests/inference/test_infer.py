@@ -1,0 +1,331 @@
+"""The engine as its users meet it."""
+
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import builders
+import equipoise as eq
+from equipoise.inference import collapsed, engine, gibbs
+from equipoise.inference.engine import Problem, Settings
+from equipoise.inference.infer import infer, infer_batch, infer_exact
+from equipoise.models import layout_of
+from equipoise.party.release import release
+from equipoise.party.statistics import exact_statistic
+from problems import everyone, simulate_linear
+
+AGREEMENT = builders.linear(2)
+
+
+@pytest.fixture(scope="module")
+def submissions(tmp_path_factory: pytest.TempPathFactory) -> list[eq.Submission]:
+    return released(AGREEMENT, tmp_path_factory.mktemp("ledgers"))
+
+
+def released(agreement: eq.Agreement, folder: Path) -> list[eq.Submission]:
+    return [
+        release(
+            agreement,
+            builders.random_table(agreement, 400, seed),
+            party=party,
+            epsilon=epsilon,
+            ledger=folder / f"{party}.ledger",
+        )
+        for seed, (party, epsilon) in enumerate((("north", 2.0), ("south", 1.0)))
+    ]
+
+
+def quick(submissions: list[eq.Submission], **options: Any) -> eq.Posterior:
+    return infer(AGREEMENT, submissions, draws=1_500, **options)
+
+
+@pytest.mark.parametrize("method", ["auto", "gibbs", "naive", "prior"])
+def test_every_method_gives_named_draws_and_diagnostics(submissions: list[eq.Submission], method: Any) -> None:
+    posterior = quick(submissions, method=method, seed=1)
+    assert posterior.draws["weights"].shape == (len(posterior), 3)
+    assert posterior.draws["variance"].shape == (len(posterior),)
+    assert posterior.draws["feature_mean"].shape == (len(posterior), 2)
+    assert posterior.draws["feature_covariance"].shape == (len(posterior), 2, 2)
+    assert len(posterior) >= 1_500
+    assert posterior.converged, posterior.diagnostics
+    assert posterior.relied_on() is posterior
+    assert posterior.scenario.coalition == ("north", "south")
+    assert posterior.method == ("collapsed" if method == "auto" else method)
+
+
+def test_the_same_seed_gives_the_same_draws(submissions: list[eq.Submission]) -> None:
+    first, again, other = (quick(submissions, seed=seed).draws["weights"] for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first, again)
+    assert np.any(first != other)
+
+
+@pytest.mark.parametrize("method", ["collapsed", "gibbs"])
+def test_a_party_that_is_out_leaves_no_trace(submissions: list[eq.Submission], method: Any) -> None:
+    north, south = submissions
+    apart = quick([north], method=method)
+    left_out = quick([north, south], coalition=["north"], method=method)
+    in_other_order = quick([south, north], coalition=["north"], method=method)
+    for name in apart.draws:
+        np.testing.assert_array_equal(apart.draws[name], left_out.draws[name])
+        np.testing.assert_array_equal(apart.draws[name], in_other_order.draws[name])
+    together = quick([north, south], method=method)
+    assert np.any(together.draws["weights"] != apart.draws["weights"])
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("sampler", ["collapsed", "gibbs"])
+def test_whatever_fills_an_empty_slot_is_never_read(shared: bool, sampler: Any) -> None:
+    problem = simulate_linear(5, shared=shared).problem
+    settings = Settings(draws=640, chains=8, sampler=sampler, max_thinning=1)
+    keys = jnp.stack([jnp.asarray(jax_key(7))])
+    results = []
+    for filling in (0.0, 1e300, np.nan):
+        seen = problem.observations
+        spoilt = seen._replace(
+            statistic=seen.statistic.at[1].set(filling),
+            rows=seen.rows.at[1].set(filling),
+            variance=seen.variance.at[1].set(filling),
+            unit_noise=seen.unit_noise.at[1].set(filling),
+        )
+        scenario = everyone(problem, members=[0, 2])
+        results.append(engine.run(keys, Problem(problem.model, problem.prior, spoilt), scenario, settings)[0])
+    for result in results[1:]:
+        np.testing.assert_array_equal(result.parameters["weights"], results[0].parameters["weights"])
+        assert np.all(np.isfinite(result.parameters["weights"]))
+
+
+def jax_key(seed: int) -> Any:
+    import jax
+
+    return jax.random.key(seed)
+
+
+def fresh(program: Any) -> Any:
+    """A compiled program that forgets what it has compiled; it counts from here."""
+    program.clear_cache()
+    return program
+
+
+def test_batches_compile_once(submissions: list[eq.Submission]) -> None:
+    """All coalitions, then a grid of κ, then added noise: one program each for starting and for going on."""
+    coalitions = [eq.Scenario(("north",)), eq.Scenario(("south",)), eq.Scenario(("north", "south"))]
+    grid = [eq.Scenario(kappa=kappa) for kappa in np.linspace(0, 1, 9)]
+    noisy = [eq.Scenario(tau={"north": tau}) for tau in (0.1, 10.0)]
+    begin, advance = fresh(collapsed.begin), fresh(collapsed.advance)
+    for scenarios in (coalitions, grid, noisy):
+        assert len(infer_batch(AGREEMENT, submissions, scenarios, draws=640)) == len(scenarios)
+    assert begin._cache_size() == 1
+    assert advance._cache_size() == 1
+
+
+def test_gibbs_batches_compile_once(submissions: list[eq.Submission]) -> None:
+    begin, advance = fresh(gibbs.begin), fresh(gibbs.advance)
+    for kappas in ([0.0, 0.5, 1.0], [0.1, 0.2]):
+        infer_batch(AGREEMENT, submissions, [eq.Scenario(kappa=k) for k in kappas], method="gibbs", draws=640)
+    assert begin._cache_size() == 1
+    assert advance._cache_size() == 1
+
+
+def test_a_scenario_in_a_batch_has_the_posterior_it_has_alone(submissions: list[eq.Submission]) -> None:
+    scenarios = [eq.Scenario(("north",)), eq.Scenario(("south",)), eq.Scenario()]
+    batch = infer_batch(AGREEMENT, submissions, scenarios, draws=4_000)
+    for scenario, posterior in zip(scenarios, batch, strict=True):
+        alone = infer(AGREEMENT, submissions, coalition=scenario.coalition, draws=4_000, seed=9)
+        shift = (posterior.mean("weights") - alone.mean("weights")) / alone.sd("weights")
+        np.testing.assert_allclose(shift, 0, atol=0.12)
+
+
+def test_added_noise_widens_the_posterior(submissions: list[eq.Submission]) -> None:
+    plain, noisy = (
+        infer(AGREEMENT, submissions, tau={"north": tau, "south": tau}, draws=3_000).sd("weights") for tau in (0, 100)
+    )
+    assert np.all(noisy > 1.5 * plain)
+
+
+def test_seeds_may_be_common_or_independent(submissions: list[eq.Submission]) -> None:
+    twice = [eq.Scenario(("north",)), eq.Scenario(("north",))]
+    common = infer_batch(AGREEMENT, submissions, twice, draws=640)
+    np.testing.assert_array_equal(common[0].draws["weights"], common[1].draws["weights"])
+    apart = infer_batch(AGREEMENT, submissions, twice, draws=640, seed=[1, 2])
+    assert np.any(apart[0].draws["weights"] != apart[1].draws["weights"])
+
+
+BAD_REQUESTS: dict[str, tuple[dict[str, Any], str]] = {
+    "kappa above 1": ({"kappa": 1.5}, "kappa = 1.5"),
+    "kappa below 0": ({"kappa": -0.1}, "between 0"),
+    "kappa not a number": ({"kappa": float("nan")}, "kappa = nan"),
+    "kappa text": ({"kappa": "half"}, "'half'"),
+    "nobody": ({"coalition": []}, "empty"),
+    "a stranger": ({"coalition": ["east"]}, "'east' is not a party"),
+    "text for a coalition": ({"coalition": "north"}, "list of party names"),
+    "negative noise": ({"tau": {"north": -1.0}}, "tau = -1.0"),
+    "noise for a stranger": ({"tau": {"east": 1.0}}, "'east'"),
+    "an unknown method": ({"method": "magic"}, "'magic'"),
+    "an unknown rule": ({"rule": "linear"}, "'linear'"),
+    "power in Gibbs": ({"method": "gibbs", "rule": "power"}, '"scaled"'),
+    "kappa 0 in a collapsed scaled posterior": ({"rule": "scaled", "kappa": 0.0}, "does not tend to the"),
+    "no draws": ({"draws": 0}, "draws = 0"),
+    "two chains": ({"chains": 2}, "chains = 2"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_REQUESTS)
+def test_bad_requests_are_refused_before_anything_is_compiled(
+    submissions: list[eq.Submission], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(engine, "run", pytest.fail)
+    options, words = BAD_REQUESTS[name]
+    with pytest.raises(eq.EquipoiseError) as caught:
+        infer(AGREEMENT, submissions, **options)
+    assert words in str(caught.value)
+
+
+def test_submissions_are_checked(
+    submissions: list[eq.Submission], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(engine, "run", pytest.fail)
+    north, south = submissions
+    with pytest.raises(eq.InferenceError, match="no submissions"):
+        infer(AGREEMENT, [])
+    with pytest.raises(eq.SubmissionError, match="there twice"):
+        infer(AGREEMENT, [north, north])
+    with pytest.raises(eq.SubmissionError, match="altered"):
+        infer(AGREEMENT, [north.model_copy(update={"count": 7}), south])
+    with pytest.raises(eq.SubmissionError, match="agreement"):
+        infer(builders.linear(3), submissions)
+    with pytest.raises(eq.InferenceError, match="'south' has not submitted"):
+        infer(AGREEMENT, [north], coalition=["south"])
+    with pytest.raises(eq.InferenceError, match="2 seeds for 1 scenario"):
+        infer_batch(AGREEMENT, submissions, [eq.Scenario()], seed=[1, 2])
+    with pytest.raises(eq.InferenceError, match="no scenarios"):
+        infer_batch(AGREEMENT, submissions, [])
+    logistic = builders.logistic(2)
+    with pytest.raises(eq.InferenceError, match="linear regression"):
+        infer(logistic, released(logistic, tmp_path), method="gibbs")
+
+
+@pytest.mark.parametrize(
+    ("rows", "spoil", "words"),
+    [
+        (0, {}, "row count of 0"),
+        (-3, {}, "row count of -3"),
+        (2.5, {}, "row count of 2.5"),
+        (10, {0: np.nan}, "must be finite"),
+        (10, {1: np.inf}, "must be finite"),
+    ],
+)
+def test_exact_statistics_are_checked(rows: Any, spoil: dict[int, float], words: str) -> None:
+    values = [0.0] * len(layout_of(AGREEMENT))
+    for place, value in spoil.items():
+        values[place] = value
+    with pytest.raises(eq.InferenceError, match=words):
+        infer_exact(AGREEMENT, {"north": (rows, values)})
+
+
+def test_exact_statistics_of_the_wrong_length_or_from_nobody_are_refused() -> None:
+    with pytest.raises(eq.InferenceError, match="has 3 statistics"):
+        infer_exact(AGREEMENT, {"north": (10, [0.0, 0.0, 0.0])})
+    with pytest.raises(eq.InferenceError, match="no statistics"):
+        infer_exact(AGREEMENT, {})
+
+
+@pytest.mark.parametrize("name", [name for name in builders.ALL_MODELS if "ball" not in name])
+def test_with_little_noise_every_model_comes_close_to_its_exact_baseline(name: str, tmp_path: Path) -> None:
+    """Every family end to end, on rows that its bounds hardly clip."""
+    agreement = builders.ALL_MODELS[name]
+    layout = layout_of(agreement)
+    table = gentle_table(agreement, 4_000)
+    exact = exact_statistic(layout, table)
+    values = [int(entry) / step for entry, step in zip(exact.values, layout.steps_per_unit, strict=True)]
+    baseline = infer_exact(agreement, {"north": (exact.count, values)}, draws=4_000)
+    submission = release(agreement, table, party="north", epsilon=100.0, ledger=tmp_path / "ledger")
+    posterior = infer(agreement, [submission], draws=4_000)
+    assert posterior.converged, posterior.diagnostics
+    for parameter in set(baseline.draws) - {"feature_mean", "feature_covariance"}:
+        shift = (posterior.mean(parameter) - baseline.mean(parameter)) / posterior.sd(parameter)
+        np.testing.assert_allclose(shift, 0, atol=1.0, err_msg=parameter)
+        np.testing.assert_allclose(posterior.sd(parameter) / baseline.sd(parameter), 1, atol=0.35, err_msg=parameter)
+
+
+def gentle_table(agreement: eq.Agreement, rows: int) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    table: dict[str, Any] = {}
+    for column in agreement.columns:
+        if not hasattr(column, "bounds"):
+            labels = column.labels if hasattr(column, "labels") else column.categories
+            table[column.name] = [labels[k] for k in rng.integers(len(labels), size=rows)]
+            continue
+        lower, upper = column.bounds
+        kind = agreement.model.kind
+        if kind == "poisson":
+            table[column.name] = rng.poisson(5.0, rows)
+        elif kind == "exponential":
+            table[column.name] = rng.exponential(0.5, rows)
+        else:
+            table[column.name] = rng.normal((lower + upper) / 2, (upper - lower) / 12, rows)
+    return table
+
+
+def test_an_unconverged_posterior_is_refused_unless_forced(submissions: list[eq.Submission]) -> None:
+    posterior = infer(AGREEMENT, submissions, draws=160, chains=4)
+    assert not posterior.converged  # 160 draws cannot have an effective size of 400
+    with pytest.raises(eq.ConvergenceError, match="effective sample size"):
+        posterior.relied_on()
+    assert posterior.relied_on(force=True) is posterior
+
+
+def test_draws_convert_to_arviz(submissions: list[eq.Submission]) -> None:
+    posterior = quick(submissions, kappa=0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        data: Any = posterior.to_inferencedata()
+    weights = data.posterior["weights"]
+    assert weights.shape == (posterior.chains, len(posterior) // posterior.chains, 3)
+    np.testing.assert_array_equal(weights.values.reshape(-1, 3), posterior.draws["weights"])
+    assert data.attrs["kappa"] == 0.5
+    assert data.attrs["coalition"] == "north,south"
+
+
+def test_progress_is_shown_on_request(submissions: list[eq.Submission], capfd: pytest.CaptureFixture[str]) -> None:
+    quick(submissions, progress=False)
+    assert capfd.readouterr().err == ""
+    quick(submissions, progress=True)
+    assert "sampling" in capfd.readouterr().err
+
+
+SCRIPT = """
+import sys
+import jax
+import equipoise as eq
+agreement = eq.Agreement.load(sys.argv[1])
+posterior = eq.infer(agreement, [eq.Submission.load(sys.argv[2])], draws=640)
+assert posterior.draws["probability"].dtype == "float64"
+assert jax.numpy.ones(1).dtype == "float32", "the process's own precision was changed"
+"""
+
+
+def test_the_process_keeps_its_precision_and_programs_are_cached(tmp_path: Path) -> None:
+    from equipoise.examples import example_agreement
+
+    (tmp_path / "agreement.toml").write_text(example_agreement("bernoulli"))
+    agreement = eq.Agreement.load(tmp_path / "agreement.toml")
+    submission = release(
+        agreement, {"defaulted": [0, 1] * 50}, party="north", epsilon=1.0, ledger=tmp_path / "north.ledger"
+    )
+    (tmp_path / "north.json").write_bytes(submission.to_json())
+    cache = tmp_path / "cache"
+    environment = {k: v for k, v in os.environ.items() if k != "JAX_ENABLE_X64"} | {"EQUIPOISE_CACHE_DIR": str(cache)}
+    command = [sys.executable, "-W", "error", "-c", SCRIPT, "agreement.toml", "north.json"]
+    for _ in range(2):
+        result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+    programs = [entry.name for entry in cache.iterdir()]
+    assert any("begin" in name for name in programs)
+    assert any("advance" in name for name in programs)

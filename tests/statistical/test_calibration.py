@@ -1,0 +1,150 @@
+"""Every model and sampler is calibrated; ignoring the noise is not."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from equipoise.inference import families
+from equipoise.inference.engine import Problem
+from equipoise.inference.linear import linear_prior
+from equipoise.inference.logistic import logistic_prior
+from equipoise.inference.scenario import Observations
+from problems import Simulated, simulate_linear, simulate_logistic
+from statistical.calibration import LEAST_PVALUE, Floats, Replication, ranks, uniformity
+
+pytestmark = pytest.mark.slow
+
+COUNTS = [300, 500, 400]
+LARGE, SMALL = [20.0, 10.0, 5.0], [0.3, 0.1, 0.2]
+
+# Rows are scaled to about [−1, 1]; beliefs are strong enough for the rows to stay there.
+LINEAR = linear_prior(
+    shape=5.0,
+    scale=0.4,
+    weight_mean=np.zeros(3),
+    weight_precision=0.5 * np.eye(3),
+    feature_mean=np.zeros(2),
+    mean_strength=2.0,
+    scatter=2.0 * np.eye(2),
+    degrees_of_freedom=12.0,
+)
+LOGISTIC = logistic_prior(
+    width=2,
+    degrees_of_freedom=2.0,
+    max_squared_norm=9.0,
+    weight_scale=1.5,
+    bias_scale=1.0,
+    mean_spread=0.3,
+    concentration=2.0,
+    sd_mean=0.5,
+    sd_spread=0.3,
+    sd_max=1.0,
+)
+
+
+def members(number: int) -> Floats:
+    """One, two or three parties in turn."""
+    member = np.zeros(3)
+    member[[number % 3, *(range(number % 3))]] = 1
+    return member
+
+
+def replication(simulated: Simulated, number: int) -> Replication:
+    problem = simulated.problem
+    truth = problem.model.parameters(problem.prior, jnp.asarray(simulated.position))
+    return Replication(problem, members(number), jax.tree.map(np.asarray, truth))
+
+
+def model_parameters(values: dict[str, Floats]) -> Floats:
+    parts = [np.atleast_1d(values[name]) for name in sorted(values) if not name.startswith("feature")]
+    return np.concatenate(parts)
+
+
+def all_parameters(values: dict[str, Floats]) -> Floats:
+    """Model and shared data parameters; a per-party distribution of a party that is out is not interesting."""
+    extra = []
+    if np.ndim(values["feature_mean"]) == 1:
+        extra = [values["feature_mean"], values["feature_covariance"][np.tril_indices(len(values["feature_mean"]))]]
+    return np.concatenate([model_parameters(values), *extra])
+
+
+@pytest.mark.parametrize("epsilons", [LARGE, SMALL], ids=["little noise", "much noise"])
+@pytest.mark.parametrize("shared", [True, False], ids=["shared", "per party"])
+@pytest.mark.parametrize("method", ["collapsed", "gibbs"])
+def test_linear_regression_is_calibrated(method: str, shared: bool, epsilons: list[float]) -> None:
+    def replicate(number: int) -> Replication:
+        simulated = simulate_linear(number, prior=LINEAR, counts=COUNTS, epsilons=epsilons, shared=shared)
+        return replication(simulated, number)
+
+    pvalues = uniformity(ranks(replicate, all_parameters, method), method)
+    assert pvalues.min() > LEAST_PVALUE, pvalues
+
+
+def test_ignoring_the_noise_is_not_calibrated() -> None:
+    def replicate(number: int) -> Replication:
+        simulated = simulate_linear(number, prior=LINEAR, counts=COUNTS, epsilons=SMALL, shared=True)
+        return replication(simulated, number)
+
+    pvalues = uniformity(ranks(replicate, model_parameters, "naive"), "naive")
+    assert pvalues.max() < 1e-6, pvalues
+
+
+@pytest.mark.parametrize("epsilons", [LARGE, SMALL], ids=["little noise", "much noise"])
+@pytest.mark.parametrize("shared", [True, False], ids=["shared", "per party"])
+def test_logistic_regression_is_calibrated(shared: bool, epsilons: list[float]) -> None:
+    def replicate(number: int) -> Replication:
+        simulated = simulate_logistic(
+            number, prior=LOGISTIC, counts=COUNTS, epsilons=epsilons, shared=shared, centred=False, bound=1.0
+        )
+        return replication(simulated, number)
+
+    pvalues = uniformity(ranks(replicate, all_parameters, "collapsed"), "collapsed")
+    assert pvalues.min() > LEAST_PVALUE, pvalues
+
+
+def family_rows(name: str, rng: np.random.Generator, values: dict[str, Floats], count: int) -> Floats:
+    """Statistics of one clipped row each [count, entries]."""
+    if name == "bernoulli":
+        return (rng.random((count, 1)) < values["probability"]).astype(float)
+    if name == "categorical":
+        return rng.multinomial(1, values["probabilities"], size=count).astype(float)
+    if name == "poisson":
+        return (np.clip(rng.poisson(values["rate"], (count, 1)), 0, 12) - 6) / 6
+    if name == "exponential":
+        return (np.clip(rng.exponential(1 / values["rate"], (count, 1)), 0, 4) - 2) / 2
+    z = np.clip(rng.normal(values["mean"], np.sqrt(values["variance"]), (count, 1)), -1, 1)
+    return np.column_stack([z, z**2])
+
+
+FAMILIES: dict[str, tuple[Any, Any]] = {
+    "bernoulli": (families.Bernoulli(3), families.bernoulli_prior(2.0, 3.0)),
+    "categorical": (families.Categorical(3, 4), families.categorical_prior([1.0, 2.0, 3.0, 1.5])),
+    "poisson": (families.Poisson(3, 0, 12), families.rate_prior(4.0, 0.6, 0.0, 12.0)),
+    "exponential": (families.Exponential(3), families.rate_prior(4.0, 4.0, 0.0, 4.0)),
+    "gaussian": (families.Gaussian(3), families.gaussian_prior(4.0, 0.6, 0.0, 2.0)),
+}
+
+
+@pytest.mark.parametrize("epsilons", [LARGE, SMALL], ids=["little noise", "much noise"])
+@pytest.mark.parametrize("name", FAMILIES)
+def test_families_are_calibrated_although_rows_are_clipped(name: str, epsilons: list[float]) -> None:
+    model, prior = FAMILIES[name]
+
+    def replicate(number: int) -> Replication:
+        rng = np.random.default_rng(number)
+        position = rng.normal(size=model.dimension)
+        truth = jax.tree.map(np.asarray, model.parameters(prior, jnp.asarray(position)))
+        exact = np.stack([family_rows(name, rng, truth, count).sum(axis=0) for count in COUNTS])
+        variance = np.broadcast_to(4 / np.asarray(epsilons)[:, None], exact.shape)
+        noisy = exact + rng.normal(size=exact.shape) * np.sqrt(variance)
+        nothing = jnp.zeros(exact.shape)
+        observations = Observations(
+            jnp.asarray(noisy), jnp.asarray(COUNTS, float), jnp.asarray(variance), nothing, nothing
+        )
+        return Replication(Problem(model, prior, observations), members(number), truth)
+
+    pvalues = uniformity(ranks(replicate, model_parameters, "collapsed"), "collapsed")
+    assert pvalues.min() > LEAST_PVALUE, pvalues
