@@ -28,6 +28,11 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/statistic_throughput.py
 	$(BIN)/python benchmarks/statistic_memory.py
 	$(BIN)/python benchmarks/start_up.py
+	$(BIN)/python benchmarks/likelihood_gradient.py
+	$(BIN)/python benchmarks/auto_against_gibbs.py
+	$(BIN)/python benchmarks/fifty_features.py
+	$(BIN)/python benchmarks/batching.py
+	$(BIN)/python benchmarks/logistic_draws.py
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

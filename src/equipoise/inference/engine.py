@@ -1,8 +1,9 @@
 """Run a batch of scenarios: warm up, sample until the chains agree, diagnose. Arrays in, arrays out.
 
 Two compiled programs, `begin` and `advance`, serve any number of scenarios. On an accelerator a group of scenarios goes
-through them at once. On a CPU a group is one scenario, and as many groups run side by side as there are cores: one
-scenario's chains already keep a core busy, and those that need few leaps do not wait for those that need many.
+through them at once. On a CPU a group is one scenario: its chains already keep a core busy, and scenarios that need few
+leaps do not wait for those that need many. Only one thread at a time runs programs on a CPU: XLA's CPU runtime was seen
+to deadlock when two did (jaxlib 0.10.2, two cores).
 
 Draws are kept at the requested number. When the chains do not agree yet, they go on for as long again and every other
 draw is kept, and so on up to `MOST_THINNING`: more work gives better draws, never more of them.
@@ -36,8 +37,7 @@ GIBBS_WARM_UP_ROUNDS = 2
 MOST_THINNING = 8
 GROUP = 1  # scenarios in one call on a CPU
 WIDE_GROUP = 64  # at most, on an accelerator
-_COMPILING = threading.Lock()
-_COMPILED: set[tuple[object, ...]] = set()
+_ONE_AT_A_TIME = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,6 @@ def run(
     size = _group_size(number)
     groups = [np.arange(first, min(first + size, number)) for first in range(0, number, size)]
 
-    @double_precision  # the setting belongs to a thread
     def one_group(members: NDArray[np.intp]) -> list[Sampled]:
         padded = np.resize(members, size)  # a short last group repeats its scenarios
         chosen = Scenarios(*(jnp.asarray(part)[padded] for part in scenarios))
@@ -87,16 +86,8 @@ def run(
         results = _sample_group(chains(keys[padded], problem, chosen, settings), settings, progress, len(members))
         return results[: len(members)]
 
-    done = []
-    with _COMPILING:
-        programs = (problem.model, settings.sampler, settings.rule, settings.chains, size)
-        if programs not in _COMPILED:  # one group alone, so that others do not compile the same a second time
-            done = [one_group(groups[0])]
-            _COMPILED.add(programs)
-    workers = 1 if on_accelerator() else _usable_cores()
-    with ThreadPoolExecutor(workers) as pool:
-        done += pool.map(one_group, groups[len(done) :])
-    return [sampled for results in done for sampled in results]
+    with _ONE_AT_A_TIME:
+        return [sampled for group in groups for sampled in one_group(group)]
 
 
 def _group_size(number: int) -> int:
@@ -206,8 +197,8 @@ class _CollapsedChains:
         energy, divergent, acceptance = joined("energy"), joined("divergent"), joined("acceptance")
         steps = np.sum([trace.steps.sum(axis=1) for trace in self._traces], axis=0)
 
-        def one(index: int) -> Sampled:
-            diagnostics, keep = diagnose(
+        def check(index: int) -> tuple[Diagnostics, NDArray[np.intp]]:
+            return diagnose(
                 positions[index],
                 energy=energy[index],
                 divergent=divergent[index],
@@ -215,14 +206,15 @@ class _CollapsedChains:
                 thin=thin,
                 gradients=int(steps[index]) * self._settings.chains,
             )
-            kept = positions[index][keep]
-            with jax.enable_x64(True):  # the setting belongs to a thread
-                parameters = collapsed.parameters(self._problem.model, self._problem.prior, kept)
-            return Sampled(jax.tree.map(np.asarray, parameters), kept, diagnostics)
 
-        # Sorting a large number of draws takes longer than drawing them on an accelerator.
+        # On an accelerator, sorting the draws takes longer than drawing them did.
         with ThreadPoolExecutor(_usable_cores()) as pool:
-            return list(pool.map(one, range(len(positions))))
+            checked = list(pool.map(check, range(len(positions))))
+        results = []
+        for one, (diagnostics, keep) in zip(positions, checked, strict=True):
+            parameters = collapsed.parameters(self._problem.model, self._problem.prior, one[keep])
+            results.append(Sampled(jax.tree.map(np.asarray, parameters), one[keep], diagnostics))
+        return results
 
 
 class _GibbsChains:
