@@ -27,7 +27,7 @@ LEAST_PVALUE = 0.001
 
 # Draws the truth is ranked among, which must be nearly independent: Gibbs sweeps are so much alike that only the last
 # draw of each of many chains is used.
-RANKED = {"collapsed": 99, "gibbs": 39, "naive": 99}
+RANKED = {"collapsed": 99, "gibbs": 19, "naive": 99}
 
 
 @dataclass(frozen=True)

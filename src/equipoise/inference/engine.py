@@ -180,7 +180,8 @@ class _CollapsedChains:
     def keep(self, thin: int) -> None:
         """Keep every `thin`-th draw of the latest rounds."""
         positions = np.concatenate([trace.positions for trace in self._fresh], axis=2)
-        self._positions.append(positions[:, :, thin - 1 :: thin])
+        latest = np.concatenate([*self._positions, positions[:, :, thin - 1 :: thin]], axis=2)
+        self._positions = [latest[:, :, -_rounds(self._settings) * hmc.ROUND :]]
         nothing = jnp.zeros(0)  # positions are kept apart, thinned
         self._traces += [trace._replace(positions=nothing) for trace in self._fresh]
         self._fresh = []
@@ -221,7 +222,7 @@ class _GibbsChains:
     """All chains of a group of scenarios, sampled by Algorithm 1 of the paper."""
 
     def __init__(self, keys: Array, problem: Problem, scenarios: Scenarios, settings: Settings) -> None:
-        self._keys, self._problem, self._scenarios = keys, problem, scenarios
+        self._keys, self._problem, self._scenarios, self._settings = keys, problem, scenarios, settings
         self._round = 0
         self._fresh: list[tuple[gibbs.Draw, Floats]] = []
         self._draws: list[gibbs.Draw] = []
@@ -257,7 +258,9 @@ class _GibbsChains:
     def keep(self, thin: int) -> None:
         """Keep every `thin`-th draw of the latest rounds."""
         whole = _join([draws for draws, _ in self._fresh])
-        self._draws.append(jax.tree.map(lambda part: part[:, :, thin - 1 :: thin], whole))
+        fresh: gibbs.Draw = jax.tree.map(lambda part: part[:, :, thin - 1 :: thin], whole)
+        limit = _rounds(self._settings) * gibbs.ROUND
+        self._draws = [jax.tree.map(lambda part: part[:, :, -limit:], _join([*self._draws, fresh]))]
         self._accepted += [accepted for _, accepted in self._fresh]
         self._fresh = []
 
