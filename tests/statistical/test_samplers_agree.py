@@ -98,7 +98,11 @@ def test_diabetes_posterior_equals_nuts_on_the_same_density(epsilon: float) -> N
 
 
 def test_without_noise_logistic_regression_equals_nuts_on_the_rows() -> None:
-    """Approximate statistics without noise against the likelihood of the rows themselves, Gaussian features."""
+    """Approximate statistics without noise against the likelihood of the rows themselves, Gaussian features.
+
+    Sums of y x know a little less than the rows do: an efficiency of 90 % moves the mean by a third of a standard
+    deviation at random, whatever the number of rows. Hence the wide tolerance.
+    """
     simulated = simulate_logistic(5, counts=[3_000], epsilons=[1e9])
     problem = simulated.problem
     model, prior = problem.model, problem.prior
@@ -115,7 +119,7 @@ def test_without_noise_logistic_regression_equals_nuts_on_the_rows() -> None:
         rows += jnp.sum(jax.scipy.stats.multivariate_normal.logpdf(x, mean[0], covariance[0]))
         return 0.5 * position @ position - rows
 
-    compare(sampled.positions, nuts(potential, model.dimension), tolerance=0.3)
+    compare(sampled.positions, nuts(potential, model.dimension), tolerance=0.5)
 
 
 def compare(mine: Floats, theirs: Floats, *, tolerance: float) -> None:
