@@ -88,6 +88,8 @@ def infer_batch(
     seeds, one each, makes them independent.
     """
     chosen = _check_method(method, agreement)
+    if chosen == "naive" and any(any(scenario.tau.values()) for scenario in scenarios):
+        raise InferenceError('method "naive" knows of no noise, so tau means nothing to it; leave tau out')
     rule = _check_rule(rule, chosen, scenarios)
     seeds = [seed] * len(scenarios) if isinstance(seed, int | np.integer) else list(seed)
     _check_sizes(scenarios, seeds, draws, chains)
@@ -210,7 +212,7 @@ def _check_rule(rule: str | None, method: str, scenarios: Sequence[Scenario]) ->
         raise InferenceError(f"there is no tempering rule {rule!r}; choose one of {', '.join(get_args(Rule))}")
     if method == "gibbs" and rule != "scaled":
         raise InferenceError('Gibbs sampling tempers by the "scaled" rule; use method "collapsed" for "power"')
-    if method == "collapsed" and rule == "scaled" and any(scenario.kappa == 0 for scenario in scenarios):
+    if method != "gibbs" and rule == "scaled" and any(scenario.kappa == 0 for scenario in scenarios):
         raise InferenceError(
             'kappa = 0 has no meaning for a collapsed posterior under the "scaled" rule, which does not tend to the '
             'prior; use the "power" rule, or method "gibbs"'

@@ -112,7 +112,7 @@ def exact_observations(agreement: Agreement, statistics: Mapping[str, tuple[int,
     statistic, count = np.zeros((slots, entries)), np.ones(slots)
     for party, (rows, values) in statistics.items():
         agreement.party(party)
-        if not _is_number(rows) or not rows > 0 or rows != int(rows):
+        if not _is_number(rows) or not 0 < rows < math.inf or rows != int(rows):
             raise InferenceError(f"{party!r} has a row count of {rows!r}; it must be a positive whole number")
         numbers = np.asarray(values, dtype=float)
         if numbers.shape != (entries,):
