@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 import pytest
 
@@ -84,7 +84,7 @@ def test_a_party_that_is_out_leaves_no_trace(submissions: list[eq.Submission], m
 def test_whatever_fills_an_empty_slot_is_never_read(shared: bool, sampler: Any) -> None:
     problem = simulate_linear(5, shared=shared).problem
     settings = Settings(draws=640, chains=8, sampler=sampler, max_thinning=1)
-    keys = jnp.stack([jnp.asarray(jax_key(7))])
+    keys = jax.random.split(jax.random.key(7), 1)
     results = []
     for filling in (0.0, 1e300, np.nan):
         seen = problem.observations
@@ -99,12 +99,6 @@ def test_whatever_fills_an_empty_slot_is_never_read(shared: bool, sampler: Any) 
     for result in results[1:]:
         np.testing.assert_array_equal(result.parameters["weights"], results[0].parameters["weights"])
         assert np.all(np.isfinite(result.parameters["weights"]))
-
-
-def jax_key(seed: int) -> Any:
-    import jax
-
-    return jax.random.key(seed)
 
 
 def fresh(program: Any) -> Any:
@@ -171,6 +165,8 @@ BAD_REQUESTS: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown rule": ({"rule": "linear"}, "'linear'"),
     "power in Gibbs": ({"method": "gibbs", "rule": "power"}, '"scaled"'),
     "kappa 0 in a collapsed scaled posterior": ({"rule": "scaled", "kappa": 0.0}, "does not tend to the"),
+    "kappa 0 in a naive scaled posterior": ({"method": "naive", "rule": "scaled", "kappa": 0.0}, "does not tend"),
+    "added noise for naive": ({"method": "naive", "tau": {"north": 1.0}}, "leave tau out"),
     "no draws": ({"draws": 0}, "draws = 0"),
     "two chains": ({"chains": 2}, "chains = 2"),
 }
@@ -217,6 +213,7 @@ def test_submissions_are_checked(
         (0, {}, "row count of 0"),
         (-3, {}, "row count of -3"),
         (2.5, {}, "row count of 2.5"),
+        (float("inf"), {}, "row count of inf"),
         (10, {0: np.nan}, "must be finite"),
         (10, {1: np.inf}, "must be finite"),
     ],

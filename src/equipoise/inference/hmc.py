@@ -145,7 +145,7 @@ def advance(key: Array, log_density: LogDensity, ensemble: Ensemble, adapt: Arra
 
 
 class _Randomness(NamedTuple):
-    """All random numbers of a round, drawn at once: random generators are slow to compile inside a loop."""
+    """All random numbers of a round, drawn at once and outside its loop."""
 
     momentum: Array
     log_uniform: Array
