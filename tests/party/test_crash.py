@@ -1,151 +1,46 @@
-"""Kill a release at every step: never an unrecorded release, never a damaged ledger.
+"""Kill a release at every step: never an unrecorded release, never a damaged ledger."""
 
-A child process runs a release and writes its submission, as the command line does, under a trace function that counts
-every line executed in Equipoise's own release, ledger, mechanism, key and output code, and kills the process (SIGKILL:
-no clean-up, no `finally`) at the n-th one. n runs from the first step to the last.
-"""
-
+import json
 import os
-import signal
+import subprocess
 import sys
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
-import numpy as np
 import pytest
 
-import equipoise.party.release as release_module
-from builders import linear
-from equipoise.cli.party_output import write_submission
-from equipoise.party.ledger import Ledger
-from equipoise.party.mechanism import perturb
-from equipoise.party.release import release, resend
-from equipoise.wire import Submission
-
-AGREED = linear(1)
-TABLE = np.ones((10, 2))
-WATCHED = (
-    "party/release.py",
-    "party/ledger.py",
-    "party/mechanism.py",
-    "party/keys.py",
-    "party/durable.py",
-    "cli/party_output.py",
-)
+TESTS = Path(__file__).parent.parent
 
 
-def run_release(folder: Path) -> None:
-    submission = release(AGREED, TABLE, party="north", epsilon=0.2, ledger=folder / "l", cap_zcdp=10.0)
-    write_submission(submission, folder / "out.json")
+def sweep(folder: Path, stride: int, *variant: str) -> subprocess.CompletedProcess[str]:
+    """Run `crash_sweep.py`."""
+    command = [sys.executable, str(Path(__file__).with_name("crash_sweep.py")), str(folder), str(stride), *variant]
+    paths = os.pathsep.join([str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": paths})
 
 
-def killed_at(step: int, folder: Path) -> bool:
-    """Run a release in a child that is killed at a step; tell whether it was (rather than finishing first)."""
-    child = os.fork()
-    if child == 0:
-        try:
-            signal.alarm(60)  # a child that hangs is a failure, not a long wait
-            _count_down(step, folder)
-            run_release(folder)
-        finally:
-            os._exit(0)
-    _, status = os.waitpid(child, 0)
-    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
-
-
-def _count_down(step: int, folder: Path) -> None:
-    left = step
-
-    def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        nonlocal left
-        if not frame.f_code.co_filename.endswith(WATCHED):
-            return None
-        if event == "line":
-            left -= 1
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-        return trace
-
-    def noise_was_drawn(*arguments: Any, **options: Any) -> list[int]:
-        noisy = perturb(*arguments, **options)
-        (folder / "noise-drawn").touch()
-        return noisy
-
-    setattr(release_module, "perturb", noise_was_drawn)  # noqa: B010  (the module does not export it)
-    sys.settrace(trace)
-
-
-def check_aftermath(folder: Path) -> str:
-    """Whatever happened: readable ledger; anything that got out is recorded; what is stored can be sent again."""
-    ledger = Ledger(folder / "l")
-    begun = (folder / "l").exists() and (folder / "l").stat().st_size > 0
-    spends = ledger.read().spends if begun else []
-    assert len(spends) <= 1
-    if (folder / "noise-drawn").exists():
-        assert spends, "noise was drawn without a recorded spend"
-    if (folder / "out.json").exists():
-        submission = Submission.load(folder / "out.json")
-        submission.check(AGREED)
-        assert ledger.accounts_for(submission), "a submission got out that the ledger does not know"
-        assert resend(AGREED, party="north", ledger=folder / "l") == submission
-        return "sent"
-    if spends and spends[0].finished:
-        resend(AGREED, party="north", ledger=folder / "l").check(AGREED)
-        return "stored"
-    return "spent" if spends else "nothing"
+def outcomes(folder: Path, stride: int) -> dict[str, int]:
+    """What a sweep of the real release saw."""
+    done = sweep(folder, stride)
+    assert done.returncode == 0, done.stderr
+    seen: dict[str, int] = json.loads(done.stdout)
+    return seen
 
 
 @pytest.mark.slow
 def test_killed_at_every_step(tmp_path: Path) -> None:
     """Every single step, and the ledger stays usable after each."""
-    seen = _sweep(tmp_path, stride=1)
+    seen = outcomes(tmp_path, stride=1)
     assert seen["steps"] > 150
     assert {"nothing", "spent", "stored", "sent"} <= set(seen)
 
 
 def test_killed_at_some_steps(tmp_path: Path) -> None:
     """A quick sweep of the same kind, a few steps apart."""
-    assert {"nothing", "spent", "sent"} <= set(_sweep(tmp_path, stride=7))
+    assert {"nothing", "spent", "sent"} <= set(outcomes(tmp_path, stride=7))
 
 
-def _sweep(tmp_path: Path, stride: int) -> dict[str, int]:
-    # Everything is imported and warm before the fork, so the children's steps are the release's own.
-    (tmp_path / "warm").mkdir()
-    run_release(tmp_path / "warm")
-    seen: dict[str, int] = {"steps": 0}
-    for step in range(1, 100_000, stride):
-        folder = tmp_path / str(step)
-        folder.mkdir()
-        killed = killed_at(step, folder)
-        outcome = check_aftermath(folder)
-        seen[outcome] = seen.get(outcome, 0) + 1
-        if not killed:
-            assert outcome == "sent"
-            seen["steps"] = step
-            return seen
-        # Another attempt works after any crash, and costs what it costs: twice the spend if the first was recorded.
-        again = release(
-            AGREED,
-            TABLE,
-            party="north",
-            epsilon=0.2,
-            ledger=folder / "l",
-            again=True,
-            cap_zcdp=None if (folder / "l").exists() else 10.0,
-        )
-        assert Ledger(folder / "l").accounts_for(again)
-        assert Ledger(folder / "l").read().total_zcdp == pytest.approx(0.1 if outcome == "nothing" else 0.2)
-    raise AssertionError("the release never finished")
-
-
-def test_the_sweep_notices_a_release_that_records_too_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sweep_notices_a_release_that_records_too_late(tmp_path: Path) -> None:
     """The same sweep fails for a release that draws noise first and puts the spend on disk afterwards."""
-
-    def careless(*arguments: Any, **options: Any) -> Submission:
-        getattr(release_module, "perturb")([0], sensitivity=2**32, zcdp=0.1)  # noqa: B009
-        return release_module.release(*arguments, **options)
-
-    monkeypatch.setitem(globals(), "release", careless)
-    with pytest.raises(AssertionError, match="noise was drawn without a recorded spend"):
-        _sweep(tmp_path, stride=7)
+    done = sweep(tmp_path, 7, "careless")
+    assert done.returncode == 1
+    assert "AssertionError: noise was drawn without a recorded spend" in done.stderr
