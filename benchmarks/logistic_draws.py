@@ -111,7 +111,7 @@ def target(setting: Setting) -> tuple[LogDensity, Callable[[Array, int], Array]]
     near = jax.jit(collapsed.approximate, static_argnums=(0, 1))(model, "power", prior, observations, scenario)
 
     def log_density(position: Array) -> Array:
-        return collapsed._log_density(model, prior, evidence, position)
+        return collapsed.log_density(model, prior, evidence, position)
 
     def start(key: Array, chains: int) -> Array:
         positions: Array = near.centre + jax.random.normal(key, (chains, model.dimension)) @ near.root.T

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from equipoise.agreement import Agreement
+from equipoise.cores import usable_cores
 from equipoise.models import layout_of
-from equipoise.party.statistics import exact_statistic, usable_cores
+from equipoise.party.statistics import exact_statistic
 from timing import best_seconds
 
 

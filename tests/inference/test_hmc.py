@@ -16,9 +16,9 @@ def run(log_density: hmc.LogDensity, approximation: Approximation, *, rounds: in
     advance = jax.jit(lambda key, ensemble, adapt: hmc.advance(key, log_density, ensemble, adapt))
     kept = []
     for number in range(5 + rounds):
-        ensemble, trace = advance(jax.random.key(number + 1), ensemble, jnp.asarray(number < 5))
+        ensemble, positions, _ = advance(jax.random.key(number + 1), ensemble, jnp.asarray(number < 5))
         if number >= 5:
-            kept.append(np.asarray(trace.positions))
+            kept.append(np.asarray(positions))
     return np.concatenate(kept, axis=1)
 
 
@@ -75,8 +75,8 @@ def test_a_normal_target_takes_one_step_in_any_dimension() -> None:
     dimension = 200
     exact = Approximation(jnp.zeros(dimension), jnp.eye(dimension), jnp.eye(dimension))
     ensemble = hmc.begin(jax.random.key(0), lambda x: -0.5 * x @ x, exact, 8)
-    _, trace = hmc.advance(jax.random.key(1), lambda x: -0.5 * x @ x, ensemble, jnp.asarray(False))
-    assert float(jnp.min(trace.acceptance)) > 1 - 1e-9
+    _, _, record = hmc.advance(jax.random.key(1), lambda x: -0.5 * x @ x, ensemble, jnp.asarray(False))
+    assert float(jnp.min(record.acceptance)) > 1 - 1e-9
 
 
 def test_a_stuck_chain_is_rescued_during_warm_up() -> None:

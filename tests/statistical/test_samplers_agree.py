@@ -91,7 +91,7 @@ def test_diabetes_posterior_equals_nuts_on_the_same_density(epsilon: float) -> N
     evidence = problem.model.prepare(observe(problem.observations, scenario, "power"))
 
     def potential(position: Array) -> Array:
-        return -collapsed._log_density(problem.model, problem.prior, evidence, position)
+        return -collapsed.log_density(problem.model, problem.prior, evidence, position)
 
     reference = nuts(potential, problem.model.dimension)
     compare(sampled.positions, reference, tolerance=0.0)

@@ -46,7 +46,8 @@ def _log_likelihood(model: CollapsedModel, prior: Any, evidence: Any, position: 
     return jnp.vdot(evidence.weight, model.log_likelihood(prior, evidence, position))
 
 
-def _log_density(model: CollapsedModel, prior: Any, evidence: Any, position: Array) -> Array:
+def log_density(model: CollapsedModel, prior: Any, evidence: Any, position: Array) -> Array:
+    """Log posterior density at a position, up to a constant."""
     return _log_likelihood(model, prior, evidence, position) - 0.5 * position @ position
 
 
@@ -77,7 +78,7 @@ def begin(
     def one(key: Array, scenario: Scenarios) -> hmc.Ensemble:
         approximation = approximate(model, rule, prior, observations, scenario)
         evidence = model.prepare(observe(observations, scenario, rule))
-        return hmc.begin(key, partial(_log_density, model, prior, evidence), approximation, chains)
+        return hmc.begin(key, partial(log_density, model, prior, evidence), approximation, chains)
 
     return jax.vmap(one)(keys, scenarios)
 
@@ -97,12 +98,12 @@ def advance(
     scenarios: Scenarios,
     ensembles: hmc.Ensemble,
     adapt: Array,
-) -> tuple[hmc.Ensemble, hmc.Trace]:
-    """One round of all chains of all scenarios."""
+) -> tuple[hmc.Ensemble, Array, hmc.Record]:
+    """One round of all chains of all scenarios: positions [scenarios, chains, draws, d] and how it went."""
 
-    def one(key: Array, scenario: Scenarios, ensemble: hmc.Ensemble) -> tuple[hmc.Ensemble, hmc.Trace]:
+    def one(key: Array, scenario: Scenarios, ensemble: hmc.Ensemble) -> tuple[hmc.Ensemble, Array, hmc.Record]:
         evidence = model.prepare(observe(observations, scenario, rule))
-        return hmc.advance(key, partial(_log_density, model, prior, evidence), ensemble, adapt)
+        return hmc.advance(key, partial(log_density, model, prior, evidence), ensemble, adapt)
 
     return jax.vmap(one)(keys, scenarios, ensembles)
 

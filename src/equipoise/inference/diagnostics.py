@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 RHAT_LIMIT = 1.01
 ESS_LIMIT = 400.0
 BFMI_LIMIT = 0.3  # chains below are dropped (paper App. H.1)
-DIVERGENT_SHARE_LIMIT = 0.01
+DIVERGENT_SHARE_LIMIT = 0.001
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,21 @@ class Diagnostics:
         ess = min(np.min(self.ess_bulk), np.min(self.ess_tail))
         if not ess >= ESS_LIMIT:
             found.append(f"the effective sample size is {ess:.0f}, below {ESS_LIMIT:.0f}")
-        if self.divergences > DIVERGENT_SHARE_LIMIT * self.draws:
-            found.append(f"{self.divergences:,} of {self.draws:,} transitions diverged")
+        if self.diverged:
+            found.append(f"{self.divergences:,} of {self.transitions:,} transitions diverged")
         if self.bfmi is not None and len(self.dropped_chains) > len(self.bfmi) / 2:
             found.append(f"{len(self.dropped_chains)} of {len(self.bfmi)} chains have a BFMI below {BFMI_LIMIT}")
         return tuple(found)
+
+    @property
+    def transitions(self) -> int:
+        """Draws made, kept or not."""
+        return self.draws * self.thin
+
+    @property
+    def diverged(self) -> bool:
+        """Whether more trajectories broke than can be put down to bad luck."""
+        return self.divergences > DIVERGENT_SHARE_LIMIT * self.transitions
 
     @property
     def converged(self) -> bool:

@@ -21,10 +21,11 @@ import jax.numpy as jnp
 from jax import Array
 
 from equipoise.inference.collapsed import approximate
-from equipoise.inference.linear import LinearPrior, LinearRegression, second_moment
+from equipoise.inference.linear import LinearPrior, LinearRegression, second_moments
 from equipoise.inference.runtime import compiler_options
 from equipoise.inference.scenario import Observations, Scenarios, with_added_noise
 from equipoise.inference.statistic_likelihood import MatrixNoise, apply_sampling, factorise, solve
+from equipoise.inference.triangular import inverse_lower
 
 ROUND = 40  # draws kept between two looks at the chains
 THIN = 16  # sweeps for each draw kept, as in the paper: successive sweeps are much alike
@@ -101,10 +102,10 @@ def temper(model: LinearRegression, observations: Observations, scenario: Scenar
 
 def start(model: LinearRegression, prior: LinearPrior, evidence: Evidence, position: Array) -> State:
     """A valid state at a position of the collapsed model."""
-    values = model.parameters(prior, position)
+    weights, variance = model.regression(prior, position)
     means, roots = model.features(prior, position)
-    moments = jax.vmap(second_moment, in_axes=(0, 0, None, None))(means, roots, values["weights"], values["variance"])
-    return State(evidence.rows[:, None, None] * moments, values["weights"], values["variance"], means, roots)
+    moments = second_moments(means, roots, weights, variance)
+    return State(evidence.rows[:, None, None] * moments, weights, variance, means, roots)
 
 
 def step(
@@ -124,9 +125,7 @@ def step(
     weights = update.weight_mean + jnp.sqrt(variance) * spread
     # Σ | s ~ W⁻¹(Ψ_n, ν_n) as L_Ψ A⁻ᵀ A⁻¹ L_Ψᵀ with A Bartlett's factor, μ | Σ, s ~ N(μ_n, Σ/k_n)
     bartlett = jnp.tril(random.bartlett, -1) + jax.vmap(jnp.diag)(random.chi)
-    eye = jnp.broadcast_to(jnp.eye(model.width), bartlett.shape)
-    inverse = jax.scipy.linalg.solve_triangular(bartlett, eye, lower=True)
-    roots = update.scatter_root @ inverse.mT
+    roots = update.scatter_root @ inverse_lower(bartlett).mT
     strength = prior.mean_strength + _rows(model, evidence)
     means = update.feature_mean + jnp.einsum("gij,gj->gi", roots, random.feature_mean) / jnp.sqrt(strength)[:, None]
     return State(statistic, weights, variance, means, roots), Info(accepted)
@@ -141,9 +140,7 @@ def _rows(model: LinearRegression, evidence: Evidence) -> Array:
 def _draw_statistics(model: LinearRegression, evidence: Evidence, state: State, random: _Randomness) -> Array:
     """Draw s | θ, ω, o for all parties [slots, n, n]."""
     bias = model.width
-    moments = jax.vmap(second_moment, in_axes=(0, 0, None, None))(
-        state.feature_mean, state.feature_root, state.weights, state.variance
-    )
+    moments = second_moments(state.feature_mean, state.feature_root, state.weights, state.variance)
 
     def parties_of(
         moment: Array, root: Array, count: Array, observed: Array, noise: MatrixNoise, rest: tuple[Array, ...]

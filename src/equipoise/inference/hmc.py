@@ -50,11 +50,9 @@ class Ensemble(NamedTuple):
     log_step: Array
 
 
-class Trace(NamedTuple):
-    """One round: positions [chains, ROUND, d], diagnostics [chains, ROUND], steps of each iteration [ROUND]."""
+class Record(NamedTuple):
+    """How one round went [chains, ROUND], and the steps of each iteration [ROUND]."""
 
-    positions: Array
-    log_density: Array
     acceptance: Array
     divergent: Array
     energy: Array
@@ -102,8 +100,11 @@ def begin(key: Array, log_density: LogDensity, approximation: Approximation, cha
     return Ensemble(states, Geometry(centre, root), jnp.full((), math.log(0.5), dtype=float))
 
 
-def advance(key: Array, log_density: LogDensity, ensemble: Ensemble, adapt: Array) -> tuple[Ensemble, Trace]:
-    """Run one round; while `adapt`, also tune the step and, at the end, the geometry."""
+def advance(key: Array, log_density: LogDensity, ensemble: Ensemble, adapt: Array) -> tuple[Ensemble, Array, Record]:
+    """Run one round and return its positions [chains, ROUND, d].
+
+    While `adapt`, also tune the step and, at the end, the geometry.
+    """
     chains, dimension = ensemble.state.position.shape
     geometry = ensemble.geometry
 
@@ -111,7 +112,9 @@ def advance(key: Array, log_density: LogDensity, ensemble: Ensemble, adapt: Arra
         values, gradients = jax.vmap(jax.value_and_grad(log_density))(geometry.centre + y @ geometry.root.T)
         return values, gradients @ geometry.root
 
-    def iteration(carry: tuple[State, Array], inputs: _Randomness) -> tuple[tuple[State, Array], tuple[Array, ...]]:
+    def iteration(
+        carry: tuple[State, Array], inputs: _Randomness
+    ) -> tuple[tuple[State, Array], tuple[Array, Record, Array]]:
         state, log_step = carry
         steps = jnp.clip(jnp.ceil(inputs.turn / jnp.exp(log_step)), 1, MOST_STEPS).astype(jnp.int32)
         leap = partial(_leap, whitened, angle=inputs.turn / steps)
@@ -127,21 +130,19 @@ def advance(key: Array, log_density: LogDensity, ensemble: Ensemble, adapt: Arra
         gain = jnp.where(adapt, 2 / jnp.sqrt(inputs.time + 4.0), 0.0)
         log_step = log_step + gain * (jnp.mean(acceptance) - TARGET_ACCEPTANCE)
         log_step = jnp.minimum(log_step, jnp.log(1.2 * QUARTER_TURN))
-        kept = (state.position, state.log_density, acceptance, error > DIVERGENT, energy, steps, log_step)
-        return (state, log_step), kept
+        return (state, log_step), (state.position, Record(acceptance, error > DIVERGENT, energy, steps), log_step)
 
     randomness = _draw_randomness(key, chains, dimension)
-    (state, log_step), kept = jax.lax.scan(iteration, (ensemble.state, ensemble.log_step), randomness)
-    ys, log_densities, acceptance, divergent, energy, steps, log_steps = kept
-    positions = geometry.centre + ys @ geometry.root.T
-    by_iteration = Trace(positions, log_densities, acceptance, divergent, energy, steps)
-    trace: Trace = jax.tree.map(lambda part: jnp.swapaxes(part, 0, 1) if part.ndim > 1 else part, by_iteration)
+    start = (ensemble.state, ensemble.log_step)
+    (state, log_step), (ys, by_iteration, log_steps) = jax.lax.scan(iteration, start, randomness)
+    positions = jnp.swapaxes(geometry.centre + ys @ geometry.root.T, 0, 1)
+    record: Record = jax.tree.map(lambda part: jnp.swapaxes(part, 0, 1) if part.ndim > 1 else part, by_iteration)
 
     def learn() -> Ensemble:
-        healthy = _replace_stuck(randomness.log_uniform[0], state, jnp.mean(acceptance, axis=0))
+        healthy = _replace_stuck(randomness.log_uniform[0], state, jnp.mean(by_iteration.acceptance, axis=0))
         return Ensemble(*_whiten(healthy, geometry, ys.reshape(-1, dimension)), jnp.mean(log_steps[ROUND // 2 :]))
 
-    return jax.lax.cond(adapt, learn, lambda: Ensemble(state, geometry, log_step)), trace
+    return jax.lax.cond(adapt, learn, lambda: Ensemble(state, geometry, log_step)), positions, record
 
 
 class _Randomness(NamedTuple):

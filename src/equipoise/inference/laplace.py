@@ -12,6 +12,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from equipoise.inference.triangular import inverse_lower
+
 SWITCH_ON = 12  # steps until the whole likelihood counts
 MOST_STEPS = 60
 TOLERANCE = 1e-3  # of the last step, in posterior standard deviations
@@ -30,7 +32,7 @@ class _Climb(NamedTuple):
     position: Array
     gradient: Array
     curvature_root: Array
-    moved: Array
+    settled: Array
 
 
 def laplace(
@@ -52,10 +54,10 @@ def laplace(
         best = jnp.argmax(jnp.where(jnp.isfinite(heights), heights, -jnp.inf))
         moved = jnp.linalg.norm(lower.T @ (candidates[best] - now.position))
         settled = (now.step > SWITCH_ON) & (moved < TOLERANCE * jnp.sqrt(dimension))
-        return _Climb(now.step + 1, candidates[best], gradients[best], lower, jnp.where(settled, 0.0, 1.0))
+        return _Climb(now.step + 1, candidates[best], gradients[best], lower, settled)
 
     # The first step only evaluates the gradient at the prior's mode.
-    start = _Climb(jnp.array(0.0), jnp.zeros(dimension), jnp.zeros(dimension), eye, jnp.array(1.0))
-    end = jax.lax.while_loop(lambda now: (now.moved > 0) & (now.step < MOST_STEPS), climb, start)
-    root = jax.scipy.linalg.solve_triangular(end.curvature_root, eye, lower=True).T
+    start = _Climb(jnp.array(0.0), jnp.zeros(dimension), jnp.zeros(dimension), eye, jnp.array(False))
+    end = jax.lax.while_loop(lambda now: ~now.settled & (now.step < MOST_STEPS), climb, start)
+    root = inverse_lower(end.curvature_root).T
     return Approximation(end.position, root, end.curvature_root.T)

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 from equipoise.inference.scenario import Observed
 from equipoise.inference.statistic_likelihood import MatrixNoise, factorise, log_likelihood, solve
 from equipoise.inference.transport import Table, log_gamma_table, transport
+from equipoise.inference.triangular import inverse_lower
 
 
 class LinearPrior(NamedTuple):
@@ -145,13 +146,17 @@ class LinearRegression:
 
     def parameters(self, prior: LinearPrior, position: Array) -> dict[str, Array]:
         """Model and data parameters at a position; data parameters have a leading axis of parties unless shared."""
-        variance = prior.scale * jnp.exp(-transport(prior.log_gamma, position[0]))
-        weights = prior.weight_mean + jnp.sqrt(variance) * prior.weight_root @ position[1 : self.focus]
+        weights, variance = self.regression(prior, position)
         means, roots = self.features(prior, position)
         covariances = roots @ roots.mT
         if self.shared:
             means, covariances = means[0], covariances[0]
         return {"weights": weights, "variance": variance, "feature_mean": means, "feature_covariance": covariances}
+
+    def regression(self, prior: LinearPrior, position: Array) -> tuple[Array, Array]:
+        """Weights, the bias last, and σ²."""
+        variance = prior.scale * jnp.exp(-transport(prior.log_gamma, position[0]))
+        return prior.weight_mean + jnp.sqrt(variance) * prior.weight_root @ position[1 : self.focus], variance
 
     def features(self, prior: LinearPrior, position: Array) -> tuple[Array, Array]:
         """Means and covariance roots of the feature distributions: [1 or slots, …]."""
@@ -164,15 +169,12 @@ class LinearRegression:
         diagonal = jnp.exp(0.5 * transport(prior.log_chi2, block[width : 2 * width]))  # Aᵢᵢ² ~ χ²(ν − i)
         bartlett = jnp.zeros((width, width)).at[np.tril_indices(width, -1)].set(block[2 * width :])
         bartlett += jnp.diag(diagonal)
-        root = prior.scatter_root @ _inverse_triangular(bartlett).T
+        root = prior.scatter_root @ inverse_lower(bartlett).T
         return prior.feature_mean + root @ block[:width] / jnp.sqrt(prior.mean_strength), root
 
     def second_moments(self, prior: LinearPrior, position: Array) -> Array:
         """M = E[v vᵀ] for each feature distribution: [1 or slots, n, n]."""
-        variance = prior.scale * jnp.exp(-transport(prior.log_gamma, position[0]))
-        weights = prior.weight_mean + jnp.sqrt(variance) * prior.weight_root @ position[1 : self.focus]
-        means, roots = self.features(prior, position)
-        return jax.vmap(second_moment, in_axes=(0, 0, None, None))(means, roots, weights, variance)
+        return second_moments(*self.features(prior, position), *self.regression(prior, position))
 
     def log_likelihood(self, prior: LinearPrior, evidence: Evidence, position: Array) -> Array:
         """Log density of each party's statistic [slots]."""
@@ -212,6 +214,11 @@ class LinearRegression:
         return jnp.sum(jax.vmap(one_distribution)(moments, jacobian, *alone), axis=0)
 
 
+def second_moments(means: Array, roots: Array, weights: Array, variance: Array) -> Array:
+    """E[v vᵀ] for several feature distributions: [distributions, n, n]."""
+    return jax.vmap(second_moment, in_axes=(0, 0, None, None))(means, roots, weights, variance)
+
+
 def second_moment(mean: Array, root: Array, weights: Array, variance: Array) -> Array:
     """E[v vᵀ] of v = (x, 1, y), for features N(mean, root rootᵀ)."""
     width = mean.shape[0]
@@ -223,7 +230,3 @@ def second_moment(mean: Array, root: Array, weights: Array, variance: Array) -> 
     centred = centred.at[-1, -1].set(through @ through + variance)
     whole = jnp.concatenate([mean, jnp.ones(1), (weights[:width] @ mean + weights[width])[None]])
     return centred + jnp.outer(whole, whole)
-
-
-def _inverse_triangular(lower: Array) -> Array:
-    return jax.scipy.linalg.solve_triangular(lower, jnp.eye(lower.shape[0]), lower=True)

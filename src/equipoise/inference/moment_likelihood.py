@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from equipoise.inference.scenario import Observed
+from equipoise.inference.triangular import inverse_lower
 
 
 class RowMoments(NamedTuple):
@@ -53,19 +54,18 @@ def _log_normal(residual: Array, covariance: Array) -> Array:
 
 def _forward(residual: Array, covariance: Array) -> tuple[Array, tuple[Array, Array]]:
     lower = jnp.linalg.cholesky(covariance)
-    eye = jnp.eye(len(residual))
-    inverse_lower = jax.scipy.linalg.solve_triangular(lower, eye, lower=True)
-    white = inverse_lower @ residual
+    inverse = inverse_lower(lower)
+    white = inverse @ residual
     constant = 0.5 * len(residual) * math.log(2 * math.pi)
     value = -0.5 * white @ white - jnp.sum(jnp.log(jnp.diagonal(lower))) - constant
-    return value, (inverse_lower, white)
+    return value, (inverse, white)
 
 
 def _backward(kept: tuple[Array, Array], cotangent: Array) -> tuple[Array, Array]:
     """By hand, ½(αα ᵀ − C⁻¹): the automatic gradient of a Cholesky factor costs several times as much."""
-    inverse_lower, white = kept
-    solved = inverse_lower.T @ white
-    pull = 0.5 * (jnp.outer(solved, solved) - inverse_lower.T @ inverse_lower)
+    inverse, white = kept
+    solved = inverse.T @ white
+    pull = 0.5 * (jnp.outer(solved, solved) - inverse.T @ inverse)
     return -cotangent * solved, cotangent * pull
 
 

@@ -30,6 +30,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from equipoise.inference.triangular import inverse_lower
+
 
 class MatrixNoise(NamedTuple):
     """Noise variances: one for all off-diagonal entries [parties], one for each diagonal entry [parties, n].
@@ -73,7 +75,7 @@ def factorise(second_moment: Array, sampling: Array, noise: MatrixNoise, bias: i
 
     delta_root = jnp.sqrt(2 * noise.off_diagonal[:, None] - noise.diagonal)
     lower = jnp.linalg.cholesky(jnp.eye(size) - delta_root[:, :, None] * gram * delta_root[:, None, :])
-    half_correction = _inverse_lower(lower) * delta_root[:, None, :]
+    half_correction = inverse_lower(lower) * delta_root[:, None, :]
 
     # The log density of the entries themselves: back from √2-fold off-diagonal ones, and without the bias entry.
     entries = size * (size + 1) // 2 - 1
@@ -181,8 +183,3 @@ def _solve_rotated(factor: Factor, residual: Array) -> Array:
     half = jnp.einsum("pki,pi->pk", factor.half_correction, touched)
     lifted = jnp.einsum("pki,pk->pi", factor.half_correction, half) @ factor.units
     return base(residual + lifted)
-
-
-def _inverse_lower(lower: Array) -> Array:
-    eye = jnp.broadcast_to(jnp.eye(lower.shape[-1]), lower.shape)
-    return jax.scipy.linalg.solve_triangular(lower, eye, lower=True)

@@ -6,7 +6,6 @@ number of threads or the BLAS. Blocks are then added up in int64. There is no ro
 on differential privacy to exploit, and the sensitivity proved for the grid values is the sensitivity, with no slack.
 """
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
+from equipoise.cores import usable_cores
 from equipoise.errors import TableError
 from equipoise.models import GRID, UNIT, CodedColumn, Layout, ScaledColumn
 from equipoise.party.cells import label_positions, numbers, refuse_fractions, refuse_not_finite
@@ -61,11 +61,6 @@ def exact_statistic(
     if sums is None:
         raise TableError("the table has no rows; a statistic needs at least one")
     return ExactStatistic(adder.entries(sums), count, dict(adder.clipped), ignored)
-
-
-def usable_cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def wanted_columns(layout: Layout) -> tuple[Wanted, ...]:
