@@ -34,20 +34,21 @@ def everyone(problem: Problem, *, kappa: float = 1.0, members: list[int] | None 
     return Scenarios(jnp.asarray(member), jnp.asarray([kappa]), jnp.zeros((1, slots)))
 
 
-def noise_variance(
-    width: int, sensitivity: float, epsilon: float, square_weight: float, *, squares: list[int]
-) -> Floats:
-    """½(λ/ε)Δ² at λ = 2 for every entry, less for squares."""
-    entries = width
-    variance = np.full(entries, sensitivity**2 / epsilon)
-    variance[squares] /= square_weight**2
-    return variance
+def noise_variances(sensitivity: float, epsilons: list[float], squares: NDArray[np.bool_], weight: float) -> Floats:
+    """½(λ/ε)Δ² at λ = 2 for every party and entry, divided by the squared weight for squares."""
+    return sensitivity**2 / np.asarray(epsilons)[:, None] / np.where(squares, weight**2, 1.0)
 
 
 def linear_entries(columns: Floats) -> Floats:
     """Statistic of one party: sums, then the upper triangle of products of all columns."""
     i, j = np.triu_indices(columns.shape[1])
     return np.concatenate([columns.sum(axis=0), (columns.T @ columns)[i, j]])
+
+
+def square_entries(columns: int) -> NDArray[np.bool_]:
+    """Which entries of `linear_entries` are sums of squares."""
+    i, j = np.triu_indices(columns)
+    return np.concatenate([np.zeros(columns, bool), i == j])
 
 
 def syn_prior(width: int = 2) -> LinearPrior:
@@ -99,11 +100,8 @@ def linear_observations(
         y = x @ weights[:-1] + weights[-1] + rng.normal(size=count) * np.sqrt(variance)
         tables.append(np.column_stack([x, y]))
     exact = np.stack([linear_entries(table) for table in tables])
-    i, j = np.triu_indices(width + 1)
-    squares = [width + 1 + int(k) for k in np.flatnonzero(i == j)]
-    sensitivity = 1 + (width + 1) * bound**2
-    variances = np.stack(
-        [noise_variance(model.entries, sensitivity, eps, np.sqrt((width + 4) / 2), squares=squares) for eps in epsilons]
+    variances = noise_variances(
+        1 + (width + 1) * bound**2, epsilons, square_entries(width + 1), np.sqrt((width + 4) / 2)
     )
     return _observations(rng, exact, counts, variances, epsilons), tables, exact
 
@@ -194,13 +192,8 @@ def simulate_logistic(
         chance = 1 / (1 + np.exp(-x @ parameters["weights"][:-1] - parameters["weights"][-1]))
         tables.append(np.column_stack([x, np.where(rng.random(count) < chance, 1.0, -1.0)]))
     exact = np.stack([linear_entries(table)[:-1] for table in tables])
-    i, j = np.triu_indices(width + 1)
-    squares = [width + 1 + int(k) for k in np.flatnonzero((i == j) & (i < width))]
-    variances = np.stack(
-        [
-            noise_variance(model.entries, 2 + width * bound**2, eps, np.sqrt((width + 5) / 2), squares=squares)
-            for eps in epsilons
-        ]
+    variances = noise_variances(
+        2 + width * bound**2, epsilons, square_entries(width + 1)[:-1], np.sqrt((width + 5) / 2)
     )
     return Simulated(
         Problem(model, prior, _observations(rng, exact, counts, variances, epsilons)), position, tables, exact
