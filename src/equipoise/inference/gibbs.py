@@ -40,10 +40,25 @@ class Evidence(NamedTuple):
     member: Array
 
 
+class _Conjugate(NamedTuple):
+    """Posterior hyper-parameters given exact statistics."""
+
+    weight_mean: Array
+    precision_root: Array
+    scale: Array
+    feature_mean: Array
+    scatter_root: Array
+    valid: Array
+
+
 class State(NamedTuple):
-    """One chain: exact statistics [slots, n, n], the model, feature means and covariance roots [1 or slots, …]."""
+    """One chain: exact statistics [slots, n, n], the model, feature means and covariance roots [1 or slots, …].
+
+    The conjugate updates from the statistics stay with them: a sweep that rejects new ones needs the old ones' again.
+    """
 
     statistic: Array
+    updates: _Conjugate
     weights: Array
     variance: Array
     feature_mean: Array
@@ -63,17 +78,6 @@ class Draw(NamedTuple):
     variance: Array
     feature_mean: Array
     feature_covariance: Array
-
-
-class _Conjugate(NamedTuple):
-    """Posterior hyper-parameters given exact statistics."""
-
-    weight_mean: Array
-    precision_root: Array
-    scale: Array
-    feature_mean: Array
-    scatter_root: Array
-    valid: Array
 
 
 class _Randomness(NamedTuple):
@@ -105,7 +109,8 @@ def start(model: LinearRegression, prior: LinearPrior, evidence: Evidence, posit
     weights, variance = model.regression(prior, position)
     means, roots = model.features(prior, position)
     moments = second_moments(means, roots, weights, variance)
-    return State(evidence.rows[:, None, None] * moments, weights, variance, means, roots)
+    statistic = evidence.rows[:, None, None] * moments
+    return State(statistic, _conjugate(model, prior, evidence, statistic), weights, variance, means, roots)
 
 
 def step(
@@ -114,10 +119,10 @@ def step(
     """One sweep."""
     proposal = _draw_statistics(model, evidence, state, random)
     proposed = _conjugate(model, prior, evidence, proposal)
-    current = _conjugate(model, prior, evidence, state.statistic)
     accepted = proposed.valid
-    statistic = jnp.where(accepted, proposal, state.statistic)
-    update: _Conjugate = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), proposed, current)
+    statistic, update = jax.tree.map(
+        lambda new, old: jnp.where(accepted, new, old), (proposal, proposed), (state.statistic, state.updates)
+    )
 
     # σ² | s ~ InvGamma(a_n, b_n), weights | σ², s ~ N(mean_n, σ² Λ_n⁻¹)
     variance = update.scale / random.gamma
@@ -128,7 +133,7 @@ def step(
     roots = update.scatter_root @ inverse_lower(bartlett).mT
     strength = prior.mean_strength + _rows(model, evidence)
     means = update.feature_mean + jnp.einsum("gij,gj->gi", roots, random.feature_mean) / jnp.sqrt(strength)[:, None]
-    return State(statistic, weights, variance, means, roots), Info(accepted)
+    return State(statistic, update, weights, variance, means, roots), Info(accepted)
 
 
 def _rows(model: LinearRegression, evidence: Evidence) -> Array:
