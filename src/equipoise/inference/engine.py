@@ -1,8 +1,10 @@
 """Run a batch of scenarios: warm up, sample until the chains agree, diagnose. Arrays in, arrays out.
 
 Two compiled programs, `begin` and `advance`, serve any number of scenarios. On an accelerator a group of scenarios goes
-through them at once. On a CPU a group is one scenario, and groups run side by side on the cores: a scenario's chains
-already keep one core busy, and scenarios that need few leaps do not wait for those that need many.
+through them at once. On a CPU a group is one scenario: its chains already keep a core busy, and scenarios that need few
+leaps do not wait for those that need many. Other cores are for other processes. Threads of one process take turns:
+XLA runs a CPU program on a pool with a thread for each core, and lets it wait there for parts of itself that queue for
+the same pool, so that two programs can wait for each other for ever (jaxlib 0.10.2; a larger pool slows programs down).
 
 Draws are kept at the requested number. When trajectories diverge, steps are halved and the draws taken again. When the
 chains do not agree yet, they go on for as long again and every other draw is kept, and so on up to `max_thinning`: more
@@ -12,7 +14,6 @@ work gives better draws, never more of them.
 import math
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 import jax.numpy as jnp
 import numpy as np
@@ -20,13 +21,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from equipoise.inference.chains import Chains, Problem, Sampled, Sampler, Settings, chains_of
-from equipoise.inference.runtime import (
-    concurrent_programs,
-    double_precision,
-    on_accelerator,
-    one_of_the_programs,
-    use_compilation_cache,
-)
+from equipoise.inference.runtime import double_precision, on_accelerator, use_compilation_cache
 from equipoise.inference.scenario import Scenarios
 
 __all__ = ["Problem", "Progress", "Sampled", "Sampler", "Settings", "planned_rounds", "run"]
@@ -36,6 +31,7 @@ Progress = Callable[[float], None]  # called with the number of scenarios that h
 GROUP = 1  # scenarios in one call on a CPU
 WIDE_GROUP = 64  # at most, on an accelerator
 MOST_HALVINGS = 3  # of the step, when trajectories diverge
+_ONE_AT_A_TIME = threading.Lock()
 
 
 @double_precision
@@ -47,33 +43,20 @@ def run(
     number = len(scenarios.kappa)
     size = _group_size(number)
     groups = [np.arange(first, min(first + size, number)) for first in range(0, number, size)]
-    compiled = threading.Event()
 
-    @double_precision  # a setting of each thread
     def one_group(members: NDArray[np.intp]) -> list[Sampled]:
-        first = members is groups[0]
-        if not first:
-            compiled.wait()
         padded = np.resize(members, size)  # a short last group repeats its scenarios
 
         def went_on() -> None:
-            compiled.set()
             if progress:
                 progress(len(members))
 
-        try:
-            with one_of_the_programs():
-                chosen = Scenarios(*(jnp.asarray(part)[padded] for part in scenarios))
-                chains = chains_of(settings)(keys[padded], problem, chosen, settings)
-                return _sample(chains, settings, went_on)[: len(members)]
-        finally:
-            compiled.set()  # nobody waits for a group that failed
+        chosen = Scenarios(*(jnp.asarray(part)[padded] for part in scenarios))
+        chains = chains_of(settings)(keys[padded], problem, chosen, settings)
+        return _sample(chains, settings, went_on)[: len(members)]
 
-    pool = ThreadPoolExecutor(min(len(groups), concurrent_programs()))
-    try:
-        return [sampled for group in pool.map(one_group, groups) for sampled in group]
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with _ONE_AT_A_TIME:
+        return [sampled for group in groups for sampled in one_group(group)]
 
 
 def _group_size(number: int) -> int:

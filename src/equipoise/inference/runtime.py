@@ -1,30 +1,24 @@
-"""How the engine uses JAX: double precision, programs kept from one run to the next, several of them at a time.
+"""How the engine uses JAX: double precision, and compiled programs kept from one run to the next.
 
-Little is forced on the rest of the process. Precision is set for the engine's own calls only; the compilation cache is
-set only if nobody has chosen one; threads are asked for only if JAX has not started yet.
+Neither is forced on the rest of the process. Precision is set for the engine's own calls only; the compilation cache is
+set only if nobody has chosen one.
 """
 
 import functools
 import os
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import jax
-from jax._src import xla_bridge  # nothing public tells whether JAX has started
 from jax.experimental.compilation_cache import compilation_cache
-
-from equipoise.cores import usable_cores
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
 
 CACHE_VARIABLE = "EQUIPOISE_CACHE_DIR"
 OFF = "off"
-POOL_VARIABLE = "NPROC"  # read by XLA when it makes its pool
-THREADS_FOR_EACH_PROGRAM = 4
 
 
 def double_precision(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
@@ -83,33 +77,4 @@ def compiler_options(effort: int) -> dict[str, int] | None:
 
 def on_accelerator() -> bool:
     """Whether programs run on something wider than a few CPU cores."""
-    concurrent_programs()  # settled before JAX starts
     return jax.default_backend() != "cpu"
-
-
-@functools.cache
-def concurrent_programs() -> int:
-    """How many threads may run compiled programs at once.
-
-    XLA runs a CPU program on its pool of threads, and lets it wait there for parts of itself that queue for the same
-    pool. As many programs as threads can then wait for each other for ever (seen with jaxlib 0.10.2). So the pool gets
-    several threads for each core, which is possible only before JAX has started. Otherwise programs take turns.
-    """
-    if POOL_VARIABLE not in os.environ and not xla_bridge.backends_are_initialized():
-        os.environ[POOL_VARIABLE] = str(THREADS_FOR_EACH_PROGRAM * max(2, usable_cores()))
-        try:
-            jax.devices()
-            return usable_cores()
-        finally:
-            del os.environ[POOL_VARIABLE]
-    return 1
-
-
-@functools.cache
-def _turns() -> threading.BoundedSemaphore:
-    return threading.BoundedSemaphore(concurrent_programs())
-
-
-def one_of_the_programs() -> threading.BoundedSemaphore:
-    """Held while running compiled programs: threads beyond `concurrent_programs` wait."""
-    return _turns()
