@@ -14,7 +14,8 @@ import jax
 import numpy as np
 from jax import Array
 
-from equipoise.inference import engine
+from equipoise.cores import usable_cores
+from equipoise.inference import engine, processes
 from equipoise.inference.engine import Problem, Sampled, Settings
 from equipoise.inference.runtime import double_precision
 from equipoise.inference.scenario import Scenarios
@@ -32,6 +33,11 @@ def sixteen(problem: Problem) -> Scenarios:
 def together(keys: Array, problem: Problem, scenarios: Scenarios, settings: Settings) -> list[Sampled]:
     """One call."""
     return engine.run(keys, problem, scenarios, settings)
+
+
+def in_processes(keys: Array, problem: Problem, scenarios: Scenarios, settings: Settings) -> list[Sampled]:
+    """One call, spread over a process for each core; they are started by the first call and stay."""
+    return processes.run(keys, problem, scenarios, settings, processes=usable_cores())
 
 
 def apart(keys: Array, problem: Problem, scenarios: Scenarios, settings: Settings) -> list[Sampled]:
@@ -56,7 +62,7 @@ def main() -> None:
     scenarios = sixteen(problem)
     keys = jax.random.split(jax.random.key(0), len(scenarios.kappa))
     settings = Settings(options.draws, options.chains, max_thinning=options.max_thinning)
-    ways = {"one call": together, "sixteen calls": apart}
+    ways = {"one call": in_processes, "one process": together, "sixteen calls": apart}
     best = dict.fromkeys(ways, np.inf)
     results: dict[str, list[Sampled]] = {}
     for repeat in range(options.repeats + 1):  # the first only compiles

@@ -22,6 +22,8 @@ from equipoise.inference.problem import (
     problem_of,
     scenario_arrays,
 )
+from equipoise.inference.processes import processes_for
+from equipoise.inference.processes import run as run_in_processes
 from equipoise.inference.runtime import double_precision, on_accelerator, use_compilation_cache
 from equipoise.inference.scenario import Rule, Scenarios
 from equipoise.wire import Submission
@@ -80,12 +82,14 @@ def infer_batch(
     draws: int = DRAWS,
     chains: int | None = None,
     seed: int | Sequence[int] = 0,
+    processes: int | None = None,
     progress: bool | None = None,
 ) -> list[Posterior]:
     """Sample many scenarios with one compiled program; options as in `infer`.
 
     One `seed` for all scenarios gives them common random numbers, which suits differences between them; a list of
-    seeds, one each, makes them independent.
+    seeds, one each, makes them independent. `processes` spreads them over so many processes; by default over all cores
+    if there are many scenarios, or as an active `joblib.parallel_config` says (for example on a Dask cluster).
     """
     chosen = _check_method(method, agreement)
     if chosen == "naive" and any(any(scenario.tau.values()) for scenario in scenarios):
@@ -93,12 +97,14 @@ def infer_batch(
     rule = _check_rule(rule, chosen, scenarios)
     seeds = [seed] * len(scenarios) if isinstance(seed, int | np.integer) else list(seed)
     _check_sizes(scenarios, seeds, draws, chains)
+    if processes is not None and processes < 1:
+        raise InferenceError(f"processes = {processes!r} must be 1 or more")
     observations = observations_of(agreement, submissions, seed=int(seeds[0]))
     present = tuple(submission.party for submission in submissions)
     arrays = scenario_arrays(agreement, present, scenarios)
     problem = problem_of(agreement, observations)
     scenarios = [_spelt_out(scenario, present) for scenario in scenarios]
-    return _posteriors(problem, scenarios, arrays, chosen, rule, draws, chains, seeds, progress)
+    return _posteriors(problem, scenarios, arrays, chosen, rule, draws, chains, seeds, processes, progress)
 
 
 @double_precision
@@ -124,7 +130,7 @@ def infer_exact(
     arrays = scenario_arrays(agreement, present, [scenario])
     problem = problem_of(agreement, observations)
     scenario = _spelt_out(scenario, present)
-    return _posteriors(problem, [scenario], arrays, "exact", "power", draws, chains, [seed], progress)[0]
+    return _posteriors(problem, [scenario], arrays, "exact", "power", draws, chains, [seed], 1, progress)[0]
 
 
 def _posteriors(
@@ -136,6 +142,7 @@ def _posteriors(
     draws: int,
     chains: int | None,
     seeds: Sequence[int],
+    processes: int | None,
     progress: bool | None,
 ) -> list[Posterior]:
     def posterior(index: int, sampled: Sampled) -> Posterior:
@@ -170,7 +177,11 @@ def _posteriors(
     )
     keys = jnp.stack([jax.random.key(seed) for seed in seeds])
     with _progress_bar(progress, len(scenarios) * engine.planned_rounds(settings)) as tick:
-        sampled = engine.run(keys, problem, arrays, settings, tick)
+        processes = processes_for(len(scenarios)) if processes is None else processes
+        if processes == 1:
+            sampled = engine.run(keys, problem, arrays, settings, tick)
+        else:
+            sampled = run_in_processes(keys, problem, arrays, settings, tick, processes=processes)
     return [posterior(index, one) for index, one in enumerate(sampled)]
 
 

@@ -1,0 +1,63 @@
+"""Scenarios spread over processes: on one machine or, through joblib's Dask backend, on many.
+
+Programs of one process take turns (`engine.py`); those of several do not. Each process keeps to one core, which costs
+it little: a scenario's chains hardly fill more. joblib decides where tasks run: in processes of its own, which stay for
+the next call, or wherever the caller's `joblib.parallel_config` says.
+"""
+
+import pickle
+
+import jax
+import joblib
+import numpy as np
+from jax import Array
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+from equipoise.cores import usable_cores
+from equipoise.errors import InferenceError
+from equipoise.inference.chains import Problem, Sampled, Settings
+from equipoise.inference.engine import Progress, planned_rounds
+from equipoise.inference.runtime import on_accelerator
+from equipoise.inference.scenario import Scenarios
+from equipoise.inference.worker import sample_one
+
+WORTHWHILE = 16  # scenarios; a new process takes some seconds to load the compiled programs
+
+
+def processes_for(scenarios: int) -> int | None:
+    """How many processes to use when nobody says; None: as many as the caller's `joblib.parallel_config` says."""
+    if on_accelerator():
+        return 1
+    if joblib.effective_n_jobs(None) > 1:
+        return None
+    return usable_cores() if scenarios >= WORTHWHILE else 1
+
+
+def run(
+    keys: Array,
+    problem: Problem,
+    scenarios: Scenarios,
+    settings: Settings,
+    progress: Progress | None = None,
+    *,
+    processes: int | None,
+) -> list[Sampled]:
+    """`engine.run`, a scenario at a time, in processes."""
+    data = np.asarray(jax.random.key_data(keys))
+    plain, whole = jax.tree.map(np.asarray, ((problem.prior, problem.observations), scenarios))
+    tasks = []
+    for index in range(len(data)):
+        chosen = Scenarios(*(part[index : index + 1] for part in whole))
+        tasks.append((index, pickle.dumps((data[index : index + 1], problem.model, *plain, chosen, settings))))
+    results: dict[int, Sampled] = {}
+    parallel = joblib.Parallel(n_jobs=processes, return_as="generator_unordered")
+    try:
+        for index, sampled in parallel(joblib.delayed(sample_one)(*task) for task in tasks):
+            results[index] = sampled
+            if progress:
+                progress(planned_rounds(settings))
+    except TerminatedWorkerError as error:
+        raise InferenceError(
+            "a worker process ended before its time, perhaps for lack of memory; use fewer processes, or processes=1"
+        ) from error
+    return [results[index] for index in range(len(tasks))]

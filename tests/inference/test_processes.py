@@ -1,0 +1,64 @@
+"""Scenarios in worker processes: the same draws as in this one, and a worker's end is not the caller's."""
+
+import os
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from equipoise.cores import usable_cores
+from equipoise.errors import InferenceError
+from equipoise.inference import engine, processes
+from equipoise.inference.engine import Settings
+from equipoise.inference.scenario import Scenarios
+from problems import simulate_linear
+
+SETTINGS = Settings(draws=640, max_thinning=1)
+
+
+def three_scenarios(slots: int) -> Scenarios:
+    return Scenarios(jnp.ones((3, slots)), jnp.array([0.1, 0.5, 1.0]), jnp.zeros((3, slots)))
+
+
+def test_draws_are_those_of_one_process_whatever_the_order() -> None:
+    problem = simulate_linear(1).problem
+    scenarios = three_scenarios(problem.model.slots)
+    keys = jax.random.split(jax.random.key(3), 3)
+    here = engine.run(keys, problem, scenarios, SETTINGS)
+    ticks: list[float] = []
+    there = processes.run(keys, problem, scenarios, SETTINGS, ticks.append, processes=2)
+    assert sum(ticks) == 3 * engine.planned_rounds(SETTINGS)
+    for one, other in zip(here, there, strict=True):
+        assert one.positions is not None
+        assert other.positions is not None
+        np.testing.assert_allclose(other.positions, one.positions, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(other.parameters["weights"], one.parameters["weights"], rtol=1e-6, atol=1e-6)
+        assert other.diagnostics.gradients == one.diagnostics.gradients
+
+
+class Deadly:
+    """A model that ends the process that unpacks it."""
+
+    def __reduce__(self) -> tuple[object, tuple[int]]:
+        return os._exit, (1,)
+
+
+def test_a_worker_that_dies_is_reported_with_a_remedy() -> None:
+    problem = simulate_linear(1).problem
+    deadly = engine.Problem(Deadly(), problem.prior, problem.observations)
+    keys = jax.random.split(jax.random.key(3), 3)
+    with pytest.raises(InferenceError, match="processes=1"):
+        processes.run(keys, deadly, three_scenarios(3), SETTINGS, processes=2)
+
+
+def test_a_worker_is_told_its_threads_before_jax_starts() -> None:
+    code = "import equipoise.inference.worker, sys; assert 'jax' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_few_scenarios_stay_in_this_process() -> None:
+    assert processes.processes_for(processes.WORTHWHILE - 1) == 1
+    assert processes.processes_for(processes.WORTHWHILE) == usable_cores()
