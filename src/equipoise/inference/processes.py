@@ -50,7 +50,7 @@ def run(
         chosen = Scenarios(*(part[index : index + 1] for part in whole))
         tasks.append((index, pickle.dumps((data[index : index + 1], problem.model, *plain, chosen, settings))))
     results: dict[int, Sampled] = {}
-    parallel = joblib.Parallel(n_jobs=processes, return_as="generator_unordered")
+    parallel = joblib.Parallel(n_jobs=processes, batch_size=1, return_as="generator_unordered")
     try:
         for index, sampled in parallel(joblib.delayed(sample_one)(*task) for task in tasks):
             results[index] = sampled
