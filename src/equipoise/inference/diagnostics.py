@@ -128,6 +128,11 @@ def rhat(draws: Floats) -> Floats:
     return np.maximum(_plain_rhat(_rank_normal(halves)), _plain_rhat(_rank_normal(folded)))
 
 
+def ess_mean(draws: Floats) -> Floats:
+    """Effective sample size for the mean itself [coordinates]."""
+    return _ess(_split(draws))
+
+
 def ess_bulk(draws: Floats) -> Floats:
     """Effective sample size in the middle of the distribution [coordinates]."""
     return _ess(_rank_normal(_split(draws)))

@@ -1,0 +1,1 @@
+"""What a coalition's submissions are worth, and what each party brings to them."""

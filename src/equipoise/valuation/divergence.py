@@ -1,0 +1,164 @@
+r"""Estimates of KL(posterior ‖ prior) from draws, in coordinates where the prior is N(0, I).
+
+    knn-entropy   E log posterior density from nearest neighbours, minus E log prior density, which is known exactly
+    knn           the paper's: distances to neighbours among posterior draws and among prior draws
+    gaussian-fit  closed form for the normal distribution with the draws' mean and covariance
+    classifier    the paper's probabilistic classification: mean log odds of a classifier that tells the two apart
+
+Each is a mean of one number per draw, so that its standard error is that of a mean of autocorrelated draws. KL does not
+depend on coordinates; estimates of it do, and these are the ones in which posteriors are closest to normal.
+"""
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+from scipy.spatial import cKDTree
+
+from equipoise.estimate import Estimate
+from equipoise.inference.diagnostics import ess_mean
+
+Floats = NDArray[np.float64]
+Estimator = Literal["knn-entropy", "knn", "gaussian-fit", "classifier"]
+
+NEIGHBOURS = 4  # the paper's k
+REPEATS = 5  # of the paper's estimator, each with prior draws of its own
+CALIBRATION_POINTS = 40_000  # over all samples that calibrate one size and dimension
+
+
+def divergence(draws: Floats, estimator: Estimator = "knn-entropy", *, seed: int = 0) -> Estimate:
+    """KL divergence from N(0, I) of the distribution behind draws [chains, draws, d]."""
+    estimators: dict[str, Callable[[Floats, np.random.Generator], Floats]] = {
+        "knn-entropy": _by_entropy,
+        "knn": _by_two_samples,
+        "gaussian-fit": _by_gaussian_fit,
+        "classifier": _by_classifier,
+    }
+    if estimator not in estimators:
+        raise ValueError(f"there is no estimator {estimator!r}; choose one of {', '.join(get_args(Estimator))}")
+    if draws.ndim != 3 or draws.shape[0] * draws.shape[1] <= 2 * draws.shape[2] + NEIGHBOURS:
+        raise ValueError(f"draws of shape {draws.shape} are too few, or not [chains, draws, coordinates]")
+    terms = estimators[estimator](draws, np.random.default_rng(seed)).reshape(draws.shape[:2])
+    return mean_of_chains(terms)
+
+
+def mean_of_chains(terms: Floats) -> Estimate:
+    """Mean of one number per draw [chains, draws], with the error that autocorrelation leaves."""
+    size = float(ess_mean(terms[:, :, None])[0])
+    return Estimate(float(terms.mean()), float(terms.std() / math.sqrt(size)))
+
+
+def _by_entropy(draws: Floats, rng: np.random.Generator) -> Floats:  # noqa: ARG001  (nothing random)
+    """Log ratio of a nearest-neighbour density to the prior's, at every draw.
+
+    Kozachenko–Leonenko on whitened points, corrected by the estimator's mean error on as many points of N(0, I): what
+    is left of its bias is that of the posterior's difference from a normal distribution.
+
+    A rejected proposal repeats a draw, and neighbours at distance 0 say nothing about the density. Neighbours are
+    therefore sought among the distinct points, and repeats count in the mean only.
+    """
+    points = draws.reshape(-1, draws.shape[2])
+    distinct, place = np.unique(points, axis=0, return_inverse=True)
+    centre, lower = points.mean(axis=0), np.linalg.cholesky(np.cov(points.T).reshape(draws.shape[2], -1))
+    white = np.linalg.solve(lower, (distinct - centre).T).T
+    log_density = _log_density_by_neighbours(white) - np.sum(np.log(np.diag(lower)))
+    log_density -= _bias_on_normal(*white.shape)
+    terms: Floats = (log_density - _log_standard_normal(distinct))[place.reshape(-1)]
+    return terms
+
+
+def _log_density_by_neighbours(points: Floats) -> Floats:
+    """ψ(k) − ψ(m) − log V_d − d log δ_k: log density at each point, from the distance to its k-th neighbour."""
+    number, dimension = points.shape
+    distance = _distances(cKDTree(points), points, NEIGHBOURS + 1)  # the nearest point is itself
+    log_ball = 0.5 * dimension * math.log(math.pi) - special.gammaln(0.5 * dimension + 1)
+    constant = special.digamma(NEIGHBOURS) - special.digamma(number) - log_ball
+    return np.asarray(constant - dimension * np.log(distance))
+
+
+@cache
+def _bias_on_normal(number: int, dimension: int) -> float:
+    """Mean error of `_log_density_by_neighbours` on so many points of N(0, I), by simulation."""
+    rng = np.random.default_rng(dimension)
+    errors = []
+    for _ in range(max(2, CALIBRATION_POINTS // number)):
+        points = rng.normal(size=(number, dimension))
+        errors.append(np.mean(_log_density_by_neighbours(points) - _log_standard_normal(points)))
+    return float(np.mean(errors))
+
+
+def _by_two_samples(draws: Floats, rng: np.random.Generator) -> Floats:
+    """D log(δ_k^prior / δ_k^post) + log(m/(m − 1)), averaged over prior samples (paper App. C.3, App. H.1).
+
+    Points are whitened by the covariance of both samples together.
+    """
+    points = draws.reshape(-1, draws.shape[2])
+    number, dimension = points.shape
+    total = np.zeros(number)
+    for _ in range(REPEATS):
+        prior = rng.normal(size=points.shape)
+        both = np.concatenate([points, prior])
+        lower = np.linalg.cholesky(np.cov(both.T).reshape(dimension, -1))
+        white = np.linalg.solve(lower, (both - both.mean(axis=0)).T).T
+        own = _distances(cKDTree(white[:number]), white[:number], NEIGHBOURS + 1)
+        other = _distances(cKDTree(white[number:]), white[:number], NEIGHBOURS)
+        total += dimension * np.log(other / own) + math.log(number / (number - 1))
+    return total / REPEATS
+
+
+def _distances(tree: cKDTree, points: Floats, neighbour: int) -> Floats:
+    """Distance to the n-th nearest point of a tree, or to the first after it that is not at distance 0."""
+    distance = np.asarray(tree.query(points, k=[neighbour])[0])[:, 0].copy()
+    while np.any(distance == 0):
+        neighbour *= 2
+        if neighbour > tree.n:
+            raise ValueError("too many draws are equal to estimate a density; the chains have hardly moved")
+        zero = np.flatnonzero(distance == 0)
+        further = np.asarray(tree.query(points[zero], k=neighbour)[0])
+        first = np.argmax(further > 0, axis=1)
+        distance[zero] = further[np.arange(len(zero)), first]
+    return distance
+
+
+def _by_gaussian_fit(draws: Floats, rng: np.random.Generator) -> Floats:  # noqa: ARG001  (nothing random)
+    """Log ratio of the fitted normal density to the prior's. Its mean is the closed form, because the moments agree."""
+    points = draws.reshape(-1, draws.shape[2])
+    covariance = np.cov(points.T, bias=True).reshape(draws.shape[2], -1)
+    lower = np.linalg.cholesky(covariance)
+    white = np.linalg.solve(lower, (points - points.mean(axis=0)).T).T
+    log_density: Floats = _log_standard_normal(white) - np.sum(np.log(np.diag(lower)))
+    return log_density - _log_standard_normal(points)
+
+
+def _by_classifier(draws: Floats, rng: np.random.Generator) -> Floats:
+    """Log odds of a neural network, at draws it was not trained on: two halves of the chains serve each other."""
+    from sklearn.neural_network import MLPClassifier
+
+    chains, length, dimension = draws.shape
+    if chains < 2:
+        raise ValueError("the classifier needs two chains or more: it is trained on some and asked about the others")
+    first_half = np.arange(chains) < chains // 2
+    terms = np.empty((chains, length))
+    for trained_on, asked in ((first_half, ~first_half), (~first_half, first_half)):
+        posterior = draws[trained_on].reshape(-1, dimension)
+        inputs = np.concatenate([posterior, rng.normal(size=posterior.shape)])
+        labels = np.repeat([1, 0], len(posterior))
+        network = MLPClassifier((64, 64), early_stopping=True, random_state=int(rng.integers(2**31)))
+        network.fit(inputs, labels)
+        terms[asked] = _log_odds(network, draws[asked].reshape(-1, dimension)).reshape(-1, length)
+    return terms
+
+
+def _log_odds(network: Any, points: Floats) -> Floats:
+    """What a network gives its last activation; probabilities would round to 1 where the classes are far apart."""
+    for weights, bias in zip(network.coefs_[:-1], network.intercepts_[:-1], strict=True):
+        points = np.maximum(points @ weights + bias, 0.0)
+    return np.asarray((points @ network.coefs_[-1] + network.intercepts_[-1])[:, 0])
+
+
+def _log_standard_normal(points: Floats) -> Floats:
+    return np.asarray(-0.5 * np.sum(points**2, axis=1) - 0.5 * points.shape[1] * math.log(2 * math.pi))

@@ -1,0 +1,109 @@
+"""KL estimators on distributions whose divergence from N(0, I) is known."""
+
+from typing import get_args
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from equipoise.valuation.divergence import Estimator, divergence
+
+ESTIMATORS = get_args(Estimator)
+CHAINS, LENGTH = 16, 250
+
+
+def normal_case(dimension: int, seed: int) -> tuple[np.ndarray, np.ndarray, float]:
+    """Mean, covariance root and KL of a correlated, narrow normal distribution."""
+    rng = np.random.default_rng(seed)
+    mean = rng.normal(size=dimension)
+    root = np.linalg.qr(rng.normal(size=(dimension, dimension)))[0] * rng.uniform(0.05, 0.6, dimension)
+    covariance = root @ root.T
+    kl = 0.5 * (np.trace(covariance) + mean @ mean - dimension - np.linalg.slogdet(covariance)[1])
+    return mean, root, float(kl)
+
+
+@pytest.mark.parametrize("dimension", [1, 4, 8])
+@pytest.mark.parametrize("estimator", ["knn-entropy", "gaussian-fit"])
+def test_good_estimators_find_the_divergence_of_a_normal(estimator: Estimator, dimension: int) -> None:
+    """Errors are as large as they say, over repetitions, and the mean of many is unbiased within its own error."""
+    mean, root, truth = normal_case(dimension, dimension)
+    rng = np.random.default_rng(1)
+    found = [divergence(mean + rng.normal(size=(CHAINS, LENGTH, dimension)) @ root.T, estimator) for _ in range(40)]
+    values, errors = np.array([f.value for f in found]), np.array([f.error for f in found])
+    assert abs(values.mean() - truth) < 4 * values.std() / np.sqrt(40) + 0.01
+    assert 0.6 < values.std() / errors.mean() < 1.5
+
+
+def test_the_papers_estimator_comes_close() -> None:
+    mean, root, truth = normal_case(3, 5)
+    draws = mean + np.random.default_rng(1).normal(size=(CHAINS, LENGTH, 3)) @ root.T
+    assert abs(divergence(draws, "knn").value - truth) < 0.15 * truth
+
+
+def test_the_classifier_works_for_close_distributions_only() -> None:
+    """Half a deviation apart it is right; where the samples do not overlap it knows no scale."""
+    rng = np.random.default_rng(2)
+    close = rng.normal(size=(CHAINS, LENGTH, 2)) + 0.5
+    assert divergence(close, "classifier").value == pytest.approx(0.25, abs=0.1)
+    narrow = 0.01 * rng.normal(size=(CHAINS, LENGTH, 4)) + 2.0
+    truth = 4 * (np.log(100) + 0.5 * (1e-4 + 4 - 1))
+    assert abs(divergence(narrow, "classifier").value - truth) > 3
+    assert divergence(narrow, "knn-entropy").value == pytest.approx(truth, abs=0.2)
+
+
+def test_nearest_neighbours_see_what_a_normal_fit_does_not() -> None:
+    """Two modes: the fit is off by nearly log 2."""
+    rng = np.random.default_rng(3)
+    draws = 0.1 * rng.normal(size=(CHAINS, LENGTH, 1)) + rng.choice([-2.0, 2.0], size=(CHAINS, LENGTH, 1))
+    grid = np.linspace(-3, 3, 20_001)
+    density = 0.5 * stats.norm.pdf(grid, -2, 0.1) + 0.5 * stats.norm.pdf(grid, 2, 0.1)
+    integrand = density * (np.log(np.maximum(density, 1e-300)) - stats.norm.logpdf(grid))
+    truth = float(np.trapezoid(integrand, grid))
+    found = divergence(draws, "knn-entropy")
+    assert abs(found.value - truth) < 4 * found.error + 0.02
+    assert divergence(draws, "gaussian-fit").value < truth - 1
+
+
+def test_repeated_draws_do_not_bias_it() -> None:
+    """As rejected proposals leave them: every fourth draw is the one before it again."""
+    mean, root, truth = normal_case(4, 7)
+    rng = np.random.default_rng(4)
+    values = []
+    for _ in range(20):
+        draws = mean + rng.normal(size=(CHAINS, LENGTH, 4)) @ root.T
+        draws[:, 3::4] = draws[:, 2::4][:, : draws[:, 3::4].shape[1]]
+        values.append(divergence(draws).value)
+    assert abs(np.mean(values) - truth) < 4 * np.std(values) / np.sqrt(20) + 0.01
+
+
+def test_autocorrelated_draws_have_a_larger_error() -> None:
+    rng = np.random.default_rng(5)
+    noise = rng.normal(size=(CHAINS, LENGTH, 2))
+    walk = noise.copy()
+    for step in range(1, LENGTH):
+        walk[:, step] = 0.9 * walk[:, step - 1] + np.sqrt(1 - 0.81) * noise[:, step]
+    scaled = 0.3 * walk + 1
+    assert divergence(scaled).error > 2 * divergence(0.3 * noise + 1).error
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_the_prior_itself_is_worth_nothing(estimator: Estimator) -> None:
+    found = divergence(np.random.default_rng(6).normal(size=(CHAINS, LENGTH, 3)), estimator)
+    assert abs(found.value) < 4 * found.error + 0.03
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_the_same_seed_gives_the_same_estimate(estimator: Estimator) -> None:
+    draws = 0.2 * np.random.default_rng(7).normal(size=(4, 100, 2))
+    assert divergence(draws, estimator, seed=3) == divergence(draws, estimator, seed=3)
+
+
+def test_what_cannot_be_estimated_is_refused() -> None:
+    with pytest.raises(ValueError, match="'parzen'"):
+        divergence(np.zeros((4, 100, 2)), "parzen")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="too few"):
+        divergence(np.zeros((2, 2, 4)))
+    stuck = np.zeros((4, 100, 2))
+    stuck[0, 0] = 1.0
+    with pytest.raises(ValueError, match="hardly moved"):
+        divergence(stuck, "knn")
