@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from equipoise.estimate import Estimate
 from equipoise.valuation.shapley import ShapleyValues, exact_shapley, members
 
 
@@ -76,7 +77,7 @@ def test_errors_are_those_of_repeated_noise() -> None:
 
 def test_rankings_use_the_dependence_of_errors() -> None:
     covariance = np.array([[1.0, 0.99], [0.99, 1.0]])
-    values = ShapleyValues(np.array([2.0, 1.0]), covariance)
+    values = ShapleyValues(np.array([2.0, 1.0]), covariance, Estimate(3.0, 0.0), np.zeros(2))
     assert values.probability_above(0, 1) > 0.999
     assert values[0].probability_above(values[1]) < 0.8
     assert values.probability_above(0, 1) + values.probability_above(1, 0) == pytest.approx(1)

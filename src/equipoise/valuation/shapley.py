@@ -20,7 +20,7 @@ MOST_EXACT = 12  # parties, all of whose 2ⁿ coalitions are evaluated
 
 @dataclass(frozen=True)
 class ShapleyValues:
-    """Shapley values [parties] and the covariance of their errors.
+    """Shapley values [parties], the covariance of their errors, and the value of all parties together, v_N.
 
     `repair` is how much the contribution to the empty coalition had to be up-weighted to make all of them non-negative
     (1: not at all).
@@ -28,6 +28,8 @@ class ShapleyValues:
 
     values: Floats
     covariance: Floats
+    grand: Estimate
+    covariance_with_grand: Floats
     repair: float = 1.0
 
     @property
@@ -85,15 +87,22 @@ def _repaired(matrix: Floats, worth: Floats, spread: Floats) -> ShapleyValues:
     v_N; targets need ratios only.
     """
     plain = matrix @ worth
-    if np.all(plain >= 0):
-        return ShapleyValues(plain, (matrix * spread**2) @ matrix.T)
-    parties = len(matrix)
-    alone = np.zeros_like(matrix)
-    alone[np.arange(parties), 2 ** np.arange(parties)] = 1.0
-    alone[:, 0] = -1.0
-    share = _smallest_share(plain, alone @ worth)
-    mixed = (1 - share) * matrix + share * alone
-    return ShapleyValues(mixed @ worth, (mixed * spread**2) @ mixed.T, repair=1 + share * (parties - 1))
+    repair = 1.0
+    if np.any(plain < 0):
+        parties = len(matrix)
+        alone = np.zeros_like(matrix)
+        alone[np.arange(parties), 2 ** np.arange(parties)] = 1.0
+        alone[:, 0] -= 1.0
+        share = _smallest_share(plain, alone @ worth)
+        matrix = (1 - share) * matrix + share * alone
+        repair = 1 + share * (parties - 1)
+    return ShapleyValues(
+        np.maximum(matrix @ worth, 0.0) if repair > 1 else plain,  # 0, not −1e-17, for the one that was repaired
+        (matrix * spread**2) @ matrix.T,
+        Estimate(float(worth[-1]), float(spread[-1])),
+        matrix[:, -1] * spread[-1] ** 2,
+        repair,
+    )
 
 
 def _smallest_share(plain: Floats, alone: Floats) -> float:

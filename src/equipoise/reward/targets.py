@@ -1,0 +1,98 @@
+"""ρ-Shapley-fair targets: r*_i = v_N (φ_i / φ_max)^ρ (paper §4, after Sim et al. 2020).
+
+ρ = 1 rewards in proportion to Shapley values; a smaller ρ is kinder to those who contribute less. Nobody is worse off
+than alone if ρ ≤ min_i log(v_i/v_N) / log(φ_i/φ_max), over parties with φ_i < φ_max (maths note §6).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.estimate import Estimate
+from equipoise.valuation.shapley import ShapleyValues
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Target values [parties] with their standard errors, and the exponent they were set with.
+
+    `rational_rho` is the largest exponent up to 1 with which nobody is worse off than alone; None if there is none.
+    """
+
+    values: Floats
+    errors: Floats
+    rho: float
+    rational_rho: float | None
+
+    def __getitem__(self, party: int) -> Estimate:
+        return Estimate(float(self.values[party]), float(self.errors[party]))
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def rational(self) -> bool:
+        """Whether nobody's target is below its value alone."""
+        return self.rational_rho is not None and self.rho <= self.rational_rho
+
+
+def set_targets(shapley: ShapleyValues, alone: Floats, rho: float | Literal["max"]) -> Targets:
+    """Targets from Shapley values and the parties' values alone.
+
+    Errors come from those of the Shapley values and of v_N, taken together, at the exponent as chosen.
+    """
+    grand, values = shapley.grand.value, shapley.values
+    if not grand > 0:
+        raise ValueError(f"all parties together are worth {grand:.4g}; there is nothing to share")
+    bound = rationality_bound(values, alone, grand)
+    if rho == "max":
+        if bound is None:
+            worst = int(np.argmax((alone > 0) & ((alone > grand) | (values <= 0))))
+            raise ValueError(
+                f"no fairness exponent leaves everybody as well off as alone: party {worst} is worth "
+                f"{alone[worst]:.4g} alone and all together {grand:.4g}, with a Shapley value of {values[worst]:.4g}; "
+                "choose a number for rho, or settle without that party"
+            )
+        rho = bound
+    if not 0 < rho <= 1:
+        raise ValueError(f"rho = {rho!r} is not above 0 and up to 1")
+    best = int(np.argmax(values))
+    ratios = values / values[best]
+    found = grand * ratios**rho
+    return Targets(found, _errors(shapley, found, best, rho), float(rho), bound)
+
+
+def rationality_bound(shapley: Floats, alone: Floats, grand: float) -> float | None:
+    """Largest ρ up to 1 with v_N (φ_i/φ_max)^ρ ≥ v_i for everybody; None if not even ρ → 0 does."""
+    bound = 1.0
+    best = shapley.max()
+    for value, own in zip(shapley, alone, strict=True):
+        if own <= 0:
+            continue  # whatever the target is, it is no less
+        if own > grand or value <= 0:
+            return None
+        if value < best:
+            bound = min(bound, math.log(own / grand) / math.log(value / best))
+    return bound if bound > 0 else None
+
+
+def _errors(shapley: ShapleyValues, targets: Floats, best: int, rho: float) -> Floats:
+    """Delta method: d log r_i = d log v_N + ρ (d log φ_i − d log φ_max)."""
+    parties = len(shapley)
+    slopes = np.zeros((parties, parties + 1))
+    for party in range(parties):
+        slopes[party, -1] = targets[party] / shapley.grand.value
+        if party != best and shapley.values[party] > 0:
+            slopes[party, party] = rho * targets[party] / shapley.values[party]
+            slopes[party, best] = -rho * targets[party] / shapley.values[best]
+    joint = np.zeros((parties + 1, parties + 1))
+    joint[:parties, :parties] = shapley.covariance
+    joint[:parties, -1] = joint[-1, :parties] = shapley.covariance_with_grand
+    joint[-1, -1] = shapley.grand.error**2
+    variances: Floats = np.einsum("ij,jk,ik->i", slopes, joint, slopes)
+    return np.sqrt(np.maximum(variances, 0.0))

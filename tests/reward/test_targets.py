@@ -1,0 +1,79 @@
+"""ρ-Shapley targets: the formula, the bound of rationality, and errors."""
+
+import numpy as np
+import pytest
+
+from equipoise.reward.targets import rationality_bound, set_targets
+from equipoise.valuation.shapley import exact_shapley
+
+# Values of the coalitions of three parties, by bits: nobody, 1, 2, 12, 3, 13, 23, 123
+GAME = np.array([0.0, 3.0, 3.5, 4.5, 5.0, 5.6, 5.8, 5.9])
+ALONE = GAME[[1, 2, 4]]
+
+
+def test_the_best_contributor_gets_everything_and_the_rest_by_the_formula() -> None:
+    shapley = exact_shapley(GAME)
+    targets = set_targets(shapley, ALONE, 0.3)
+    phi = shapley.values
+    np.testing.assert_allclose(targets.values, 5.9 * (phi / phi.max()) ** 0.3)
+    assert targets.values[2] == 5.9
+    assert targets.rho == 0.3
+
+
+def test_the_largest_rational_exponent_makes_somebody_indifferent() -> None:
+    shapley = exact_shapley(GAME)
+    targets = set_targets(shapley, ALONE, "max")
+    assert targets.rational
+    assert 0 < targets.rho < 1
+    assert np.min(targets.values - ALONE) == pytest.approx(0, abs=1e-12)
+    harder = set_targets(shapley, ALONE, targets.rho + 0.01)
+    assert not harder.rational
+    assert np.min(harder.values - ALONE) < 0
+    assert set_targets(shapley, ALONE, targets.rho - 0.01).rational
+
+
+def test_smaller_exponents_are_kinder() -> None:
+    shapley = exact_shapley(GAME)
+    kind, hard = (set_targets(shapley, ALONE, rho).values for rho in (0.2, 0.9))
+    assert np.all(kind >= hard)
+
+
+def test_equal_parties_get_everything() -> None:
+    shapley = exact_shapley([0.0, 1.0, 1.0, 1.5])
+    assert set_targets(shapley, np.ones(2), "max").values.tolist() == [1.5, 1.5]
+    assert rationality_bound(shapley.values, np.ones(2), 1.5) == 1
+
+
+def test_a_useless_party_gets_nothing() -> None:
+    targets = set_targets(exact_shapley([0.0, 1.0, 0.0, 1.0]), np.array([1.0, 0.0]), "max")
+    assert targets.values.tolist() == [1.0, 0.0]
+    assert targets.errors.tolist() == [0.0, 0.0]
+
+
+def test_when_a_party_is_better_off_alone_no_exponent_will_do() -> None:
+    game = [0.0, 2.0, 0.5, 1.8]  # the second party harms the first
+    shapley = exact_shapley(game)
+    with pytest.raises(ValueError, match="party 0 is worth 2 alone and all together 1.8"):
+        set_targets(shapley, np.array([2.0, 0.5]), "max")
+    assert not set_targets(shapley, np.array([2.0, 0.5]), 0.5).rational
+
+
+def test_errors_are_those_of_repeated_noise() -> None:
+    rng = np.random.default_rng(0)
+    errors = np.array([0.0, 0.03, 0.05, 0.02, 0.04, 0.03, 0.02, 0.05])
+    found = set_targets(exact_shapley(GAME, errors), ALONE, 0.3)
+    repeated = np.stack(
+        [set_targets(exact_shapley(GAME + errors * rng.normal(size=8)), ALONE, 0.3).values for _ in range(10_000)]
+    )
+    np.testing.assert_allclose(repeated.std(axis=0), found.errors, rtol=0.05)
+
+
+@pytest.mark.parametrize("rho", [0.0, -1.0, 1.5])
+def test_an_impossible_exponent_is_refused(rho: float) -> None:
+    with pytest.raises(ValueError, match="rho"):
+        set_targets(exact_shapley(GAME), ALONE, rho)
+
+
+def test_nothing_to_share_is_refused() -> None:
+    with pytest.raises(ValueError, match="nothing to share"):
+        set_targets(exact_shapley([0.0, 0.0, 0.0, 0.0]), np.zeros(2), "max")
