@@ -67,7 +67,7 @@ def main() -> None:
 
     effective = [slowest(one) for one in sampled]
     found = [one.diagnostics for one in sampled]
-    group = engine.WIDE_GROUP if wide else engine.GROUP
+    group = engine.group_size(len(scenarios.kappa))
     print(f"device                   {jax.devices()[0].device_kind} ({jax.default_backend()}), JAX {jax.__version__}")
     print(f"chains, draws, group     {options.chains:,}, {found[0].draws:,}, {group}")
     print(f"seconds, compiled        {seconds[1]:.2f}")

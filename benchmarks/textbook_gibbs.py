@@ -37,6 +37,7 @@ class State(NamedTuple):
     """One chain: exact statistics [parties, p], weights, variance, feature means and covariances [groups, …]."""
 
     statistic: Array
+    given: "Conjugate"
     weights: Array
     variance: Array
     mean: Array
@@ -144,9 +145,11 @@ def sweep(
     proposal = jax.vmap(partial(draw_statistic, width=model.width))(
         moments, observations.rows, observations.statistic, observations.variance, random.statistic
     )
-    usable = conjugate(model, prior, observations.rows, proposal).valid
-    statistic = jnp.where(usable, proposal, state.statistic)
-    given = conjugate(model, prior, observations.rows, statistic)
+    proposed = conjugate(model, prior, observations.rows, proposal)
+    usable = proposed.valid
+    statistic, given = jax.tree.map(
+        lambda new, old: jnp.where(usable, new, old), (proposal, proposed), (state.statistic, state.given)
+    )
 
     variance = given.scale / random.gamma
     spread = jax.scipy.linalg.solve_triangular(given.precision_root, random.weights, lower=True, trans="T")
@@ -162,7 +165,7 @@ def sweep(
     mean, covariance = jax.vmap(features)(
         given.mean, given.scatter_root, group_rows(model, observations), random.chi, random.below, random.mean
     )
-    return State(statistic, weights, variance, mean, covariance), usable
+    return State(statistic, given, weights, variance, mean, covariance), usable
 
 
 def group_rows(model: LinearRegression, observations: Observations) -> Array:
@@ -193,7 +196,8 @@ def start(
             named["weights"], named["variance"], means, covariances
         )
         statistic = observations.rows[:, None] * moments[:, i, j]
-        return State(statistic, named["weights"], named["variance"], means, covariances)
+        given = conjugate(model, prior, observations.rows, statistic)
+        return State(statistic, given, named["weights"], named["variance"], means, covariances)
 
     return jax.vmap(one)(jax.random.normal(key, (chains, model.dimension)))
 

@@ -71,11 +71,19 @@ def test_the_integrator_is_reversible_and_keeps_volume() -> None:
     assert abs(float(jnp.linalg.det(jax.jacfwd(leap)(point)))) == pytest.approx(1.0, abs=1e-12)
 
 
-def test_a_normal_target_takes_one_step_in_any_dimension() -> None:
-    dimension = 200
+@pytest.mark.parametrize("dimension", [2, 200])
+def test_a_normal_target_takes_one_step_in_any_dimension(dimension: int) -> None:
+    def log_density(x: Array) -> Array:
+        return -0.5 * x @ x
+
     exact = Approximation(jnp.zeros(dimension), jnp.eye(dimension), jnp.eye(dimension))
-    ensemble = hmc.begin(jax.random.key(0), lambda x: -0.5 * x @ x, exact, 8)
-    _, _, record = hmc.advance(jax.random.key(1), lambda x: -0.5 * x @ x, ensemble, jnp.asarray(False))
+    ensemble = hmc.begin(jax.random.key(0), log_density, exact, 8)
+    advance = jax.jit(lambda key, ensemble, adapt: hmc.advance(key, log_density, ensemble, adapt))
+    ensemble, _, record = advance(jax.random.key(1), ensemble, jnp.asarray(False))
+    assert float(jnp.min(record.acceptance)) > 1 - 1e-9
+    tuned = ensemble._replace(log_step=jnp.full((), np.log(2.0)))  # what tuning for acceptance arrives at
+    _, _, record = advance(jax.random.key(2), tuned, jnp.asarray(False))
+    assert np.all(np.asarray(record.steps) == 1)
     assert float(jnp.min(record.acceptance)) > 1 - 1e-9
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from scipy import stats
 
 import builders
 import equipoise as eq
@@ -169,6 +170,10 @@ BAD_REQUESTS: dict[str, tuple[dict[str, Any], str]] = {
     "added noise for naive": ({"method": "naive", "tau": {"north": 1.0}}, "leave tau out"),
     "no draws": ({"draws": 0}, "draws = 0"),
     "two chains": ({"chains": 2}, "chains = 2"),
+    "a number of draws with a point": ({"draws": 1e4}, "draws = 10000.0 must be a whole number"),
+    "a number of chains with a point": ({"chains": 16.0}, "chains = 16.0"),
+    "a seed that is no number": ({"seed": "zero"}, "seed = 'z'"),
+    "a negative seed": ({"seed": -1}, "seed = -1"),
 }
 
 
@@ -231,6 +236,62 @@ def test_exact_statistics_of_the_wrong_length_or_from_nobody_are_refused() -> No
         infer_exact(AGREEMENT, {"north": (10, [0.0, 0.0, 0.0])})
     with pytest.raises(eq.InferenceError, match="no statistics"):
         infer_exact(AGREEMENT, {})
+
+
+@pytest.mark.parametrize("method", ["naive", "exact", "collapsed"])
+@pytest.mark.parametrize("name", [name for name in builders.ALL_MODELS if "ball" not in name])
+def test_at_kappa_zero_every_method_gives_the_prior(name: str, method: Any, tmp_path: Path) -> None:
+    agreement = builders.ALL_MODELS[name]
+    layout = layout_of(agreement)
+    table = gentle_table(agreement, 400)
+    submission = release(agreement, table, party="north", epsilon=1.0, ledger=tmp_path / "ledger")
+    if method == "exact":
+        exact = exact_statistic(layout, table)
+        values = [int(entry) / step for entry, step in zip(exact.values, layout.steps_per_unit, strict=True)]
+        posterior = infer_exact(agreement, {"north": (exact.count, values)}, kappa=0.0, draws=4_000)
+    else:
+        posterior = infer(agreement, [submission], kappa=0.0, method=method, draws=4_000)
+    prior = infer(agreement, [submission], method="prior", draws=4_000, seed=1)
+    for parameter, found in posterior.draws.items():
+        mine, theirs = found.reshape(len(found), -1), prior.draws[parameter].reshape(4_000, -1)
+        pvalues = [stats.ks_2samp(mine[::4, k], theirs[:, k]).pvalue for k in range(mine.shape[1])]
+        varies = np.ptp(theirs, axis=0) > 0
+        assert np.min(np.where(varies, pvalues, 1.0)) * len(pvalues) > 1e-3, parameter
+
+
+def test_statistics_that_no_rows_have_are_refused() -> None:
+    """Sums of 9 with squares of 0: in ten rows, no."""
+    gaussian = builders.ALL_MODELS["gaussian"]
+    with pytest.raises(eq.InferenceError, match="cannot be the exact statistics of any rows"):
+        infer_exact(gaussian, {"north": (10, [9.0, 0.0])})
+    values = [0.0] * len(layout_of(AGREEMENT))
+    values[0] = 9.0
+    with pytest.raises(eq.InferenceError, match="cannot be the exact statistics of any rows"):
+        infer_exact(AGREEMENT, {"north": (10, values)})
+
+
+def test_added_noise_has_a_seed_of_its_own(submissions: list[eq.Submission]) -> None:
+    """Another seed gives other draws of the same posterior; another noise seed another posterior."""
+    options: dict[str, Any] = {"tau": {"north": 50.0, "south": 50.0}, "draws": 2_000}
+    same, again, other = (
+        infer(AGREEMENT, submissions, seed=seed, noise_seed=noise, **options)
+        for seed, noise in ((1, 0), (2, 0), (1, 7))
+    )
+    error = same.sd("weights")
+    np.testing.assert_allclose((same.mean("weights") - again.mean("weights")) / error, 0, atol=0.2)
+    assert np.any(np.abs(same.mean("weights") - other.mean("weights")) > 0.3 * error)
+    assert same.to_inferencedata().attrs["tau"] == "north=50.0,south=50.0"
+    assert (other.noise_seed, other.to_inferencedata().attrs["noise_seed"]) == (7, 7)
+
+
+def test_a_batch_may_be_spread_over_processes(submissions: list[eq.Submission]) -> None:
+    scenarios = [eq.Scenario(("north",)), eq.Scenario(kappa=0.5)]
+    here, there = (infer_batch(AGREEMENT, submissions, scenarios, draws=640, processes=n) for n in (1, 2))
+    for one, other in zip(here, there, strict=True):
+        np.testing.assert_array_equal(one.draws["weights"], other.draws["weights"])
+        assert one.scenario == other.scenario
+    with pytest.raises(eq.InferenceError, match="processes = 0"):
+        infer_batch(AGREEMENT, submissions, scenarios, processes=0)
 
 
 @pytest.mark.parametrize("name", [name for name in builders.ALL_MODELS if "ball" not in name])

@@ -6,12 +6,12 @@ import sys
 
 import jax
 import jax.numpy as jnp
+import joblib
 import numpy as np
 import pytest
 
-from equipoise.cores import usable_cores
 from equipoise.errors import InferenceError
-from equipoise.inference import engine, processes
+from equipoise.inference import engine, processes, worker
 from equipoise.inference.engine import Settings
 from equipoise.inference.scenario import Scenarios
 from problems import simulate_linear
@@ -34,8 +34,8 @@ def test_draws_are_those_of_one_process_whatever_the_order() -> None:
     for one, other in zip(here, there, strict=True):
         assert one.positions is not None
         assert other.positions is not None
-        np.testing.assert_allclose(other.positions, one.positions, rtol=1e-6, atol=1e-6)
-        np.testing.assert_allclose(other.parameters["weights"], one.parameters["weights"], rtol=1e-6, atol=1e-6)
+        np.testing.assert_array_equal(other.positions, one.positions)
+        np.testing.assert_array_equal(other.parameters["weights"], one.parameters["weights"])
         assert other.diagnostics.gradients == one.diagnostics.gradients
 
 
@@ -55,10 +55,34 @@ def test_a_worker_that_dies_is_reported_with_a_remedy() -> None:
 
 
 def test_a_worker_is_told_its_threads_before_jax_starts() -> None:
-    code = "import equipoise.inference.worker, sys; assert 'jax' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    """The worker learns it even though its task cannot be unpacked."""
+    code = """
+import os, sys
+from equipoise.inference import worker
+assert "jax" not in sys.modules
+try:
+    worker.sample_one(0, b"")
+except EOFError:
+    assert os.environ["NPROC"] == "1"
+else:
+    raise AssertionError
+"""
+    environment = {name: value for name, value in os.environ.items() if name != worker.THREADS_VARIABLE}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
 
 
 def test_few_scenarios_stay_in_this_process() -> None:
     assert processes.processes_for(processes.WORTHWHILE - 1) == 1
-    assert processes.processes_for(processes.WORTHWHILE) == usable_cores()
+    assert processes.processes_for(processes.WORTHWHILE) == joblib.cpu_count()
+    with joblib.parallel_config(n_jobs=3):
+        assert processes.processes_for(1) == 1
+        assert processes.processes_for(processes.WORTHWHILE) is None
+
+
+def test_a_backend_that_cannot_hand_over_results_as_they_come_will_do() -> None:
+    problem = simulate_linear(1).problem
+    keys = jax.random.split(jax.random.key(3), 3)
+    with joblib.parallel_config(backend="threading", n_jobs=1):
+        found = processes.run(keys, problem, three_scenarios(3), SETTINGS, processes=None)
+    assert len(found) == 3
+    assert os.environ.get(worker.THREADS_VARIABLE) is None  # this process keeps its threads

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from equipoise.errors import InferenceError
 from equipoise.inference import families
 from equipoise.inference.engine import Problem
 from equipoise.inference.linear import LinearPrior, LinearRegression
@@ -44,10 +45,10 @@ def conjugate_draws(
     count = np.asarray(problem.observations.rows)[inside]
     sums = Sums(kappa * statistic, kappa * count)
     if isinstance(model, LinearRegression):
-        matrices = kappa * np.asarray(model.matrices(jnp.asarray(statistic), jnp.asarray(count)))
+        matrices = np.asarray(model.matrices(jnp.asarray(statistic), jnp.asarray(count)))
         if repair:
             matrices = np.stack([repaired(matrix, fixed=[model.width]) for matrix in matrices])
-        return _linear(rng, model, prior, matrices, inside, draws)
+        return _linear(rng, model, prior, kappa * matrices, inside, draws)
     if isinstance(model, families.Bernoulli):
         return _bernoulli(rng, prior, sums, draws)
     if isinstance(model, families.Categorical):
@@ -103,9 +104,11 @@ def _linear(
     total = matrices.sum(axis=0)
     precision0, mean0 = np.asarray(prior.weight_precision), np.asarray(prior.weight_mean)
     precision = precision0 + total[:-1, :-1]
+    _check_possible(float(np.linalg.eigvalsh(precision)[0]), 0.0, "products of the features")
     mean = np.linalg.solve(precision, precision0 @ mean0 + total[:-1, -1])
     shape = float(prior.shape) + total[width, width] / 2
     scale = float(prior.scale) + 0.5 * (total[-1, -1] + mean0 @ precision0 @ mean0 - mean @ precision @ mean)
+    _check_possible(scale - float(prior.scale), total[-1, -1], "squares of the target")
     variance = scale / rng.gamma(shape, size=draws)
     root = np.linalg.inv(np.linalg.cholesky(precision)).T
     weights = mean + np.sqrt(variance)[:, None] * (rng.normal(size=(draws, width + 1)) @ root.T)
@@ -118,6 +121,7 @@ def _linear(
         scatter = np.asarray(prior.scatter) + sums[:width, :width] + strength0 * np.outer(centre0, centre0)
         scatter = scatter - strength * np.outer(centre, centre)
         degrees = float(prior.degrees_of_freedom) + sums[width, width]
+        _check_possible(float(np.linalg.eigvalsh(scatter)[0]), 0.0, "products of the features")
         covariance = stats.invwishart.rvs(degrees, scatter, size=draws, random_state=rng).reshape(draws, width, width)
         noise = np.einsum("nij,nj->ni", np.linalg.cholesky(covariance), rng.normal(size=(draws, width)))
         return centre + noise / np.sqrt(strength), covariance
@@ -130,6 +134,16 @@ def _linear(
         pairs = [features(sums) for sums in groups]
         means, covariances = (np.stack(part, axis=1) for part in zip(*pairs, strict=True))
     return {"weights": weights, "variance": variance, "feature_mean": means, "feature_covariance": covariances}
+
+
+def _check_possible(remainder: float, total: float, what: str) -> None:
+    """Refuse statistics that no rows have: what the means leave of a sum of squares would be negative."""
+    if not remainder >= -1e-9 * abs(total):
+        raise InferenceError(
+            f"these cannot be the exact statistics of any rows: the {what} are smaller than the sums of the same rows "
+            "allow. Check that they are exact (a perturbed statistic is not), in scaled units and in the order of the "
+            "agreement"
+        )
 
 
 def _bernoulli(rng: np.random.Generator, prior: families.BernoulliPrior, sums: Sums, draws: int) -> dict[str, Floats]:
@@ -161,13 +175,14 @@ def _gaussian(
 ) -> dict[str, Floats]:
     rows = float(sums.rows.sum())
     first, second = sums.statistic.sum(axis=0)
-    if repair:
+    if repair and rows > 0:
         matrix = repaired(np.array([[rows, first], [first, second]]), fixed=[0])
         first, second = matrix[0, 1], matrix[1, 1]
     strength0, mean0 = float(prior.mean_strength), float(prior.mean)
     strength = strength0 + rows
     mean = (strength0 * mean0 + first) / strength
     scale = float(prior.scale) + 0.5 * (second + strength0 * mean0**2 - strength * mean**2)
+    _check_possible(scale - float(prior.scale), second, "squares")
     variance = scale / rng.gamma(float(prior.shape) + rows / 2, size=draws)
     return {"mean": mean + np.sqrt(variance / strength) * rng.normal(size=draws), "variance": variance}
 

@@ -40,17 +40,26 @@ class Diagnostics:
     @property
     def problems(self) -> tuple[str, ...]:
         """What speaks against relying on the draws, in words; empty if nothing does."""
+        found = self._disagreements()
+        if self.diverged:
+            found.append(f"{self.divergences:,} of {self.transitions:,} transitions diverged")
+        return tuple(found)
+
+    def _disagreements(self) -> list[str]:
         found = []
         if not np.all(np.isfinite(self.rhat)) or np.max(self.rhat) >= RHAT_LIMIT:
             found.append(f"split R-hat is {np.max(self.rhat):.3f}, not below {RHAT_LIMIT}")
         ess = min(np.min(self.ess_bulk), np.min(self.ess_tail))
         if not ess >= ESS_LIMIT:
             found.append(f"the effective sample size is {ess:.0f}, below {ESS_LIMIT:.0f}")
-        if self.diverged:
-            found.append(f"{self.divergences:,} of {self.transitions:,} transitions diverged")
         if self.bfmi is not None and len(self.dropped_chains) > len(self.bfmi) / 2:
             found.append(f"{len(self.dropped_chains)} of {len(self.bfmi)} chains have a BFMI below {BFMI_LIMIT}")
-        return tuple(found)
+        return found
+
+    @property
+    def mixed(self) -> bool:
+        """Whether the chains agree; longer ones would not be better."""
+        return not self._disagreements()
 
     @property
     def transitions(self) -> int:

@@ -2,17 +2,14 @@
 
 Two compiled programs, `begin` and `advance`, serve any number of scenarios. On an accelerator a group of scenarios goes
 through them at once. On a CPU a group is one scenario: its chains already keep a core busy, and scenarios that need few
-leaps do not wait for those that need many. Other cores are for other processes. Threads of one process take turns:
-XLA runs a CPU program on a pool with a thread for each core, and lets it wait there for parts of itself that queue for
-the same pool, so that two programs can wait for each other for ever (jaxlib 0.10.2; a larger pool slows programs down).
+leaps do not wait for those that need many. Other cores are for other processes (`processes.py`).
 
-Draws are kept at the requested number. When trajectories diverge, steps are halved and the draws taken again. When the
-chains do not agree yet, they go on for as long again and every other draw is kept, and so on up to `max_thinning`: more
-work gives better draws, never more of them.
+Whole rounds of draws are kept, the requested number or a few more. When trajectories diverge, steps are halved and the
+draws taken again. When the chains do not agree yet, they go on for as long again and every other draw is kept, and so
+on up to `max_thinning`: more work gives better draws, never more of them.
 """
 
 import math
-import threading
 from collections.abc import Callable
 
 import jax.numpy as jnp
@@ -21,7 +18,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from equipoise.inference.chains import Chains, Problem, Sampled, Sampler, Settings, chains_of
-from equipoise.inference.runtime import double_precision, on_accelerator, use_compilation_cache
+from equipoise.inference.runtime import ONE_AT_A_TIME, double_precision, on_accelerator, use_compilation_cache
 from equipoise.inference.scenario import Scenarios
 
 __all__ = ["Problem", "Progress", "Sampled", "Sampler", "Settings", "planned_rounds", "run"]
@@ -31,7 +28,6 @@ Progress = Callable[[float], None]  # called with the number of scenarios that h
 GROUP = 1  # scenarios in one call on a CPU
 WIDE_GROUP = 64  # at most, on an accelerator
 MOST_HALVINGS = 3  # of the step, when trajectories diverge
-_ONE_AT_A_TIME = threading.Lock()
 
 
 @double_precision
@@ -41,7 +37,7 @@ def run(
     """Sample every scenario; `keys` has one random key for each."""
     use_compilation_cache()
     number = len(scenarios.kappa)
-    size = _group_size(number)
+    size = group_size(number)
     groups = [np.arange(first, min(first + size, number)) for first in range(0, number, size)]
 
     def one_group(members: NDArray[np.intp]) -> list[Sampled]:
@@ -55,11 +51,11 @@ def run(
         chains = chains_of(settings)(keys[padded], problem, chosen, settings)
         return _sample(chains, settings, went_on)[: len(members)]
 
-    with _ONE_AT_A_TIME:
+    with ONE_AT_A_TIME:
         return [sampled for group in groups for sampled in one_group(group)]
 
 
-def _group_size(number: int) -> int:
+def group_size(number: int) -> int:
     """Scenarios in one call: a power of two, so that batches of any length share a few programs."""
     return min(WIDE_GROUP, 2 ** math.ceil(math.log2(number))) if on_accelerator() else GROUP
 
@@ -74,20 +70,27 @@ def _rounds(settings: Settings) -> int:
 
 
 def _sample(chains: Chains, settings: Settings, went_on: Callable[[], None]) -> list[Sampled]:
+    """Sample a group until every scenario has converged or nothing more is to be tried.
+
+    A scenario's result is settled when it first converges, whatever the others of its group still need.
+    """
     for _ in chains.warm_up():
         went_on()
     thin, halvings = 1, 0
+    settled: dict[int, Sampled] = {}
     while True:
         for _ in chains.sample(_rounds(settings), thin):
             went_on()
-        sampled = chains.report(thin)
-        diverged = np.array([one.diagnostics.diverged for one in sampled])
+        latest = chains.report(thin)
+        settled |= {k: one for k, one in enumerate(latest) if k not in settled and one.diagnostics.converged}
+        open_ones = [k for k in range(len(latest)) if k not in settled]
+        diverged = np.isin(np.arange(len(latest)), [k for k in open_ones if latest[k].diagnostics.diverged])
         if diverged.any() and halvings < MOST_HALVINGS:
             halvings += 1
             chains.shorten_steps(diverged)
             chains.forget()
-        elif 2 * thin <= settings.max_thinning and not all(one.diagnostics.converged for one in sampled):
+        elif 2 * thin <= settings.max_thinning and not all(latest[k].diagnostics.mixed for k in open_ones):
             thin *= 2
             chains.halve()
         else:
-            return sampled
+            return [settled.get(k, one) for k, one in enumerate(latest)]

@@ -24,7 +24,7 @@ from equipoise.inference.problem import (
 )
 from equipoise.inference.processes import processes_for
 from equipoise.inference.processes import run as run_in_processes
-from equipoise.inference.runtime import double_precision, on_accelerator, use_compilation_cache
+from equipoise.inference.runtime import ONE_AT_A_TIME, double_precision, on_accelerator, use_compilation_cache
 from equipoise.inference.scenario import Rule, Scenarios
 from equipoise.wire import Submission
 
@@ -48,14 +48,16 @@ def infer(
     draws: int = DRAWS,
     chains: int | None = None,
     seed: int = 0,
+    noise_seed: int = 0,
     progress: bool | None = None,
 ) -> Posterior:
     """Sample the noise-aware posterior of one scenario.
 
     `coalition` names the parties to learn from (default: all that submitted); `kappa` tempers their joint likelihood;
-    `tau` adds noise to parties' statistics. Methods: "collapsed" (statistics integrated out; what "auto" picks),
-    "gibbs" (linear regression only; the paper's Algorithm 1), and the baselines "naive" (ignores the noise) and
-    "prior". At least `draws` draws are returned. The same seed gives the same draws.
+    `tau` adds noise to parties' statistics, the same for the same `noise_seed`. Methods: "collapsed" (statistics
+    integrated out; what "auto" picks), "gibbs" (linear regression only; the paper's Algorithm 1), and the baselines
+    "naive" (ignores the noise) and "prior". Whole rounds are drawn, so a few more than `draws` draws are returned
+    (fewer if chains had to be dropped). The same seed gives the same draws.
     """
     scenario = Scenario(coalition, kappa, tau or {})
     return infer_batch(
@@ -67,6 +69,7 @@ def infer(
         draws=draws,
         chains=chains,
         seed=seed,
+        noise_seed=noise_seed,
         progress=progress,
     )[0]
 
@@ -82,6 +85,7 @@ def infer_batch(
     draws: int = DRAWS,
     chains: int | None = None,
     seed: int | Sequence[int] = 0,
+    noise_seed: int = 0,
     processes: int | None = None,
     progress: bool | None = None,
 ) -> list[Posterior]:
@@ -96,15 +100,22 @@ def infer_batch(
         raise InferenceError('method "naive" knows of no noise, so tau means nothing to it; leave tau out')
     rule = _check_rule(rule, chosen, scenarios)
     seeds = [seed] * len(scenarios) if isinstance(seed, int | np.integer) else list(seed)
-    _check_sizes(scenarios, seeds, draws, chains)
-    if processes is not None and processes < 1:
-        raise InferenceError(f"processes = {processes!r} must be 1 or more")
-    observations = observations_of(agreement, submissions, seed=int(seeds[0]))
+    _check_sizes(scenarios, [*seeds, noise_seed], draws, chains)
+    _check_seeds(scenarios, seeds)
+    if processes is not None:
+        _check_whole("processes", processes, 1)
+        if processes > 1 and on_accelerator():
+            raise InferenceError(
+                "processes are for CPUs; an accelerator takes the whole batch at once, so leave them out"
+            )
+    if not submissions:
+        raise InferenceError("there are no submissions; a posterior needs at least one party's")
     present = tuple(submission.party for submission in submissions)
     arrays = scenario_arrays(agreement, present, scenarios)
+    observations = observations_of(agreement, submissions, seed=noise_seed)
     problem = problem_of(agreement, observations)
     scenarios = [_spelt_out(scenario, present) for scenario in scenarios]
-    return _posteriors(problem, scenarios, arrays, chosen, rule, draws, chains, seeds, processes, progress)
+    return _posteriors(problem, scenarios, arrays, chosen, rule, draws, chains, seeds, noise_seed, processes, progress)
 
 
 @double_precision
@@ -130,7 +141,7 @@ def infer_exact(
     arrays = scenario_arrays(agreement, present, [scenario])
     problem = problem_of(agreement, observations)
     scenario = _spelt_out(scenario, present)
-    return _posteriors(problem, [scenario], arrays, "exact", "power", draws, chains, [seed], 1, progress)[0]
+    return _posteriors(problem, [scenario], arrays, "exact", "power", draws, chains, [seed], 0, 1, progress)[0]
 
 
 def _posteriors(
@@ -142,6 +153,7 @@ def _posteriors(
     draws: int,
     chains: int | None,
     seeds: Sequence[int],
+    noise_seed: int,
     processes: int | None,
     progress: bool | None,
 ) -> list[Posterior]:
@@ -152,7 +164,15 @@ def _posteriors(
         if coordinates is not None:
             coordinates = coordinates[..., : problem.model.focus].reshape(chains * length, -1)
         return Posterior(
-            flat, sampled.diagnostics, scenarios[index], method, rule, int(seeds[index]), chains, coordinates
+            flat,
+            sampled.diagnostics,
+            scenarios[index],
+            method,
+            rule,
+            int(seeds[index]),
+            noise_seed,
+            chains,
+            coordinates,
         )
 
     if method == "prior":
@@ -188,11 +208,10 @@ def _posteriors(
 def _prior(problem: Problem, draws: int, seed: int) -> Sampled:
     """Independent draws from the prior."""
     use_compilation_cache()
-    positions = jax.random.normal(jax.random.key(seed), (1, draws, problem.model.dimension))
-    parameters = collapsed.parameters(problem.model, problem.prior, positions)
-    return Sampled(
-        jax.tree.map(np.asarray, parameters), np.asarray(positions), independent(draws, problem.model.dimension)
-    )
+    with ONE_AT_A_TIME:
+        positions = jax.random.normal(jax.random.key(seed), (1, draws, problem.model.dimension))
+        parameters = jax.tree.map(np.asarray, collapsed.parameters(problem.model, problem.prior, positions))
+    return Sampled(parameters, np.asarray(positions), independent(draws, problem.model.dimension))
 
 
 def _independent(drawn: dict[str, Floats], draws: int) -> Sampled:
@@ -234,12 +253,21 @@ def _check_rule(rule: str | None, method: str, scenarios: Sequence[Scenario]) ->
 def _check_sizes(scenarios: Sequence[Scenario], seeds: Sequence[int], draws: int, chains: int | None) -> None:
     if not scenarios:
         raise InferenceError("there are no scenarios; give at least one")
+    for seed in seeds:
+        _check_whole("seed", seed, 0)
+    _check_whole("draws", draws, 1)
+    if chains is not None:
+        _check_whole("chains", chains, 4)  # fewer cannot be compared with each other
+
+
+def _check_seeds(scenarios: Sequence[Scenario], seeds: Sequence[int]) -> None:
     if len(seeds) != len(scenarios):
         raise InferenceError(f"{len(seeds)} seeds for {len(scenarios)} scenarios; give one seed, or one for each")
-    if draws < 1:
-        raise InferenceError(f"draws = {draws!r} must be 1 or more")
-    if chains is not None and chains < 4:
-        raise InferenceError(f"chains = {chains!r} are too few to compare with each other; use 4 or more")
+
+
+def _check_whole(name: str, value: object, least: int) -> None:
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+        raise InferenceError(f"{name} = {value!r} must be a whole number, {least} or more")
 
 
 @contextmanager

@@ -22,9 +22,9 @@ class Posterior:
     """Draws from the posterior of one scenario.
 
     `draws` maps each parameter to an array [draws, …] of all kept chains together; `chains` says how many there were,
-    in order. Regression parameters are in scaled units, where every column spans [−1, 1]; the bias is the last weight.
-    `coordinates` [draws, d] are the model's own parameters mapped so that the prior is N(0, I); samplers that do not
-    work in them leave it None.
+    in order; `noise_seed` says which noise τ added. Regression parameters are in scaled units, where every column spans
+    [−1, 1]; the bias is the last weight. `coordinates` [draws, d] are the model's own parameters mapped so that the
+    prior is N(0, I); samplers that do not work in them leave it None.
     """
 
     draws: dict[str, Floats]
@@ -33,6 +33,7 @@ class Posterior:
     method: str
     rule: str
     seed: int
+    noise_seed: int
     chains: int
     coordinates: Floats | None = field(default=None, repr=False)
 
@@ -72,7 +73,9 @@ class Posterior:
             "tempering_rule": self.rule,
             "kappa": float(self.scenario.kappa),
             "coalition": ",".join(self.scenario.coalition or ()),
+            "tau": ",".join(f"{party}={tau!r}" for party, tau in sorted(self.scenario.tau.items())),
             "seed": self.seed,
+            "noise_seed": self.noise_seed,
             "converged": int(self.converged),
         }
         data: arviz.InferenceData = arviz.from_dict(posterior=by_chain, attrs=attributes)

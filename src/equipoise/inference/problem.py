@@ -74,9 +74,6 @@ def observations_of(agreement: Agreement, submissions: Sequence[Submission], *, 
     Slots of parties that did not submit hold fixed numbers, so leaving a party out of a scenario and never having
     heard of it are the same computation.
     """
-    submissions = list(submissions)
-    if not submissions:
-        raise InferenceError("there are no submissions; a posterior needs at least one party's")
     names = agreement.party_names
     layout = layout_of(agreement)
     slots, entries = len(names), len(layout)

@@ -13,7 +13,6 @@ import numpy as np
 from jax import Array
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-from equipoise.cores import usable_cores
 from equipoise.errors import InferenceError
 from equipoise.inference.chains import Problem, Sampled, Settings
 from equipoise.inference.engine import Progress, planned_rounds
@@ -26,11 +25,11 @@ WORTHWHILE = 16  # scenarios; a new process takes some seconds to load the compi
 
 def processes_for(scenarios: int) -> int | None:
     """How many processes to use when nobody says; None: as many as the caller's `joblib.parallel_config` says."""
-    if on_accelerator():
+    if on_accelerator() or scenarios < WORTHWHILE:
         return 1
     if joblib.effective_n_jobs(None) > 1:
         return None
-    return usable_cores() if scenarios >= WORTHWHILE else 1
+    return int(joblib.cpu_count())  # minds the quota of a container
 
 
 def run(
@@ -50,7 +49,12 @@ def run(
         chosen = Scenarios(*(part[index : index + 1] for part in whole))
         tasks.append((index, pickle.dumps((data[index : index + 1], problem.model, *plain, chosen, settings))))
     results: dict[int, Sampled] = {}
-    parallel = joblib.Parallel(n_jobs=processes, batch_size=1, return_as="generator_unordered")
+    if processes is not None:
+        processes = min(processes, len(tasks))
+    try:
+        parallel = joblib.Parallel(n_jobs=processes, batch_size=1, return_as="generator_unordered")
+    except ValueError:  # the caller's backend cannot hand over results as they come
+        parallel = joblib.Parallel(n_jobs=processes, batch_size=1)
     try:
         for index, sampled in parallel(joblib.delayed(sample_one)(*task) for task in tasks):
             results[index] = sampled

@@ -7,6 +7,7 @@ set only if nobody has chosen one.
 import functools
 import os
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -19,6 +20,10 @@ _Result = TypeVar("_Result")
 
 CACHE_VARIABLE = "EQUIPOISE_CACHE_DIR"
 OFF = "off"
+
+# Held while compiled programs run. XLA runs a CPU program on a pool with a thread for each core, and lets it wait there
+# for parts of itself that queue for the same pool: two programs can wait for each other for ever (jaxlib 0.10.2).
+ONE_AT_A_TIME = threading.Lock()
 
 
 def double_precision(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
@@ -35,12 +40,12 @@ def double_precision(function: Callable[_Parameters, _Result]) -> Callable[_Para
 def default_cache_directory() -> Path:
     """Where compiled programs are kept unless `EQUIPOISE_CACHE_DIR` says otherwise."""
     if sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
+        base = Path("~/Library/Caches")
     elif sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
+        base = Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local"))
     else:
-        base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    return base / "equipoise" / "jax"
+        base = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"))
+    return base.expanduser() / "equipoise" / "jax"
 
 
 @functools.cache
@@ -53,10 +58,10 @@ def use_compilation_cache() -> Path | None:
     chosen = os.environ.get(CACHE_VARIABLE)
     if chosen == OFF or jax.config.values["jax_compilation_cache_dir"] is not None:
         return None
-    folder = Path(chosen) if chosen else default_cache_directory()
     try:
+        folder = Path(chosen) if chosen else default_cache_directory()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError:
+    except (OSError, RuntimeError):  # the latter where there is no home directory
         return None
     if not os.access(folder, os.W_OK):
         return None

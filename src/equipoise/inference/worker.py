@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,7 +13,8 @@ THREADS_VARIABLE = "NPROC"  # read by XLA when it starts
 
 def sample_one(index: int, task: bytes) -> "tuple[int, Sampled]":
     """Sample one scenario, on one thread. `task` is unpacked only after XLA has been told, because that starts it."""
-    os.environ.setdefault(THREADS_VARIABLE, "1")
+    if "jax" not in sys.modules:  # a process of our own, not a thread of somebody else's
+        os.environ[THREADS_VARIABLE] = "1"
     import jax
 
     from equipoise.inference.engine import Problem, run
