@@ -24,8 +24,8 @@ def test_readme_snippet_runs(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     epsilon, spent, converged, *_ = result.stdout.split()
     assert converged == "True"
-    assert float(epsilon) == pytest.approx(1.99, abs=0.02)
-    assert float(spent) == 0.1
+    assert float(epsilon) == pytest.approx(4.89, abs=0.02)
+    assert float(spent) == 0.5
 
 
 def test_readme_commands_run(tmp_path: Path) -> None:
