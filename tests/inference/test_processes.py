@@ -80,6 +80,12 @@ def test_few_scenarios_stay_in_this_process() -> None:
 
 
 def test_a_backend_that_cannot_hand_over_results_as_they_come_will_do() -> None:
+    with joblib.parallel_config(backend="multiprocessing", n_jobs=2):
+        assert not processes._parallel(None).return_generator
+    assert processes._parallel(2).return_generator
+
+
+def test_a_thread_of_this_process_leaves_its_threads_alone() -> None:
     problem = simulate_linear(1).problem
     keys = jax.random.split(jax.random.key(3), 3)
     with joblib.parallel_config(backend="threading", n_jobs=1):

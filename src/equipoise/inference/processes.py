@@ -52,11 +52,7 @@ def run(
     if processes is not None:
         processes = min(processes, len(tasks))
     try:
-        parallel = joblib.Parallel(n_jobs=processes, batch_size=1, return_as="generator_unordered")
-    except ValueError:  # the caller's backend cannot hand over results as they come
-        parallel = joblib.Parallel(n_jobs=processes, batch_size=1)
-    try:
-        for index, sampled in parallel(joblib.delayed(sample_one)(*task) for task in tasks):
+        for index, sampled in _parallel(processes)(joblib.delayed(sample_one)(*task) for task in tasks):
             results[index] = sampled
             if progress:
                 progress(planned_rounds(settings))
@@ -65,3 +61,11 @@ def run(
             "a worker process ended before its time, perhaps for lack of memory; use fewer processes, or processes=1"
         ) from error
     return [results[index] for index in range(len(tasks))]
+
+
+def _parallel(processes: int | None) -> joblib.Parallel:
+    """Results as they come, or all at the end where the caller's backend can do no better."""
+    try:
+        return joblib.Parallel(n_jobs=processes, batch_size=1, return_as="generator_unordered")
+    except ValueError:
+        return joblib.Parallel(n_jobs=processes, batch_size=1)

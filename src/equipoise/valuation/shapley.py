@@ -15,8 +15,6 @@ from equipoise.estimate import Estimate
 
 Floats = NDArray[np.float64]
 
-MOST_EXACT = 12  # parties, all of whose 2ⁿ coalitions are evaluated
-
 
 @dataclass(frozen=True)
 class ShapleyValues:
