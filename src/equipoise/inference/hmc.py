@@ -186,14 +186,15 @@ def _replace_stuck(luck: Array, state: State, acceptance: Array) -> State:
 def _whiten(state: State, geometry: Geometry, ys: Array) -> tuple[State, Geometry]:
     """Move centre and root to the draws' mean and covariance, shrunk towards what they were.
 
-    The shrinkage is the oracle-approximating one (Chen et al. 2010): with few draws for the dimension it keeps the
-    Laplace approximation, with many it follows them.
+    The mean is James and Stein's (its positive part), the covariance's shrinkage the oracle-approximating one (Chen et
+    al. 2010): with few draws for the dimension both keep the Laplace approximation, with many they follow the draws.
     """
     number, dimension = ys.shape
     mean = jnp.mean(ys, axis=0)
     covariance = (ys - mean).T @ (ys - mean) / number
     size, square = jnp.trace(covariance), jnp.sum(covariance**2)
     effective = number / 2  # draws of one chain are a little alike
+    mean *= jnp.maximum(0.0, 1 - size / (effective * jnp.maximum(mean @ mean, 1e-12)))
     shrink = ((1 - 2 / dimension) * square + size**2) / (
         (effective + 1 - 2 / dimension) * jnp.maximum(square - size**2 / dimension, 1e-12)
     )
