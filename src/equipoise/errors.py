@@ -65,3 +65,9 @@ class InferenceError(EquipoiseError):
 
 class ConvergenceError(InferenceError):
     """The chains of a posterior do not agree well enough to be relied on."""
+
+
+class MediationError(EquipoiseError):
+    """A round cannot be settled as asked, or a settlement cannot be read."""
+
+    exit_code = 9

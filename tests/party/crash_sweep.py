@@ -35,7 +35,7 @@ WATCHED = (
     "party/ledger.py",
     "party/mechanism.py",
     "party/keys.py",
-    "party/durable.py",
+    "durable.py",
     "cli/party_output.py",
 )
 

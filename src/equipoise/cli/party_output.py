@@ -8,11 +8,11 @@ import typer
 
 from equipoise.agreement import Agreement
 from equipoise.cli.output import print_json, print_lines, print_table
+from equipoise.durable import is_there, is_writable_folder, write_new_file
 from equipoise.errors import SubmissionError
 from equipoise.explain import contribution
 from equipoise.guarantee import DEFAULT_DELTA, Guarantee, epsilon_of
 from equipoise.models import ScaledColumn
-from equipoise.party.durable import is_there, is_writable_folder, write_new_file
 from equipoise.party.history import History
 from equipoise.party.release import CLIPPED_IS_MANY, Preview
 from equipoise.wire import Submission

@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from equipoise.durable import is_there, write_new_file
 from equipoise.errors import KeyFileError
-from equipoise.party.durable import is_there, write_new_file
 
 
 def create_key(path: Path) -> Ed25519PrivateKey:

@@ -31,9 +31,9 @@ from filelock import FileLock, Timeout
 
 from equipoise.agreement import Agreement
 from equipoise.canonical import MAX_DOCUMENT_BYTES, StrictJSONError, canonical_json, sha256_hex, strict_json
+from equipoise.durable import fsync_folder, is_there, is_writable_folder, write_all
 from equipoise.errors import BudgetError, LedgerError
 from equipoise.guarantee import Guarantee
-from equipoise.party.durable import fsync_folder, is_there, is_writable_folder, write_all
 from equipoise.party.history import Domains, History
 from equipoise.schema import LinearModel, LogisticModel, NumberColumn
 from equipoise.wire import Submission

@@ -23,10 +23,10 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from equipoise.agreement import Agreement
+from equipoise.durable import is_there
 from equipoise.errors import ClippingWarning, GuaranteeError, KeyFileError, LedgerError
 from equipoise.guarantee import Guarantee
 from equipoise.models import Layout, layout_of
-from equipoise.party.durable import is_there
 from equipoise.party.keys import load_key, load_or_create_key, public_hex
 from equipoise.party.ledger import Ledger
 from equipoise.party.mechanism import noise_scale, perturb

@@ -1,0 +1,113 @@
+"""Finished work of one run, a line of JSON each, so that a run that was killed goes on where it was.
+
+The first line names the inputs by their digest; a journal of other inputs is refused. A line counts once it is whole:
+what a crash left of the last one is cut off. A journal is written by one process at a time.
+"""
+
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from filelock import FileLock, Timeout
+
+from equipoise.canonical import canonical_json
+from equipoise.durable import fsync_folder, write_all
+from equipoise.errors import MediationError
+
+FORMAT = "equipoise-journal"
+VERSION = 1
+
+
+class Journal:
+    """Results by key. With a path, every result is on disk before `put` returns; without one, only in memory."""
+
+    def __init__(self, path: Path | None, inputs: str) -> None:
+        self._path, self._inputs = path, inputs
+        self._entries: dict[str, Any] = {}
+        self._handle: int | None = None
+        self._lock: FileLock | None = None
+
+    def __enter__(self) -> Self:
+        if self._path is not None:
+            self._lock = FileLock(self._path.with_name(f"{self._path.name}.lock"))
+            try:
+                self._lock.acquire(timeout=0)
+            except Timeout as error:
+                raise MediationError(
+                    f"another process is at work in {str(self._path.parent)!r}; wait for it, or choose another folder"
+                ) from error
+            try:
+                self._open(self._path)
+            except BaseException:
+                self._lock.release()
+                raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+        if self._lock is not None:
+            self._lock.release()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: dict[str, Any]) -> bool:
+        return _name(key) in self._entries
+
+    def __getitem__(self, key: dict[str, Any]) -> Any:
+        return self._entries[_name(key)]
+
+    def put(self, key: dict[str, Any], result: Any) -> None:
+        """Keep a result."""
+        if self._handle is not None:
+            write_all(self._handle, canonical_json({"key": key, "result": result}) + b"\n")
+            os.fsync(self._handle)
+        self._entries[_name(key)] = result
+
+    def _open(self, path: Path) -> None:
+        header = {"format": FORMAT, "version": VERSION, "inputs": self._inputs}
+        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            data = path.read_bytes()
+            whole = data[: data.rfind(b"\n") + 1]
+            if whole:
+                self._read(path, whole.splitlines())
+            if len(whole) < len(data):
+                os.ftruncate(self._handle, len(whole))
+            if not whole:
+                write_all(self._handle, canonical_json(header) + b"\n")
+                os.fsync(self._handle)
+                fsync_folder(path.resolve().parent)
+        except BaseException:
+            os.close(self._handle)
+            self._handle = None
+            raise
+
+    def _read(self, path: Path, lines: list[bytes]) -> None:
+        try:
+            header, *entries = [json.loads(line) for line in lines]
+            if (header["format"], header["version"]) != (FORMAT, VERSION):
+                raise ValueError(f"version {header['version']!r}")
+            inputs = header["inputs"]
+            found = {_name(entry["key"]): entry["result"] for entry in entries}
+        except (ValueError, KeyError, TypeError) as error:
+            raise MediationError(
+                f"{str(path)!r} cannot be read as the journal of a mediation ({error}); choose another folder, or "
+                "delete the file to begin anew"
+            ) from error
+        if inputs != self._inputs:
+            raise MediationError(
+                f"{str(path)!r} belongs to other inputs: another agreement, other submissions, another seed or other "
+                "options; choose another folder, or delete the file to begin anew"
+            )
+        self._entries = found
+
+
+def _name(key: dict[str, Any]) -> str:
+    return canonical_json(key).decode("ascii")
