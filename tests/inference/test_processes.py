@@ -76,7 +76,7 @@ def test_few_scenarios_stay_in_this_process() -> None:
     assert processes.processes_for(processes.WORTHWHILE) == joblib.cpu_count()
     with joblib.parallel_config(n_jobs=3):
         assert processes.processes_for(1) == 1
-        assert processes.processes_for(processes.WORTHWHILE) is None
+        assert processes.processes_for(processes.WORTHWHILE) == 3
 
 
 def test_a_backend_that_cannot_hand_over_results_as_they_come_will_do() -> None:

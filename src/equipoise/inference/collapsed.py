@@ -5,7 +5,7 @@ shape; masks, κ, τ, priors and observations are ordinary arguments.
 """
 
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -61,6 +61,28 @@ def approximate(
         partial(model.information, prior, evidence),
         model.dimension,
     )
+
+
+class PartyNormals(NamedTuple):
+    """Each party's log likelihood near one position: slopes [slots, d] and Fisher informations [slots, d, d]."""
+
+    position: Array
+    slopes: Array
+    informations: Array
+
+
+@partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(0))
+def party_normals(model: CollapsedModel, prior: Any, observations: Observations, scenario: Scenarios) -> PartyNormals:
+    """Normal approximations of all likelihoods at the mode of one scenario's posterior; 0 for parties that are out."""
+    position = approximate(model, "power", prior, observations, scenario).centre
+    evidence = model.prepare(observe(observations, scenario, "power"))
+    slopes = jax.jacrev(lambda at: model.log_likelihood(prior, evidence, at))(position)
+
+    def one(weight: Array) -> Array:
+        return model.information(prior, evidence._replace(weight=weight), position)
+
+    member = scenario.member
+    return PartyNormals(position, member[:, None] * slopes, jax.lax.map(one, jnp.diag(member)))
 
 
 @partial(jax.jit, static_argnames=("model", "rule", "chains"), compiler_options=compiler_options(0))

@@ -21,9 +21,10 @@ from equipoise.inference.chains import Chains, Problem, Sampled, Sampler, Settin
 from equipoise.inference.runtime import ONE_AT_A_TIME, double_precision, on_accelerator, use_compilation_cache
 from equipoise.inference.scenario import Scenarios
 
-__all__ = ["Problem", "Progress", "Sampled", "Sampler", "Settings", "planned_rounds", "run"]
+__all__ = ["Finished", "Problem", "Progress", "Sampled", "Sampler", "Settings", "planned_rounds", "run"]
 
 Progress = Callable[[float], None]  # called with the number of scenarios that have gone on by a round
+Finished = Callable[[int, Sampled], None]  # called with each scenario's place and result as soon as it is there
 
 GROUP = 1  # scenarios in one call on a CPU
 WIDE_GROUP = 64  # at most, on an accelerator
@@ -32,7 +33,12 @@ MOST_HALVINGS = 3  # of the step, when trajectories diverge
 
 @double_precision
 def run(
-    keys: Array, problem: Problem, scenarios: Scenarios, settings: Settings, progress: Progress | None = None
+    keys: Array,
+    problem: Problem,
+    scenarios: Scenarios,
+    settings: Settings,
+    progress: Progress | None = None,
+    finished: Finished | None = None,
 ) -> list[Sampled]:
     """Sample every scenario; `keys` has one random key for each."""
     use_compilation_cache()
@@ -51,8 +57,15 @@ def run(
         chains = chains_of(settings)(keys[padded], problem, chosen, settings)
         return _sample(chains, settings, went_on)[: len(members)]
 
-    with ONE_AT_A_TIME:
-        return [sampled for group in groups for sampled in one_group(group)]
+    results: list[Sampled] = []
+    for group in groups:
+        with ONE_AT_A_TIME:
+            sampled = one_group(group)
+        for index, one in zip(group, sampled, strict=True):
+            results.append(one)
+            if finished:
+                finished(int(index), one)
+    return results
 
 
 def group_size(number: int) -> int:

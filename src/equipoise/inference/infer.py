@@ -30,10 +30,12 @@ from equipoise.wire import Submission
 
 Method = Literal["auto", "collapsed", "gibbs", "naive", "prior"]
 Statistics = Mapping[str, tuple[int, Sequence[float]]]
+Finished = Callable[[int, Posterior], None]
 
 DRAWS = 4_000
 CHAINS = 16
 ACCELERATOR_CHAINS = 256
+LABEL = "sampling (the first run also compiles)"
 
 
 def infer(
@@ -88,12 +90,16 @@ def infer_batch(
     noise_seed: int = 0,
     processes: int | None = None,
     progress: bool | None = None,
+    label: str = LABEL,
+    finished: Finished | None = None,
 ) -> list[Posterior]:
     """Sample many scenarios with one compiled program; options as in `infer`.
 
     One `seed` for all scenarios gives them common random numbers, which suits differences between them; a list of
     seeds, one each, makes them independent. `processes` spreads them over so many processes; by default over all cores
     if there are many scenarios, or as an active `joblib.parallel_config` says (for example on a Dask cluster).
+    `finished` is called with the place and posterior of every scenario as soon as it is there, in any order. `label`
+    is what the progress bar says.
     """
     chosen = _check_method(method, agreement)
     if chosen == "naive" and any(any(scenario.tau.values()) for scenario in scenarios):
@@ -115,7 +121,21 @@ def infer_batch(
     observations = observations_of(agreement, submissions, seed=noise_seed)
     problem = problem_of(agreement, observations)
     scenarios = [_spelt_out(scenario, present) for scenario in scenarios]
-    return _posteriors(problem, scenarios, arrays, chosen, rule, draws, chains, seeds, noise_seed, processes, progress)
+    return _posteriors(
+        problem,
+        scenarios,
+        arrays,
+        chosen,
+        rule,
+        draws,
+        chains,
+        seeds,
+        noise_seed,
+        processes,
+        progress,
+        label,
+        finished,
+    )
 
 
 @double_precision
@@ -156,7 +176,16 @@ def _posteriors(
     noise_seed: int,
     processes: int | None,
     progress: bool | None,
+    label: str = LABEL,
+    finished: Finished | None = None,
 ) -> list[Posterior]:
+    results: dict[int, Posterior] = {}
+
+    def keep(index: int, sampled: Sampled) -> None:
+        results[index] = posterior(index, sampled)
+        if finished:
+            finished(index, results[index])
+
     def posterior(index: int, sampled: Sampled) -> Posterior:
         chains, length = next(iter(sampled.parameters.values())).shape[:2]
         flat = {name: part.reshape(chains * length, *part.shape[2:]) for name, part in sampled.parameters.items()}
@@ -176,17 +205,18 @@ def _posteriors(
         )
 
     if method == "prior":
-        return [posterior(index, _prior(problem, draws, seed)) for index, seed in enumerate(seeds)]
+        for index, seed in enumerate(seeds):
+            keep(index, _prior(problem, draws, seed))
+        return [results[index] for index in range(len(seeds))]
     if method in ("naive", "exact"):
         repair = method == "naive"
         if not isinstance(problem.model, LogisticRegression):
-            results = []
             for index, seed in enumerate(seeds):
                 member, kappa = np.asarray(arrays.member[index]), float(arrays.kappa[index])
                 rng = np.random.default_rng(seed)
                 drawn = baselines.conjugate_draws(rng, problem, member, kappa, draws, repair=repair)
-                results.append(posterior(index, _independent(drawn, draws)))
-            return results
+                keep(index, _independent(drawn, draws))
+            return [results[index] for index in range(len(seeds))]
         problem = baselines.without_noise(problem, repair=repair)
 
     settings = Settings(
@@ -196,13 +226,13 @@ def _posteriors(
         rule=rule,
     )
     keys = jnp.stack([jax.random.key(seed) for seed in seeds])
-    with _progress_bar(progress, len(scenarios) * engine.planned_rounds(settings)) as tick:
+    with _progress_bar(progress, label, len(scenarios) * engine.planned_rounds(settings)) as tick:
         processes = processes_for(len(scenarios)) if processes is None else processes
         if processes == 1:
-            sampled = engine.run(keys, problem, arrays, settings, tick)
+            engine.run(keys, problem, arrays, settings, tick, keep)
         else:
-            sampled = run_in_processes(keys, problem, arrays, settings, tick, processes=processes)
-    return [posterior(index, one) for index, one in enumerate(sampled)]
+            run_in_processes(keys, problem, arrays, settings, tick, keep, processes=processes)
+    return [results[index] for index in range(len(seeds))]
 
 
 def _prior(problem: Problem, draws: int, seed: int) -> Sampled:
@@ -222,6 +252,15 @@ def _independent(drawn: dict[str, Floats], draws: int) -> Sampled:
 def _spelt_out(scenario: Scenario, present: tuple[str, ...]) -> Scenario:
     """The scenario with its coalition by name."""
     return Scenario(scenario.coalition or present, scenario.kappa, scenario.tau)
+
+
+def check_settings(
+    agreement: Agreement, method: str, rule: str | None, draws: int, chains: int | None, seed: int
+) -> None:
+    """Refuse what `infer_batch` would refuse, before anything is sampled."""
+    scenarios = [Scenario()]
+    _check_rule(rule, _check_method(method, agreement), scenarios)
+    _check_sizes(scenarios, [seed], draws, chains)
 
 
 def _check_method(method: str, agreement: Agreement) -> str:
@@ -271,7 +310,7 @@ def _check_whole(name: str, value: object, least: int) -> None:
 
 
 @contextmanager
-def _progress_bar(wanted: bool | None, total: int) -> Iterator[Callable[[float], None] | None]:
+def _progress_bar(wanted: bool | None, label: str, total: int) -> Iterator[Callable[[float], None] | None]:
     """A bar on the terminal: when asked for, or by default when standard error is one."""
     if wanted is False:
         yield None
@@ -285,5 +324,5 @@ def _progress_bar(wanted: bool | None, total: int) -> Iterator[Callable[[float],
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("sampling (the first run also compiles)", total=total)
+        task = bar.add_task(label, total=total)
         yield lambda amount: bar.advance(task, amount)

@@ -16,7 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
 from equipoise.inference.scenario import Observed
 from equipoise.inference.statistic_likelihood import MatrixNoise, factorise, log_likelihood, solve
@@ -124,6 +125,13 @@ class LinearRegression:
                 position += 1
         return places
 
+    @property
+    def places_of_entries(self) -> tuple[np.ndarray, np.ndarray]:
+        """Row and column, in the n × n matrix, of every entry of the statistic."""
+        rows, columns = np.triu_indices(self.width + 2)
+        order = np.argsort(self._places[rows, columns])[1:]  # the count, −1, comes first
+        return rows[order], columns[order]
+
     def matrices(self, statistic: Array, count: Array) -> Array:
         """Statistics [..., entries] and counts [...] as matrices Σ v vᵀ [..., n, n], v = (x, 1, y)."""
         return jnp.concatenate([statistic, count[..., None]], axis=-1)[..., self._places]
@@ -212,6 +220,19 @@ class LinearRegression:
             return one_distribution(moments[0], jacobian[0], *parts)
         alone = jax.tree.map(lambda part: part[:, None], parts)
         return jnp.sum(jax.vmap(one_distribution)(moments, jacobian, *alone), axis=0)
+
+
+def regression_coordinates(prior: LinearPrior, weights: ArrayLike, variance: ArrayLike) -> NDArray[np.float64]:
+    """Coordinates of the model's own parameters [draws, w + 2]: the inverse of `LinearRegression.regression`."""
+    sigma2, slopes = np.asarray(variance, float), np.asarray(weights, float)
+    precision = float(prior.scale) / sigma2  # ~ Gamma(shape, 1)
+    shape = float(prior.shape)
+    # The nearer tail, which keeps its digits.
+    lower = special.ndtri(special.gammainc(shape, precision))
+    upper = -special.ndtri(special.gammaincc(shape, precision))
+    first = np.where(precision < special.gammaincinv(shape, 0.5), lower, upper)
+    centred = (slopes - np.asarray(prior.weight_mean)) / np.sqrt(sigma2)[:, None]
+    return np.column_stack([first, np.linalg.solve(np.asarray(prior.weight_root), centred.T).T])
 
 
 def second_moments(means: Array, roots: Array, weights: Array, variance: Array) -> Array:

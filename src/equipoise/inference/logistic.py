@@ -172,15 +172,15 @@ class LogisticRegression:
         return {"weights": weights, "feature_mean": means, "feature_covariance": covariances}
 
     def row_moments(self, prior: LogisticPrior, position: Array) -> RowMoments:
-        """Moments of one row's statistic, in the order of the statistic."""
+        """Moments of one row's statistic, for each feature distribution."""
         weights = self.coefficients(prior, position)
+        return jax.vmap(partial(self.moments_of_row, weights))(*self.features(prior, position))
+
+    def moments_of_row(self, weights: Array, mean: Array, covariance: Array) -> RowMoments:
+        """Moments of one row's statistic, in the order of the statistic, given parameters."""
         order = _statistic_order(self.width)
-
-        def one(mean: Array, covariance: Array) -> RowMoments:
-            moments = _moments(weights[:-1], weights[-1], mean, covariance)
-            return RowMoments(moments.mean[order], moments.covariance[order[:, None], order])
-
-        return jax.vmap(one)(*self.features(prior, position))
+        moments = _moments(weights[:-1], weights[-1], mean, covariance)
+        return RowMoments(moments.mean[order], moments.covariance[order[:, None], order])
 
     def log_likelihood(self, prior: LogisticPrior, evidence: Observed, position: Array) -> Array:
         """Log density of each party's statistic [slots]."""

@@ -19,6 +19,7 @@ from equipoise.inference import families
 from equipoise.inference.engine import Problem
 from equipoise.inference.linear import LinearPrior, LinearRegression, linear_prior
 from equipoise.inference.logistic import LogisticPrior, LogisticRegression, logistic_prior
+from equipoise.inference.runtime import double_precision
 from equipoise.inference.scenario import Observations, Scenarios
 from equipoise.models import Layout, ScaledColumn, layout_of
 from equipoise.schema import (
@@ -144,8 +145,13 @@ def scenario_arrays(agreement: Agreement, present: Sequence[str], scenarios: Seq
 
 def problem_of(agreement: Agreement, observations: Observations) -> Problem:
     """The agreed model and prior, with observations."""
-    model, prior = _BUILDERS[type(agreement.model)](agreement.model, len(agreement.parties), layout_of(agreement))
-    return Problem(model, prior, observations)
+    return Problem(*model_of(agreement), observations)
+
+
+@double_precision
+def model_of(agreement: Agreement) -> tuple[Any, Any]:
+    """The agreed model and prior."""
+    return _BUILDERS[type(agreement.model)](agreement.model, len(agreement.parties), layout_of(agreement))
 
 
 def _linear(agreed: LinearModel, slots: int, _layout: Layout) -> tuple[LinearRegression, LinearPrior]:

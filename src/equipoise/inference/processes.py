@@ -15,7 +15,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from equipoise.errors import InferenceError
 from equipoise.inference.chains import Problem, Sampled, Settings
-from equipoise.inference.engine import Progress, planned_rounds
+from equipoise.inference.engine import Finished, Progress, planned_rounds
 from equipoise.inference.runtime import on_accelerator
 from equipoise.inference.scenario import Scenarios
 from equipoise.inference.worker import sample_one
@@ -23,13 +23,12 @@ from equipoise.inference.worker import sample_one
 WORTHWHILE = 16  # scenarios; a new process takes some seconds to load the compiled programs
 
 
-def processes_for(scenarios: int) -> int | None:
-    """How many processes to use when nobody says; None: as many as the caller's `joblib.parallel_config` says."""
+def processes_for(scenarios: int) -> int:
+    """How many processes to use when nobody says; what the caller's `joblib.parallel_config` says comes first."""
     if on_accelerator() or scenarios < WORTHWHILE:
         return 1
-    if joblib.effective_n_jobs(None) > 1:
-        return None
-    return int(joblib.cpu_count())  # minds the quota of a container
+    configured = int(joblib.effective_n_jobs(None))
+    return configured if configured > 1 else int(joblib.cpu_count())  # minds the quota of a container
 
 
 def run(
@@ -38,6 +37,7 @@ def run(
     scenarios: Scenarios,
     settings: Settings,
     progress: Progress | None = None,
+    finished: Finished | None = None,
     *,
     processes: int | None,
 ) -> list[Sampled]:
@@ -56,6 +56,8 @@ def run(
             results[index] = sampled
             if progress:
                 progress(planned_rounds(settings))
+            if finished:
+                finished(index, sampled)
     except TerminatedWorkerError as error:
         raise InferenceError(
             "a worker process ended before its time, perhaps for lack of memory; use fewer processes, or processes=1"
