@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from equipoise.estimate import Estimate
-from equipoise.valuation.shapley import ShapleyValues, exact_shapley, members
+from equipoise.valuation.shapley import ShapleyValues, exact_shapley, members, weights
 
 
 def game(parties: int, worth: Callable[[tuple[int, ...]], float]) -> list[float]:
@@ -104,3 +104,18 @@ def test_what_cannot_be_repaired_is_refused() -> None:
 def test_a_wrong_number_of_values_is_refused() -> None:
     with pytest.raises(ValueError, match="3 coalition values"):
         exact_shapley([0.0, 1.0, 2.0])
+
+
+@pytest.mark.parametrize("parties", [1, 2, 5, 8])
+def test_another_library_finds_the_same(parties: int) -> None:
+    """shapiq's exact computer, on random games."""
+    import shapiq
+
+    values = np.random.default_rng(parties).normal(size=2**parties) + 10 * parties
+    values[0] = 0.0
+
+    def game(coalitions: np.ndarray) -> np.ndarray:
+        return np.asarray(values[coalitions.astype(int) @ (1 << np.arange(parties))])
+
+    theirs = shapiq.ExactComputer(n_players=parties, game=game)("SV")
+    np.testing.assert_allclose(weights(parties) @ values, theirs.get_n_order_values(1), rtol=1e-10)

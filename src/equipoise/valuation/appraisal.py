@@ -1,0 +1,208 @@
+"""Values of scenarios, each computed once: sampled in batches, kept in a journal, found there again.
+
+A request says everything its answer depends on besides the inputs of the run, its seed included. Whatever asks for
+values can therefore be run again after a crash: it makes the same requests, and finds those that were answered.
+"""
+
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import groupby
+from time import perf_counter
+from typing import Any, Self
+
+import numpy as np
+
+from equipoise.agreement import Agreement
+from equipoise.canonical import canonical_json, sha256_hex
+from equipoise.errors import ConvergenceError
+from equipoise.estimate import Estimate
+from equipoise.inference.infer import Method, infer_batch
+from equipoise.inference.posterior import Posterior
+from equipoise.inference.problem import Scenario
+from equipoise.inference.scenario import Rule
+from equipoise.journal import Journal
+from equipoise.valuation.plausibility import predictive_probability
+from equipoise.valuation.surprise import Estimator, surprise
+from equipoise.wire import Submission
+
+MORE_DRAWS = (4, 16)  # times as many, where chains do not agree
+
+
+@dataclass(frozen=True)
+class Request:
+    """A scenario to be valued; `tau` is added to every member's statistic, as noise number `noise_seed`."""
+
+    coalition: tuple[str, ...]
+    draws: int
+    seed: int
+    kappa: float = 1.0
+    tau: float = 0.0
+    noise_seed: int = 0
+
+    @property
+    def scenario(self) -> Scenario:
+        """What the engine is asked."""
+        return Scenario(self.coalition, self.kappa, dict.fromkeys(self.coalition, self.tau) if self.tau else {})
+
+
+@dataclass(frozen=True)
+class Appraisal:
+    """A scenario's value, from so many draws; `problems` say why they should not be relied on.
+
+    `predictive` is how plausible the one party is that was left out, where exactly one was.
+    """
+
+    value: Estimate
+    draws: int
+    rhat: float
+    ess: float
+    problems: tuple[str, ...] = ()
+    predictive: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain numbers and strings."""
+        return asdict(self) | {"problems": list(self.problems)}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Self:
+        """The inverse of `to_json`."""
+        return cls(**document | {"value": Estimate(**document["value"]), "problems": tuple(document["problems"])})
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How posteriors are sampled and valued."""
+
+    estimator: Estimator = "knn-entropy"
+    method: Method = "auto"
+    rule: Rule | None = None
+    chains: int | None = None
+    processes: int | None = None
+    force: bool = False
+
+
+class Appraiser:
+    """Values scenarios of one agreement and its submissions."""
+
+    def __init__(
+        self,
+        agreement: Agreement,
+        submissions: Sequence[Submission],
+        journal: Journal,
+        sampling: Sampling,
+        *,
+        progress: bool | None = None,
+    ) -> None:
+        self.agreement, self.submissions = agreement, tuple(submissions)
+        self._journal, self._sampling, self._progress = journal, sampling, progress
+        self._kept: dict[Request, Posterior] = {}
+        self._larger: dict[Request, Request] = {}  # what was asked instead, where more draws were needed
+        self.computed = 0  # values that were not found in the journal
+        self.seconds = 0.0  # spent on them
+
+    def appraise(self, requests: Sequence[Request], *, what: str, keep: Container[Request] = ()) -> list[Appraisal]:
+        """Value scenarios; `what` names the work for people who wait. `posterior` has the draws of those in `keep`.
+
+        A posterior that has not converged is sampled with more draws, twice, before it is refused; by then all others
+        are finished and in the journal.
+        """
+        found = self._answers(requests, what, keep)
+        for factor in MORE_DRAWS:
+            doubtful = [request for request, answer in zip(requests, found, strict=True) if answer.problems]
+            if not doubtful or self._sampling.force:
+                break
+            larger = {request: replace(request, draws=factor * request.draws) for request in doubtful}
+            self._larger |= larger
+            kept = [larger[request] for request in doubtful if request in keep]
+            better = dict(zip(doubtful, self._answers(list(larger.values()), what, kept), strict=True))
+            found = [better.get(request, answer) for request, answer in zip(requests, found, strict=True)]
+        if not self._sampling.force:
+            self._refuse(requests, found)
+        return found
+
+    def _answers(self, requests: Sequence[Request], what: str, keep: Container[Request]) -> list[Appraisal]:
+        missing = [request for request in dict.fromkeys(requests) if asdict(request) not in self._journal]
+        start = perf_counter()
+        self._sample(missing, what, self._value, keep=keep)
+        self.seconds += perf_counter() - start
+        self.computed += len(missing)
+        return [Appraisal.from_json(self._journal[asdict(request)]) for request in requests]
+
+    def posterior(self, request: Request) -> Posterior:
+        """The very draws that were valued; sampled again if they are no longer there."""
+        return self.posteriors([request])[0]
+
+    def posteriors(self, requests: Sequence[Request]) -> list[Posterior]:
+        """As `posterior`, all at once."""
+        requests = [self._larger.get(request, request) for request in requests]
+        gone = [request for request in dict.fromkeys(requests) if request not in self._kept]
+        self._sample(gone, "sampling again", lambda _request, _posterior: None, keep=gone)
+        return [self._kept[request] for request in requests]
+
+    def _value(self, request: Request, posterior: Posterior) -> None:
+        value = surprise(self.agreement, posterior, estimator=self._sampling.estimator, seed=request.seed, force=True)
+        found = posterior.diagnostics
+        left_out = [one for one in self.submissions if one.party not in request.coalition]
+        predictive = None
+        if len(left_out) == 1 and request.kappa == 1 and request.tau == 0:
+            predictive = predictive_probability(self.agreement, posterior, left_out[0])
+        appraisal = Appraisal(
+            value,
+            len(posterior),
+            float(np.max(found.rhat)),
+            float(min(np.min(found.ess_bulk), np.min(found.ess_tail))),
+            found.problems,
+            predictive,
+        )
+        self._journal.put(asdict(request), appraisal.to_json())
+
+    def _sample(
+        self,
+        requests: Iterable[Request],
+        what: str,
+        then: Callable[[Request, Posterior], None],
+        *,
+        keep: Container[Request],
+    ) -> None:
+        def alike(request: Request) -> tuple[int, int]:
+            return request.draws, request.noise_seed
+
+        for (draws, noise_seed), group in groupby(sorted(requests, key=alike), key=alike):
+            batch = list(group)
+
+            def finished(index: int, posterior: Posterior, batch: list[Request] = batch) -> None:
+                if batch[index] in keep:
+                    self._kept[batch[index]] = posterior
+                then(batch[index], posterior)
+
+            sampling = self._sampling
+            infer_batch(
+                self.agreement,
+                self.submissions,
+                [request.scenario for request in batch],
+                method=sampling.method,
+                rule=sampling.rule,
+                draws=draws,
+                chains=sampling.chains,
+                seed=[request.seed for request in batch],
+                noise_seed=noise_seed,
+                processes=sampling.processes,
+                progress=self._progress,
+                label=what,
+                finished=finished,
+            )
+
+    def _refuse(self, requests: Sequence[Request], found: Sequence[Appraisal]) -> None:
+        for request, appraisal in zip(requests, found, strict=True):
+            if appraisal.problems:
+                who = ", ".join(request.coalition)
+                raise ConvergenceError(
+                    f"the posterior of {{{who}}} at kappa = {request.kappa:.4g} has not converged: "
+                    f"{'; '.join(appraisal.problems)} (after {MORE_DRAWS[-1] * request.draws:,} draws). Ask for more, "
+                    "or pass force=True to settle with it all the same"
+                )
+
+
+def derived_seed(seed: int, *purpose: object) -> int:
+    """A seed of its own for everything that is random in a run: 52 bits, which any reader of JSON keeps."""
+    return int(sha256_hex(canonical_json([seed, *purpose]))[:13], 16)

@@ -1,0 +1,87 @@
+"""The value of what parties released: KL(posterior ‖ prior) of the model's own parameters, in nats (paper §3)."""
+
+from typing import Any, Literal
+
+import numpy as np
+
+from equipoise.agreement import Agreement
+from equipoise.errors import InferenceError
+from equipoise.estimate import Estimate
+from equipoise.inference.linear import LinearRegression, regression_coordinates
+from equipoise.inference.posterior import Posterior
+from equipoise.inference.problem import model_of
+from equipoise.valuation.conjugate_fit import conjugate_fit
+from equipoise.valuation.divergence import Estimator as OfCoordinates
+from equipoise.valuation.divergence import Floats, divergence, divergence_between
+
+Estimator = Literal["knn-entropy", "knn", "gaussian-fit", "conjugate-fit", "classifier"]
+
+ESTIMATORS: tuple[Estimator, ...] = ("knn-entropy", "knn", "conjugate-fit", "gaussian-fit", "classifier")
+
+
+def surprise(
+    agreement: Agreement,
+    posterior: Posterior,
+    *,
+    estimator: Estimator = "knn-entropy",
+    seed: int = 0,
+    force: bool = False,
+) -> Estimate:
+    """KL divergence of a posterior from the agreed prior; the standard error covers that of its Markov chains.
+
+    A posterior that has not converged is refused unless forced.
+    """
+    check_estimator(estimator)
+    model, prior = model_of(agreement)
+    posterior.relied_on(force=force)
+    coordinates = _by_chain(posterior, _coordinates(model, prior, posterior))
+    if estimator == "conjugate-fit":
+        draws = {name: _by_chain(posterior, values) for name, values in posterior.draws.items()}
+        return conjugate_fit(model, prior, draws, coordinates)
+    chosen: OfCoordinates = estimator
+    return divergence(coordinates, chosen, seed=seed)
+
+
+def similarity(agreement: Agreement, reward: Posterior, grand: Posterior, *, force: bool = False) -> Estimate:
+    """r′ = −KL(grand ‖ reward): how close a reward is to the posterior of everybody together (paper P5); 0 at best."""
+    if reward is grand:
+        return Estimate(0.0, 0.0)
+    model, prior = model_of(agreement)
+    first, second = (
+        _by_chain(posterior.relied_on(force=force), _coordinates(model, prior, posterior))
+        for posterior in (grand, reward)
+    )
+    found = divergence_between(first, second)
+    return Estimate(-found.value, found.error)
+
+
+def alternative_value(agreement: Agreement, coalition: Posterior, grand: Posterior, *, force: bool = False) -> Estimate:
+    """v′ = KL(grand ‖ prior) − KL(grand ‖ coalition): a coalition's value as closeness to the grand coalition's model.
+
+    Equal to the surprise in expectation (paper App. C.2), and like it 0 for nobody; for single data sets it may be
+    negative. The two terms share the grand coalition's draws, and their errors are added as if they did not.
+    """
+    whole = surprise(agreement, grand, force=force)
+    rest = similarity(agreement, coalition, grand, force=force)
+    return Estimate(whole.value + rest.value, float(np.hypot(whole.error, rest.error)))
+
+
+def check_estimator(estimator: str) -> None:
+    """Refuse an estimator that does not exist."""
+    if estimator not in ESTIMATORS:
+        raise InferenceError(f"there is no estimator {estimator!r}; choose one of {', '.join(ESTIMATORS)}")
+
+
+def _coordinates(model: Any, prior: Any, posterior: Posterior) -> Floats:
+    """The model's own parameters where the prior is N(0, I); those of samplers that work elsewhere are mapped back."""
+    if posterior.coordinates is not None:
+        return posterior.coordinates
+    if isinstance(model, LinearRegression):
+        return regression_coordinates(prior, posterior.draws["weights"], posterior.draws["variance"])
+    raise InferenceError(
+        f'draws of method {posterior.method!r} cannot be valued for {type(model).__name__}; use method "collapsed"'
+    )
+
+
+def _by_chain(posterior: Posterior, values: Floats) -> Floats:
+    return values.reshape(posterior.chains, -1, *values.shape[1:])

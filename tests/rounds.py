@@ -1,0 +1,69 @@
+"""Small rounds for tests of everything above inference: releases of simulated data, settled quickly."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import equipoise as eq
+from equipoise.party.release import release
+
+NAMES = ("north", "south", "west", "east", "far", "near")
+
+MODELS = {
+    "gaussian": 'kind = "gaussian"\ntarget = { name = "y", bounds = [-3, 3] }',
+    "bernoulli": 'kind = "bernoulli"\ntarget = { name = "y", labels = [0, 1] }',
+    "categorical": 'kind = "categorical"\ntarget = { name = "y", categories = ["a", "b", "c"] }',
+    "poisson": 'kind = "poisson"\ntarget = { name = "y", bounds = [0, 20] }',
+    "exponential": 'kind = "exponential"\ntarget = { name = "y", bounds = [0, 5] }',
+    "linear": """kind = "linear"
+features = [{ name = "x", bounds = [-2, 2] }]
+target = { name = "y", bounds = [-3, 3] }""",
+    "logistic": """kind = "logistic"
+features = [{ name = "x", bounds = [-2, 2] }]
+target = { name = "y", labels = ["no", "yes"] }""",
+}
+
+
+def agreement(kind: str, parties: int = 3, reward: str = "") -> eq.Agreement:
+    """An agreement among so many parties."""
+    members = "".join(f'[[parties]]\nname = "{name}"\n' for name in NAMES[:parties])
+    privacy = "[privacy]\norder = 2\nmax_epsilon = 100.0\n"
+    return eq.Agreement.parse(f"format = 1\n[model]\n{MODELS[kind]}\n{privacy}[reward]\n{reward}\n{members}")
+
+
+def table(kind: str, rows: int, seed: int) -> dict[str, Any]:
+    """Rows of one truth for all seeds."""
+    rng = np.random.default_rng(seed)
+    if kind == "linear":
+        x = rng.normal(size=rows)
+        return {"x": x, "y": 0.5 + 0.8 * x + 0.5 * rng.normal(size=rows)}
+    if kind == "logistic":
+        x = rng.normal(size=rows)
+        yes = rng.uniform(size=rows) < 1 / (1 + np.exp(-1.5 * x))
+        return {"x": x, "y": np.where(yes, "yes", "no").tolist()}
+    draws: dict[str, Any] = {
+        "gaussian": 0.7 + 0.8 * rng.normal(size=rows),
+        "bernoulli": rng.integers(0, 10, rows) // 7,
+        "categorical": rng.choice(["a", "b", "c"], p=[0.6, 0.3, 0.1], size=rows).tolist(),
+        "poisson": rng.poisson(4.0, rows),
+        "exponential": rng.exponential(1.2, rows),
+    }
+    return {"y": draws[kind]}
+
+
+def submissions(
+    agreed: eq.Agreement, folder: Path, epsilons: tuple[float, ...], *, rows: int = 300, seed: int = 0
+) -> list[eq.Submission]:
+    """One release for each ε, with rows of its own."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return [
+        release(
+            agreed,
+            table(agreed.model.kind, rows, seed + number),
+            party=party,
+            epsilon=epsilon,
+            ledger=folder / f"{party}.ledger",
+        )
+        for number, (party, epsilon) in enumerate(zip(agreed.party_names, epsilons, strict=False))
+    ]

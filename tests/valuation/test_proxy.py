@@ -1,0 +1,36 @@
+"""The closed-form stand-in for values: near the sampled ones, and in the same order."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rounds
+from equipoise.inference.infer import infer_batch
+from equipoise.inference.problem import Scenario
+from equipoise.valuation.proxy import normal_proxy
+from equipoise.valuation.surprise import surprise
+
+
+@pytest.mark.parametrize("kind", ["linear", "logistic", "gaussian"])
+def test_the_proxy_is_near_the_value_it_stands_for(kind: str, tmp_path: Path) -> None:
+    agreed = rounds.agreement(kind)
+    sent = rounds.submissions(agreed, tmp_path, (20.0, 6.0, 2.0), rows=600)
+    inside = np.array([row for row in itertools.product([False, True], repeat=3) if any(row)])
+    coalitions = [[one.party for one, member in zip(sent, row, strict=True) if member] for row in inside]
+    posteriors = infer_batch(agreed, sent, [Scenario(members) for members in coalitions], draws=2_000, processes=1)
+    values = np.array([surprise(agreed, posterior).value for posterior in posteriors])
+    cheap = normal_proxy(agreed, sent)(inside)
+    assert np.corrcoef(values, cheap)[0, 1] > 0.97
+    assert abs(cheap[-1] - values[-1]) < 0.15 * values[-1]
+    assert np.argmax(cheap[[0, 1, 3]]) == np.argmax(values[[0, 1, 3]])  # the same party is worth most alone
+
+
+def test_the_order_of_submissions_does_not_matter(tmp_path: Path) -> None:
+    agreed = rounds.agreement("gaussian")
+    sent = rounds.submissions(agreed, tmp_path, (4.0, 1.0, 0.2))
+    first = normal_proxy(agreed, sent)(np.eye(3, dtype=bool))
+    last = normal_proxy(agreed, sent[::-1])(np.eye(3, dtype=bool))
+    np.testing.assert_allclose(first, last[::-1], rtol=1e-10)
+    assert normal_proxy(agreed, sent)(np.zeros((1, 3), bool))[0] == pytest.approx(0, abs=1e-9)
