@@ -5,6 +5,7 @@ than alone if ρ ≤ min_i log(v_i/v_N) / log(φ_i/φ_max), over parties with φ
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -41,7 +42,9 @@ class Targets:
         return self.rational_rho is not None and self.rho <= self.rational_rho
 
 
-def set_targets(shapley: ShapleyValues, alone: Floats, rho: float | Literal["max"]) -> Targets:
+def set_targets(
+    shapley: ShapleyValues, alone: Floats, rho: float | Literal["max"], names: Sequence[str] | None = None
+) -> Targets:
     """Targets from Shapley values and the parties' values alone.
 
     Errors come from those of the Shapley values and of v_N, taken together, at the exponent as chosen.
@@ -54,7 +57,8 @@ def set_targets(shapley: ShapleyValues, alone: Floats, rho: float | Literal["max
         if bound is None:
             worst = int(np.argmax((alone > 0) & ((alone > grand) | (values <= 0))))
             raise ValueError(
-                f"no fairness exponent leaves everybody as well off as alone: party {worst} is worth "
+                f"no fairness exponent leaves everybody as well off as alone: "
+                f"{names[worst] if names else f'party {worst}'} is worth "
                 f"{alone[worst]:.4g} alone and all together {grand:.4g}, with a Shapley value of {values[worst]:.4g}; "
                 "choose a number for rho, or settle without that party"
             )
@@ -81,7 +85,54 @@ def rationality_bound(shapley: Floats, alone: Floats, grand: float) -> float | N
     return bound if bound > 0 else None
 
 
+def stability_bound(shapley: Floats, coalitions: Mapping[frozenset[int], float], grand: float) -> float | None:
+    """Largest ρ up to 1 with which no coalition's best member would be better off if that coalition left.
+
+    The member with the largest Shapley value would have all that its coalition is worth (Sim et al. 2020): v_N
+    (φ_best/φ_max)^ρ ≥ v_C for every C. None if not even ρ → 0 does, because some coalition is worth more than all.
+    """
+    bound = 1.0
+    best = shapley.max()
+    for members, worth in coalitions.items():
+        if worth <= 0:
+            continue
+        leader = max(shapley[party] for party in members)
+        if worth > grand or leader <= 0:
+            return None
+        if leader < best:
+            bound = min(bound, math.log(worth / grand) / math.log(leader / best))
+    return bound if bound > 0 else None
+
+
+def for_team(shapley: ShapleyValues, team: Sequence[int], value: Estimate, covariance: Floats) -> ShapleyValues:
+    """Shapley values of one team of a coalition structure, to be shared by what the team itself is worth.
+
+    Values stay those of the game of all parties (paper App. D.1); `covariance` [team] is between them and the team's
+    value.
+    """
+    chosen = np.asarray(team)
+    return ShapleyValues(
+        shapley.values[chosen], shapley.covariance[np.ix_(chosen, chosen)], value, covariance, shapley.repair
+    )
+
+
+def target_slopes(shapley: ShapleyValues, targets: Targets) -> Floats:
+    """Derivatives of targets by (Shapley values, v_N), at the exponent as chosen: [parties, parties + 1]."""
+    return _slopes(shapley, targets.values, int(np.argmax(shapley.values)), targets.rho)
+
+
 def _errors(shapley: ShapleyValues, targets: Floats, best: int, rho: float) -> Floats:
+    parties = len(shapley)
+    slopes = _slopes(shapley, targets, best, rho)
+    joint = np.zeros((parties + 1, parties + 1))
+    joint[:parties, :parties] = shapley.covariance
+    joint[:parties, -1] = joint[-1, :parties] = shapley.covariance_with_grand
+    joint[-1, -1] = shapley.grand.error**2
+    variances: Floats = np.einsum("ij,jk,ik->i", slopes, joint, slopes)
+    return np.sqrt(np.maximum(variances, 0.0))
+
+
+def _slopes(shapley: ShapleyValues, targets: Floats, best: int, rho: float) -> Floats:
     """Delta method: d log r_i = d log v_N + ρ (d log φ_i − d log φ_max)."""
     parties = len(shapley)
     slopes = np.zeros((parties, parties + 1))
@@ -90,9 +141,4 @@ def _errors(shapley: ShapleyValues, targets: Floats, best: int, rho: float) -> F
         if party != best and shapley.values[party] > 0:
             slopes[party, party] = rho * targets[party] / shapley.values[party]
             slopes[party, best] = -rho * targets[party] / shapley.values[best]
-    joint = np.zeros((parties + 1, parties + 1))
-    joint[:parties, :parties] = shapley.covariance
-    joint[:parties, -1] = joint[-1, :parties] = shapley.covariance_with_grand
-    joint[-1, -1] = shapley.grand.error**2
-    variances: Floats = np.einsum("ij,jk,ik->i", slopes, joint, slopes)
-    return np.sqrt(np.maximum(variances, 0.0))
+    return slopes

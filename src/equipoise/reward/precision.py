@@ -1,0 +1,90 @@
+"""More draws where they matter: for the coalitions whose errors weigh most in the targets.
+
+A target's variance is Σ_C g_C² σ_C² / n_C, where g_C is what the value of coalition C counts in it, σ_C² the variance
+of one draw's share and n_C the number of draws. The fewest draws that bring it to a wanted p² are
+n_C = |g_C| σ_C Σ|g σ| / p² (Neyman's allocation). Several targets take the largest of their numbers.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.estimate import Estimate
+from equipoise.valuation.appraisal import Appraisal
+
+Floats = NDArray[np.float64]
+
+SAFETY = 0.9  # of the wanted error, since errors are estimates themselves
+LEAST_SHARE = 0.5  # of a coalition's draws; less would cost more in warming up than it gives
+MOST_ROUNDS = 6
+SMALLEST = 640  # draws
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """A value from several sets of independent draws, each counted by its size."""
+
+    parts: tuple[Appraisal, ...]
+
+    @property
+    def draws(self) -> int:
+        """All draws."""
+        return sum(part.draws for part in self.parts)
+
+    @property
+    def value(self) -> Estimate:
+        """Their weighted mean."""
+        shares = np.array([part.draws for part in self.parts]) / self.draws
+        values = np.array([part.value.value for part in self.parts])
+        errors = np.array([part.value.error for part in self.parts])
+        return Estimate(float(shares @ values), float(np.sqrt(np.sum((shares * errors) ** 2))))
+
+    def __add__(self, part: Appraisal) -> "Pooled":
+        return Pooled((*self.parts, part))
+
+
+Slopes = Callable[[Sequence[Estimate]], Floats]  # coalition values to d target / d value [targets, coalitions]
+More = Callable[[dict[int, int]], dict[int, Appraisal]]  # {coalition: draws} to what they gave
+
+
+def sharpen(known: list[Pooled], slopes: Slopes, more: More, *, precision: float, budget: int) -> list[Pooled]:
+    """Draw more until every target's standard error is at most `precision`, or `budget` more draws are spent."""
+    for _ in range(MOST_ROUNDS):
+        wanted = allocate(known, slopes([one.value for one in known]), precision)
+        extra = {
+            index: int(number - known[index].draws)
+            for index, number in enumerate(wanted)
+            if number - known[index].draws > LEAST_SHARE * known[index].draws
+        }
+        if not extra and np.any(wanted > [one.draws for one in known]):
+            # Many small wants: fulfil the largest.
+            index = int(np.argmax(wanted / [one.draws for one in known]))
+            extra = {index: int(np.ceil(LEAST_SHARE * known[index].draws))}
+        extra = {index: _rounded(number) for index, number in extra.items()}
+        total = sum(extra.values())
+        if not extra or budget <= 0:
+            break
+        if total > budget:
+            extra = {index: max(SMALLEST, number * budget // total) for index, number in extra.items()}
+        budget -= sum(extra.values())
+        for index, part in more(extra).items():
+            known = [*known[:index], known[index] + part, *known[index + 1 :]]
+    return known
+
+
+def _rounded(draws: int) -> int:
+    """Up to a power of √2, so that many coalitions ask for the same and go through one batch."""
+    return round(SMALLEST * 2 ** (max(0, math.ceil(2 * math.log2(draws / SMALLEST))) / 2))
+
+
+def allocate(known: Sequence[Pooled], slopes: Floats, precision: float) -> Floats:
+    """Draws every coalition should have, in all; no more than it has for targets that are good enough."""
+    errors = np.array([one.value.error for one in known])
+    draws = np.array([one.draws for one in known], float)
+    spread = np.abs(slopes) * errors * np.sqrt(draws)  # |g| σ [targets, coalitions]
+    open_targets = np.sqrt(np.sum((slopes * errors) ** 2, axis=1)) > precision
+    wanted = spread * spread.sum(axis=1, keepdims=True) / (SAFETY * precision) ** 2
+    return np.asarray(np.max(np.where(open_targets[:, None], wanted, 0.0), axis=0, initial=0.0))

@@ -1,0 +1,120 @@
+"""Rewards by likelihood tempering (paper §5.2): one curve r(κ) for everybody, inverted for each target.
+
+The posterior tempered to κ does not depend on who gets it, so a few values of κ with common random numbers serve all
+parties and all fairness exponents. r grows with κ from 0 at the prior (power rule), so estimates are fitted by the
+closest curve that never falls, and a target has one κ. Each is verified by draws of its own, which are the reward; a
+verification that misses joins the curve, and the next one is closer.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import PchipInterpolator
+from scipy.optimize import brentq, isotonic_regression
+
+from equipoise.estimate import Estimate
+
+Floats = NDArray[np.float64]
+
+# Targets are seldom far below the whole, so the first look is closest there; then it is ever coarser.
+FIRST_LOOK = (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 64, 1 / 256, 1 / 1024)
+FURTHER = 1 / 4  # ratio of neighbouring κ beyond, for targets next to nothing
+MOST_FURTHER = 20
+MOST_TRIES = 5  # verifications of one target
+
+AtKappas = Callable[[Sequence[float]], Sequence[Estimate]]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A value of κ and what the posterior tempered to it is worth."""
+
+    kappa: float
+    value: Estimate
+
+
+class Curve:
+    """r(κ) as known so far: (0, 0), (1, r(1)) and points between."""
+
+    def __init__(self, whole: Estimate, points: Sequence[Point]) -> None:
+        self.whole = whole
+        self.points = tuple(sorted((*points, Point(1.0, whole)), key=lambda point: point.kappa))
+        self._offset = self.points[0].kappa  # where log κ turns linear, so that κ = 0 has a place
+        kappas = np.array([0.0, *(point.kappa for point in self.points)])
+        values = np.array([0.0, *(point.value.value for point in self.points)])
+        errors = np.array([0.0, *(point.value.error for point in self.points)])
+        # The prior's value is known: its weight is that of a million draws.
+        least = max(float(np.min(errors[1:])), 1e-9)
+        fitted = isotonic_regression(values, weights=1 / np.maximum(errors, 1e-3 * least) ** 2).x
+        fitted = np.maximum(fitted - fitted[0], 0.0)
+        self._interpolate = PchipInterpolator(self._place(kappas), fitted)
+        self.highest = float(fitted[-1])
+
+    def __call__(self, kappa: float) -> float:
+        return float(self._interpolate(self._place(np.array([kappa])))[0])
+
+    def kappa_of(self, value: float) -> float:
+        """The κ at which the curve has a value; 1 for values it does not reach."""
+        if value <= 0:
+            return 0.0
+        if value >= self.highest:
+            return 1.0
+        return float(brentq(lambda kappa: self(kappa) - value, 0.0, 1.0, xtol=1e-12))
+
+    def _place(self, kappas: Floats) -> Floats:
+        return np.log1p(kappas / self._offset)
+
+
+def first_curve(whole: Estimate, lowest_target: float, at: AtKappas) -> Curve:
+    """Look at some κ, and at ever smaller ones until the curve is below the lowest target."""
+    points = [Point(kappa, value) for kappa, value in zip(FIRST_LOOK, at(FIRST_LOOK), strict=True)]
+    for _ in range(MOST_FURTHER):
+        if points[-1].value.value < lowest_target:
+            break
+        kappa = FURTHER * points[-1].kappa
+        points.append(Point(kappa, at([kappa])[0]))
+    return Curve(whole, points)
+
+
+@dataclass(frozen=True)
+class Tempered:
+    """The κ of one target, the value verified there, and how many draws sets were tried."""
+
+    kappa: float
+    attained: Estimate
+    tries: int
+    within_tolerance: bool
+
+
+def temper(
+    curve: Curve,
+    targets: Sequence[float],
+    verify: Callable[[dict[int, tuple[float, int]]], dict[int, Estimate]],
+    tolerance: float,
+) -> tuple[list[Tempered], Curve]:
+    """Find κ for all targets, and the curve with all that was learnt on the way.
+
+    `verify` is asked for {target: (κ, try)} and answers with values by fresh draws. A target that is not attained
+    within the tolerance after a few tries keeps its closest one.
+    """
+    best: dict[int, Tempered] = {}
+    points = [point for point in curve.points if point.kappa < 1]
+    for attempt in range(MOST_TRIES):
+        wanted = {
+            index: (curve.kappa_of(target), attempt)
+            for index, target in enumerate(targets)
+            if index not in best or not best[index].within_tolerance
+        }
+        if not wanted:
+            break
+        for index, attained in verify(wanted).items():
+            kappa = wanted[index][0]
+            miss = abs(attained.value - targets[index])
+            if index not in best or miss < abs(best[index].attained.value - targets[index]):
+                best[index] = Tempered(kappa, attained, attempt + 1, miss <= tolerance)
+            if 0 < kappa < 1:
+                points.append(Point(kappa, attained))
+        curve = Curve(curve.whole, points)
+    return [best[index] for index in range(len(targets))], curve

@@ -1,0 +1,62 @@
+"""Noise addition: the smallest root that can be certified, for curves that fall, dip, or never come down."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from equipoise.estimate import Estimate
+from equipoise.reward.noising import Noised, add_noise
+
+ERROR = 0.01
+
+
+def search(
+    curve: Callable[[float], float], target: float, *, error: float = ERROR, scale: float = 1.0, luck: float = 1.0
+) -> Noised:
+    rng = np.random.default_rng(0)
+
+    def at(taus: Sequence[float]) -> list[Estimate]:
+        return [Estimate(curve(tau) + luck * error * rng.normal(), error) for tau in taus]
+
+    return add_noise(Estimate(curve(0.0), error), target, scale, at, tolerance=0.05)
+
+
+@pytest.mark.parametrize("target", [0.3, 2.0, 4.5])
+@pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
+def test_a_falling_curve_has_one_root(target: float, scale: float) -> None:
+    found = search(lambda tau: 5 / (1 + tau / scale), target, scale=scale)
+    assert found.within_tolerance
+    assert found.doubt == ""
+    assert 5 / (1 + found.tau / scale) == pytest.approx(target, abs=0.08)
+    assert len(found.evaluations) < 30
+
+
+def test_the_first_of_several_roots_is_taken() -> None:
+    """The curve comes down to 2 near τ = 1, goes up again, and comes down for good near τ = 8."""
+
+    def curve(tau: float) -> float:
+        x = np.log2(tau + 1e-9)
+        return float(5 - 4 * np.exp(-(x**2)) - 3 / (1 + np.exp(-4 * (x - 3))))
+
+    found = search(curve, 2.5)
+    assert found.within_tolerance
+    assert found.tau < 1.5
+
+
+def test_a_dip_that_may_be_a_root_is_reported() -> None:
+    """Just above the target at τ = 1, by less than can be told, and above it again before the root found."""
+
+    def curve(tau: float) -> float:
+        x = np.log2(tau + 1e-9)
+        return float(5 - 2.98 * np.exp(-(x**2)) - 4 / (1 + np.exp(-4 * (x - 4))))
+
+    found = search(curve, 2.0, error=0.02, luck=0.0)
+    assert found.tau > 8
+    assert "may be worth the target already" in found.doubt
+
+
+def test_a_curve_that_stays_up_is_reported() -> None:
+    found = search(lambda _tau: 3.0, 1.0)
+    assert not found.within_tolerance
+    assert "no root was found" in found.doubt
