@@ -21,16 +21,22 @@ if TYPE_CHECKING:
         InferenceError,
         KeyFileError,
         LedgerError,
+        MediationError,
         PrivacyError,
         SubmissionError,
         TableError,
     )
+    from equipoise.estimate import Estimate
     from equipoise.guarantee import Guarantee
     from equipoise.inference.infer import infer, infer_batch, infer_exact
     from equipoise.inference.posterior import Posterior
     from equipoise.inference.problem import Scenario
+    from equipoise.mediator import mediate
     from equipoise.party.ledger import Ledger
     from equipoise.party.release import preview, release, resend
+    from equipoise.reward.model import Reward
+    from equipoise.settlement import Settlement
+    from equipoise.valuation.surprise import similarity, surprise
     from equipoise.wire import Submission
 
 __all__ = [
@@ -40,15 +46,19 @@ __all__ = [
     "ClippingWarning",
     "ConvergenceError",
     "EquipoiseError",
+    "Estimate",
     "Guarantee",
     "GuaranteeError",
     "InferenceError",
     "KeyFileError",
     "Ledger",
     "LedgerError",
+    "MediationError",
     "Posterior",
     "PrivacyError",
+    "Reward",
     "Scenario",
+    "Settlement",
     "Submission",
     "SubmissionError",
     "TableError",
@@ -56,9 +66,12 @@ __all__ = [
     "infer",
     "infer_batch",
     "infer_exact",
+    "mediate",
     "preview",
     "release",
     "resend",
+    "similarity",
+    "surprise",
 ]
 
 _ERRORS = (
@@ -71,6 +84,7 @@ _ERRORS = (
     "InferenceError",
     "KeyFileError",
     "LedgerError",
+    "MediationError",
     "PrivacyError",
     "SubmissionError",
     "TableError",
@@ -78,17 +92,23 @@ _ERRORS = (
 _HOMES = {
     **dict.fromkeys(_ERRORS, "equipoise.errors"),
     "Agreement": "equipoise.agreement",
+    "Estimate": "equipoise.estimate",
     "Guarantee": "equipoise.guarantee",
     "Ledger": "equipoise.party.ledger",
     "Posterior": "equipoise.inference.posterior",
+    "Reward": "equipoise.reward.model",
     "Scenario": "equipoise.inference.problem",
+    "Settlement": "equipoise.settlement",
     "Submission": "equipoise.wire",
     "infer": "equipoise.inference.infer",
     "infer_batch": "equipoise.inference.infer",
     "infer_exact": "equipoise.inference.infer",
+    "mediate": "equipoise.mediator",
     "preview": "equipoise.party.release",
     "release": "equipoise.party.release",
     "resend": "equipoise.party.release",
+    "similarity": "equipoise.valuation.surprise",
+    "surprise": "equipoise.valuation.surprise",
 }
 
 

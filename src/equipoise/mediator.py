@@ -1,0 +1,586 @@
+"""The mediator: from an agreement and its submissions to a settlement.
+
+Coalitions are valued, Shapley values follow, targets follow from those, and each party's reward is made to be worth its
+target. Every valuation goes through a journal, so a run that was killed repeats its decisions and goes on.
+"""
+
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from equipoise._version import __version__
+from equipoise.agreement import Agreement
+from equipoise.canonical import canonical_json, sha256_hex
+from equipoise.errors import MediationError, SubmissionError
+from equipoise.estimate import Estimate
+from equipoise.inference.infer import DRAWS, Method, check_settings
+from equipoise.inference.posterior import Posterior
+from equipoise.inference.processes import processes_for
+from equipoise.inference.scenario import Rule
+from equipoise.journal import Journal
+from equipoise.reward.model import Reward
+from equipoise.reward.noising import add_noise
+from equipoise.reward.precision import Pooled, sharpen
+from equipoise.reward.targets import Targets, for_team, set_targets, stability_bound, target_slopes
+from equipoise.reward.tempering import first_curve, temper
+from equipoise.settlement import Award, CoalitionValue, Contribution, CurvePoint, Settlement, ordered
+from equipoise.utility import Rows, mean_negative_log_probability, scaled_rows
+from equipoise.valuation.appraisal import Appraiser, Request, Sampling, derived_seed
+from equipoise.valuation.plausibility import Remark, impossible_magnitudes, near_duplicates, unlikely_party
+from equipoise.valuation.proxy import normal_proxy
+from equipoise.valuation.sampling import sampled_shapley, smallest_budget
+from equipoise.valuation.shapley import ShapleyValues, exact_shapley, weights
+from equipoise.valuation.surprise import Estimator, check_estimator, similarity
+from equipoise.wire import Submission
+
+Floats = NDArray[np.float64]
+Mechanism = Literal["tempering", "noise"]
+
+EXACT_UP_TO = 12  # parties
+PRECISION = 0.05  # nats, of a target's or an attained value's standard error
+EXTRA_DRAWS = 20  # times the first draws of all coalitions, at most, to reach the precision
+MOST_REWARD_DRAWS = 16  # times the draws asked for
+JOURNAL = "journal.jsonl"
+SCENARIOS_OF_REWARDS = 12  # about; a curve and its verifications
+
+
+@dataclass(frozen=True)
+class _Options:
+    """Everything a settlement depends on besides agreement and submissions."""
+
+    seed: int
+    rho: float | Literal["max"]
+    mechanism: Mechanism
+    teams: tuple[tuple[str, ...], ...]
+    estimator: Estimator
+    method: Method
+    rule: Rule | None
+    draws: int
+    chains: int | None
+    precision: float
+    tolerance: float
+    budget: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {**self.__dict__, "teams": [list(team) for team in self.teams]}
+
+
+def mediate(
+    agreement: Agreement,
+    submissions: Sequence[Submission],
+    *,
+    seed: int = 0,
+    rho: float | Literal["max"] | None = None,
+    mechanism: Mechanism | None = None,
+    teams: Sequence[Sequence[str]] | None = None,
+    estimator: Estimator = "knn-entropy",
+    method: Method = "auto",
+    rule: Rule | None = None,
+    draws: int = DRAWS,
+    chains: int | None = None,
+    precision: float = PRECISION,
+    tolerance: float | None = None,
+    budget: int | None = None,
+    test: tuple[ArrayLike, ArrayLike] | None = None,
+    folder: str | Path | None = None,
+    processes: int | None = None,
+    progress: bool | None = None,
+    force: bool = False,
+) -> Settlement:
+    """Settle a round: value coalitions, share by ρ-Shapley fairness, make every party's reward, audit.
+
+    `rho` and `mechanism` are the agreement's unless given. `teams` partitions the parties (default: one team).
+    `precision` is the standard error, in nats, that targets and rewards should have; a reward may miss its target by
+    `tolerance` (default: twice that). With more than 12 parties coalitions are sampled, `budget` of them. `test` is
+    (features, target) in the columns' own units, to report how well each reward predicts.
+
+    With a `folder`, everything finished is there at once: a run that is killed goes on where it was when called again
+    with the same inputs, and at the end the folder holds the settlement and the rewards.
+    """
+    begun = perf_counter()
+    submissions = _checked(agreement, submissions)
+    parties = tuple(submission.party for submission in submissions)
+    options = _Options(
+        seed=seed,
+        rho=_check_rho(agreement.reward.rho if rho is None else rho),
+        mechanism=_check_mechanism(agreement.reward.mechanism if mechanism is None else mechanism),
+        teams=_check_teams(parties, teams),
+        estimator=estimator,
+        method=method,
+        rule=rule,
+        draws=draws,
+        chains=chains,
+        precision=_check_positive("precision", precision),
+        tolerance=_check_positive("tolerance", 2 * precision if tolerance is None else tolerance),
+        budget=_check_budget(len(parties), budget),
+    )
+    check_estimator(estimator)
+    check_settings(agreement, method, rule, draws, chains, seed)
+    rows = None if test is None else scaled_rows(agreement, *test)
+    contributions = {one.party: _contribution(one) for one in submissions}
+    inputs = sha256_hex(
+        canonical_json(
+            {
+                "agreement": agreement.identity,
+                "submissions": {party: one.digest for party, one in contributions.items()},
+                "options": options.to_json(),
+                "version": __version__,
+            }
+        )
+    )
+    place = None if folder is None else _made(Path(folder))
+    if processes is None:
+        # A round is many batches: workers that are started for the first one serve them all.
+        coalitions = 2 ** len(parties) if len(parties) <= EXACT_UP_TO else default_budget(len(parties))
+        processes = processes_for(coalitions + SCENARIOS_OF_REWARDS)
+    with Journal(None if place is None else place / JOURNAL, inputs) as journal:
+        sampling = Sampling(estimator, method, rule, chains, processes, force)
+        appraiser = Appraiser(agreement, submissions, journal, sampling, progress=progress)
+        round_ = _Round(agreement, submissions, options, appraiser)
+        settlement = round_.settle(contributions, rows, begun)
+    if place is not None:
+        settlement.save(place)
+    return settlement
+
+
+_Made = tuple[Request, Estimate, tuple[str, ...]]  # a reward: what it is, its value, and what did not go as planned
+
+
+class _Round:
+    """One settlement in the making."""
+
+    def __init__(
+        self, agreement: Agreement, submissions: Sequence[Submission], options: _Options, appraiser: Appraiser
+    ) -> None:
+        self.agreement, self.submissions, self.options, self.appraiser = agreement, submissions, options, appraiser
+        self.parties = tuple(submission.party for submission in submissions)
+        self.known: dict[tuple[str, ...], Pooled] = {}
+        self.curve: list[CurvePoint] = []
+        self.remarks: list[Remark] = []
+        self.timings: dict[str, float] = {}
+
+    def settle(self, contributions: dict[str, Contribution], rows: Rows | None, begun: float) -> Settlement:
+        exact = len(self.parties) <= EXACT_UP_TO
+        with _Timed(self.timings, "valuing coalitions"):
+            try:
+                shapley, targets = self._exact() if exact else self._sampled()
+            except ValueError as error:
+                self._look_for_oddities()  # which may be why
+                advice = "".join(f". Note also: {remark.message}" for remark in self.remarks)
+                raise MediationError(f"no targets can be set: {error}{advice}") from error
+        with _Timed(self.timings, "making rewards"):
+            awards: dict[str, Award] = {}
+            for team, target in zip(self.options.teams, targets, strict=True):
+                awards |= self._awards(team, target, rows)
+        with _Timed(self.timings, "plausibility"):
+            self._look_for_oddities()
+        values = {frozenset(members): pooled.value.value for members, pooled in self.known.items()}
+        self.timings["all"] = perf_counter() - begun
+        self.timings["sampling"] = self.appraiser.seconds
+        return Settlement(
+            agreement=self.agreement.identity,
+            title=self.agreement.title,
+            contributions=contributions,
+            options=self.options.to_json(),
+            teams=self.options.teams,
+            coalitions=tuple(_coalition_value(members, pooled) for members, pooled in self.known.items()),
+            exact=exact,
+            shapley={party: shapley[index] for index, party in enumerate(self.parties)},
+            shapley_covariance=tuple(tuple(map(float, row)) for row in shapley.covariance),
+            shapley_repair=float(shapley.repair),
+            rho=targets[0].rho,
+            rational_rho=_smallest([target.rational_rho for target in targets]),
+            stable_rho=self._stability(shapley, values) if exact and len(self.options.teams) == 1 else None,
+            curve=tuple(self.curve),
+            awards={party: awards[party] for party in self.parties},
+            remarks=tuple(self.remarks),
+            environment=_environment(),
+            timings=self.timings,
+        )
+
+    # Values and targets
+
+    def _request(self, members: Sequence[str], replicate: int, draws: int | None = None) -> Request:
+        members = ordered(members, self.parties)
+        seed = derived_seed(self.options.seed, "value", sorted(members), replicate)
+        return Request(members, draws or self.options.draws, seed)
+
+    def _value(self, coalitions: Sequence[tuple[str, ...]], draws: int | None = None) -> None:
+        """Value coalitions; one that is known already is valued once more, by other draws."""
+        requests = [
+            self._request(members, len(self.known[members].parts) if members in self.known else 0, draws)
+            for members in coalitions
+        ]
+        # The draws of whole teams will be somebody's reward.
+        wholes = {request for request in requests if request.coalition in self.options.teams and draws is None}
+        what = f"valuing {len(coalitions)} coalition{'s' * (len(coalitions) > 1)}"
+        for members, found in zip(coalitions, self.appraiser.appraise(requests, what=what, keep=wholes), strict=True):
+            known = self.known.get(members)
+            self.known[members] = known + found if known else Pooled((found,))
+
+    def _exact(self) -> tuple[ShapleyValues, list[Targets]]:
+        every = [self._members(mask) for mask in range(1, 2 ** len(self.parties))]
+        self._value(every)
+
+        def more(extra: dict[int, int]) -> dict[int, Any]:
+            for draws in sorted(set(extra.values())):
+                self._value([every[index] for index, wanted in extra.items() if wanted == draws], draws)
+            return {index: self.known[every[index]].parts[-1] for index in extra}
+
+        def slopes(values: Sequence[Estimate]) -> Floats:
+            shapley, targets = self._decide([Estimate(0.0, 0.0), *values])
+            matrix = weights(len(self.parties))
+            found = []
+            for team, target in zip(self.options.teams, targets, strict=True):
+                chosen = [self.parties.index(party) for party in team]
+                local = target_slopes(for_team(shapley, chosen, Estimate(1.0, 0.0), np.zeros(len(team))), target)
+                rows = local[:, :-1] @ matrix[chosen]
+                rows[:, self._mask(team)] += target.values / values[self._mask(team) - 1].value
+                found.append(rows)
+            return np.concatenate(found)[:, 1:]
+
+        budget = EXTRA_DRAWS * self.options.draws * len(every)
+        sharpen(
+            [self.known[members] for members in every], slopes, more, precision=self.options.precision, budget=budget
+        )
+        return self._decide([Estimate(0.0, 0.0), *(self.known[members].value for members in every)])
+
+    def _decide(self, values: Sequence[Estimate]) -> tuple[ShapleyValues, list[Targets]]:
+        """Shapley values and targets from the values of all coalitions, nobody's first."""
+        shapley = exact_shapley([one.value for one in values], [one.error for one in values])
+        matrix = weights(len(self.parties))
+        teams = []
+        for team in self.options.teams:
+            mask = self._mask(team)
+            chosen = [self.parties.index(party) for party in team]
+            teams.append(for_team(shapley, chosen, values[mask], matrix[chosen, mask] * values[mask].error ** 2))
+        alone = np.array([values[1 << index].value for index in range(len(self.parties))])
+        return shapley, self._targets(teams, alone)
+
+    def _sampled(self) -> tuple[ShapleyValues, list[Targets]]:
+        budget = self.options.budget or default_budget(len(self.parties))
+
+        def evaluate(coalitions: Sequence[frozenset[int]]) -> list[Estimate]:
+            named = [tuple(self.parties[index] for index in sorted(members)) for members in coalitions]
+            self._value([members for members in named if members not in self.known])
+            return [self.known[members].value for members in named]
+
+        proxy = normal_proxy(self.agreement, self.submissions)
+        found = sampled_shapley(
+            len(self.parties), evaluate, budget, proxy=proxy, seed=derived_seed(self.options.seed, "coalitions")
+        )
+        shapley = found.shapley
+        if missing := [team for team in self.options.teams if team not in self.known]:
+            self._value(missing)
+        teams = []
+        for team in self.options.teams:
+            chosen = [self.parties.index(party) for party in team]
+            whole = team == self.parties
+            covariance = shapley.covariance_with_grand[chosen] if whole else np.zeros(len(team))
+            teams.append(for_team(shapley, chosen, self.known[team].value, covariance))
+        alone = np.array([self.known[party,].value.value for party in self.parties])
+        return shapley, self._targets(teams, alone)
+
+    def _targets(self, teams: Sequence[ShapleyValues], alone: Floats) -> list[Targets]:
+        """Targets of all teams with one exponent: with "max", the largest that is rational in each."""
+        own = [[self.parties.index(party) for party in team] for team in self.options.teams]
+        first = [
+            set_targets(team, alone[chosen], self.options.rho, names)
+            for team, chosen, names in zip(teams, own, self.options.teams, strict=True)
+        ]
+        rho = min(target.rho for target in first)
+        return [set_targets(team, alone[chosen], rho) for team, chosen in zip(teams, own, strict=True)]
+
+    def _stability(self, shapley: ShapleyValues, values: Mapping[frozenset[str], float]) -> float | None:
+        numbered = {
+            frozenset(self.parties.index(party) for party in members): value for members, value in values.items()
+        }
+        return stability_bound(shapley.values, numbered, values[frozenset(self.parties)])
+
+    # Rewards
+
+    def _awards(self, team: tuple[str, ...], targets: Targets, rows: Rows | None) -> dict[str, Award]:
+        whole = self.known[team].value
+        whole_request = self._request(team, 0)
+        # Nobody else's target reaches the team's value, unless it ties with the best.
+        rest = [index for index in range(len(team)) if targets.values[index] < whole.value]
+        rewards: dict[int, _Made] = {
+            index: (whole_request, whole, ()) for index in range(len(team)) if index not in rest
+        }
+        make = self._temper if self.options.mechanism == "tempering" else self._add_noise
+        rewards |= make(team, rest, targets, whole)
+        self.appraiser.posteriors([request for request, _, _ in rewards.values()])  # all at once, if they are gone
+        grand = self.appraiser.posterior(whole_request)
+        return {
+            team[index]: self._award(team, index, targets[index], rewards[index], grand, rows)
+            for index in range(len(team))
+        }
+
+    def _temper(
+        self, team: tuple[str, ...], rest: Sequence[int], targets: Targets, whole: Estimate
+    ) -> dict[int, _Made]:
+        if not rest:
+            return {}
+        seed = derived_seed(self.options.seed, "curve", sorted(team))  # one for all κ: common random numbers
+
+        def at(kappas: Sequence[float]) -> list[Estimate]:
+            requests = [Request(team, self.options.draws, seed, kappa) for kappa in kappas]
+            return [one.value for one in self.appraiser.appraise(requests, what="tempering curve")]
+
+        final: dict[int, dict[float, Request]] = {index: {} for index in rest}
+
+        def verify(wanted: dict[int, tuple[float, int]]) -> dict[int, Estimate]:
+            requests = {
+                place: Request(
+                    team,
+                    self.options.draws,
+                    derived_seed(self.options.seed, "reward", team[rest[place]], attempt),
+                    kappa,
+                )
+                for place, (kappa, attempt) in wanted.items()
+            }
+            found = self._precise(requests, "verifying rewards")
+            for place, (request, _) in found.items():
+                final[rest[place]][request.kappa] = request
+            return {place: value for place, (_, value) in found.items()}
+
+        wanted = [float(targets.values[index]) for index in rest]
+        tempered, curve = temper(first_curve(whole, min(wanted), at), wanted, verify, self.options.tolerance)
+        self.curve += [CurvePoint(team, point.kappa, 0.0, point.value) for point in curve.points]
+        made: dict[int, _Made] = {}
+        for index, one in zip(rest, tempered, strict=True):
+            notes = () if one.within_tolerance else (_missed(one.attained, targets[index], one.tries),)
+            made[index] = (final[index][one.kappa], one.attained, notes)
+        return made
+
+    def _add_noise(
+        self, team: tuple[str, ...], rest: Sequence[int], targets: Targets, whole: Estimate
+    ) -> dict[int, _Made]:
+        weakest = max(one.stated.epsilon for one in self.submissions if one.party in team)
+        made: dict[int, _Made] = {}
+        for index in rest:
+            party = team[index]
+            noise_seed = derived_seed(self.options.seed, "noise", party)
+            seed = derived_seed(self.options.seed, "noise curve", party)
+
+            def at(
+                taus: Sequence[float], noise_seed: int = noise_seed, seed: int = seed, party: str = party
+            ) -> list[Estimate]:
+                requests = [Request(team, self.options.draws, seed, 1.0, tau, noise_seed) for tau in taus]
+                found = [one.value for one in self.appraiser.appraise(requests, what=f"adding noise for {party}")]
+                self.curve += [CurvePoint(team, 1.0, tau, one, party) for tau, one in zip(taus, found, strict=True)]
+                return found
+
+            noised = add_noise(whole, float(targets.values[index]), 1 / weakest, at, self.options.tolerance)
+            fresh = derived_seed(self.options.seed, "reward", party, 0)
+            request = Request(team, self.options.draws, fresh, 1.0, noised.tau, noise_seed)
+            request, attained = self._precise({index: request}, "verifying rewards")[index]
+            notes = [noised.doubt] if noised.doubt else []
+            if abs(attained.value - targets.values[index]) > self.options.tolerance:
+                notes.append(_missed(attained, targets[index], len(noised.evaluations)))
+            made[index] = (request, attained, tuple(notes))
+        return made
+
+    def _precise(self, requests: dict[int, Request], what: str) -> dict[int, tuple[Request, Estimate]]:
+        """Value requests, with more draws where the standard error is too large."""
+        found: dict[int, tuple[Request, Estimate]] = {}
+        while requests:
+            asked = list(requests.values())
+            values = self.appraiser.appraise(asked, what=what, keep=asked)
+            again = {}
+            for (index, request), appraisal in zip(requests.items(), values, strict=True):
+                found[index] = request, appraisal.value
+                excess = (appraisal.value.error / self.options.precision) ** 2
+                most = MOST_REWARD_DRAWS * self.options.draws
+                if excess > 1 and request.draws < most:
+                    more = min(most, int(np.ceil(1.2 * excess * request.draws)))
+                    again[index] = Request(
+                        request.coalition, more, request.seed, request.kappa, request.tau, request.noise_seed
+                    )
+            requests = again
+        return found
+
+    def _award(
+        self,
+        team: tuple[str, ...],
+        index: int,
+        target: Estimate,
+        made: _Made,
+        grand: Posterior,
+        rows: Rows | None,
+    ) -> Award:
+        request, attained, notes = made
+        party = team[index]
+        posterior = self.appraiser.posterior(request)
+        reward = Reward(party, self.agreement, posterior, attained)
+        epsilons = {one.party: one.stated.epsilon for one in self.submissions if one.party in team}
+        return Award(
+            party=party,
+            team=team,
+            alone=self.known[party,].value,
+            target=target,
+            attained=attained,
+            similarity=similarity(self.agreement, posterior, grand, force=True),
+            kappa=request.kappa,
+            tau=request.tau,
+            within_tolerance=abs(attained.value - target.value) <= self.options.tolerance,
+            epsilons={name: epsilon / (1 + request.tau * epsilon) for name, epsilon in epsilons.items()},
+            digest=reward.digest,
+            utility=None if rows is None else mean_negative_log_probability(posterior, rows),
+            notes=notes,
+            reward=reward,
+        )
+
+    def _look_for_oddities(self) -> None:
+        self.remarks += impossible_magnitudes(self.agreement, self.submissions)
+        if len(self.parties) > 1:
+            for party in self.parties:
+                others = self.known.get(tuple(name for name in self.parties if name != party))
+                probability = None if others is None else others.parts[0].predictive
+                remark = None if probability is None else unlikely_party(party, probability)
+                if remark is not None:
+                    self.remarks.append(remark)
+            # Everybody's posterior is at hand if they are one team, and sampled for this if not.
+            everybody = self._request(self.parties, 0)
+            self.remarks += near_duplicates(self.agreement, self.submissions, self.appraiser.posterior(everybody))
+
+    def _members(self, mask: int) -> tuple[str, ...]:
+        return tuple(party for index, party in enumerate(self.parties) if mask >> index & 1)
+
+    def _mask(self, members: Sequence[str]) -> int:
+        return sum(1 << self.parties.index(party) for party in members)
+
+
+class _Timed:
+    """Seconds spent within a block, under a name."""
+
+    def __init__(self, timings: dict[str, float], name: str) -> None:
+        self._timings, self._name = timings, name
+
+    def __enter__(self) -> None:
+        self._start = perf_counter()
+
+    def __exit__(self, *error: object) -> None:
+        self._timings[self._name] = perf_counter() - self._start
+
+
+def default_budget(parties: int) -> int:
+    """Coalitions to value when nobody says: enough for an error of a few per cent, in our experience."""
+    return smallest_budget(parties) + 15 * parties
+
+
+def _missed(attained: Estimate, target: Estimate, tries: int) -> str:
+    return f"worth {attained} nats after {tries} tries, not within tolerance of the target {target.value:.4g}"
+
+
+def _coalition_value(members: tuple[str, ...], pooled: Pooled) -> CoalitionValue:
+    return CoalitionValue(
+        members,
+        pooled.value,
+        pooled.draws,
+        max(part.rhat for part in pooled.parts),
+        sum(part.ess for part in pooled.parts),
+        tuple(problem for part in pooled.parts for problem in part.problems),
+    )
+
+
+def _contribution(submission: Submission) -> Contribution:
+    return Contribution(
+        submission.id,
+        sha256_hex(submission.to_json()),
+        submission.count,
+        submission.stated.order,
+        submission.stated.epsilon,
+    )
+
+
+def _environment() -> dict[str, str]:
+    from importlib.metadata import version
+
+    libraries = {name: version(name) for name in ("jax", "jaxlib", "numpy", "scipy")}
+    return {"equipoise": __version__, "python": platform.python_version(), **libraries}
+
+
+def _checked(agreement: Agreement, submissions: Sequence[Submission]) -> tuple[Submission, ...]:
+    """Submissions in the order of the agreement, each genuine and of its own party."""
+    if not submissions:
+        raise MediationError("there are no submissions; a settlement needs at least one party's")
+    by_party: dict[str, Submission] = {}
+    for submission in submissions:
+        submission.check(agreement)
+        if submission.party in by_party:
+            raise SubmissionError(
+                f"{submission.party!r} is there twice; keep one of its submissions, each party's counts once"
+            )
+        by_party[submission.party] = submission
+    return tuple(by_party[name] for name in ordered(by_party, agreement.party_names))
+
+
+def _check_rho(rho: object) -> float | Literal["max"]:
+    if rho == "max":
+        return "max"
+    if isinstance(rho, bool) or not isinstance(rho, int | float) or not 0 < rho <= 1:
+        raise MediationError(f'rho = {rho!r} is not a fairness exponent; give a number above 0 and up to 1, or "max"')
+    return float(rho)
+
+
+def _check_mechanism(mechanism: str) -> Mechanism:
+    if mechanism not in get_args(Mechanism):
+        raise MediationError(
+            f"there is no reward mechanism {mechanism!r}; choose one of {', '.join(get_args(Mechanism))}"
+        )
+    return "noise" if mechanism == "noise" else "tempering"
+
+
+def _check_positive(name: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < np.inf:
+        raise MediationError(f"{name} = {value!r} is not a number of nats above 0")
+    return float(value)
+
+
+def _check_budget(parties: int, budget: Any) -> int | None:
+    if budget is None:
+        return None
+    if parties <= EXACT_UP_TO:
+        raise MediationError(
+            f"a budget is for more than {EXACT_UP_TO} parties; of {parties} all coalitions are valued, so leave it out"
+        )
+    least = smallest_budget(parties)
+    if not isinstance(budget, int) or isinstance(budget, bool) or budget < least:
+        raise MediationError(f"budget = {budget!r} coalitions is too small for {parties} parties; give {least} or more")
+    return budget
+
+
+def _check_teams(parties: tuple[str, ...], teams: Sequence[Sequence[str]] | None) -> tuple[tuple[str, ...], ...]:
+    if teams is None:
+        return (parties,)
+    named = [name for team in teams for name in team]
+    if any(isinstance(team, str) for team in teams):
+        raise MediationError(f"teams are lists of party names, not {list(teams)!r}")
+    if strangers := [name for name in named if name not in parties]:
+        raise MediationError(f"{strangers[0]!r} is in a team but has not submitted; parties are {', '.join(parties)}")
+    if len(named) != len(set(named)) or set(named) != set(parties) or not all(teams):
+        raise MediationError(
+            f"teams {[list(team) for team in teams]} must name each of {', '.join(parties)} exactly once"
+        )
+    return tuple(ordered(team, parties) for team in teams)
+
+
+def _made(folder: Path) -> Path:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MediationError(f"cannot make the folder {str(folder)!r}: {error.strerror}") from error
+    return folder
+
+
+def _smallest(bounds: Sequence[float | None]) -> float | None:
+    known = [bound for bound in bounds if bound is not None]
+    return min(known) if len(known) == len(bounds) else None

@@ -1,0 +1,252 @@
+"""Everything the mediator decided, with what it decided it from: reproducible from inputs and seed, saved and loaded.
+
+A folder holds `settlement.json` and one reward per party under `rewards/`. Equal settlements have equal decisions,
+whatever machine and however many pieces they were computed in; timings are no decision.
+"""
+
+import json
+import os
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from equipoise import audit as auditing
+from equipoise.canonical import canonical_json, sha256_hex
+from equipoise.durable import fsync_folder
+from equipoise.errors import MediationError
+from equipoise.estimate import Estimate
+from equipoise.reward.model import Reward
+from equipoise.valuation.plausibility import Remark
+
+FORMAT = "equipoise-settlement"
+VERSION = 1
+REWARDS = "rewards"
+FILE = "settlement.json"
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What one party submitted, as far as decisions depend on it."""
+
+    submission: str  # its id
+    digest: str  # SHA-256 of the file
+    rows: int
+    order: float
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class CoalitionValue:
+    """What a coalition is worth, and how well that is known."""
+
+    members: tuple[str, ...]
+    value: Estimate
+    draws: int
+    rhat: float
+    ess: float
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """What the posterior of a team is worth, tempered to κ or with τ more noise (drawn for `recipient`)."""
+
+    team: tuple[str, ...]
+    kappa: float
+    tau: float
+    value: Estimate
+    recipient: str | None = None
+
+
+@dataclass(frozen=True)
+class Award:
+    """One party's share.
+
+    `epsilons` are the guarantees all members of the team enjoy in this reward; `utility` is the mean negative log
+    probability of a test set, if one was given; `notes` say what did not go as planned. `reward` has the draws.
+    """
+
+    party: str
+    team: tuple[str, ...]
+    alone: Estimate
+    target: Estimate
+    attained: Estimate
+    similarity: Estimate
+    kappa: float
+    tau: float
+    within_tolerance: bool
+    epsilons: dict[str, float]
+    digest: str
+    utility: float | None = None
+    notes: tuple[str, ...] = ()
+    reward: Reward | None = field(default=None, repr=False)
+
+    @property
+    def posterior(self) -> Any:
+        """The draws the party receives."""
+        if self.reward is None:
+            raise MediationError(f"the reward of {self.party!r} was not loaded; load the settlement with its rewards")
+        return self.reward.posterior
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """What was decided. `options` are the mediator's choices, `seed` among them; `environment` names versions."""
+
+    agreement: str
+    title: str
+    contributions: dict[str, Contribution]
+    options: dict[str, Any]
+    teams: tuple[tuple[str, ...], ...]
+    coalitions: tuple[CoalitionValue, ...]
+    exact: bool
+    shapley: dict[str, Estimate]
+    shapley_covariance: tuple[tuple[float, ...], ...]
+    shapley_repair: float
+    rho: float
+    rational_rho: float | None
+    stable_rho: float | None
+    curve: tuple[CurvePoint, ...]
+    awards: dict[str, Award]
+    remarks: tuple[Remark, ...]
+    environment: dict[str, str]
+    timings: dict[str, float] = field(default_factory=dict, compare=False)
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """Everybody who submitted, in the order of the agreement."""
+        return tuple(self.contributions)
+
+    def value(self, *parties: str) -> Estimate:
+        """Value of a coalition in nats; nobody's is 0."""
+        if not parties:
+            return Estimate(0.0, 0.0)
+        for party in parties:
+            if party not in self.contributions:
+                raise MediationError(f"{party!r} took no part; the parties are {', '.join(self.parties)}")
+        try:
+            return self.values[frozenset(parties)]
+        except KeyError:
+            raise MediationError(
+                f"the coalition of {', '.join(parties)} was not valued; of {len(self.parties)} parties' coalitions "
+                f"only {len(self.coalitions)} were sampled"
+            ) from None
+
+    @cached_property
+    def values(self) -> Mapping[frozenset[str], Estimate]:
+        """Values of all coalitions that were valued."""
+        return {frozenset(one.members): one.value for one in self.coalitions}
+
+    @cached_property
+    def audit(self) -> "auditing.Audit":
+        """The paper's promises, checked on this settlement."""
+        return auditing.audit(self)
+
+    @property
+    def precision(self) -> float:
+        """Largest standard error of a target or an attained value."""
+        return max(max(award.target.error, award.attained.error) for award in self.awards.values())
+
+    @cached_property
+    def decisions(self) -> str:
+        """SHA-256 of everything that was decided: equal for equal inputs, options and seed."""
+        document = self.to_json()
+        for name in ("timings", "environment"):
+            del document[name]
+        return sha256_hex(canonical_json(document))
+
+    def probability_above(self, first: str, second: str) -> float:
+        """How probable it is that the first party's Shapley value is truly above the second's."""
+        i, j = self.parties.index(first), self.parties.index(second)
+        covariance = np.array(self.shapley_covariance)
+        variance = covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]
+        difference = self.shapley[first].value - self.shapley[second].value
+        return Estimate(difference, float(np.sqrt(max(variance, 0.0)))).probability_above(0.0)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain numbers, strings, lists and dictionaries, without draws."""
+        document = {one.name: getattr(self, one.name) for one in fields(self)}
+        awards = {party: asdict(replace(award, reward=None)) for party, award in self.awards.items()}
+        for award in awards.values():
+            del award["reward"]
+        document["contributions"] = {party: asdict(one) for party, one in self.contributions.items()}
+        document["coalitions"] = [asdict(one) for one in self.coalitions]
+        document["curve"] = [asdict(one) for one in self.curve]
+        document["remarks"] = [asdict(one) for one in self.remarks]
+        document["shapley"] = {party: asdict(one) for party, one in self.shapley.items()}
+        plain = {"format": FORMAT, "version": VERSION, **document, "awards": awards}
+        loaded: dict[str, Any] = json.loads(json.dumps(plain, allow_nan=False))  # tuples to lists
+        return loaded
+
+    def save(self, folder: str | Path) -> None:
+        """Write `settlement.json` and the rewards into a folder, which is made if it is not there."""
+        place = Path(folder)
+        (place / REWARDS).mkdir(parents=True, exist_ok=True)
+        for award in self.awards.values():
+            if award.reward is not None:
+                award.reward.save(place / REWARDS / f"{award.party}.nc")
+        # Last, so that a folder with a settlement has all of it.
+        partial = place / f".{FILE}.{secrets.token_hex(4)}.partial"
+        document = {**self.to_json(), "audit": self.audit.to_json()}
+        with partial.open("w", encoding="utf-8") as file:
+            json.dump(document, file, indent=1, ensure_ascii=False, allow_nan=False)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(place / FILE)
+        fsync_folder(place.resolve())
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Read a settlement and its rewards."""
+        place = Path(folder)
+        path = place / FILE
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            if (document.pop("format"), document.pop("version")) != (FORMAT, VERSION):
+                raise ValueError("it has another format or version")
+            document.pop("audit", None)
+            document["contributions"] = {party: Contribution(**one) for party, one in document["contributions"].items()}
+            document["teams"] = tuple(map(tuple, document["teams"]))
+            document["coalitions"] = tuple(
+                CoalitionValue(**_with(one, members=tuple, value=_estimate, problems=tuple))
+                for one in document["coalitions"]
+            )
+            document["shapley"] = {party: Estimate(**one) for party, one in document["shapley"].items()}
+            document["shapley_covariance"] = tuple(map(tuple, document["shapley_covariance"]))
+            document["curve"] = tuple(
+                CurvePoint(**_with(one, team=tuple, value=_estimate)) for one in document["curve"]
+            )
+            document["remarks"] = tuple(Remark(**_with(one, parties=tuple)) for one in document["remarks"])
+            document["awards"] = {party: _award(place, one) for party, one in document["awards"].items()}
+            return cls(**document)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise MediationError(
+                f"{str(path)!r} cannot be read as a settlement ({getattr(error, 'strerror', None) or error})"
+            ) from error
+
+
+def _with(document: dict[str, Any], **converters: Any) -> dict[str, Any]:
+    return document | {name: convert(document[name]) for name, convert in converters.items()}
+
+
+def _estimate(document: dict[str, float]) -> Estimate:
+    return Estimate(**document)
+
+
+def _award(folder: Path, document: dict[str, Any]) -> Award:
+    estimates = dict.fromkeys(("alone", "target", "attained", "similarity"), _estimate)
+    path = folder / REWARDS / f"{document['party']}.nc"
+    reward = Reward.load(path) if path.exists() else None
+    return Award(**_with(document, team=tuple, notes=tuple, **estimates), reward=reward)
+
+
+def ordered(members: Iterable[str], parties: Iterable[str]) -> tuple[str, ...]:
+    """Members in the order of the parties."""
+    chosen = set(members)
+    return tuple(party for party in parties if party in chosen)

@@ -1,0 +1,155 @@
+"""The audit holds on an honest settlement and fails on planted violations, each under the promise it breaks."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import equipoise as eq
+from equipoise.audit import PROMISES, audit
+from equipoise.estimate import Estimate
+from equipoise.settlement import CoalitionValue
+
+
+def with_award(settlement: eq.Settlement, party: str, **changes: Any) -> eq.Settlement:
+    award = replace(settlement.awards[party], **changes)
+    return replace(settlement, awards=settlement.awards | {party: award})
+
+
+def with_values(settlement: eq.Settlement, change: dict[tuple[str, ...], Estimate]) -> eq.Settlement:
+    coalitions = tuple(
+        replace(one, value=change[one.members]) if one.members in change else one for one in settlement.coalitions
+    )
+    return replace(settlement, coalitions=coalitions)
+
+
+def test_an_honest_settlement_keeps_every_promise(settled: eq.Settlement) -> None:
+    found = {finding.code: finding.verdict for finding in settled.audit}
+    assert list(found) == list(PROMISES)
+    assert found.pop("F4") == "cannot tell"  # nothing to compare with
+    assert set(found.values()) == {"holds"}, settled.audit
+    assert [(one.higher, one.lower) for one in settled.audit.rankings] == [("north", "south"), ("south", "west")]
+    assert all(one.probability > 0.9 for one in settled.audit.rankings)
+
+
+def test_swapped_rewards(settled: eq.Settlement) -> None:
+    """South's file under west's name and the other way round, or south's draws relabelled."""
+    south, west = settled.awards["south"].reward, settled.awards["west"].reward
+    assert south is not None
+    assert west is not None
+    swapped = with_award(with_award(settled, "south", reward=west), "west", reward=south)
+    assert "holds another reward" in audit(swapped)["P3"].reason
+    relabelled = replace(west, party="south")
+    forged = with_award(settled, "south", reward=relabelled, digest=relabelled.digest)
+    assert audit(forged)["P3"].verdict == "fails"
+    assert "are worth" in audit(forged)["P3"].reason
+
+
+def test_swapped_awards(settled: eq.Settlement) -> None:
+    """All that belongs to a reward is swapped, as if the wrong party had been given it."""
+    north, west = settled.awards["north"], settled.awards["west"]
+    swapped = {"north": replace(west, party="north", alone=north.alone), "west": replace(north, party="west")}
+    forged = replace(settled, awards=settled.awards | swapped)
+    assert audit(forged)["P3"].verdict == "fails"
+    assert audit(forged)["F3"].verdict == "fails"
+
+
+def test_a_target_edited_by_hand(settled: eq.Settlement) -> None:
+    award = settled.awards["west"]
+    kinder = with_award(settled, "west", target=Estimate(award.target.value + 0.2, award.target.error))
+    assert audit(kinder)["P3"].verdict == "fails"
+    assert "is stated as" in audit(kinder)["P3"].reason
+
+
+def test_an_exponent_too_large(agreed: eq.Agreement, sent: list[eq.Submission]) -> None:
+    """With rho = 1 the smallest contributor would do better alone, and the audit says which exponent would not."""
+    settlement = eq.mediate(agreed, sent, rho=1.0, seed=3, processes=1, draws=1_200, precision=0.2)
+    assert settlement.rational_rho is not None
+    if settlement.rational_rho < 0.95:
+        assert settlement.audit["P4"].verdict != "holds"
+        assert "nobody worse off" in settlement.audit["P4"].reason
+    harder = replace(settlement, rho=3.0)  # nor does it go unnoticed if only the stated exponent is changed
+    assert audit(harder)["P3"].verdict == "fails"
+
+
+def test_targets_below_what_parties_have_alone(settled: eq.Settlement) -> None:
+    award = settled.awards["west"]
+    poorer = with_award(settled, "west", target=Estimate(award.alone.value - 1, 0.02))
+    assert audit(poorer)["P4"].verdict == "fails"
+    doubtful = with_award(settled, "west", target=Estimate(award.alone.value - 0.01, 0.02))
+    assert audit(doubtful)["P4"].verdict == "cannot tell"
+
+
+def test_negative_values(settled: eq.Settlement) -> None:
+    assert audit(with_values(settled, {("west",): Estimate(-0.01, 0.02)}))["V1"].verdict == "cannot tell"
+    assert audit(with_values(settled, {("west",): Estimate(-1.0, 0.02)}))["V1"].verdict == "fails"
+
+
+def test_a_guarantee_that_was_weakened(settled: eq.Settlement) -> None:
+    epsilons = settled.awards["north"].epsilons
+    assert audit(with_award(settled, "north", epsilons=epsilons | {"west": 5.0}))["P1"].verdict == "fails"
+    assert audit(with_award(settled, "north", epsilons={}))["P1"].verdict == "fails"
+    assert audit(with_award(settled, "north", kappa=2.0))["P1"].verdict == "fails"
+
+
+def test_nobody_with_the_whole_posterior(settled: eq.Settlement) -> None:
+    assert audit(with_award(settled, "north", kappa=0.9))["P2"].verdict == "fails"
+    less = Estimate(settled.awards["north"].attained.value - 1, 0.02)
+    assert audit(with_award(settled, "north", attained=less))["P2"].verdict == "fails"
+
+
+def test_rewards_worth_less_than_their_targets(settled: eq.Settlement) -> None:
+    award = settled.awards["south"]
+    short = with_award(settled, "south", attained=Estimate(award.attained.value - 1.5, 0.02), reward=None)
+    assert audit(short)["P3"].verdict == "fails"
+    assert audit(short)["P6"].verdict == "fails"
+
+
+def test_rewards_that_are_not_there_cannot_be_checked(settled: eq.Settlement) -> None:
+    assert audit(with_award(settled, "south", reward=None))["P3"].verdict == "cannot tell"
+
+
+def test_a_less_valuable_reward_that_is_closer(settled: eq.Settlement) -> None:
+    far = with_award(settled, "north", similarity=Estimate(-9.0, 0.1))
+    assert audit(far)["P5"].verdict == "fails"
+
+
+def test_equals_and_useless_parties(settled: eq.Settlement) -> None:
+    values = {frozenset(one.members): one.value for one in settled.coalitions}
+    # West brings what south brings, to every coalition.
+    alike = {
+        ("west",): values[frozenset(["south"])],
+        ("north", "west"): values[frozenset(["north", "south"])],
+    }
+    assert audit(with_values(settled, alike))["F2"].verdict == "fails"
+    # West brings nothing.
+    nothing = {
+        ("west",): Estimate(0.0, 0.01),
+        ("north", "west"): values[frozenset(["north"])],
+        ("south", "west"): values[frozenset(["south"])],
+        ("north", "south", "west"): values[frozenset(["north", "south"])],
+    }
+    assert audit(with_values(settled, nothing))["F1"].verdict == "fails"
+
+
+def test_bringing_more_than_before(settled: eq.Settlement) -> None:
+    """F4: with west's values lower before and all others the same, west must get more now."""
+    lower = {
+        one.members: Estimate(one.value.value - 0.3, one.value.error)
+        for one in settled.coalitions
+        if "west" in one.members
+    }
+    target = settled.awards["west"].target
+    before = with_award(with_values(settled, lower), "west", target=Estimate(target.value - 0.2, target.error))
+    assert audit(settled, before)["F4"].verdict == "holds"
+    generous = with_award(before, "west", target=Estimate(target.value + 0.1, target.error))
+    assert audit(settled, generous)["F4"].verdict == "fails"
+    assert audit(settled, settled)["F4"].verdict == "cannot tell"
+
+
+@pytest.mark.parametrize("code", ["P3"])
+def test_a_missing_coalition(settled: eq.Settlement, code: str) -> None:
+    fewer: tuple[CoalitionValue, ...] = settled.coalitions[1:]
+    with pytest.raises(eq.MediationError, match="was not valued"):
+        replace(settled, coalitions=fewer).value(*settled.coalitions[0].members)
+    assert audit(replace(settled, coalitions=fewer))[code].verdict == "fails"

@@ -1,0 +1,281 @@
+"""A round from submissions to a settlement: what it says, that it can be repeated, resumed, saved and loaded."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import equipoise as eq
+import rounds
+from equipoise import mediator
+from equipoise.errors import ConvergenceError, InferenceError, MediationError, SubmissionError
+from equipoise.mediator import JOURNAL, mediate
+from equipoise.valuation import appraisal
+from equipoise.valuation.shapley import exact_shapley
+
+QUICK: dict[str, Any] = {"draws": 1_200, "precision": 0.2, "processes": 1, "progress": False}
+
+
+def test_everything_follows_from_the_values(settled: eq.Settlement) -> None:
+    names = settled.parties
+    values = [
+        settled.value(*(name for place, name in enumerate(names) if mask >> place & 1)).value for mask in range(8)
+    ]
+    phi = exact_shapley(values).values
+    np.testing.assert_allclose([settled.shapley[name].value for name in names], phi, rtol=1e-12)
+    targets = values[-1] * (phi / phi.max()) ** settled.rho
+    np.testing.assert_allclose([settled.awards[name].target.value for name in names], targets, rtol=1e-12)
+
+
+def test_weaker_privacy_earns_more(settled: eq.Settlement) -> None:
+    """The parties have as many rows each; their guarantees differ by factors of four."""
+    targets = [settled.awards[name].target.value for name in ("north", "south", "west")]
+    assert targets == sorted(targets, reverse=True)
+    assert settled.probability_above("north", "west") > 0.999
+
+
+def test_the_precision_asked_for_is_reached(settled: eq.Settlement) -> None:
+    assert settled.precision <= mediator.PRECISION
+    for award in settled.awards.values():
+        assert award.within_tolerance
+        assert abs(award.attained.value - award.target.value) <= settled.options["tolerance"]
+
+
+def test_the_best_contributor_gets_the_whole_posterior(settled: eq.Settlement) -> None:
+    best = max(settled.awards.values(), key=lambda award: award.target.value)
+    assert best.party == "north"
+    assert best.kappa == 1
+    assert (best.similarity.value, best.similarity.error) == (0, 0)
+    assert best.attained == settled.value(*settled.parties)
+    assert best.posterior.scenario.coalition == settled.parties
+    for award in settled.awards.values():
+        if award is not best:
+            assert 0 < award.kappa < 1
+            assert award.posterior.scenario.kappa == award.kappa
+            assert award.similarity.value < 0
+
+
+def test_the_same_inputs_and_seed_give_the_same_decisions(
+    agreed: eq.Agreement, sent: list[eq.Submission], settled: eq.Settlement
+) -> None:
+    again = mediate(agreed, sent[::-1], seed=3, processes=1)
+    assert again == settled
+    assert again.decisions == settled.decisions
+    other = mediate(agreed, sent, seed=4, **QUICK)
+    assert other.decisions != settled.decisions
+
+
+def test_a_settlement_loads_back_equal(settled: eq.Settlement, out: Path) -> None:
+    loaded = eq.Settlement.load(out)
+    assert loaded == settled
+    assert loaded.decisions == settled.decisions
+    assert loaded.audit == settled.audit
+    document = json.loads((out / "settlement.json").read_text())
+    assert document["audit"]["findings"][0]["verdict"] == "holds"
+
+
+def test_a_reward_stands_alone(settled: eq.Settlement, out: Path, agreed: eq.Agreement) -> None:
+    reward = eq.Reward.load(out / "rewards" / "south.nc")
+    award = settled.awards["south"]
+    assert reward == award.reward
+    assert reward.party == "south"
+    assert reward.agreement.identity == agreed.identity
+    assert reward.value == award.attained
+    assert eq.surprise(reward.agreement, reward.posterior).value == pytest.approx(award.attained.value, abs=1e-9)
+    data: Any = reward.to_inferencedata()
+    assert data.posterior["weights"].shape[0] == reward.posterior.chains
+    assert reward.posterior.converged
+
+
+class InterruptedRunError(Exception):
+    pass
+
+
+def test_a_killed_run_goes_on_without_recomputing(
+    agreed: eq.Agreement, sent: list[eq.Submission], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped after every few values, then finished: nothing is computed twice, and the end is the same."""
+    whole = mediate(agreed, sent, seed=5, **QUICK)
+    values = appraisal.Appraiser._value
+    counts: list[int] = []
+    left = 0
+
+    def count(self: appraisal.Appraiser, *arguments: Any) -> None:
+        nonlocal left
+        if left == 0:
+            raise InterruptedRunError
+        left -= 1
+        counts.append(1)
+        values(self, *arguments)
+
+    monkeypatch.setattr(appraisal.Appraiser, "_value", count)
+    settlement = None
+    for _ in range(30):
+        left = 4
+        try:
+            settlement = mediate(agreed, sent, seed=5, folder=tmp_path, **QUICK)
+            break
+        except InterruptedRunError:
+            continue
+    assert settlement == whole
+    lines = (tmp_path / JOURNAL).read_text().splitlines()
+    assert len(lines) == 1 + len(counts)
+    assert len(set(lines)) == len(lines)
+
+
+def test_a_run_with_other_inputs_is_not_resumed(
+    agreed: eq.Agreement, sent: list[eq.Submission], settled: eq.Settlement, out: Path
+) -> None:
+    before = (out / JOURNAL).read_bytes()
+    with pytest.raises(MediationError, match="belongs to other inputs"):
+        mediate(agreed, sent, seed=4, folder=out, processes=1)
+    with pytest.raises(MediationError, match="belongs to other inputs"):
+        mediate(agreed, sent[:2], seed=3, folder=out, processes=1)
+    assert (out / JOURNAL).read_bytes() == before
+
+
+def test_teams_share_what_each_is_worth(agreed: eq.Agreement, sent: list[eq.Submission]) -> None:
+    """Within each team somebody gets its posterior, and similarity is to that."""
+    settlement = mediate(agreed, sent, teams=[["west", "north"], ["south"]], seed=1, **QUICK)
+    assert settlement.teams == (("north", "west"), ("south",))
+    assert settlement.awards["north"].target == settlement.value("north", "west")
+    assert settlement.awards["south"].target == settlement.value("south")
+    assert settlement.awards["west"].kappa < 1
+    assert settlement.awards["west"].posterior.scenario.coalition == ("north", "west")
+    phi = settlement.shapley
+    share = phi["west"].value / phi["north"].value
+    expected = settlement.value("north", "west").value * share**settlement.rho
+    assert settlement.awards["west"].target.value == pytest.approx(expected)
+    assert settlement.audit["P2"].verdict == "holds"
+    assert not settlement.audit.failures
+
+
+def test_rewards_by_added_noise(agreed: eq.Agreement, sent: list[eq.Submission]) -> None:
+    settlement = mediate(agreed, sent, mechanism="noise", seed=2, **QUICK)
+    assert settlement.awards["north"].tau == 0
+    for party in ("south", "west"):
+        award = settlement.awards[party]
+        assert award.tau > 0
+        assert award.kappa == 1
+        assert award.within_tolerance
+        assert award.posterior.scenario.tau == dict.fromkeys(settlement.parties, award.tau)
+        for name, epsilon in award.epsilons.items():
+            released = settlement.contributions[name].epsilon
+            assert epsilon == pytest.approx(released / (1 + award.tau * released))
+    seeds = {settlement.awards[party].posterior.noise_seed for party in ("south", "west")}
+    assert len(seeds) == 2  # every recipient has noise of its own
+    assert settlement.audit["P1"].verdict == "holds"
+    assert settlement.audit["P5"].verdict == "cannot tell"
+
+
+def test_one_party_gets_its_own_posterior(agreed: eq.Agreement, sent: list[eq.Submission]) -> None:
+    settlement = mediate(agreed, sent[:1], **QUICK)
+    assert settlement.awards["north"].kappa == 1
+    assert settlement.awards["north"].target == settlement.value("north") == settlement.shapley["north"]
+
+
+def test_how_well_rewards_predict(agreed: eq.Agreement, sent: list[eq.Submission]) -> None:
+    rows = rounds.table("linear", 2_000, 99)
+    settlement = mediate(agreed, sent, test=(rows["x"][:, None], rows["y"]), seed=1, **QUICK)
+    utilities = [settlement.awards[party].utility for party in settlement.parties]
+    truth = 0.5 * np.log(2 * np.pi * 0.25) + 0.5
+    for utility in utilities:
+        assert utility is not None
+        assert truth - 0.1 < utility < truth + 1.0
+
+
+def test_more_parties_than_can_be_enumerated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    agreed = rounds.agreement("gaussian", 6)
+    sent = rounds.submissions(agreed, tmp_path, (4.0, 2.0, 2.0, 1.0, 1.0, 0.5))
+    exact = mediate(agreed, sent, rho=0.5, **QUICK)
+    monkeypatch.setattr(mediator, "EXACT_UP_TO", 4)
+    sampled = mediate(agreed, sent, rho=0.5, budget=40, **QUICK)
+    assert not sampled.exact
+    assert len(sampled.coalitions) <= 40
+    for party in exact.parties:
+        difference = sampled.shapley[party].value - exact.shapley[party].value
+        spread = np.hypot(sampled.shapley[party].error, exact.shapley[party].error)
+        assert abs(difference) < 5 * spread + 0.02
+    assert not sampled.audit.failures
+    missing = next(one.members for one in exact.coalitions if frozenset(one.members) not in sampled.values)
+    with pytest.raises(MediationError, match="was not valued"):
+        sampled.value(*missing)
+
+
+def test_a_posterior_that_has_not_converged_is_refused_unless_forced(
+    agreed: eq.Agreement, sent: list[eq.Submission], tmp_path: Path
+) -> None:
+    few = {**QUICK, "draws": 10, "chains": 4}
+    with pytest.raises(ConvergenceError, match="force=True"):
+        mediate(agreed, sent, folder=tmp_path, **few)
+    lines = (tmp_path / JOURNAL).read_text().splitlines()
+    assert len(lines) == 1 + 3 * 7  # with 10, 40 and 160 draws; nothing that was finished is lost
+
+
+def test_a_posterior_that_needs_more_draws_gets_them(agreed: eq.Agreement, sent: list[eq.Submission]) -> None:
+    """An effective size of 400 cannot come of 160 draws."""
+    settlement = mediate(agreed, sent, **{**QUICK, "draws": 160})
+    assert all(not one.problems for one in settlement.coalitions)
+    for award in settlement.awards.values():
+        assert award.posterior.converged
+        assert len(award.posterior) > 400
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rho": 0}, "rho = 0 is not a fairness exponent"),
+        ({"rho": 1.5}, "rho = 1.5 is not"),
+        ({"mechanism": "prayer"}, "no reward mechanism 'prayer'"),
+        ({"precision": 0.0}, "precision = 0.0 is not a number of nats"),
+        ({"tolerance": -1}, "tolerance = -1 is not"),
+        ({"budget": 100}, "a budget is for more than 12 parties"),
+        ({"teams": [["north"], ["south"]]}, "must name each of north, south, west exactly once"),
+        ({"teams": [["north", "south", "west"], []]}, "exactly once"),
+        ({"teams": [["north", "north"], ["south", "west"]]}, "exactly once"),
+        ({"teams": ["north", "south", "west"]}, "lists of party names"),
+        ({"teams": [["north", "south"], ["west", "mars"]]}, "'mars' is in a team"),
+        ({"test": ([[1.0, 2.0]], [1.0])}, "test features have the shape"),
+        ({"test": ([[1.0]], [1.0, 2.0])}, "one target each"),
+        ({"test": ([[np.nan]], [1.0])}, "not finite"),
+    ],
+)
+def test_bad_options_are_refused_before_anything_is_sampled(
+    agreed: eq.Agreement, sent: list[eq.Submission], options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(MediationError, match=message):
+        mediate(agreed, sent, folder=tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "options", [{"estimator": "tea leaves"}, {"method": "magic"}, {"draws": 0}, {"chains": 2}, {"seed": -1}]
+)
+def test_the_engines_own_options_are_checked_too(
+    agreed: eq.Agreement, sent: list[eq.Submission], options: dict[str, Any]
+) -> None:
+    with pytest.raises(InferenceError):
+        mediate(agreed, sent, **options)
+
+
+def test_submissions_are_checked(agreed: eq.Agreement, sent: Sequence[eq.Submission]) -> None:
+    with pytest.raises(MediationError, match="no submissions"):
+        mediate(agreed, [])
+    with pytest.raises(SubmissionError, match="twice"):
+        mediate(agreed, [sent[0], sent[0]])
+    with pytest.raises(SubmissionError, match="altered"):
+        mediate(agreed, [sent[0].model_copy(update={"count": 301})])
+
+
+def test_files_that_are_no_settlement(tmp_path: Path) -> None:
+    with pytest.raises(MediationError, match="cannot be read as a settlement"):
+        eq.Settlement.load(tmp_path)
+    (tmp_path / "settlement.json").write_text("{}")
+    with pytest.raises(MediationError, match="cannot be read as a settlement"):
+        eq.Settlement.load(tmp_path)
+    (tmp_path / "x.nc").write_bytes(b"not netCDF")
+    with pytest.raises(MediationError, match="cannot be read as a reward"):
+        eq.Reward.load(tmp_path / "x.nc")
