@@ -42,15 +42,7 @@ def syn(epsilons: Sequence[float] = PAPER_EPSILONS, seed: int = 1) -> Setting:
     The truth is a draw of the prior, and bounds are those of the rendered data, as in the paper.
     """
     rng = np.random.default_rng(seed)
-    variance = 0.1 / rng.gamma(5.0)
-    weights = rng.normal(size=3) * np.sqrt(variance / 0.025)
-    features = []
-    for rows in (100, 200, 400):
-        normal = rng.normal(size=(50, 2))
-        covariance = np.linalg.inv(normal.T @ normal)  # W⁻¹(I, 50)
-        mean = rng.multivariate_normal(np.zeros(2), covariance)
-        features.append(rng.multivariate_normal(mean, covariance, size=rows))
-    targets = [_linear_target(rng, x, weights, variance) for x in features]
+    features, targets = syn_rows(rng)
     feature_bounds = np.max([np.abs(x).max(axis=0) for x in features], axis=0)
     target_bound = max(float(np.abs(y).max()) for y in targets)
     prior = linear_prior(
@@ -65,6 +57,19 @@ def syn(epsilons: Sequence[float] = PAPER_EPSILONS, seed: int = 1) -> Setting:
     )
     observations = _linear_observations(rng, features, targets, feature_bounds, target_bound, epsilons)
     return _everybody(Problem(LinearRegression(2, 3, shared=False), prior, observations))
+
+
+def syn_rows(rng: np.random.Generator) -> tuple[list[Floats], list[Floats]]:
+    """Features and targets of the three parties of Syn."""
+    variance = 0.1 / rng.gamma(5.0)
+    weights = rng.normal(size=3) * np.sqrt(variance / 0.025)
+    features = []
+    for rows in (100, 200, 400):
+        normal = rng.normal(size=(50, 2))
+        covariance = np.linalg.inv(normal.T @ normal)  # W⁻¹(I, 50)
+        mean = rng.multivariate_normal(np.zeros(2), covariance)
+        features.append(rng.multivariate_normal(mean, covariance, size=rows))
+    return features, [_linear_target(rng, x, weights, variance) for x in features]
 
 
 @double_precision

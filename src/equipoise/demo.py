@@ -1,12 +1,13 @@
 """A round among three hospitals, on the diabetes-progression data that ships with scikit-learn.
 
-So far this is the party's half: the table is split, an agreement written, and each hospital releases at its own ε into
-its own folder, exactly as three strangers would on three machines.
+The table is split, an agreement written, and each hospital releases at its own ε into its own folder, exactly as three
+strangers would on three machines. Then the mediator, who sees their submissions alone, settles. Some rows belong to no
+hospital: they tell how well each reward predicts.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from equipoise.models import ScaledColumn, layout_of
 from equipoise.party.ledger import Ledger
 from equipoise.party.release import release
 from equipoise.wire import Submission
+
+if TYPE_CHECKING:
+    from equipoise.settlement import Settlement
 
 # Bounds anyone could state without seeing these 442 patients.
 AGREEMENT = """\
@@ -45,6 +49,9 @@ name = "west"
 
 # Share of the rows and epsilon: a small generous hospital, a middling one, a large cautious one.
 HOSPITALS = {"north": (0.2, 4.0), "south": (0.3, 1.0), "west": (0.5, 0.25)}
+TEST = "test"
+TEST_SHARE = 0.2
+SEED = 2023
 
 
 @dataclass(frozen=True)
@@ -67,24 +74,39 @@ def play_round(folder: Path) -> tuple[Agreement, list[HospitalRound]]:
     agreement_file = folder / "agreement.toml"
     agreement_file.write_text(AGREEMENT, encoding="utf-8")
     agreement = Agreement.load(agreement_file)
-    tables = split_hospitals()
-    return agreement, [_release(agreement, folder / name, name, table) for name, table in tables.items()]
+    tables = split_rows()
+    return agreement, [_release(agreement, folder / name, name, tables[name]) for name in HOSPITALS]
 
 
-def split_hospitals() -> dict[str, dict[str, Any]]:
-    """Give each hospital its share of the rows, as columns in their own units."""
+def settle_round(agreement: Agreement, hospitals: list[HospitalRound], folder: Path) -> "Settlement":
+    """Let the mediator settle, and keep its work in a folder."""
+    from equipoise.mediator import mediate  # the party's half needs none of it
+
+    test = split_rows()[TEST]
+    features = np.column_stack([test[column.name] for column in agreement.columns[:-1]])
+    return mediate(
+        agreement,
+        [hospital.submission for hospital in hospitals],
+        seed=SEED,
+        test=(features, test[agreement.columns[-1].name]),
+        folder=folder,
+    )
+
+
+def split_rows() -> dict[str, dict[str, Any]]:
+    """Give each hospital its share of the rows, as columns in their own units; the rest is for testing."""
     from sklearn.datasets import load_diabetes  # only the demo needs scikit-learn
 
     data = load_diabetes(scaled=False)
     names = {"age": "age", "bmi": "bmi", "bp": "bp", "s5": "ltg"}
     columns = {ours: data.data[:, data.feature_names.index(theirs)] for theirs, ours in names.items()}
     columns["progression"] = data.target
-    order = np.random.default_rng(2023).permutation(len(data.target))
-    edges = np.cumsum([0.0, *(share for share, _ in HOSPITALS.values())])
-    cuts = np.round(edges * len(order)).astype(int)
+    order = np.random.default_rng(SEED).permutation(len(data.target))
+    shares = [(1 - TEST_SHARE) * share for share, _ in HOSPITALS.values()]
+    cuts = np.round(np.cumsum([0.0, *shares, TEST_SHARE]) * len(order)).astype(int)
     return {
         name: {column: values[order[start:stop]] for column, values in columns.items()}
-        for name, start, stop in zip(HOSPITALS, cuts, cuts[1:], strict=False)
+        for name, start, stop in zip([*HOSPITALS, TEST], cuts, cuts[1:], strict=False)
     }
 
 

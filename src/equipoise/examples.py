@@ -39,9 +39,10 @@ target = {{ name = "progression", bounds = [0, 400] }}
 {_NORM}
 # Beliefs before any data, in units where every column spans [-1, 1]; these are the defaults.
 [model.prior]
-shape = 5.0              # residual variance ~ InverseGamma(shape, scale)
+shape = 2.0              # residual variance ~ InverseGamma(shape, scale)
 scale = 0.1
-weight_precision = 0.025 # weights ~ Normal(0, variance / weight_precision)
+# weight_precision = 0.75 # weights ~ Normal(0, variance / weight_precision); unless stated, all features together are
+#                          expected to explain half of the target's variance
 
 [model.data_prior]
 {_SCOPE}mean_strength = 1.0      # how many rows the belief about the features' mean is worth

@@ -14,14 +14,16 @@ from equipoise.section import Finite, Positive, Section
 class NormalInverseGamma(Section):
     """Linear regression: σ² ~ InvGamma(shape, scale), weights | σ² ~ N(mean, σ² · precision⁻¹); paper App. H.1.
 
-    The defaults are the paper's synthetic setting. With targets in [−1, 1] they expect a residual standard deviation
-    of 0.16 and weights of order one. `weight_precision` is one number for all coefficients, one per coefficient
-    (features in order, then the bias), or a full matrix.
+    With targets in [−1, 1], the defaults expect a residual standard deviation of about 0.3, give or take a factor of
+    two, and as much variance explained by all features together as left over: the precision of weights is the expected
+    variance of a feature times their number, that of the bias 0.1. (The paper's synthetic setting, shape 5, scale 0.1
+    and precision 0.025, expects next to no residual; where noise is large, posteriors then do too.) `weight_precision`
+    is one number for all coefficients, one per coefficient (features in order, then the bias), or a full matrix.
     """
 
-    shape: Positive = 5.0
+    shape: Positive = 2.0
     scale: Positive = 0.1
-    weight_precision: Positive | list[Positive] | list[list[Finite]] = 0.025
+    weight_precision: Positive | list[Positive] | list[list[Finite]] | None = None
     weight_mean: list[Finite] | None = None
 
 

@@ -256,7 +256,7 @@ def _check_length(key: str, values: list[float] | None, length: int) -> None:
         raise ValueError(f"{key} has {len(values)} numbers; this model needs {length}")
 
 
-def _check_square(key: str, value: float | list[float] | list[list[float]], width: int) -> None:
+def _check_square(key: str, value: float | list[float] | list[list[float]] | None, width: int) -> None:
     """Accept a number, a vector or a symmetric positive definite matrix of the right size."""
     if not isinstance(value, list):
         return

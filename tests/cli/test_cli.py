@@ -196,6 +196,7 @@ def test_every_command_has_help_with_an_example(tmp_path: Path) -> None:
         ("party", "resend"),
         ("party", "ledger"),
         ("party", "amend"),
+        ("mediate",),
         ("demo",),
     ):
         assert f"Example: equipoise {' '.join(command)}" in equipoise(*command, "--help", cwd=tmp_path)
@@ -208,12 +209,37 @@ def test_version(tmp_path: Path) -> None:
 
 
 def test_demo(tmp_path: Path) -> None:
-    said = equipoise("demo", "-o", "round", cwd=tmp_path)
-    assert "What left each machine" in said
-    for name in ("north", "south", "west"):
-        assert Submission.load(tmp_path / "round" / name / f"{name}.submission.json").party == name
+    """The whole round; then the mediator's half again from the files, which finds its own journal."""
+    found = from_json("demo", "-o", "round", cwd=tmp_path)
+    assert [h["rows"] for h in found["hospitals"]] == [71, 106, 177]
+    settlement = found["settlement"]
+    verdicts = {finding["code"]: finding["verdict"] for finding in settlement["audit"]["findings"]}
+    assert "fails" not in verdicts.values(), settlement["audit"]
+    assert verdicts["P4"] == verdicts["P3"] == "holds"
     assert "exists" in equipoise("demo", "-o", "round", cwd=tmp_path, code=1)
-    assert [h["rows"] for h in from_json("demo", "-o", "other", cwd=tmp_path)["hospitals"]] == [88, 133, 221]
+
+    sent = [f"round/{name}/{name}.submission.json" for name in ("west", "north", "south")]
+    mediate = ("mediate", "round/agreement.toml", *sent, "-o", "round/settlement", "--seed", 2023)
+    journal = (tmp_path / "round" / "settlement" / "journal.jsonl").read_bytes()
+    said = equipoise(*mediate, cwd=tmp_path, columns=80)
+    assert (tmp_path / "round" / "settlement" / "journal.jsonl").read_bytes() == journal
+    for words in ("value alone", "Shapley value", "attained", "kappa", "Audit of the paper's promises", "holds"):
+        assert words in said
+    assert "…" not in said  # nothing is cut off at the usual width
+    for name, award in settlement["awards"].items():
+        assert f"{award['target']['value']:.2f} ±" in said
+        assert (tmp_path / "round" / "settlement" / "rewards" / f"{name}.nc").exists()
+    assert "other inputs" in equipoise(*mediate[:-1], 1, cwd=tmp_path, code=9)
+
+
+def test_mediate_says_what_is_wrong(home: Path) -> None:
+    equipoise(*RELEASE, "--epsilon", 0.2, cwd=home)
+    mediate = ("mediate", "agreement.toml", "north.submission.json", "-o", "out")
+    assert "rho = 'much'" in equipoise(*mediate, "--rho", "much", cwd=home, code=9)
+    assert "'prayer'" in equipoise(*mediate, "--mechanism", "prayer", cwd=home, code=9)
+    assert "'mars' is in a team" in equipoise(*mediate, "--team", "north,mars", cwd=home, code=9)
+    assert "twice" in equipoise(*mediate, "north.submission.json", cwd=home, code=6)
+    assert not (home / "out").exists()
 
 
 def test_altered_submission_is_not_accounted_for(home: Path) -> None:

@@ -5,11 +5,11 @@ from typing import Annotated
 import typer
 
 from equipoise._version import __version__
-from equipoise.cli import agreement, demo, party
+from equipoise.cli import agreement, demo, mediate, party
 
 EPILOG = (
     "Exit codes: 0 done, 1 unexpected failure, 2 wrong usage, 3 agreement, 4 table, "
-    "5 privacy refused, 6 submission, 7 key, 130 interrupted."
+    "5 privacy refused, 6 submission, 7 key, 8 posterior, 9 settlement, 130 interrupted."
 )
 
 app = typer.Typer(
@@ -21,6 +21,7 @@ app = typer.Typer(
 )
 app.add_typer(agreement.app, name="agreement")
 app.add_typer(party.app, name="party")
+app.command(name="mediate")(mediate.mediate)
 app.command(name="demo")(demo.demo)
 
 

@@ -14,12 +14,13 @@ def demo(
     ),
     as_json: JsonOption = False,
 ) -> None:
-    """Play the parties' half of a round: one agreement, three hospitals, three private releases.
+    """Play a whole round: one agreement, three hospitals, three private releases, a settlement and its audit.
 
     Example: equipoise demo --output demo-out
     """
     from equipoise.cli.output import print_json, print_table
-    from equipoise.demo import play_round
+    from equipoise.cli.settlement_output import show_settlement
+    from equipoise.demo import play_round, settle_round
     from equipoise.errors import EquipoiseError
     from equipoise.guarantee import DEFAULT_DELTA
     from equipoise.words import short
@@ -32,6 +33,7 @@ def demo(
         raise EquipoiseError(f"cannot make the folder {str(output)!r}: {error.strerror}; choose another") from error
     agreement, hospitals = play_round(output)
     if as_json:
+        settlement = settle_round(agreement, hospitals, output / "settlement")
         print_json(
             {
                 "agreement": agreement.identity,
@@ -46,6 +48,7 @@ def demo(
                     }
                     for h in hospitals
                 ],
+                "settlement": {**settlement.to_json(), "audit": settlement.audit.to_json()},
             }
         )
         return
@@ -85,8 +88,11 @@ def demo(
         [(h.name, str(h.folder / f"{h.name}.ledger"), f"{h.spent_zcdp:g}") for h in hospitals],
         numeric_from=2,
     )
+    typer.echo("The mediator, who has seen only what left, settles (about a minute; longer when it first compiles).\n")
+    show_settlement(settle_round(agreement, hospitals, output / "settlement"))
     first = hospitals[0]
     typer.echo(
+        f"Rewards are in {output / 'settlement' / 'rewards'}, one for each hospital.\n"
         f"Look inside: every byte that left is in {first.folder / first.name}.submission.json and its siblings.\n"
         f"Try: equipoise agreement check {output}/agreement.toml\n"
         f"     equipoise party ledger {first.folder / first.name}.ledger"

@@ -34,6 +34,7 @@ from equipoise.schema import (
 from equipoise.wire import Submission
 
 Floats = NDArray[np.float64]
+BIAS_PRECISION = 0.1  # unless agreed otherwise
 _UNIT_NOISE_STREAM = 0x7A75  # keeps the noise that τ scales apart from the samplers' random numbers
 
 
@@ -159,14 +160,18 @@ def _linear(agreed: LinearModel, slots: int, _layout: Layout) -> tuple[LinearReg
     prior, data = agreed.prior, agreed.data_prior
     degrees = width + 4.0 if data.degrees_of_freedom is None else data.degrees_of_freedom
     model = LinearRegression(width, slots, data.scope == "shared")
+    spread = _matrix(data.covariance, width)
+    precision = prior.weight_precision
+    if precision is None:  # features together explain as much as they leave, in expectation
+        precision = [float(np.trace(spread))] * width + [BIAS_PRECISION]
     return model, linear_prior(
         shape=prior.shape,
         scale=prior.scale,
         weight_mean=_vector(prior.weight_mean, width + 1),
-        weight_precision=_matrix(prior.weight_precision, width + 1),
+        weight_precision=_matrix(precision, width + 1),
         feature_mean=_vector(data.mean, width),
         mean_strength=data.mean_strength,
-        scatter=_matrix(data.covariance, width) * (degrees - width - 1),  # E[Σ] = Ψ/(ν − w − 1)
+        scatter=spread * (degrees - width - 1),  # E[Σ] = Ψ/(ν − w − 1)
         degrees_of_freedom=degrees,
     )
 

@@ -6,6 +6,7 @@ the next call, or wherever the caller's `joblib.parallel_config` says.
 """
 
 import pickle
+from collections.abc import Iterator
 
 import jax
 import joblib
@@ -20,6 +21,7 @@ from equipoise.inference.runtime import on_accelerator
 from equipoise.inference.scenario import Scenarios
 from equipoise.inference.worker import sample_one
 
+ROUNDS_AT_ONCE = 4  # tasks for each worker between two looks at the results
 WORTHWHILE = 16  # scenarios; a new process takes some seconds to load the compiled programs
 
 
@@ -52,7 +54,7 @@ def run(
     if processes is not None:
         processes = min(processes, len(tasks))
     try:
-        for index, sampled in _parallel(processes)(joblib.delayed(sample_one)(*task) for task in tasks):
+        for index, sampled in _results(processes, tasks):
             results[index] = sampled
             if progress:
                 progress(planned_rounds(settings))
@@ -65,9 +67,15 @@ def run(
     return [results[index] for index in range(len(tasks))]
 
 
-def _parallel(processes: int | None) -> joblib.Parallel:
-    """Results as they come, or all at the end where the caller's backend can do no better."""
+def _results(processes: int | None, tasks: list[tuple[int, bytes]]) -> Iterator[tuple[int, Sampled]]:
+    """Results as they come; where the caller's backend (Dask's) gives them all at the end, a few rounds at a time."""
+    calls = [joblib.delayed(sample_one)(*task) for task in tasks]
     try:
-        return joblib.Parallel(n_jobs=processes, batch_size=1, return_as="generator_unordered")
+        streaming = joblib.Parallel(n_jobs=processes, batch_size=1, return_as="generator_unordered")
     except ValueError:
-        return joblib.Parallel(n_jobs=processes, batch_size=1)
+        some = joblib.Parallel(n_jobs=processes, batch_size=1)
+        size = ROUNDS_AT_ONCE * joblib.effective_n_jobs(processes)
+        for first in range(0, len(calls), size):
+            yield from some(calls[first : first + size])
+    else:
+        yield from streaming(calls)

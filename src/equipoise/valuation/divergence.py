@@ -5,8 +5,9 @@ r"""Estimates of KL(posterior ‖ prior) from draws, in coordinates where the pr
     gaussian-fit  closed form for the normal distribution with the draws' mean and covariance
     classifier    the paper's probabilistic classification: mean log odds of a classifier that tells the two apart
 
-Each is a mean of one number per draw, so that its standard error is that of a mean of autocorrelated draws. KL does not
-depend on coordinates; estimates of it do, and these are the ones in which posteriors are closest to normal.
+Each is a mean of one number per draw, so that its standard error is that of a mean of autocorrelated draws; estimators
+that are random themselves (prior draws, training) add what their repetitions differ by. KL does not depend on
+coordinates; estimates of it do, and these are the ones in which posteriors are closest to normal.
 """
 
 import math
@@ -33,7 +34,7 @@ CALIBRATION_POINTS = 40_000  # over all samples that calibrate one size and dime
 
 def divergence(draws: Floats, estimator: Estimator = "knn-entropy", *, seed: int = 0) -> Estimate:
     """KL divergence from N(0, I) of the distribution behind draws [chains, draws, d]."""
-    estimators: dict[str, Callable[[Floats, np.random.Generator], Floats]] = {
+    estimators: dict[str, Callable[[Floats, np.random.Generator], tuple[Floats, float]]] = {
         "knn-entropy": _by_entropy,
         "knn": _by_two_samples,
         "gaussian-fit": _by_gaussian_fit,
@@ -43,8 +44,9 @@ def divergence(draws: Floats, estimator: Estimator = "knn-entropy", *, seed: int
         raise ValueError(f"there is no estimator {estimator!r}; choose one of {', '.join(get_args(Estimator))}")
     if draws.ndim != 3 or draws.shape[0] * draws.shape[1] <= 2 * draws.shape[2] + NEIGHBOURS:
         raise ValueError(f"draws of shape {draws.shape} are too few, or not [chains, draws, coordinates]")
-    terms = estimators[estimator](draws, np.random.default_rng(seed)).reshape(draws.shape[:2])
-    return mean_of_chains(terms)
+    terms, own_variance = estimators[estimator](draws, np.random.default_rng(seed))
+    mean = mean_of_chains(terms.reshape(draws.shape[:2]))
+    return Estimate(mean.value, math.hypot(mean.error, math.sqrt(own_variance)))
 
 
 def divergence_between(draws: Floats, others: Floats) -> Estimate:
@@ -93,7 +95,7 @@ def mean_of_chains(terms: Floats) -> Estimate:
     return Estimate(float(terms.mean()), float(terms.std() / math.sqrt(size)))
 
 
-def _by_entropy(draws: Floats, rng: np.random.Generator) -> Floats:  # noqa: ARG001  (nothing random)
+def _by_entropy(draws: Floats, rng: np.random.Generator) -> tuple[Floats, float]:  # noqa: ARG001  (nothing random)
     """Log ratio of a nearest-neighbour density to the prior's, at every draw.
 
     Kozachenko–Leonenko on whitened points, corrected by the estimator's mean error on as many points of N(0, I): what
@@ -109,7 +111,7 @@ def _by_entropy(draws: Floats, rng: np.random.Generator) -> Floats:  # noqa: ARG
     log_density = _log_density_by_neighbours(white) - np.sum(np.log(np.diag(lower)))
     log_density -= _bias_on_normal(*white.shape)
     terms: Floats = (log_density - _log_standard_normal(distinct))[place.reshape(-1)]
-    return terms
+    return terms, 0.0
 
 
 def _log_density_by_neighbours(points: Floats) -> Floats:
@@ -139,14 +141,14 @@ def _simulated_bias(number: int, dimension: int) -> float:
     return float(np.mean(errors))
 
 
-def _by_two_samples(draws: Floats, rng: np.random.Generator) -> Floats:
+def _by_two_samples(draws: Floats, rng: np.random.Generator) -> tuple[Floats, float]:
     """D log(δ_k^prior / δ_k^post) + log(m/(m − 1)), averaged over prior samples (paper App. C.3, App. H.1).
 
     Points are whitened by the covariance of both samples together.
     """
     points = draws.reshape(-1, draws.shape[2])
     number, dimension = points.shape
-    total = np.zeros(number)
+    repeats = []
     for _ in range(REPEATS):
         prior = rng.normal(size=points.shape)
         both = np.concatenate([points, prior])
@@ -154,8 +156,9 @@ def _by_two_samples(draws: Floats, rng: np.random.Generator) -> Floats:
         white = np.linalg.solve(lower, (both - both.mean(axis=0)).T).T
         own = _distances(cKDTree(white[:number]), white[:number], NEIGHBOURS + 1)
         other = _distances(cKDTree(white[number:]), white[:number], NEIGHBOURS)
-        total += dimension * np.log(other / own) + math.log(number / (number - 1))
-    return total / REPEATS
+        repeats.append(dimension * np.log(other / own) + math.log(number / (number - 1)))
+    means = np.mean(repeats, axis=1)
+    return np.mean(repeats, axis=0), float(means.var(ddof=1) / REPEATS)
 
 
 def _distances(tree: cKDTree, points: Floats, neighbour: int) -> Floats:
@@ -172,17 +175,17 @@ def _distances(tree: cKDTree, points: Floats, neighbour: int) -> Floats:
     return distance
 
 
-def _by_gaussian_fit(draws: Floats, rng: np.random.Generator) -> Floats:  # noqa: ARG001  (nothing random)
+def _by_gaussian_fit(draws: Floats, rng: np.random.Generator) -> tuple[Floats, float]:  # noqa: ARG001  (nothing random)
     """Log ratio of the fitted normal density to the prior's. Its mean is the closed form, because the moments agree."""
     points = draws.reshape(-1, draws.shape[2])
     covariance = np.cov(points.T, bias=True).reshape(draws.shape[2], -1)
     lower = np.linalg.cholesky(covariance)
     white = np.linalg.solve(lower, (points - points.mean(axis=0)).T).T
     log_density: Floats = _log_standard_normal(white) - np.sum(np.log(np.diag(lower)))
-    return log_density - _log_standard_normal(points)
+    return log_density - _log_standard_normal(points), 0.0
 
 
-def _by_classifier(draws: Floats, rng: np.random.Generator) -> Floats:
+def _by_classifier(draws: Floats, rng: np.random.Generator) -> tuple[Floats, float]:
     """Log odds of a neural network, at draws it was not trained on: two halves of the chains serve each other."""
     from sklearn.neural_network import MLPClassifier
 
@@ -198,7 +201,8 @@ def _by_classifier(draws: Floats, rng: np.random.Generator) -> Floats:
         network = MLPClassifier((64, 64), early_stopping=True, random_state=int(rng.integers(2**31)))
         network.fit(inputs, labels)
         terms[asked] = _log_odds(network, draws[asked].reshape(-1, dimension)).reshape(-1, length)
-    return terms
+    halves = terms[first_half].mean() - terms[~first_half].mean()
+    return terms, float(halves / 2) ** 2
 
 
 def _log_odds(network: Any, points: Floats) -> Floats:

@@ -1,0 +1,71 @@
+"""How a settlement is shown on a terminal."""
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from equipoise.cli.output import print_lines, print_table
+
+if TYPE_CHECKING:
+    from equipoise.estimate import Estimate
+    from equipoise.settlement import Settlement
+
+
+def show_settlement(settlement: "Settlement") -> None:
+    """Tables of what was decided, and the audit."""
+    awards = settlement.awards.values()
+    noise = any(award.tau for award in awards)
+    tested = any(award.utility is not None for award in awards)
+    print_table(
+        f"Settlement: values in nats ± standard error, fairness exponent {settlement.rho:.3g}",
+        ("party", "value alone", "Shapley value", "target", "attained", "tau" if noise else "kappa"),
+        [
+            (
+                award.party,
+                _short(award.alone),
+                _short(settlement.shapley[award.party]),
+                _short(award.target),
+                _short(award.attained),
+                f"{award.tau if noise else award.kappa:.3g}",
+            )
+            for award in awards
+        ],
+    )
+    print_table(
+        "What went in, and how the reward compares with the posterior of everybody in the team",
+        ("party", "epsilon", "rows", "similarity", *(("loss on test rows",) if tested else ())),
+        [
+            (
+                award.party,
+                f"{settlement.contributions[award.party].epsilon:g}",
+                f"{settlement.contributions[award.party].rows:,}",
+                _short(award.similarity),
+                *((f"{award.utility:.3f}",) if award.utility is not None else ()),
+            )
+            for award in awards
+        ],
+    )
+    for award in awards:
+        for note in award.notes:
+            print_lines(f"{award.party}: {note}", bullet=True)
+    print_table(
+        "Audit of the paper's promises",
+        ("", "promise", "verdict"),
+        [(finding.code, finding.promise, finding.verdict) for finding in settlement.audit],
+        numeric_from=9,
+    )
+    for finding in settlement.audit:
+        if finding.verdict != "holds" and finding.code != "F4":  # which needs another settlement
+            print_lines(f"{finding.code} {finding.verdict}: {finding.reason}", bullet=True)
+    for ranking in settlement.audit.rankings:
+        print_lines(
+            f"{ranking.higher} contributes more than {ranking.lower} with probability {ranking.probability:.3f}",
+            bullet=True,
+        )
+    for remark in settlement.remarks:
+        print_lines(f"worth a look: {remark.message}", bullet=True)
+    typer.echo()
+
+
+def _short(estimate: "Estimate") -> str:
+    return f"{estimate.value:.2f} ± {estimate.error:.2f}"

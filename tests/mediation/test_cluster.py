@@ -1,0 +1,94 @@
+"""A round on a real Dask cluster on loopback: a scheduler and workers as processes of their own, one of them killed."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import joblib
+import pytest
+
+import equipoise as eq
+import rounds
+from equipoise.valuation import appraisal
+
+OPTIONS = {"draws": 1_200, "precision": 0.2, "progress": False}
+
+
+@contextlib.contextmanager
+def processes(commands: list[list[str]], log: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Start processes; end those that are left."""
+    environment = {**os.environ, "DASK_DISTRIBUTED__ADMIN__TICK__LIMIT": "60s"}
+    with log.open("ab") as output:
+        started = [subprocess.Popen(command, stdout=output, stderr=output, env=environment) for command in commands]
+        try:
+            yield started
+        finally:
+            for one in started:
+                one.terminate()
+            for one in started:
+                try:
+                    one.wait(20)
+                except subprocess.TimeoutExpired:
+                    one.kill()
+                    one.wait()
+
+
+def dask(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "dask", *arguments]
+
+
+@pytest.mark.filterwarnings("ignore")  # other libraries' own, on their way up and down
+def test_a_cluster_decides_the_same_and_survives_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from distributed import Client
+
+    agreed = rounds.agreement("gaussian", 4)
+    sent = rounds.submissions(agreed, tmp_path / "ledgers", (4.0, 2.0, 1.0, 0.5))
+    here = eq.mediate(agreed, sent, seed=1, processes=1, **OPTIONS)  # type: ignore[arg-type]
+
+    address = tmp_path / "scheduler.json"
+    log = tmp_path / "cluster.log"
+    scheduler = dask(
+        "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-dashboard", "--scheduler-file", str(address)
+    )
+    worker = dask("worker", "--scheduler-file", str(address), "--nthreads", "1", "--no-nanny", "--no-dashboard")
+    progress: list[float] = []  # when values came in
+    value = appraisal.Appraiser._value
+
+    def noted(self: appraisal.Appraiser, *arguments: object) -> None:
+        progress.append(time.monotonic())
+        value(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(appraisal.Appraiser, "_value", noted)
+    with processes([scheduler], log), processes([worker, worker], log) as workers:
+        _wait_for(address)
+        with Client(scheduler_file=str(address)) as client:  # type: ignore[no-untyped-call]
+            client.wait_for_workers(2, timeout=60)
+
+            def kill_one() -> None:
+                """As soon as the first values are there."""
+                while not progress:
+                    time.sleep(0.05)
+                os.kill(workers[0].pid, signal.SIGKILL)
+
+            killer = threading.Thread(target=kill_one)
+            killer.start()
+            with joblib.parallel_config("dask"):
+                there = eq.mediate(agreed, sent, seed=1, folder=tmp_path / "out", **OPTIONS)  # type: ignore[arg-type]
+            killer.join()
+            assert len(client.scheduler_info()["workers"]) == 1
+    assert there == here
+    assert progress[0] < progress[-1]  # values did not all come at the end
+
+
+def _wait_for(path: Path) -> None:
+    for _ in range(600):
+        if path.exists() and path.stat().st_size:
+            return
+        time.sleep(0.1)
+    raise AssertionError("the scheduler did not start")
