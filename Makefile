@@ -33,6 +33,9 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/fifty_features.py
 	$(BIN)/python benchmarks/batching.py
 	$(BIN)/python benchmarks/logistic_draws.py
+	$(BIN)/python benchmarks/settlement.py
+	$(BIN)/python benchmarks/scaling.py
+	$(BIN)/python benchmarks/estimators.py
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

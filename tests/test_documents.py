@@ -31,7 +31,7 @@ def test_readme_snippet_runs(tmp_path: Path) -> None:
 def test_readme_commands_run(tmp_path: Path) -> None:
     commands = [line for block in re.findall(r"```console\n(.*?)```", README, re.S) for line in block.splitlines()]
     ours = [shlex.split(line, comments=True)[1:] for line in commands if line.startswith("equipoise")]
-    assert len(ours) == 6
+    assert len(ours) == 7
     table = "\n".join(
         ["age,bmi,blood_pressure,progression"] + [f"{30 + k},{20 + k},{80 + k},{9 * k}" for k in range(30)]
     )
