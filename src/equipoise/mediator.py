@@ -35,7 +35,7 @@ from equipoise.valuation.appraisal import Appraiser, Request, Sampling, derived_
 from equipoise.valuation.plausibility import Remark, impossible_magnitudes, near_duplicates, unlikely_party
 from equipoise.valuation.proxy import normal_proxy
 from equipoise.valuation.sampling import sampled_shapley, smallest_budget
-from equipoise.valuation.shapley import ShapleyValues, exact_shapley, weights
+from equipoise.valuation.shapley import ShapleyValues, exact_shapley, repaired_by_values_alone, weights
 from equipoise.valuation.surprise import Estimator, check_estimator, similarity
 from equipoise.wire import Submission
 
@@ -276,7 +276,9 @@ class _Round:
         found = sampled_shapley(
             len(self.parties), evaluate, budget, proxy=proxy, seed=derived_seed(self.options.seed, "coalitions")
         )
-        shapley = found.shapley
+        alone = [self.known[party,].value for party in self.parties]
+        own, errors = np.array([one.value for one in alone]), np.array([one.error for one in alone])
+        shapley = repaired_by_values_alone(found.shapley, own, errors)
         if missing := [team for team in self.options.teams if team not in self.known]:
             self._value(missing)
         teams = []
@@ -285,8 +287,7 @@ class _Round:
             whole = team == self.parties
             covariance = shapley.covariance_with_grand[chosen] if whole else np.zeros(len(team))
             teams.append(for_team(shapley, chosen, self.known[team].value, covariance))
-        alone = np.array([self.known[party,].value.value for party in self.parties])
-        return shapley, self._targets(teams, alone)
+        return shapley, self._targets(teams, own)
 
     def _targets(self, teams: Sequence[ShapleyValues], alone: Floats) -> list[Targets]:
         """Targets of all teams with one exponent: with "max", the largest that is rational in each."""

@@ -14,6 +14,7 @@ from scipy import stats
 
 import builders
 import equipoise as eq
+import rounds
 from equipoise.inference import collapsed, engine, gibbs
 from equipoise.inference.engine import Problem, Settings
 from equipoise.inference.infer import infer, infer_batch, infer_exact
@@ -387,3 +388,20 @@ def test_the_process_keeps_its_precision_and_programs_are_cached(tmp_path: Path)
     programs = [entry.name for entry in cache.iterdir()]
     assert any("begin" in name for name in programs)
     assert any("advance" in name for name in programs)
+
+
+@pytest.mark.parametrize("kind", ["bernoulli", "categorical", "poisson", "exponential", "gaussian"])
+def test_with_little_noise_a_family_is_its_conjugate_posterior(kind: str, tmp_path: Path) -> None:
+    """Hardly a row is clipped here; what is left of a difference is the central limit theorem's."""
+    agreed = rounds.agreement(kind, 1)
+    table = rounds.table(kind, 4_000, 3)
+    if kind == "exponential":
+        table["y"] = 0.4 * table["y"]
+    sent = release(agreed, table, party="north", epsilon=100.0, ledger=tmp_path / "ledger")
+    exact = exact_statistic(layout_of(agreed), table)
+    entries = [value / step for value, step in zip(exact.values, layout_of(agreed).steps_per_unit, strict=True)]
+    noisy, conjugate = infer(agreed, [sent]), infer_exact(agreed, {"north": (4_000, entries)})
+    for name, values in conjugate.draws.items():
+        shift = (noisy.mean(name) - values.mean(axis=0)) / values.std(axis=0)
+        np.testing.assert_allclose(shift, 0, atol=0.5, err_msg=name)
+        np.testing.assert_allclose(noisy.sd(name) / values.std(axis=0), 1, atol=0.15, err_msg=name)

@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from equipoise.estimate import Estimate
-from equipoise.valuation.shapley import ShapleyValues, exact_shapley, members, weights
+from equipoise.valuation.shapley import (
+    ShapleyValues,
+    exact_shapley,
+    members,
+    repaired_by_values_alone,
+    weights,
+)
 
 
 def game(parties: int, worth: Callable[[tuple[int, ...]], float]) -> list[float]:
@@ -119,3 +125,17 @@ def test_another_library_finds_the_same(parties: int) -> None:
 
     theirs = shapiq.ExactComputer(n_players=parties, game=game)("SV")
     np.testing.assert_allclose(weights(parties) @ values, theirs.get_n_order_values(1), rtol=1e-10)
+
+
+def test_negative_values_are_repaired_from_values_alone_as_from_all() -> None:
+    """Where only the values alone are known, the outcome is the same."""
+    worth = [0.0, 1.0, 5.0, 3.0, 4.0, 1.0, 6.0, 4.0]
+    whole = exact_shapley(worth, [0.1] * 8)
+    assert whole.repair > 1
+    matrix = weights(3)
+    plain = ShapleyValues(matrix @ np.array(worth), 0.01 * matrix @ matrix.T, whole.grand, 0.01 * matrix[:, -1])
+    assert plain.values.min() < 0
+    again = repaired_by_values_alone(plain, np.array([1.0, 5.0, 4.0]), np.full(3, 0.1))
+    np.testing.assert_allclose(again.values, whole.values, atol=1e-12)
+    assert again.repair == pytest.approx(whole.repair)
+    assert repaired_by_values_alone(whole, np.ones(3), np.zeros(3)) is whole

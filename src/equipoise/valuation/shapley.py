@@ -103,6 +103,23 @@ def _repaired(matrix: Floats, worth: Floats, spread: Floats) -> ShapleyValues:
     )
 
 
+def repaired_by_values_alone(shapley: ShapleyValues, alone: Floats, errors: Floats) -> ShapleyValues:
+    """As `_repaired`, where not all coalitions are known: (1 − s) φ + s v_i, with the smallest s that suffices.
+
+    Errors of φ and of the values alone are combined as if they were independent.
+    """
+    if np.all(shapley.values >= 0):
+        return shapley
+    share = _smallest_share(shapley.values, alone)
+    return ShapleyValues(
+        np.maximum((1 - share) * shapley.values + share * alone, 0.0),
+        (1 - share) ** 2 * shapley.covariance + share**2 * np.diag(errors**2),
+        shapley.grand,
+        (1 - share) * shapley.covariance_with_grand,
+        1 + share * (len(shapley) - 1),
+    )
+
+
 def _smallest_share(plain: Floats, alone: Floats) -> float:
     """Smallest share of the contribution to the empty coalition at which no value is negative."""
     negative = plain < 0
