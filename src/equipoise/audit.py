@@ -183,7 +183,8 @@ def _shares_as_agreed(settlement: "Settlement") -> _Found:
                 seed=reward.posterior.seed,
                 force=True,
             )
-            if _apart(again, award.attained) > UNSURE:
+            # The whole posterior is valued from more draws than are handed out; all others' numbers are the same.
+            if _apart(again, award.attained) > SURE:
                 return "fails", f"the draws {award.party} gets are worth {again}, not {award.attained} nats"
         miss = abs(award.attained.value - award.target.value)
         if miss > settlement.options["tolerance"] + UNSURE * award.attained.error:
