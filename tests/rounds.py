@@ -1,11 +1,14 @@
 """Small rounds for tests of everything above inference: releases of simulated data, settled quickly."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
 import equipoise as eq
+from equipoise.party.mechanism import noise_scale
 from equipoise.party.release import release
 
 NAMES = ("north", "south", "west", "east", "far", "near")
@@ -55,15 +58,27 @@ def table(kind: str, rows: int, seed: int) -> dict[str, Any]:
 def submissions(
     agreed: eq.Agreement, folder: Path, epsilons: tuple[float, ...], *, rows: int = 300, seed: int = 0
 ) -> list[eq.Submission]:
-    """One release for each ε, with rows of its own."""
+    """One release for each ε, with rows of its own, and the same noise in every test run."""
     folder.mkdir(parents=True, exist_ok=True)
-    return [
-        release(
-            agreed,
-            table(agreed.model.kind, rows, seed + number),
-            party=party,
-            epsilon=epsilon,
-            ledger=folder / f"{party}.ledger",
-        )
-        for number, (party, epsilon) in enumerate(zip(agreed.party_names, epsilons, strict=False))
-    ]
+    with mock.patch("equipoise.party.release.perturb", seeded(seed)):
+        return [
+            release(
+                agreed,
+                table(agreed.model.kind, rows, seed + number),
+                party=party,
+                epsilon=epsilon,
+                ledger=folder / f"{party}.ledger",
+            )
+            for number, (party, epsilon) in enumerate(zip(agreed.party_names, epsilons, strict=False))
+        ]
+
+
+def seeded(seed: int) -> Callable[..., list[int]]:
+    """A mechanism with noise of the right scale that can be repeated; real releases have no seed."""
+    rng = np.random.default_rng(seed + 1_000)
+
+    def perturb(statistic: Sequence[int], *, sensitivity: int, zcdp: float) -> list[int]:
+        scale = noise_scale(sensitivity, zcdp)
+        return [int(value) + round(scale * rng.normal()) for value in statistic]
+
+    return perturb

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from equipoise.estimate import Estimate
+from equipoise.reward.targets import rationality_bound
 from equipoise.valuation.shapley import exact_shapley
 from equipoise.valuation.surprise import surprise
 
@@ -115,12 +116,12 @@ def _rankings(settlement: "Settlement") -> tuple[Ranking, ...]:
 
 
 def _values_not_negative(settlement: "Settlement") -> _Found:
-    lowest = min(settlement.coalitions, key=lambda one: one.value.value + UNSURE * one.value.error)
+    lowest = min(settlement.coalitions, key=lambda one: _above_nothing(one.value))
     who = ", ".join(lowest.members)
-    numbers = f"the least certain of {len(settlement.coalitions)} is {{{who}}} with {lowest.value} nats"
+    numbers = f"nearest to 0, of {len(settlement.coalitions)}, is {{{who}}} with {lowest.value} nats"
     if lowest.value.value >= 0:
         return "holds", f"{numbers}"
-    if lowest.value.value >= -SURE * lowest.value.error:
+    if _above_nothing(lowest.value) >= -SURE:
         return "cannot tell", f"{numbers}, which may be 0"
     return "fails", f"{numbers}; a divergence cannot be negative, so its estimate is wrong"
 
@@ -142,13 +143,26 @@ def _guarantees_kept(settlement: "Settlement") -> _Found:
                 )
             if epsilon < released:
                 strengthened.append(epsilon / released)
-        reward = award.reward
-        if reward is not None and set(reward.posterior.scenario.coalition or ()) != set(award.team):
-            return "fails", f"the reward of {award.party} was made from another coalition than its team"
+        if award.reward is not None and (problem := _made_otherwise(settlement, award)):
+            return "fails", problem
     kept = "every reward is computed from the releases alone, so each guarantee stands as released"
     if strengthened:
         return "holds", f"{kept}; added noise strengthens them to {min(strengthened):.0%} to {max(strengthened):.0%}"
     return "holds", kept
+
+
+def _made_otherwise(settlement: "Settlement", award: "Award") -> str:
+    """How the draws of a reward differ from what the award says they are."""
+    assert award.reward is not None
+    scenario = award.reward.posterior.scenario
+    stated = {party: award.tau for party in award.team if award.tau}
+    if award.reward.agreement.identity != settlement.agreement:
+        return f"the reward of {award.party} belongs to another agreement"
+    if set(scenario.coalition or ()) != set(award.team):
+        return f"the reward of {award.party} was made from another coalition than its team"
+    if scenario.kappa != award.kappa or dict(scenario.tau) != stated:
+        return f"the reward of {award.party} was not made with kappa = {award.kappa:g} and tau = {award.tau:g}"
+    return ""
 
 
 def _whole_posterior_handed_out(settlement: "Settlement") -> _Found:
@@ -166,38 +180,44 @@ def _whole_posterior_handed_out(settlement: "Settlement") -> _Found:
 
 
 def _shares_as_agreed(settlement: "Settlement") -> _Found:
-    if problem := _wrong_shapley(settlement) or _wrong_targets(settlement):
-        return "fails", problem
-    missed, absent = [], []
-    for award in settlement.awards.values():
-        reward = award.reward
-        if reward is None:
-            absent.append(award.party)
-        else:
-            if reward.party != award.party or reward.digest != award.digest:
-                return "fails", f"the reward file of {award.party} holds another reward (made for {reward.party})"
-            again = surprise(
-                reward.agreement,
-                reward.posterior,
-                estimator=settlement.options["estimator"],
-                seed=reward.posterior.seed,
-                force=True,
-            )
-            # The whole posterior is valued from more draws than are handed out; all others' numbers are the same.
-            if _apart(again, award.attained) > SURE:
-                return "fails", f"the draws {award.party} gets are worth {again}, not {award.attained} nats"
-        miss = abs(award.attained.value - award.target.value)
-        if miss > settlement.options["tolerance"] + UNSURE * award.attained.error:
-            return "fails", f"{award.party} gets {award.attained} nats for a target of {award.target}"
-        missed.append(miss)
-    if absent:
+    awards = settlement.awards.values()
+    broken = _wrong_shapley(settlement) or _wrong_exponent(settlement) or _wrong_targets(settlement)
+    broken = broken or next(filter(None, (_wrong_reward(settlement, award) for award in awards)), "")
+    if broken:
+        return "fails", broken
+    if absent := [award.party for award in awards if award.reward is None]:
         return "cannot tell", f"the rewards of {', '.join(absent)} were not there to be looked at"
     shares = ", ".join(
-        f"{award.party} {award.target.value / settlement.value(*award.team).value:.0%}"
-        for award in settlement.awards.values()
+        f"{award.party} {award.target.value / settlement.value(*award.team).value:.0%}" for award in awards
     )
-    how = "recomputed" if settlement.exact else "from a sample of coalitions"
-    return "holds", f"rho = {settlement.rho:.3g}, shares {shares} ({how}); largest miss {max(missed):.3f} nats"
+    miss = max(abs(award.attained.value - award.target.value) for award in awards)
+    words = f"rho = {settlement.rho:.3g}, shares {shares}; largest miss {miss:.3f} nats"
+    if settlement.exact:
+        return "holds", words
+    return "cannot tell", f"{words}; Shapley values of a sample of coalitions are taken as stated"
+
+
+def _wrong_reward(settlement: "Settlement", award: "Award") -> str:
+    """What is wrong with a reward: whose it is, what its draws are worth, how far from the target."""
+    reward = award.reward
+    if reward is not None:
+        if reward.party != award.party or reward.digest != award.digest:
+            return f"the reward file of {award.party} holds another reward (made for {reward.party})"
+        again = surprise(
+            reward.agreement,
+            reward.posterior,
+            estimator=settlement.options["estimator"],
+            seed=reward.posterior.seed,
+            force=True,
+        )
+        # The whole posterior is valued from more draws than are handed out; all others are the same numbers.
+        pooled = award.kappa == 1 and award.tau == 0
+        if _apart(again, award.attained) > SURE if pooled else not _same(again.value, award.attained.value):
+            return f"the draws {award.party} gets are worth {again}, not {award.attained} nats"
+    miss = abs(award.attained.value - award.target.value)
+    if miss > settlement.options["tolerance"] + UNSURE * award.attained.error:
+        return f"{award.party} gets {award.attained} nats for a target of {award.target}"
+    return ""
 
 
 def _wrong_shapley(settlement: "Settlement") -> str:
@@ -215,8 +235,33 @@ def _wrong_shapley(settlement: "Settlement") -> str:
         return str(error)
     for i, party in enumerate(parties):
         stated = settlement.shapley[party].value
-        if not math.isclose(stated, shapley.values[i], rel_tol=SAME, abs_tol=SAME):
+        if not _same(stated, float(shapley.values[i])):
             return f"the Shapley value of {party} is stated as {stated:.4f}, and is {shapley.values[i]:.4f}"
+    return ""
+
+
+def _wrong_exponent(settlement: "Settlement") -> str:
+    """What is wrong with the exponent: it is the one asked for, or the largest that leaves nobody worse off."""
+    asked = settlement.options["rho"]
+    if asked != "max":
+        return "" if asked == settlement.rho else f"rho is stated as {settlement.rho:g}, and {asked:g} was asked for"
+    bounds = []
+    for team in settlement.teams:
+        whole = settlement.value(*team)
+        alone = [settlement.value(party) for party in team]
+        bounds.append(
+            rationality_bound(
+                np.array([settlement.shapley[party].value for party in team]),
+                np.array([one.value for one in alone]),
+                whole.value,
+                slack=UNSURE * np.hypot([one.error for one in alone], whole.error),
+            )
+        )
+    if None in bounds:
+        return "no exponent leaves everybody as well off as alone, and one was chosen all the same"
+    bound = min(one for one in bounds if one is not None)
+    if not _same(bound, settlement.rho):
+        return f"rho is stated as {settlement.rho:.4g}, and the largest that leaves nobody worse off is {bound:.4g}"
     return ""
 
 
@@ -224,9 +269,13 @@ def _wrong_targets(settlement: "Settlement") -> str:
     for team in settlement.teams:
         whole, best = settlement.value(*team).value, max(settlement.shapley[party].value for party in team)
         for award in _awards(settlement, team):
-            share = max(settlement.shapley[award.party].value, 0.0) / best
+            if award.alone != settlement.value(award.party):
+                return (
+                    f"{award.party} is stated to be worth {award.alone} alone, and is {settlement.value(award.party)}"
+                )
+            share = max(settlement.shapley[award.party].value, 0.0) / best if best > 0 else 1.0
             target = whole * share**settlement.rho
-            if not math.isclose(award.target.value, target, rel_tol=SAME, abs_tol=SAME):
+            if not _same(award.target.value, target):
                 return f"the target of {award.party} is stated as {award.target.value:.4f}, and is {target:.4f}"
     return ""
 
@@ -257,8 +306,14 @@ def _useless_get_nothing(settlement: "Settlement") -> _Found:
 
 
 def _pairs(settlement: "Settlement") -> Iterator[tuple[str, str, list[Estimate]]]:
-    """Ordered pairs with the differences v(C + first) − v(C + second), over coalitions valued with either."""
+    """Ordered pairs with the differences v(C + first) − v(C + second), over coalitions valued with either.
+
+    Of a sampled game only the largest and the smallest coalitions, which were all valued.
+    """
     values = settlement.values
+    if not settlement.exact:
+        ends = (1, len(settlement.parties) - 1)
+        values = {members: value for members, value in values.items() if len(members) in ends}
     for first, second in itertools.permutations(settlement.parties, 2):
         differences = []
         for members, value in values.items():
@@ -303,6 +358,8 @@ def _better_get_more(settlement: "Settlement") -> _Found:
         checked += 1
         one, other = settlement.awards[first], settlement.awards[second]
         words = f"{first} brings no less than {second} anywhere and gets {one.attained}, {second} {other.attained} nats"
+        if not settlement.exact:
+            continue  # what was not valued may say otherwise
         if one.target.value <= other.target.value:
             return "fails", f"{words} for targets of {one.target} and {other.target}"
         if one.attained.value <= other.attained.value:
@@ -312,7 +369,7 @@ def _better_get_more(settlement: "Settlement") -> _Found:
     if doubtful:
         return "cannot tell", "; ".join(doubtful)
     if not settlement.exact:
-        return "cannot tell", f"{checked} orders hold on the coalitions that were valued, which are not all"
+        return "cannot tell", "not all coalitions were valued"
     return "holds", f"{checked} orders follow from the values, and all are kept" if checked else "no order follows"
 
 
@@ -322,7 +379,7 @@ def _more_than_before(settlement: "Settlement", reference: "Settlement | None") 
     if set(reference.parties) != set(settlement.parties):
         return "cannot tell", "the reference is among other parties"
     shared = [members for members in settlement.values if members in reference.values]
-    changed = {members for members in shared if settlement.values[members].value != reference.values[members].value}
+    changed = {members for members in shared if _apart(settlement.values[members], reference.values[members]) > UNSURE}
     kept = []
     for party in settlement.parties:
         if not changed or any(party not in members for members in changed):
@@ -341,10 +398,13 @@ def _more_than_before(settlement: "Settlement", reference: "Settlement | None") 
 
 
 def _nobody_loses(settlement: "Settlement") -> _Found:
-    worst = min(settlement.awards.values(), key=lambda award: award.target.value - award.alone.value)
-    gain = worst.target.value - worst.alone.value
-    error = math.hypot(worst.target.error, worst.alone.error)
-    numbers = f"least gained by {worst.party}: target {worst.target}, alone {worst.alone} nats"
+    gains = {}
+    for party, award in settlement.awards.items():
+        alone = settlement.value(party)
+        gains[party] = Estimate(award.target.value - alone.value, math.hypot(award.target.error, alone.error))
+    worst = min(gains, key=lambda party: min(0.0, _above_nothing(gains[party])) or gains[party].value)
+    gain, error = gains[worst].value, gains[worst].error
+    numbers = f"least gained by {worst}: target {settlement.awards[worst].target}, alone {settlement.value(worst)} nats"
     if gain >= -SAME:
         return "holds", numbers
     bound = "none" if settlement.rational_rho is None else f"{settlement.rational_rho:.3g}"
@@ -393,6 +453,15 @@ def _sum(estimates: Iterator[Estimate]) -> Estimate:
     every = list(estimates)
     errors = [one.error for one in every]
     return Estimate(sum(one.value for one in every), float(np.sqrt(np.sum(np.square(errors)))))
+
+
+def _above_nothing(estimate: Estimate) -> float:
+    """How many standard errors an estimate is above 0."""
+    return estimate.value / estimate.error if estimate.error > 0 else math.copysign(math.inf, estimate.value + SAME)
+
+
+def _same(first: float, second: float) -> bool:
+    return math.isclose(first, second, rel_tol=SAME, abs_tol=SAME)
 
 
 def _apart(first: Estimate, second: Estimate) -> float:

@@ -40,6 +40,11 @@ class Journal:
                 ) from error
             try:
                 self._open(self._path)
+            except OSError as error:
+                self._lock.release()
+                raise MediationError(
+                    f"cannot use {str(self._path)!r}: {error.strerror}; choose another folder"
+                ) from error
             except BaseException:
                 self._lock.release()
                 raise

@@ -6,7 +6,7 @@ target. Every valuation goes through a journal, so a run that was killed repeats
 
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal, get_args
@@ -17,17 +17,19 @@ from numpy.typing import ArrayLike, NDArray
 from equipoise._version import __version__
 from equipoise.agreement import Agreement
 from equipoise.canonical import canonical_json, sha256_hex
+from equipoise.durable import is_writable_folder
 from equipoise.errors import MediationError, SubmissionError
 from equipoise.estimate import Estimate
 from equipoise.inference.infer import DRAWS, Method, check_settings
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.processes import processes_for
+from equipoise.inference.runtime import on_accelerator
 from equipoise.inference.scenario import Rule
 from equipoise.journal import Journal
 from equipoise.reward.model import Reward
 from equipoise.reward.noising import add_noise
 from equipoise.reward.precision import Pooled, sharpen
-from equipoise.reward.targets import Targets, for_team, set_targets, stability_bound, target_slopes
+from equipoise.reward.targets import NoTargetsError, Targets, for_team, set_targets, stability_bound, target_slopes
 from equipoise.reward.tempering import first_curve, temper
 from equipoise.settlement import Award, CoalitionValue, Contribution, CurvePoint, Settlement, ordered
 from equipoise.utility import Rows, mean_negative_log_probability, scaled_rows
@@ -107,22 +109,22 @@ def mediate(
     begun = perf_counter()
     submissions = _checked(agreement, submissions)
     parties = tuple(submission.party for submission in submissions)
+    check_estimator(estimator)
+    check_settings(agreement, method, rule, draws, chains, seed)
     options = _Options(
-        seed=seed,
+        seed=int(seed),
         rho=_check_rho(agreement.reward.rho if rho is None else rho),
         mechanism=_check_mechanism(agreement.reward.mechanism if mechanism is None else mechanism),
         teams=_check_teams(parties, teams),
         estimator=estimator,
         method=method,
         rule=rule,
-        draws=draws,
-        chains=chains,
+        draws=int(draws),
+        chains=chains if chains is None else int(chains),
         precision=_check_positive("precision", precision),
         tolerance=_check_positive("tolerance", 2 * precision if tolerance is None else tolerance),
         budget=_check_budget(len(parties), budget),
     )
-    check_estimator(estimator)
-    check_settings(agreement, method, rule, draws, chains, seed)
     rows = None if test is None else scaled_rows(agreement, *test)
     contributions = {one.party: _contribution(one) for one in submissions}
     inputs = sha256_hex(
@@ -131,7 +133,8 @@ def mediate(
                 "agreement": agreement.identity,
                 "submissions": {party: one.digest for party, one in contributions.items()},
                 "options": options.to_json(),
-                "version": __version__,
+                "force": bool(force),  # which draws are used depends on it, and on what follows
+                "environment": {**_environment(), "accelerator": on_accelerator()},
             }
         )
     )
@@ -171,7 +174,7 @@ class _Round:
         with _Timed(self.timings, "valuing coalitions"):
             try:
                 shapley, targets = self._exact() if exact else self._sampled()
-            except ValueError as error:
+            except NoTargetsError as error:
                 self._look_for_oddities()  # which may be why
                 advice = "".join(f". Note also: {remark.message}" for remark in self.remarks)
                 raise MediationError(f"no targets can be set: {error}{advice}") from error
@@ -235,7 +238,13 @@ class _Round:
             return {index: self.known[every[index]].parts[-1] for index in extra}
 
         def slopes(values: Sequence[Estimate]) -> Floats:
-            shapley, targets = self._decide([Estimate(0.0, 0.0), *values])
+            try:
+                shapley, targets = self._decide([Estimate(0.0, 0.0), *values])
+            except NoTargetsError:  # may be luck: what matters does not depend much on the exponent
+                try:
+                    shapley, targets = self._decide([Estimate(0.0, 0.0), *values], rho=0.5)
+                except NoTargetsError:
+                    return weights(len(self.parties))[:, 1:]
             matrix = weights(len(self.parties))
             found = []
             for team, target in zip(self.options.teams, targets, strict=True):
@@ -252,7 +261,7 @@ class _Round:
         )
         return self._decide([Estimate(0.0, 0.0), *(self.known[members].value for members in every)])
 
-    def _decide(self, values: Sequence[Estimate]) -> tuple[ShapleyValues, list[Targets]]:
+    def _decide(self, values: Sequence[Estimate], rho: float | None = None) -> tuple[ShapleyValues, list[Targets]]:
         """Shapley values and targets from the values of all coalitions, nobody's first."""
         shapley = exact_shapley([one.value for one in values], [one.error for one in values])
         matrix = weights(len(self.parties))
@@ -261,8 +270,7 @@ class _Round:
             mask = self._mask(team)
             chosen = [self.parties.index(party) for party in team]
             teams.append(for_team(shapley, chosen, values[mask], matrix[chosen, mask] * values[mask].error ** 2))
-        alone = np.array([values[1 << index].value for index in range(len(self.parties))])
-        return shapley, self._targets(teams, alone)
+        return shapley, self._targets(teams, [values[1 << index] for index in range(len(self.parties))], rho)
 
     def _sampled(self) -> tuple[ShapleyValues, list[Targets]]:
         budget = self.options.budget or default_budget(len(self.parties))
@@ -277,8 +285,9 @@ class _Round:
             len(self.parties), evaluate, budget, proxy=proxy, seed=derived_seed(self.options.seed, "coalitions")
         )
         alone = [self.known[party,].value for party in self.parties]
-        own, errors = np.array([one.value for one in alone]), np.array([one.error for one in alone])
-        shapley = repaired_by_values_alone(found.shapley, own, errors)
+        shapley = repaired_by_values_alone(
+            found.shapley, np.array([one.value for one in alone]), np.array([one.error for one in alone])
+        )
         if missing := [team for team in self.options.teams if team not in self.known]:
             self._value(missing)
         teams = []
@@ -287,17 +296,22 @@ class _Round:
             whole = team == self.parties
             covariance = shapley.covariance_with_grand[chosen] if whole else np.zeros(len(team))
             teams.append(for_team(shapley, chosen, self.known[team].value, covariance))
-        return shapley, self._targets(teams, own)
+        return shapley, self._targets(teams, alone)
 
-    def _targets(self, teams: Sequence[ShapleyValues], alone: Floats) -> list[Targets]:
+    def _targets(
+        self, teams: Sequence[ShapleyValues], alone: Sequence[Estimate], rho: float | None = None
+    ) -> list[Targets]:
         """Targets of all teams with one exponent: with "max", the largest that is rational in each."""
-        own = [[self.parties.index(party) for party in team] for team in self.options.teams]
-        first = [
-            set_targets(team, alone[chosen], self.options.rho, names)
-            for team, chosen, names in zip(teams, own, self.options.teams, strict=True)
-        ]
-        rho = min(target.rho for target in first)
-        return [set_targets(team, alone[chosen], rho) for team, chosen in zip(teams, own, strict=True)]
+
+        def of_teams(rho: float | Literal["max"]) -> list[Targets]:
+            found = []
+            for team, names in zip(teams, self.options.teams, strict=True):
+                own = [alone[self.parties.index(party)] for party in names]
+                values, errors = np.array([one.value for one in own]), np.array([one.error for one in own])
+                found.append(set_targets(team, values, rho, names, errors))
+            return found
+
+        return of_teams(min(target.rho for target in of_teams(rho or self.options.rho)))
 
     def _stability(self, shapley: ShapleyValues, values: Mapping[frozenset[str], float]) -> float | None:
         numbered = {
@@ -335,7 +349,7 @@ class _Round:
             requests = [Request(team, self.options.draws, seed, kappa) for kappa in kappas]
             return [one.value for one in self.appraiser.appraise(requests, what="tempering curve")]
 
-        final: dict[int, dict[float, Request]] = {index: {} for index in rest}
+        final: dict[int, dict[int, Request]] = {index: {} for index in rest}
 
         def verify(wanted: dict[int, tuple[float, int]]) -> dict[int, Estimate]:
             requests = {
@@ -349,7 +363,7 @@ class _Round:
             }
             found = self._precise(requests, "verifying rewards")
             for place, (request, _) in found.items():
-                final[rest[place]][request.kappa] = request
+                final[rest[place]][wanted[place][1]] = request
             return {place: value for place, (_, value) in found.items()}
 
         wanted = [float(targets.values[index]) for index in rest]
@@ -358,7 +372,9 @@ class _Round:
         made: dict[int, _Made] = {}
         for index, one in zip(rest, tempered, strict=True):
             notes = () if one.within_tolerance else (_missed(one.attained, targets[index], one.tries),)
-            made[index] = (final[index][one.kappa], one.attained, notes)
+            made[index] = (final[index][one.attempt], one.attained, notes)
+        chosen = [request for request, _, _ in made.values()]
+        self.appraiser.drop([one for tries in final.values() for one in tries.values() if one not in chosen])
         return made
 
     def _add_noise(
@@ -374,27 +390,42 @@ class _Round:
             def at(
                 taus: Sequence[float], noise_seed: int = noise_seed, seed: int = seed, party: str = party
             ) -> list[Estimate]:
-                requests = [Request(team, self.options.draws, seed, 1.0, tau, noise_seed) for tau in taus]
-                found = [one.value for one in self.appraiser.appraise(requests, what=f"adding noise for {party}")]
+                requests = {
+                    place: Request(team, self.options.draws, seed, 1.0, tau, noise_seed)
+                    for place, tau in enumerate(taus)
+                }
+                asked = self._precise(requests, f"adding noise for {party}", keep=False)
+                found = [asked[place][1] for place in range(len(taus))]
                 self.curve += [CurvePoint(team, 1.0, tau, one, party) for tau, one in zip(taus, found, strict=True)]
                 return found
 
-            noised = add_noise(whole, float(targets.values[index]), 1 / weakest, at, self.options.tolerance)
-            fresh = derived_seed(self.options.seed, "reward", party, 0)
-            request = Request(team, self.options.draws, fresh, 1.0, noised.tau, noise_seed)
-            request, attained = self._precise({index: request}, "verifying rewards")[index]
+            tries: list[Request] = []
+
+            def verify(
+                tau: float, noise_seed: int = noise_seed, party: str = party, tries: list[Request] = tries
+            ) -> Estimate:
+                fresh = derived_seed(self.options.seed, "reward", party, len(tries))
+                request = Request(team, self.options.draws, fresh, 1.0, tau, noise_seed)
+                request, value = self._precise({0: request}, "verifying rewards")[0]
+                tries.append(request)
+                return value
+
+            noised = add_noise(whole, float(targets.values[index]), 1 / weakest, at, verify, self.options.tolerance)
             notes = [noised.doubt] if noised.doubt else []
-            if abs(attained.value - targets.values[index]) > self.options.tolerance:
-                notes.append(_missed(attained, targets[index], len(noised.evaluations)))
-            made[index] = (request, attained, tuple(notes))
+            if not noised.within_tolerance:
+                notes.append(_missed(noised.attained, targets[index], len(tries)))
+            made[index] = (tries[noised.attempt], noised.attained, tuple(notes))
+            self.appraiser.drop([one for place, one in enumerate(tries) if place != noised.attempt])
         return made
 
-    def _precise(self, requests: dict[int, Request], what: str) -> dict[int, tuple[Request, Estimate]]:
+    def _precise(
+        self, requests: dict[int, Request], what: str, *, keep: bool = True
+    ) -> dict[int, tuple[Request, Estimate]]:
         """Value requests, with more draws where the standard error is too large."""
         found: dict[int, tuple[Request, Estimate]] = {}
         while requests:
             asked = list(requests.values())
-            values = self.appraiser.appraise(asked, what=what, keep=asked)
+            values = self.appraiser.appraise(asked, what=what, keep=asked if keep else ())
             again = {}
             for (index, request), appraisal in zip(requests.items(), values, strict=True):
                 found[index] = request, appraisal.value
@@ -402,9 +433,8 @@ class _Round:
                 most = MOST_REWARD_DRAWS * self.options.draws
                 if excess > 1 and request.draws < most:
                     more = min(most, int(np.ceil(1.2 * excess * request.draws)))
-                    again[index] = Request(
-                        request.coalition, more, request.seed, request.kappa, request.tau, request.noise_seed
-                    )
+                    again[index] = replace(request, draws=more)
+                    self.appraiser.drop([request])
             requests = again
         return found
 
@@ -420,6 +450,7 @@ class _Round:
         request, attained, notes = made
         party = team[index]
         posterior = self.appraiser.posterior(request)
+        notes += tuple(f"not converged: {problem}" for problem in posterior.diagnostics.problems)
         reward = Reward(party, self.agreement, posterior, attained)
         epsilons = {one.party: one.stated.epsilon for one in self.submissions if one.party in team}
         return Award(
@@ -474,7 +505,7 @@ class _Timed:
 
 def default_budget(parties: int) -> int:
     """Coalitions to value when nobody says: enough for an error of a few per cent, in our experience."""
-    return smallest_budget(parties) + 15 * parties
+    return smallest_budget(parties) + 12 * parties
 
 
 def _missed(attained: Estimate, target: Estimate, tries: int) -> str:
@@ -578,7 +609,9 @@ def _made(folder: Path) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise MediationError(f"cannot make the folder {str(folder)!r}: {error.strerror}") from error
+        raise MediationError(f"cannot make the folder {str(folder)!r}: {error.strerror}; choose another") from error
+    if not is_writable_folder(folder):
+        raise MediationError(f"cannot write into {str(folder)!r}; choose another folder")
     return folder
 
 

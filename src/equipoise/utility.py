@@ -37,7 +37,12 @@ def scaled_rows(agreement: Agreement, features: ArrayLike, target: Sequence[obje
     model = agreement.model
     if not isinstance(model, LinearModel | LogisticModel):
         raise MediationError(f"a test set is for regression and classification, and this agreement is {model.kind}")
-    table, answers = np.asarray(features, float), np.asarray(target)
+    try:
+        table, answers = np.asarray(features, float), np.asarray(target)
+        if isinstance(model, LinearModel):
+            answers = answers.astype(float)
+    except (TypeError, ValueError) as error:
+        raise MediationError(f"test rows must be numbers, as many in each row: {error}") from error
     if table.ndim != 2 or table.shape[1] != len(model.features) or not len(table):
         raise MediationError(
             f"test features have the shape {table.shape}; give one row or more of {len(model.features)} columns: "
@@ -78,6 +83,7 @@ def mean_negative_log_probability(posterior: Posterior, rows: Rows) -> float:
             square = (predicted.mean(axis=1) - target) ** 2
             terms = 0.5 * (np.log(2 * math.pi * variance) + square / variance) + math.log(rows.unit)
         else:
-            terms = -np.log(special.expit(target[:, None] * predicted).mean(axis=1))
+            log_probability = special.log_expit(target[:, None] * predicted)
+            terms = math.log(predicted.shape[1]) - special.logsumexp(log_probability, axis=1)
         total += float(np.sum(terms))
     return total / len(rows.target)

@@ -150,9 +150,31 @@ def test_bringing_more_than_before(settled: eq.Settlement) -> None:
     assert audit(settled, settled)["F4"].verdict == "cannot tell"
 
 
-@pytest.mark.parametrize("code", ["P3"])
-def test_a_missing_coalition(settled: eq.Settlement, code: str) -> None:
-    fewer: tuple[CoalitionValue, ...] = settled.coalitions[1:]
+def test_a_missing_coalition(settled: eq.Settlement) -> None:
+    fewer: tuple[CoalitionValue, ...] = tuple(one for one in settled.coalitions if len(one.members) != 2)
     with pytest.raises(eq.MediationError, match="was not valued"):
-        replace(settled, coalitions=fewer).value(*settled.coalitions[0].members)
-    assert audit(replace(settled, coalitions=fewer))[code].verdict == "fails"
+        replace(settled, coalitions=fewer).value("north", "south")
+    assert audit(replace(settled, coalitions=fewer))["P3"].verdict == "fails"
+
+
+def test_conclusions_are_not_taken_as_stated(settled: eq.Settlement) -> None:
+    """A value alone lowered by hand, another exponent than asked for, a reward of other making."""
+    award = settled.awards["west"]
+    lowered = with_award(settled, "west", alone=Estimate(award.alone.value - 1, award.alone.error))
+    assert audit(lowered)["P3"].verdict == "fails"
+    assert audit(lowered)["P4"].verdict == settled.audit["P4"].verdict
+    other = replace(settled, options=settled.options | {"rho": 0.01})
+    assert "was asked for" in audit(other)["P3"].reason
+    assert "was not made with kappa" in audit(with_award(settled, "west", kappa=0.9 * award.kappa))["P1"].reason
+    assert "another agreement" in audit(replace(settled, agreement="0" * 64))["P1"].reason
+
+
+def test_the_worst_party_is_judged_by_its_own_error(settled: eq.Settlement) -> None:
+    """A sure small loss is not hidden by a large uncertain one."""
+    south, west = settled.value("south"), settled.value("west")
+    both = with_award(settled, "south", target=Estimate(south.value - 0.2, 0.001))
+    both = with_award(both, "west", target=Estimate(west.value - 0.3, 5.0))
+    values: dict[tuple[str, ...], Estimate] = {("south",): Estimate(south.value, 0.001), ("west",): west}
+    assert audit(with_values(both, values))["P4"].verdict == "fails"
+    negative = with_values(settled, {("west",): Estimate(-3.0, 1.0), ("south",): Estimate(-0.41, 0.1)})
+    assert audit(negative)["V1"].verdict == "fails"

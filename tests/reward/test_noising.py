@@ -19,7 +19,7 @@ def search(
     def at(taus: Sequence[float]) -> list[Estimate]:
         return [Estimate(curve(tau) + luck * error * rng.normal(), error) for tau in taus]
 
-    return add_noise(Estimate(curve(0.0), error), target, scale, at, tolerance=0.05)
+    return add_noise(Estimate(curve(0.0), error), target, scale, at, lambda tau: at([tau])[0], tolerance=0.05)
 
 
 @pytest.mark.parametrize("target", [0.3, 2.0, 4.5])

@@ -24,7 +24,6 @@ def test_the_proxy_is_near_the_value_it_stands_for(kind: str, tmp_path: Path) ->
     cheap = normal_proxy(agreed, sent)(inside)
     assert np.corrcoef(values, cheap)[0, 1] > 0.97
     assert abs(cheap[-1] - values[-1]) < 0.15 * values[-1]
-    assert np.argmax(cheap[[0, 1, 3]]) == np.argmax(values[[0, 1, 3]])  # the same party is worth most alone
 
 
 def test_the_order_of_submissions_does_not_matter(tmp_path: Path) -> None:

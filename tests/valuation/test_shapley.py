@@ -102,9 +102,13 @@ def test_negative_values_are_repaired_in_the_open() -> None:
     np.testing.assert_allclose(found.values, [(1 + share) / 2 * 1.0 + (1 - share) / 2 * -0.2, 0.0], atol=1e-12)
 
 
-def test_what_cannot_be_repaired_is_refused() -> None:
-    with pytest.raises(ValueError, match="worth nothing alone"):
-        exact_shapley([0.0, 1.0, 0.0, 0.5])
+def test_who_is_worth_nothing_alone_and_less_to_others_gets_nothing() -> None:
+    found = exact_shapley([0.0, 2.0, 0.0, 1.5])
+    assert found.values[1] == 0
+    assert found.values[0] > 0
+    again = exact_shapley([0.0, 2.0, -0.01, 1.5], [0.0, 0.1, 0.1, 0.1])  # an estimate of nothing
+    assert again.values[1] == 0
+    assert np.all(np.isfinite(again.errors))
 
 
 def test_a_wrong_number_of_values_is_refused() -> None:

@@ -45,6 +45,18 @@ def show_settlement(settlement: "Settlement") -> None:
             for award in awards
         ],
     )
+    bounds = [
+        f"largest exponent that leaves nobody worse off than alone: {_number(settlement.rational_rho)}",
+        f"with which no coalition's best member would rather leave: {_number(settlement.stable_rho)}",
+        f"largest standard error of a target or a reward: {settlement.precision:.3f} nats",
+    ]
+    if settlement.shapley_repair > 1:
+        bounds.append(
+            "a negative Shapley value was repaired: contributions to nobody count "
+            f"{settlement.shapley_repair:.2f} times as much"
+        )
+    for line in bounds:
+        print_lines(line, bullet=True)
     for award in awards:
         for note in award.notes:
             print_lines(f"{award.party}: {note}", bullet=True)
@@ -69,3 +81,7 @@ def show_settlement(settlement: "Settlement") -> None:
 
 def _short(estimate: "Estimate") -> str:
     return f"{estimate.value:.2f} ± {estimate.error:.2f}"
+
+
+def _number(value: float | None) -> str:
+    return "none" if value is None else f"{value:.3g}"

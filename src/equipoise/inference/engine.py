@@ -40,7 +40,7 @@ def run(
     progress: Progress | None = None,
     finished: Finished | None = None,
 ) -> list[Sampled]:
-    """Sample every scenario; `keys` has one random key for each."""
+    """Sample every scenario; `keys` has one random key for each. What `finished` takes is not kept and not returned."""
     use_compilation_cache()
     number = len(scenarios.kappa)
     size = group_size(number)
@@ -61,9 +61,10 @@ def run(
     for group in groups:
         with ONE_AT_A_TIME:
             sampled = one_group(group)
-        for index, one in zip(group, sampled, strict=True):
-            results.append(one)
-            if finished:
+        if finished is None:
+            results += sampled
+        else:
+            for index, one in zip(group, sampled, strict=True):
                 finished(int(index), one)
     return results
 

@@ -98,8 +98,8 @@ def infer_batch(
     One `seed` for all scenarios gives them common random numbers, which suits differences between them; a list of
     seeds, one each, makes them independent. `processes` spreads them over so many processes; by default over all cores
     if there are many scenarios, or as an active `joblib.parallel_config` says (for example on a Dask cluster).
-    `finished` is called with the place and posterior of every scenario as soon as it is there, in any order. `label`
-    is what the progress bar says.
+    `finished` is called with the place and posterior of every scenario as soon as it is there, in any order; nothing is
+    then kept or returned. `label` is what the progress bar says.
     """
     chosen = _check_method(method, agreement)
     if chosen == "naive" and any(any(scenario.tau.values()) for scenario in scenarios):
@@ -182,9 +182,11 @@ def _posteriors(
     results: dict[int, Posterior] = {}
 
     def keep(index: int, sampled: Sampled) -> None:
-        results[index] = posterior(index, sampled)
+        found = posterior(index, sampled)
         if finished:
-            finished(index, results[index])
+            finished(index, found)
+        else:
+            results[index] = found
 
     def posterior(index: int, sampled: Sampled) -> Posterior:
         chains, length = next(iter(sampled.parameters.values())).shape[:2]
@@ -207,7 +209,7 @@ def _posteriors(
     if method == "prior":
         for index, seed in enumerate(seeds):
             keep(index, _prior(problem, draws, seed))
-        return [results[index] for index in range(len(seeds))]
+        return [results[index] for index in sorted(results)]
     if method in ("naive", "exact"):
         repair = method == "naive"
         if not isinstance(problem.model, LogisticRegression):
@@ -216,7 +218,7 @@ def _posteriors(
                 rng = np.random.default_rng(seed)
                 drawn = baselines.conjugate_draws(rng, problem, member, kappa, draws, repair=repair)
                 keep(index, _independent(drawn, draws))
-            return [results[index] for index in range(len(seeds))]
+            return [results[index] for index in sorted(results)]
         problem = baselines.without_noise(problem, repair=repair)
 
     settings = Settings(
@@ -232,7 +234,7 @@ def _posteriors(
             engine.run(keys, problem, arrays, settings, tick, keep)
         else:
             run_in_processes(keys, problem, arrays, settings, tick, keep, processes=processes)
-    return [results[index] for index in range(len(seeds))]
+    return [results[index] for index in sorted(results)]
 
 
 def _prior(problem: Problem, draws: int, seed: int) -> Sampled:

@@ -55,16 +55,17 @@ def run(
         processes = min(processes, len(tasks))
     try:
         for index, sampled in _results(processes, tasks):
-            results[index] = sampled
             if progress:
                 progress(planned_rounds(settings))
             if finished:
                 finished(index, sampled)
+            else:
+                results[index] = sampled
     except TerminatedWorkerError as error:
         raise InferenceError(
             "a worker process ended before its time, perhaps for lack of memory; use fewer processes, or processes=1"
         ) from error
-    return [results[index] for index in range(len(tasks))]
+    return [results[index] for index in sorted(results)]
 
 
 def _results(processes: int | None, tasks: list[tuple[int, bytes]]) -> Iterator[tuple[int, Sampled]]:

@@ -1,8 +1,9 @@
 """Rewards by noise addition (paper §5.1): more noise on every statistic until the posterior is worth its target.
 
 The noise of a recipient is one fixed draw scaled by √τ. r(τ) tends to 0 but need not fall all the way (the paper's
-Fig. 4d): τ grows by steps from where it hardly matters, and the first step that is surely below the target, after steps
-that are all surely above, brackets the smallest root that can be told from the evaluations.
+Fig. 4d): τ grows by steps from where it hardly matters, and the first step whose estimate is below the target brackets
+the smallest root that the evaluations can tell. If they cannot exclude a smaller one, that is said. The reward itself
+is drawn anew; a value of it that misses the target joins the evaluations, and the search goes on.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ FIRST = 2.0**-6  # of 1/ε, where added noise hardly matters beside the party's 
 GROWTH = 2.0
 MOST_STEPS = 40
 MOST_HALVINGS = 12
+MOST_TRIES = 5  # verifications
 SURE = 2.0  # standard errors
 
 AtTaus = Callable[[Sequence[float]], Sequence[Estimate]]
@@ -23,53 +25,87 @@ AtTaus = Callable[[Sequence[float]], Sequence[Estimate]]
 
 @dataclass(frozen=True)
 class Noised:
-    """The τ of one target and what is known of r(τ): all evaluations, and whether a smaller root can be excluded.
+    """The τ of one target, the value verified there, which of the tries that was, and all that is known of r(τ).
 
-    `doubt` says in words why not; empty if no evaluation speaks for a smaller one.
+    `doubt` says in words why a smaller root cannot be excluded; empty if no evaluation speaks for one.
     """
 
     tau: float
     attained: Estimate
+    attempt: int
     within_tolerance: bool
     doubt: str
     evaluations: tuple[tuple[float, Estimate], ...]
 
 
-def add_noise(whole: Estimate, target: float, scale: float, at: AtTaus, tolerance: float) -> Noised:
-    """Find the smallest τ with r(τ) = target that can be certified; `scale` is 1/ε of the weakest guarantee."""
+def add_noise(
+    whole: Estimate,
+    target: float,
+    scale: float,
+    at: AtTaus,
+    verify: Callable[[float], Estimate],
+    tolerance: float,
+) -> Noised:
+    """Find the smallest τ with r(τ) = target that can be certified; `scale` is 1/ε of the weakest guarantee.
+
+    `at` evaluates r at several τ with common random numbers, `verify` at one by fresh draws.
+    """
     known: dict[float, Estimate] = {0.0: whole}
 
     def look(taus: Sequence[float]) -> None:
         fresh = [tau for tau in taus if tau not in known]
         known.update(zip(fresh, at(fresh), strict=True))
 
-    low = high = 0.0
     for step in range(0, MOST_STEPS, 4):
         look([scale * FIRST * GROWTH ** (step + k) for k in range(4)])
-        crossing = [tau for tau in sorted(known) if known[tau].value < target]
-        if crossing:
-            high = crossing[0]
-            low = max(tau for tau in known if tau < high)
+        if any(value.value < target for value in known.values()):
             break
     else:
         last = max(known)
         doubt = f"even at tau = {last:.4g} the reward is worth {known[last]}; no root was found"
-        return Noised(last, known[last], False, doubt, _sorted(known))
+        return Noised(last, verify(last), 0, False, doubt, _sorted(known))
 
+    best: Noised | None = None
+    for attempt in range(MOST_TRIES):
+        tau = _narrow(known, target, scale, look, tolerance)
+        attained = verify(tau)
+        miss = abs(attained.value - target)
+        if best is None or miss < abs(best.attained.value - target):
+            doubt = _doubt(known, tau, target)
+            best = Noised(tau, attained, attempt, miss <= tolerance, doubt, _sorted(known))
+        if miss <= tolerance:
+            break
+        known[tau] = _pooled(known[tau], attained)
+    assert best is not None
+    return best
+
+
+def _narrow(
+    known: dict[float, Estimate], target: float, scale: float, look: Callable[[Sequence[float]], None], tolerance: float
+) -> float:
+    """Evaluate within the first bracket until an end of it has the target."""
+    high = min(tau for tau, value in known.items() if value.value < target)
+    low = max(tau for tau in known if tau < high)
     best = min((low, high), key=lambda tau: abs(known[tau].value - target))
     for _ in range(MOST_HALVINGS):
-        if abs(known[best].value - target) <= tolerance:
+        if abs(known[best].value - target) <= 0.5 * tolerance and best > 0:
             break
         above, below = known[low].value, known[high].value
         share = np.clip((above - target) / (above - below), 0.1, 0.9)  # where a straight line would cross, not too near
         middle = float(np.expm1(np.log1p(low / scale) * (1 - share) + np.log1p(high / scale) * share) * scale)
+        if not low < middle < high:
+            break
         look([middle])
         low, high = (low, middle) if known[middle].value < target else (middle, high)
         best = min((low, high), key=lambda tau: abs(known[tau].value - target))
-    attained = known[best]
-    return Noised(
-        best, attained, abs(attained.value - target) <= tolerance, _doubt(known, best, target), _sorted(known)
-    )
+    return best if best > 0 else high
+
+
+def _pooled(first: Estimate, second: Estimate) -> Estimate:
+    """Two estimates of one number, weighted by their precision."""
+    weights = np.array([first.error, second.error]) ** -2.0
+    value = float(weights @ [first.value, second.value] / weights.sum())
+    return Estimate(value, float(weights.sum() ** -0.5))
 
 
 def _doubt(known: dict[float, Estimate], root: float, target: float) -> str:

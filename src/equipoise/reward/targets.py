@@ -17,6 +17,8 @@ from equipoise.valuation.shapley import ShapleyValues
 
 Floats = NDArray[np.float64]
 
+UNSURE = 2.0  # standard errors, within which a difference of estimates may be luck
+
 
 @dataclass(frozen=True)
 class Targets:
@@ -42,21 +44,30 @@ class Targets:
         return self.rational_rho is not None and self.rho <= self.rational_rho
 
 
+class NoTargetsError(ValueError):
+    """Values from which no targets follow."""
+
+
 def set_targets(
-    shapley: ShapleyValues, alone: Floats, rho: float | Literal["max"], names: Sequence[str] | None = None
+    shapley: ShapleyValues,
+    alone: Floats,
+    rho: float | Literal["max"],
+    names: Sequence[str] | None = None,
+    alone_errors: Floats | None = None,
 ) -> Targets:
-    """Targets from Shapley values and the parties' values alone.
+    """Targets from Shapley values and the parties' values alone, with the standard errors of the latter.
 
     Errors come from those of the Shapley values and of v_N, taken together, at the exponent as chosen.
     """
     grand, values = shapley.grand.value, shapley.values
     if not grand > 0:
-        raise ValueError(f"all parties together are worth {grand:.4g}; there is nothing to share")
-    bound = rationality_bound(values, alone, grand)
+        raise NoTargetsError(f"all together are worth {shapley.grand} nats; there is nothing to share")
+    errors = np.zeros(len(alone)) if alone_errors is None else alone_errors
+    bound = rationality_bound(values, alone, grand, slack=UNSURE * np.hypot(errors, shapley.grand.error))
     if rho == "max":
         if bound is None:
-            worst = int(np.argmax((alone > 0) & ((alone > grand) | (values <= 0))))
-            raise ValueError(
+            worst = int(np.argmax((alone > 0) & ((alone >= grand) | (values <= 0))))
+            raise NoTargetsError(
                 f"no fairness exponent leaves everybody as well off as alone: "
                 f"{names[worst] if names else f'party {worst}'} is worth "
                 f"{alone[worst]:.4g} alone and all together {grand:.4g}, with a Shapley value of {values[worst]:.4g}; "
@@ -66,18 +77,21 @@ def set_targets(
     if not 0 < rho <= 1:
         raise ValueError(f"rho = {rho!r} is not above 0 and up to 1")
     best = int(np.argmax(values))
-    ratios = values / values[best]
+    ratios = values / values[best] if values[best] > 0 else np.ones(len(values))  # nobody brings anything: all alike
     found = grand * ratios**rho
     return Targets(found, _errors(shapley, found, best, rho), float(rho), bound)
 
 
-def rationality_bound(shapley: Floats, alone: Floats, grand: float) -> float | None:
-    """Largest ρ up to 1 with v_N (φ_i/φ_max)^ρ ≥ v_i for everybody; None if not even ρ → 0 does."""
+def rationality_bound(shapley: Floats, alone: Floats, grand: float, slack: Floats | float = 0.0) -> float | None:
+    """Largest ρ up to 1 with v_N (φ_i/φ_max)^ρ ≥ v_i for everybody; None if not even ρ → 0 does.
+
+    The best contributor has v_N whatever ρ is; that may be less than v_i by `slack`, for all these are estimates.
+    """
     bound = 1.0
     best = shapley.max()
-    for value, own in zip(shapley, alone, strict=True):
-        if own <= 0:
-            continue  # whatever the target is, it is no less
+    for value, own, allowed in zip(shapley, alone, np.broadcast_to(slack, shapley.shape), strict=True):
+        if own <= 0 or (value == best and own <= grand + allowed):
+            continue  # whatever ρ is, the target is no less
         if own > grand or value <= 0:
             return None
         if value < best:

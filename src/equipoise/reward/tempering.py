@@ -23,6 +23,7 @@ FIRST_LOOK = (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 64, 1 / 256, 1 / 1024)
 FURTHER = 1 / 4  # ratio of neighbouring κ beyond, for targets next to nothing
 MOST_FURTHER = 20
 MOST_TRIES = 5  # verifications of one target
+UNSURE = 2.0  # standard errors
 
 AtKappas = Callable[[Sequence[float]], Sequence[Estimate]]
 
@@ -71,7 +72,8 @@ def first_curve(whole: Estimate, lowest_target: float, at: AtKappas) -> Curve:
     """Look at some κ, and at ever smaller ones until the curve is below the lowest target."""
     points = [Point(kappa, value) for kappa, value in zip(FIRST_LOOK, at(FIRST_LOOK), strict=True)]
     for _ in range(MOST_FURTHER):
-        if points[-1].value.value < lowest_target:
+        last = points[-1].value
+        if last.value < lowest_target or last.value <= UNSURE * last.error:  # as good as nothing
             break
         kappa = FURTHER * points[-1].kappa
         points.append(Point(kappa, at([kappa])[0]))
@@ -80,10 +82,11 @@ def first_curve(whole: Estimate, lowest_target: float, at: AtKappas) -> Curve:
 
 @dataclass(frozen=True)
 class Tempered:
-    """The κ of one target, the value verified there, and how many draws sets were tried."""
+    """The κ of one target, the value verified there, and how many sets of draws were tried."""
 
     kappa: float
     attained: Estimate
+    attempt: int  # which of the tries this was, from 0
     tries: int
     within_tolerance: bool
 
@@ -113,7 +116,7 @@ def temper(
             kappa = wanted[index][0]
             miss = abs(attained.value - targets[index])
             if index not in best or miss < abs(best[index].attained.value - targets[index]):
-                best[index] = Tempered(kappa, attained, attempt + 1, miss <= tolerance)
+                best[index] = Tempered(kappa, attained, attempt, attempt + 1, miss <= tolerance)
             if 0 < kappa < 1:
                 points.append(Point(kappa, attained))
         curve = Curve(curve.whole, points)

@@ -139,6 +139,11 @@ class Appraiser:
         self._sample(gone, "sampling again", lambda _request, _posterior: None, keep=gone)
         return [self._kept[request] for request in requests]
 
+    def drop(self, requests: Sequence[Request]) -> None:
+        """Forget draws that nobody will ask for."""
+        for request in requests:
+            self._kept.pop(self._larger.get(request, request), None)
+
     def _value(self, request: Request, posterior: Posterior) -> None:
         value = surprise(self.agreement, posterior, estimator=self._sampling.estimator, seed=request.seed, force=True)
         found = posterior.diagnostics

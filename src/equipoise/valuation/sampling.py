@@ -26,7 +26,9 @@ Evaluate = Callable[[Sequence[Coalition]], Sequence[Estimate]]
 Proxy = Callable[[NDArray[np.bool_]], Floats]  # membership [coalitions, parties] to values
 
 ENUMERATED = 14  # parties, up to which the proxy is evaluated on all coalitions
-PROXY_COALITIONS = 100_000  # for more parties
+PROXY_COALITIONS = 100_000  # over the number of parties, for more; and at least …
+PROXY_COALITIONS_EACH = 20  # … so many times their number
+PROXY_GROUPS = 4  # independent ones, whose differences tell the error
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,11 @@ class SampledShapley:
 
 
 def smallest_budget(parties: int) -> int:
-    """Evaluations below which there is no estimate: sizes 1, n − 1 and n, and two of each size between."""
-    return 2 * parties + 1 + 2 * max(parties - 3, 0)
+    """Evaluations below which there is no estimate worth its error: sizes 1, n − 1 and n, and four times n between.
+
+    The control variates have n + 1 coefficients, which must be fitted with something to spare.
+    """
+    return min(int(2**parties) - 1, 6 * parties + 1)
 
 
 def sampled_shapley(
@@ -60,7 +65,7 @@ def sampled_shapley(
     errors = np.array([0.0, *(one.error for one in found)])
 
     cheap = np.zeros(len(inside)) if proxy is None else np.asarray(proxy(inside), float)
-    slope, additive = _fit(inside, cheap, values)
+    slope, additive, spare = _fit(inside, cheap, values)
     remainder = values - slope * cheap - inside @ additive
     baseline, baseline_variance = np.zeros(parties), np.zeros(parties)
     if proxy is not None:
@@ -68,7 +73,9 @@ def sampled_shapley(
 
     matrix = _weights(inside)
     phi = slope * baseline + additive + matrix @ remainder
-    covariance = slope**2 * np.diag(baseline_variance) + _sampling_covariance(inside, remainder, errors, len(fixed))
+    covariance = slope**2 * np.diag(baseline_variance) + _sampling_covariance(
+        inside, remainder, errors, len(fixed), spare
+    )
     exact = np.arange(len(inside)) < len(fixed)
     covariance += (matrix[:, exact] * errors[exact] ** 2) @ matrix[:, exact].T
     everybody = int(np.flatnonzero(inside.all(axis=1))[0])
@@ -139,14 +146,19 @@ def _share(count: NDArray[np.intp]) -> Floats:
     return np.asarray(1 / np.maximum(count, 1), float)
 
 
-def _fit(inside: NDArray[np.bool_], cheap: Floats, values: Floats) -> tuple[float, Floats]:
-    """β and b: least squares of values on the proxy and on membership within sizes, where differences cost accuracy."""
+def _fit(inside: NDArray[np.bool_], cheap: Floats, values: Floats) -> tuple[float, Floats, float]:
+    """β and b: least squares of values on the proxy and on membership within sizes, where differences cost accuracy.
+
+    Also by how much the fit makes variances of what remains too small: observations over degrees of freedom.
+    """
     sizes = inside.sum(axis=1)
     columns = np.column_stack([cheap, inside, values]).astype(float)
     for size in np.unique(sizes):
         columns[sizes == size] -= columns[sizes == size].mean(axis=0)
-    solution = np.linalg.lstsq(columns[:, :-1], columns[:, -1], rcond=1e-9)[0]
-    return float(solution[0]), np.asarray(solution[1:])
+    solution, _, rank, _ = np.linalg.lstsq(columns[:, :-1], columns[:, -1], rcond=1e-9)
+    observations = len(inside) - len(np.unique(sizes))
+    spare = observations / max(observations - int(rank), 1)
+    return float(solution[0]), np.asarray(solution[1:]), spare
 
 
 def _proxy_shapley(rng: np.random.Generator, parties: int, proxy: Proxy) -> tuple[Floats, Floats]:
@@ -155,17 +167,21 @@ def _proxy_shapley(rng: np.random.Generator, parties: int, proxy: Proxy) -> tupl
         every = (np.arange(2**parties)[:, None] >> np.arange(parties) & 1).astype(bool)
         return weights(parties) @ np.asarray(proxy(every), float), np.zeros(parties)
     fixed = _fixed_coalitions(parties)
-    inside = np.concatenate([fixed, _sampled_coalitions(rng, parties, PROXY_COALITIONS // parties)])
-    values = np.asarray(proxy(inside), float)
-    covariance = _sampling_covariance(inside, values, np.zeros(len(values)), len(fixed))
-    return _weights(inside) @ values, np.diag(covariance)
+    number = max(PROXY_COALITIONS // parties, PROXY_COALITIONS_EACH * parties) // PROXY_GROUPS
+    groups = []
+    for _ in range(PROXY_GROUPS):
+        inside = np.concatenate([fixed, _sampled_coalitions(rng, parties, number)])
+        values = np.asarray(proxy(inside), float)
+        _, additive, _ = _fit(inside, np.zeros(len(inside)), values)
+        groups.append(additive + _weights(inside) @ (values - inside @ additive))
+    return np.mean(groups, axis=0), np.var(groups, axis=0, ddof=1) / PROXY_GROUPS
 
 
-def _sampling_covariance(inside: NDArray[np.bool_], values: Floats, errors: Floats, fixed: int) -> Floats:
+def _sampling_covariance(inside: NDArray[np.bool_], values: Floats, errors: Floats, fixed: int, spare: float) -> Floats:
     """Covariance that comes of sampling coalitions and of errors in their values.
 
     A jackknife over pairs, size by size, covers both, but for the part of a size that was sampled: there the choice of
-    coalitions is not random, and only their errors are.
+    coalitions is not random, and only their errors are. `spare` makes up for what was fitted to the values.
     """
     parties = inside.shape[1]
     sizes = inside[fixed::2].sum(axis=1)
@@ -181,7 +197,7 @@ def _sampling_covariance(inside: NDArray[np.bool_], values: Floats, errors: Floa
         if share < 1:
             changes = np.stack([_without(inside, values, pair) - whole for pair in places])
             changes -= changes.mean(axis=0)
-            covariance += (1 - share) * (len(pairs) - 1) / len(pairs) * changes.T @ changes
+            covariance += spare * (1 - share) * (len(pairs) - 1) / len(pairs) * changes.T @ changes
     return covariance
 
 

@@ -91,11 +91,12 @@ def _repaired(matrix: Floats, worth: Floats, spread: Floats) -> ShapleyValues:
         alone = np.zeros_like(matrix)
         alone[np.arange(parties), 2 ** np.arange(parties)] = 1.0
         alone[:, 0] -= 1.0
-        share = _smallest_share(plain, alone @ worth)
+        share, lost = _smallest_share(plain, alone @ worth)
         matrix = (1 - share) * matrix + share * alone
+        matrix[lost] = 0.0
         repair = 1 + share * (parties - 1)
     return ShapleyValues(
-        np.maximum(matrix @ worth, 0.0) if repair > 1 else plain,  # 0, not −1e-17, for the one that was repaired
+        _at_least_nothing(matrix @ worth, plain) if np.any(plain < 0) else plain,
         (matrix * spread**2) @ matrix.T,
         Estimate(float(worth[-1]), float(spread[-1])),
         matrix[:, -1] * spread[-1] ** 2,
@@ -110,9 +111,10 @@ def repaired_by_values_alone(shapley: ShapleyValues, alone: Floats, errors: Floa
     """
     if np.all(shapley.values >= 0):
         return shapley
-    share = _smallest_share(shapley.values, alone)
+    share, lost = _smallest_share(shapley.values, alone)
+    mixed = np.where(lost, 0.0, (1 - share) * shapley.values + share * alone)
     return ShapleyValues(
-        np.maximum((1 - share) * shapley.values + share * alone, 0.0),
+        _at_least_nothing(mixed, shapley.values),
         (1 - share) ** 2 * shapley.covariance + share**2 * np.diag(errors**2),
         shapley.grand,
         (1 - share) * shapley.covariance_with_grand,
@@ -120,9 +122,20 @@ def repaired_by_values_alone(shapley: ShapleyValues, alone: Floats, errors: Floa
     )
 
 
-def _smallest_share(plain: Floats, alone: Floats) -> float:
-    """Smallest share of the contribution to the empty coalition at which no value is negative."""
+def _smallest_share(plain: Floats, alone: Floats) -> tuple[float, NDArray[np.bool_]]:
+    """Smallest share of the contribution to the empty coalition at which no value is negative.
+
+    No share helps a party that is worth nothing alone either (an estimate of 0 or less); such parties, returned as
+    well, have the value 0, as those who bring nothing should.
+    """
     negative = plain < 0
-    if np.any(alone[negative] <= 0):
-        raise ValueError("a party with a negative Shapley value is worth nothing alone; no weights can repair that")
-    return float(np.max(-plain[negative] / (alone[negative] - plain[negative])))
+    lost = negative & (alone <= 0)
+    repairable = negative & ~lost
+    shares = -plain[repairable] / (alone[repairable] - plain[repairable])
+    return float(np.max(shares, initial=0.0)), lost
+
+
+def _at_least_nothing(values: Floats, plain: Floats) -> Floats:
+    """Exactly 0, not ±1e-17, for those whom the repair brought there."""
+    scale = float(np.max(np.abs(plain)))
+    return np.where(values < 1e-12 * scale, 0.0, values)
