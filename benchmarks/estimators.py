@@ -24,12 +24,12 @@ from equipoise.inference.linear import LinearRegression, linear_prior, regressio
 from equipoise.inference.runtime import double_precision
 from equipoise.valuation.conjugate_fit import conjugate_fit, dirichlet_divergence, gamma_divergence
 from equipoise.valuation.divergence import divergence
+from equipoise.valuation.surprise import ESTIMATORS
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], tuple[dict[str, Floats], Floats]]  # parameters, coordinates
 
 CHAINS = 16
-ESTIMATORS = ("knn-entropy", "knn", "conjugate-fit", "gaussian-fit", "classifier")
 
 HEADER = """# Estimators of a value
 

@@ -2,6 +2,8 @@
 
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -18,6 +20,20 @@ def write_new_file(path: Path, data: bytes, *, mode: int) -> None:
         os.link(partial, path)  # unlike renaming, never replaces what is there
     finally:
         partial.unlink()
+    fsync_folder(path.resolve().parent)
+
+
+@contextmanager
+def replaced_file(path: Path) -> Iterator[Path]:
+    """A path to write to, whose file takes this one's place once it is whole; what was there stays until then."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        yield partial
+        with partial.open("rb+") as file:
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
     fsync_folder(path.resolve().parent)
 
 

@@ -3,6 +3,9 @@
 import math
 from dataclasses import dataclass
 
+# Standard errors: a difference within the first may be luck, one beyond the second is not, however many are looked at.
+UNSURE, SURE = 2.0, 4.0
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -24,11 +27,18 @@ class Estimate:
             return ".4g"
         return f".{min(6, max(0, 1 - math.floor(math.log10(self.error))))}f"
 
+    def __sub__(self, other: "Estimate") -> "Estimate":
+        """Difference of two numbers with independent errors."""
+        return Estimate(self.value - other.value, math.hypot(self.error, other.error))
+
+    @property
+    def in_errors(self) -> float:
+        """The value in standard errors."""
+        if self.error == 0:
+            return math.copysign(math.inf, self.value) if self.value else 0.0
+        return self.value / self.error
+
     def probability_above(self, other: "Estimate | float") -> float:
         """How probable it is that the true number is above another's, if their errors are independent and normal."""
-        value, error = (other.value, other.error) if isinstance(other, Estimate) else (float(other), 0.0)
-        spread = math.hypot(self.error, error)
-        difference = self.value - value
-        if spread == 0:
-            return 0.5 if difference == 0 else float(difference > 0)
-        return 0.5 * math.erfc(-difference / spread / math.sqrt(2))
+        difference = self - (other if isinstance(other, Estimate) else Estimate(float(other), 0.0))
+        return 0.5 * math.erfc(-difference.in_errors / math.sqrt(2))

@@ -5,11 +5,11 @@ target. Every valuation goes through a journal, so a run that was killed repeats
 """
 
 import platform
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,61 +17,46 @@ from numpy.typing import ArrayLike, NDArray
 from equipoise._version import __version__
 from equipoise.agreement import Agreement
 from equipoise.canonical import canonical_json, sha256_hex
+from equipoise.choices import (
+    EXACT_UP_TO,
+    Choices,
+    Mechanism,
+    check_budget,
+    check_mechanism,
+    check_positive,
+    check_rho,
+    check_teams,
+    default_budget,
+)
 from equipoise.durable import is_writable_folder
-from equipoise.errors import MediationError, SubmissionError
+from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
-from equipoise.inference.infer import DRAWS, Method, check_settings
+from equipoise.inference.infer import DRAWS, Method, check_settings, infer
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.processes import processes_for
 from equipoise.inference.runtime import on_accelerator
 from equipoise.inference.scenario import Rule
 from equipoise.journal import Journal
+from equipoise.reward.making import Made, RewardMaker
 from equipoise.reward.model import Reward
-from equipoise.reward.noising import add_noise
-from equipoise.reward.precision import Pooled, sharpen
+from equipoise.reward.precision import sharpen
+from equipoise.reward.summary import summarise
 from equipoise.reward.targets import NoTargetsError, Targets, for_team, set_targets, stability_bound, target_slopes
-from equipoise.reward.tempering import first_curve, temper
-from equipoise.settlement import Award, CoalitionValue, Contribution, CurvePoint, Settlement, ordered
+from equipoise.settlement import Award, CoalitionValue, Contribution, Settlement, ordered
 from equipoise.utility import Rows, mean_negative_log_probability, scaled_rows
-from equipoise.valuation.appraisal import Appraiser, Request, Sampling, derived_seed
+from equipoise.valuation.appraisal import Appraiser, Pooled, Request, Sampling, derived_seed
 from equipoise.valuation.plausibility import Remark, impossible_magnitudes, near_duplicates, unlikely_party
 from equipoise.valuation.proxy import normal_proxy
-from equipoise.valuation.sampling import sampled_shapley, smallest_budget
+from equipoise.valuation.sampling import sampled_shapley
 from equipoise.valuation.shapley import ShapleyValues, exact_shapley, repaired_by_values_alone, weights
 from equipoise.valuation.surprise import Estimator, check_estimator, similarity
-from equipoise.wire import Submission
+from equipoise.wire import Submission, one_of_each
 
 Floats = NDArray[np.float64]
-Mechanism = Literal["tempering", "noise"]
-
-EXACT_UP_TO = 12  # parties
 PRECISION = 0.05  # nats, of a target's or an attained value's standard error
 EXTRA_DRAWS = 20  # times the first draws of all coalitions, at most, to reach the precision
-MOST_REWARD_DRAWS = 16  # times the draws asked for
 JOURNAL = "journal.jsonl"
 SCENARIOS_OF_REWARDS = 12  # about; a curve and its verifications
-
-
-@dataclass(frozen=True)
-class _Options:
-    """Everything a settlement depends on besides agreement and submissions."""
-
-    seed: int
-    rho: float | Literal["max"]
-    mechanism: Mechanism
-    teams: tuple[tuple[str, ...], ...]
-    estimator: Estimator
-    method: Method
-    rule: Rule | None
-    draws: int
-    chains: int | None
-    precision: float
-    tolerance: float
-    budget: int | None
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain values."""
-        return {**self.__dict__, "teams": [list(team) for team in self.teams]}
 
 
 def mediate(
@@ -107,23 +92,25 @@ def mediate(
     with the same inputs, and at the end the folder holds the settlement and the rewards.
     """
     begun = perf_counter()
-    submissions = _checked(agreement, submissions)
+    if not submissions:
+        raise MediationError("there are no submissions; a settlement needs at least one party's")
+    submissions = one_of_each(agreement, submissions)
     parties = tuple(submission.party for submission in submissions)
     check_estimator(estimator)
     check_settings(agreement, method, rule, draws, chains, seed)
-    options = _Options(
+    options = Choices(
         seed=int(seed),
-        rho=_check_rho(agreement.reward.rho if rho is None else rho),
-        mechanism=_check_mechanism(agreement.reward.mechanism if mechanism is None else mechanism),
-        teams=_check_teams(parties, teams),
+        rho=check_rho(agreement.reward.rho if rho is None else rho),
+        mechanism=check_mechanism(agreement.reward.mechanism if mechanism is None else mechanism),
+        teams=check_teams(parties, teams),
         estimator=estimator,
         method=method,
         rule=rule,
         draws=int(draws),
         chains=chains if chains is None else int(chains),
-        precision=_check_positive("precision", precision),
-        tolerance=_check_positive("tolerance", 2 * precision if tolerance is None else tolerance),
-        budget=_check_budget(len(parties), budget),
+        precision=check_positive("precision", precision),
+        tolerance=check_positive("tolerance", 2 * precision if tolerance is None else tolerance),
+        budget=check_budget(len(parties), budget),
     )
     rows = None if test is None else scaled_rows(agreement, *test)
     contributions = {one.party: _contribution(one) for one in submissions}
@@ -153,43 +140,45 @@ def mediate(
     return settlement
 
 
-_Made = tuple[Request, Estimate, tuple[str, ...]]  # a reward: what it is, its value, and what did not go as planned
-
-
 class _Round:
     """One settlement in the making."""
 
     def __init__(
-        self, agreement: Agreement, submissions: Sequence[Submission], options: _Options, appraiser: Appraiser
+        self, agreement: Agreement, submissions: Sequence[Submission], options: Choices, appraiser: Appraiser
     ) -> None:
         self.agreement, self.submissions, self.options, self.appraiser = agreement, submissions, options, appraiser
         self.parties = tuple(submission.party for submission in submissions)
         self.known: dict[tuple[str, ...], Pooled] = {}
-        self.curve: list[CurvePoint] = []
+        self.maker = RewardMaker(
+            appraiser,
+            seed=options.seed,
+            draws=options.draws,
+            precision=options.precision,
+            tolerance=options.tolerance,
+        )
+        self.prior = infer(agreement, submissions, method="prior", draws=options.draws, seed=options.seed)
         self.remarks: list[Remark] = []
         self.timings: dict[str, float] = {}
 
     def settle(self, contributions: dict[str, Contribution], rows: Rows | None, begun: float) -> Settlement:
         exact = len(self.parties) <= EXACT_UP_TO
-        with _Timed(self.timings, "valuing coalitions"):
+        with _timed(self.timings, "valuing coalitions"):
             try:
                 shapley, targets = self._exact() if exact else self._sampled()
             except NoTargetsError as error:
                 self._look_for_oddities()  # which may be why
                 advice = "".join(f". Note also: {remark.message}" for remark in self.remarks)
                 raise MediationError(f"no targets can be set: {error}{advice}") from error
-        with _Timed(self.timings, "making rewards"):
+        with _timed(self.timings, "making rewards"):
             awards: dict[str, Award] = {}
             for team, target in zip(self.options.teams, targets, strict=True):
                 awards |= self._awards(team, target, rows)
-        with _Timed(self.timings, "plausibility"):
+        with _timed(self.timings, "plausibility"):
             self._look_for_oddities()
-        values = {frozenset(members): pooled.value.value for members, pooled in self.known.items()}
         self.timings["all"] = perf_counter() - begun
         self.timings["sampling"] = self.appraiser.seconds
         return Settlement(
-            agreement=self.agreement.identity,
-            title=self.agreement.title,
+            agreement=self.agreement,
             contributions=contributions,
             options=self.options.to_json(),
             teams=self.options.teams,
@@ -200,9 +189,10 @@ class _Round:
             shapley_repair=float(shapley.repair),
             rho=targets[0].rho,
             rational_rho=_smallest([target.rational_rho for target in targets]),
-            stable_rho=self._stability(shapley, values) if exact and len(self.options.teams) == 1 else None,
-            curve=tuple(self.curve),
+            stable_rho=self._stability(shapley) if exact and len(self.options.teams) == 1 else None,
+            curve=tuple(self.maker.points),
             awards={party: awards[party] for party in self.parties},
+            prior=summarise(self.agreement, self.prior.draws),
             remarks=tuple(self.remarks),
             environment=_environment(),
             timings=self.timings,
@@ -221,12 +211,15 @@ class _Round:
             self._request(members, len(self.known[members].parts) if members in self.known else 0, draws)
             for members in coalitions
         ]
-        # The draws of whole teams will be somebody's reward.
-        wholes = {request for request in requests if request.coalition in self.options.teams and draws is None}
+        # The draws of whole teams will be somebody's reward, and those of single parties what it is compared with.
+        shown = {request for request in requests if self._is_shown(request.coalition) and draws is None}
         what = f"valuing {len(coalitions)} coalition{'s' * (len(coalitions) > 1)}"
-        for members, found in zip(coalitions, self.appraiser.appraise(requests, what=what, keep=wholes), strict=True):
+        for members, found in zip(coalitions, self.appraiser.appraise(requests, what=what, keep=shown), strict=True):
             known = self.known.get(members)
             self.known[members] = known + found if known else Pooled((found,))
+
+    def _is_shown(self, members: tuple[str, ...]) -> bool:
+        return members in self.options.teams or (len(members) == 1 and len(self.parties) <= EXACT_UP_TO)
 
     def _exact(self) -> tuple[ShapleyValues, list[Targets]]:
         every = [self._members(mask) for mask in range(1, 2 ** len(self.parties))]
@@ -307,17 +300,17 @@ class _Round:
             found = []
             for team, names in zip(teams, self.options.teams, strict=True):
                 own = [alone[self.parties.index(party)] for party in names]
-                values, errors = np.array([one.value for one in own]), np.array([one.error for one in own])
-                found.append(set_targets(team, values, rho, names, errors))
+                found.append(set_targets(team, own, rho, names))
             return found
 
         return of_teams(min(target.rho for target in of_teams(rho or self.options.rho)))
 
-    def _stability(self, shapley: ShapleyValues, values: Mapping[frozenset[str], float]) -> float | None:
+    def _stability(self, shapley: ShapleyValues) -> float | None:
         numbered = {
-            frozenset(self.parties.index(party) for party in members): value for members, value in values.items()
+            frozenset(self.parties.index(party) for party in members): pooled.value
+            for members, pooled in self.known.items()
         }
-        return stability_bound(shapley.values, numbered, values[frozenset(self.parties)])
+        return stability_bound(shapley.values, numbered, shapley.grand)
 
     # Rewards
 
@@ -326,124 +319,27 @@ class _Round:
         whole_request = self._request(team, 0)
         # Nobody else's target reaches the team's value, unless it ties with the best.
         rest = [index for index in range(len(team)) if targets.values[index] < whole.value]
-        rewards: dict[int, _Made] = {
+        rewards: dict[int, Made] = {
             index: (whole_request, whole, ()) for index in range(len(team)) if index not in rest
         }
-        make = self._temper if self.options.mechanism == "tempering" else self._add_noise
+        make = self.maker.temper if self.options.mechanism == "tempering" else self.maker.add_noise
         rewards |= make(team, rest, targets, whole)
-        self.appraiser.posteriors([request for request, _, _ in rewards.values()])  # all at once, if they are gone
+        singles = [self._request((party,), 0) for party in team if self._is_shown((party,))]
+        self.appraiser.posteriors(  # all at once, if they are gone
+            [whole_request, *singles, *(request for request, _, _ in rewards.values())]
+        )
         grand = self.appraiser.posterior(whole_request)
         return {
             team[index]: self._award(team, index, targets[index], rewards[index], grand, rows)
             for index in range(len(team))
         }
 
-    def _temper(
-        self, team: tuple[str, ...], rest: Sequence[int], targets: Targets, whole: Estimate
-    ) -> dict[int, _Made]:
-        if not rest:
-            return {}
-        seed = derived_seed(self.options.seed, "curve", sorted(team))  # one for all κ: common random numbers
-
-        def at(kappas: Sequence[float]) -> list[Estimate]:
-            requests = [Request(team, self.options.draws, seed, kappa) for kappa in kappas]
-            return [one.value for one in self.appraiser.appraise(requests, what="tempering curve")]
-
-        final: dict[int, dict[int, Request]] = {index: {} for index in rest}
-
-        def verify(wanted: dict[int, tuple[float, int]]) -> dict[int, Estimate]:
-            requests = {
-                place: Request(
-                    team,
-                    self.options.draws,
-                    derived_seed(self.options.seed, "reward", team[rest[place]], attempt),
-                    kappa,
-                )
-                for place, (kappa, attempt) in wanted.items()
-            }
-            found = self._precise(requests, "verifying rewards")
-            for place, (request, _) in found.items():
-                final[rest[place]][wanted[place][1]] = request
-            return {place: value for place, (_, value) in found.items()}
-
-        wanted = [float(targets.values[index]) for index in rest]
-        tempered, curve = temper(first_curve(whole, min(wanted), at), wanted, verify, self.options.tolerance)
-        self.curve += [CurvePoint(team, point.kappa, 0.0, point.value) for point in curve.points]
-        made: dict[int, _Made] = {}
-        for index, one in zip(rest, tempered, strict=True):
-            notes = () if one.within_tolerance else (_missed(one.attained, targets[index], one.tries),)
-            made[index] = (final[index][one.attempt], one.attained, notes)
-        chosen = [request for request, _, _ in made.values()]
-        self.appraiser.drop([one for tries in final.values() for one in tries.values() if one not in chosen])
-        return made
-
-    def _add_noise(
-        self, team: tuple[str, ...], rest: Sequence[int], targets: Targets, whole: Estimate
-    ) -> dict[int, _Made]:
-        weakest = max(one.stated.epsilon for one in self.submissions if one.party in team)
-        made: dict[int, _Made] = {}
-        for index in rest:
-            party = team[index]
-            noise_seed = derived_seed(self.options.seed, "noise", party)
-            seed = derived_seed(self.options.seed, "noise curve", party)
-
-            def at(
-                taus: Sequence[float], noise_seed: int = noise_seed, seed: int = seed, party: str = party
-            ) -> list[Estimate]:
-                requests = {
-                    place: Request(team, self.options.draws, seed, 1.0, tau, noise_seed)
-                    for place, tau in enumerate(taus)
-                }
-                asked = self._precise(requests, f"adding noise for {party}", keep=False)
-                found = [asked[place][1] for place in range(len(taus))]
-                self.curve += [CurvePoint(team, 1.0, tau, one, party) for tau, one in zip(taus, found, strict=True)]
-                return found
-
-            tries: list[Request] = []
-
-            def verify(
-                tau: float, noise_seed: int = noise_seed, party: str = party, tries: list[Request] = tries
-            ) -> Estimate:
-                fresh = derived_seed(self.options.seed, "reward", party, len(tries))
-                request = Request(team, self.options.draws, fresh, 1.0, tau, noise_seed)
-                request, value = self._precise({0: request}, "verifying rewards")[0]
-                tries.append(request)
-                return value
-
-            noised = add_noise(whole, float(targets.values[index]), 1 / weakest, at, verify, self.options.tolerance)
-            notes = [noised.doubt] if noised.doubt else []
-            if not noised.within_tolerance:
-                notes.append(_missed(noised.attained, targets[index], len(tries)))
-            made[index] = (tries[noised.attempt], noised.attained, tuple(notes))
-            self.appraiser.drop([one for place, one in enumerate(tries) if place != noised.attempt])
-        return made
-
-    def _precise(
-        self, requests: dict[int, Request], what: str, *, keep: bool = True
-    ) -> dict[int, tuple[Request, Estimate]]:
-        """Value requests, with more draws where the standard error is too large."""
-        found: dict[int, tuple[Request, Estimate]] = {}
-        while requests:
-            asked = list(requests.values())
-            values = self.appraiser.appraise(asked, what=what, keep=asked if keep else ())
-            again = {}
-            for (index, request), appraisal in zip(requests.items(), values, strict=True):
-                found[index] = request, appraisal.value
-                excess = (appraisal.value.error / self.options.precision) ** 2
-                most = MOST_REWARD_DRAWS * self.options.draws
-                if excess > 1 and request.draws < most:
-                    more = min(most, int(np.ceil(1.2 * excess * request.draws)))
-                    again[index] = replace(request, draws=more)
-                    self.appraiser.drop([request])
-            requests = again
-        return found
-
     def _award(
         self,
         team: tuple[str, ...],
         index: int,
         target: Estimate,
-        made: _Made,
+        made: Made,
         grand: Posterior,
         rows: Rows | None,
     ) -> Award:
@@ -453,6 +349,9 @@ class _Round:
         notes += tuple(f"not converged: {problem}" for problem in posterior.diagnostics.problems)
         reward = Reward(party, self.agreement, posterior, attained)
         epsilons = {one.party: one.stated.epsilon for one in self.submissions if one.party in team}
+        compared = {"reward": posterior, "team": grand}
+        if self._is_shown((party,)):
+            compared = {"alone": self.appraiser.posterior(self._request((party,), 0)), **compared}
         return Award(
             party=party,
             team=team,
@@ -465,7 +364,13 @@ class _Round:
             within_tolerance=abs(attained.value - target.value) <= self.options.tolerance,
             epsilons={name: epsilon / (1 + request.tau * epsilon) for name, epsilon in epsilons.items()},
             digest=reward.digest,
-            utility=None if rows is None else mean_negative_log_probability(posterior, rows),
+            posteriors={name: summarise(self.agreement, one.draws) for name, one in compared.items()},
+            losses={}
+            if rows is None
+            else {
+                name: mean_negative_log_probability(one, rows)
+                for name, one in {"prior": self.prior, **compared}.items()
+            },
             notes=notes,
             reward=reward,
         )
@@ -490,26 +395,12 @@ class _Round:
         return sum(1 << self.parties.index(party) for party in members)
 
 
-class _Timed:
+@contextmanager
+def _timed(timings: dict[str, float], name: str) -> Iterator[None]:
     """Seconds spent within a block, under a name."""
-
-    def __init__(self, timings: dict[str, float], name: str) -> None:
-        self._timings, self._name = timings, name
-
-    def __enter__(self) -> None:
-        self._start = perf_counter()
-
-    def __exit__(self, *error: object) -> None:
-        self._timings[self._name] = perf_counter() - self._start
-
-
-def default_budget(parties: int) -> int:
-    """Coalitions to value when nobody says: enough for an error of a few per cent, in our experience."""
-    return smallest_budget(parties) + 12 * parties
-
-
-def _missed(attained: Estimate, target: Estimate, tries: int) -> str:
-    return f"worth {attained} nats after {tries} tries, not within tolerance of the target {target.value:.4g}"
+    start = perf_counter()
+    yield
+    timings[name] = perf_counter() - start
 
 
 def _coalition_value(members: tuple[str, ...], pooled: Pooled) -> CoalitionValue:
@@ -538,71 +429,6 @@ def _environment() -> dict[str, str]:
 
     libraries = {name: version(name) for name in ("jax", "jaxlib", "numpy", "scipy")}
     return {"equipoise": __version__, "python": platform.python_version(), **libraries}
-
-
-def _checked(agreement: Agreement, submissions: Sequence[Submission]) -> tuple[Submission, ...]:
-    """Submissions in the order of the agreement, each genuine and of its own party."""
-    if not submissions:
-        raise MediationError("there are no submissions; a settlement needs at least one party's")
-    by_party: dict[str, Submission] = {}
-    for submission in submissions:
-        submission.check(agreement)
-        if submission.party in by_party:
-            raise SubmissionError(
-                f"{submission.party!r} is there twice; keep one of its submissions, each party's counts once"
-            )
-        by_party[submission.party] = submission
-    return tuple(by_party[name] for name in ordered(by_party, agreement.party_names))
-
-
-def _check_rho(rho: object) -> float | Literal["max"]:
-    if rho == "max":
-        return "max"
-    if isinstance(rho, bool) or not isinstance(rho, int | float) or not 0 < rho <= 1:
-        raise MediationError(f'rho = {rho!r} is not a fairness exponent; give a number above 0 and up to 1, or "max"')
-    return float(rho)
-
-
-def _check_mechanism(mechanism: str) -> Mechanism:
-    if mechanism not in get_args(Mechanism):
-        raise MediationError(
-            f"there is no reward mechanism {mechanism!r}; choose one of {', '.join(get_args(Mechanism))}"
-        )
-    return "noise" if mechanism == "noise" else "tempering"
-
-
-def _check_positive(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < np.inf:
-        raise MediationError(f"{name} = {value!r} is not a number of nats above 0")
-    return float(value)
-
-
-def _check_budget(parties: int, budget: Any) -> int | None:
-    if budget is None:
-        return None
-    if parties <= EXACT_UP_TO:
-        raise MediationError(
-            f"a budget is for more than {EXACT_UP_TO} parties; of {parties} all coalitions are valued, so leave it out"
-        )
-    least = smallest_budget(parties)
-    if not isinstance(budget, int) or isinstance(budget, bool) or budget < least:
-        raise MediationError(f"budget = {budget!r} coalitions is too small for {parties} parties; give {least} or more")
-    return budget
-
-
-def _check_teams(parties: tuple[str, ...], teams: Sequence[Sequence[str]] | None) -> tuple[tuple[str, ...], ...]:
-    if teams is None:
-        return (parties,)
-    named = [name for team in teams for name in team]
-    if any(isinstance(team, str) for team in teams):
-        raise MediationError(f"teams are lists of party names, not {list(teams)!r}")
-    if strangers := [name for name in named if name not in parties]:
-        raise MediationError(f"{strangers[0]!r} is in a team but has not submitted; parties are {', '.join(parties)}")
-    if len(named) != len(set(named)) or set(named) != set(parties) or not all(teams):
-        raise MediationError(
-            f"teams {[list(team) for team in teams]} must name each of {', '.join(parties)} exactly once"
-        )
-    return tuple(ordered(team, parties) for team in teams)
 
 
 def _made(folder: Path) -> Path:

@@ -5,8 +5,6 @@ whatever machine and however many pieces they were computed in; timings are no d
 """
 
 import json
-import os
-import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
@@ -16,15 +14,19 @@ from typing import Any, Self
 import numpy as np
 
 from equipoise import audit as auditing
+from equipoise.agreement import Agreement
 from equipoise.canonical import canonical_json, sha256_hex
-from equipoise.durable import fsync_folder
+from equipoise.durable import replaced_file
 from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
+from equipoise.inference.posterior import Posterior
+from equipoise.reward.making import CurvePoint
 from equipoise.reward.model import Reward
+from equipoise.reward.summary import Summary
 from equipoise.valuation.plausibility import Remark
 
 FORMAT = "equipoise-settlement"
-VERSION = 1
+VERSION = 2
 REWARDS = "rewards"
 FILE = "settlement.json"
 
@@ -53,22 +55,13 @@ class CoalitionValue:
 
 
 @dataclass(frozen=True)
-class CurvePoint:
-    """What the posterior of a team is worth, tempered to κ or with τ more noise (drawn for `recipient`)."""
-
-    team: tuple[str, ...]
-    kappa: float
-    tau: float
-    value: Estimate
-    recipient: str | None = None
-
-
-@dataclass(frozen=True)
 class Award:
     """One party's share.
 
-    `epsilons` are the guarantees all members of the team enjoy in this reward; `utility` is the mean negative log
-    probability of a test set, if one was given; `notes` say what did not go as planned. `reward` has the draws.
+    `epsilons` are the guarantees all members of the team enjoy in this reward. `posteriors` summarise what the party
+    knows "alone", with its "reward", and what the "team" knows; `losses` are mean negative log probabilities of a test
+    set under the "prior" and these posteriors, if one was given. `notes` say what did not go as planned; `reward` has
+    the draws. Posteriors and losses alone are left out where coalitions were sampled.
     """
 
     party: str
@@ -82,12 +75,13 @@ class Award:
     within_tolerance: bool
     epsilons: dict[str, float]
     digest: str
-    utility: float | None = None
+    posteriors: dict[str, Summary] = field(default_factory=dict)
+    losses: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     reward: Reward | None = field(default=None, repr=False)
 
     @property
-    def posterior(self) -> Any:
+    def posterior(self) -> Posterior:
         """The draws the party receives."""
         if self.reward is None:
             raise MediationError(f"the reward of {self.party!r} was not loaded; load the settlement with its rewards")
@@ -96,10 +90,13 @@ class Award:
 
 @dataclass(frozen=True)
 class Settlement:
-    """What was decided. `options` are the mediator's choices, `seed` among them; `environment` names versions."""
+    """What was decided.
 
-    agreement: str
-    title: str
+    `options` are the mediator's choices, `seed` among them; `prior` summarises what is believed before any data;
+    `environment` names versions.
+    """
+
+    agreement: Agreement
     contributions: dict[str, Contribution]
     options: dict[str, Any]
     teams: tuple[tuple[str, ...], ...]
@@ -113,6 +110,7 @@ class Settlement:
     stable_rho: float | None
     curve: tuple[CurvePoint, ...]
     awards: dict[str, Award]
+    prior: Summary
     remarks: tuple[Remark, ...]
     environment: dict[str, str]
     timings: dict[str, float] = field(default_factory=dict, compare=False)
@@ -141,6 +139,10 @@ class Settlement:
     def values(self) -> Mapping[frozenset[str], Estimate]:
         """Values of all coalitions that were valued."""
         return {frozenset(one.members): one.value for one in self.coalitions}
+
+    def awards_of(self, team: Iterable[str]) -> list[Award]:
+        """Awards of the members of a team."""
+        return [self.awards[party] for party in team]
 
     @cached_property
     def audit(self) -> "auditing.Audit":
@@ -174,12 +176,14 @@ class Settlement:
         awards = {party: asdict(replace(award, reward=None)) for party, award in self.awards.items()}
         for award in awards.values():
             del award["reward"]
+        document["agreement"] = self.agreement.model_dump(mode="json")
         document["contributions"] = {party: asdict(one) for party, one in self.contributions.items()}
         document["coalitions"] = [asdict(one) for one in self.coalitions]
         document["curve"] = [asdict(one) for one in self.curve]
         document["remarks"] = [asdict(one) for one in self.remarks]
         document["shapley"] = {party: asdict(one) for party, one in self.shapley.items()}
-        plain = {"format": FORMAT, "version": VERSION, **document, "awards": awards}
+        head = {"format": FORMAT, "version": VERSION, "identity": self.agreement.identity}
+        plain = {**head, **document, "awards": awards}
         loaded: dict[str, Any] = json.loads(json.dumps(plain, allow_nan=False))  # tuples to lists
         return loaded
 
@@ -191,15 +195,11 @@ class Settlement:
             if award.reward is not None:
                 award.reward.save(place / REWARDS / f"{award.party}.nc")
         # Last, so that a folder with a settlement has all of it.
-        partial = place / f".{FILE}.{secrets.token_hex(4)}.partial"
         document = {**self.to_json(), "audit": self.audit.to_json()}
-        with partial.open("w", encoding="utf-8") as file:
-            json.dump(document, file, indent=1, ensure_ascii=False, allow_nan=False)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(place / FILE)
-        fsync_folder(place.resolve())
+        with replaced_file(place / FILE) as partial:
+            partial.write_text(
+                json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
+            )
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
@@ -209,8 +209,11 @@ class Settlement:
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             if (document.pop("format"), document.pop("version")) != (FORMAT, VERSION):
-                raise ValueError("it has another format or version")
+                raise ValueError("it has another format, or was written by another version of Equipoise: settle again")
             document.pop("audit", None)
+            document["agreement"] = Agreement.model_validate(document["agreement"])
+            if document.pop("identity") != document["agreement"].identity:
+                raise ValueError("its agreement was changed")
             document["contributions"] = {party: Contribution(**one) for party, one in document["contributions"].items()}
             document["teams"] = tuple(map(tuple, document["teams"]))
             document["coalitions"] = tuple(

@@ -6,6 +6,7 @@ canonical form. Reading one assumes a hostile sender: `Submission.parse` refuses
 recomputes it from the agreement and (λ, ε).
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -142,3 +143,16 @@ class Submission(_Strict):
             raise SubmissionError(
                 f"{who} was altered after it was signed; ask the party to send its file again, unchanged"
             ) from error
+
+
+def one_of_each(agreement: Agreement, submissions: Iterable[Submission]) -> tuple[Submission, ...]:
+    """Submissions in the order of the agreement's parties, each genuine and the only one of its party."""
+    by_party: dict[str, Submission] = {}
+    for submission in submissions:
+        submission.check(agreement)
+        if submission.party in by_party:
+            raise SubmissionError(
+                f"{submission.party!r} is there twice; keep one of its submissions, each party's counts once"
+            )
+        by_party[submission.party] = submission
+    return tuple(by_party[name] for name in agreement.party_names if name in by_party)

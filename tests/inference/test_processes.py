@@ -79,33 +79,10 @@ def test_few_scenarios_stay_in_this_process() -> None:
         assert processes.processes_for(processes.WORTHWHILE) == 3
 
 
-def test_a_backend_that_cannot_hand_over_results_as_they_come_is_asked_in_pieces(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """`multiprocessing` is one: results of the first tasks are there before the last ones have begun."""
-    monkeypatch.setattr(processes, "sample_one", lambda index, _task: (index, os.getpid()))
-    tasks = [(index, b"") for index in range(20)]
-    with joblib.parallel_config(backend="threading", n_jobs=2):
-        found = [index for index, _ in processes._results(None, tasks)]
-        assert sorted(found) == list(range(20))
-
-    begun: list[int] = []
-
-    class Slow(joblib.Parallel):  # type: ignore[misc]
-        def __init__(self, **options: object) -> None:
-            if "return_as" in options:
-                raise ValueError("cannot")
-            super().__init__(n_jobs=1)
-
-        def __call__(self, calls: list[object]) -> list[object]:
-            begun.append(len(calls))
-            return super().__call__(calls)
-
-    monkeypatch.setattr(joblib, "Parallel", Slow)
-    results = processes._results(2, tasks)
-    next(results)
-    assert begun == [2 * processes.ROUNDS_AT_ONCE]
-    assert len(list(results)) == 19
+def test_a_backend_that_cannot_hand_over_results_as_they_come_will_do() -> None:
+    with joblib.parallel_config(backend="multiprocessing", n_jobs=2):
+        assert not processes._parallel(None).return_generator
+    assert processes._parallel(2).return_generator
 
 
 def test_a_thread_of_this_process_leaves_its_threads_alone() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import equipoise as eq
+import rounds
 from equipoise.audit import PROMISES, audit
 from equipoise.estimate import Estimate
 from equipoise.settlement import CoalitionValue
@@ -166,7 +167,7 @@ def test_conclusions_are_not_taken_as_stated(settled: eq.Settlement) -> None:
     other = replace(settled, options=settled.options | {"rho": 0.01})
     assert "was asked for" in audit(other)["P3"].reason
     assert "was not made with kappa" in audit(with_award(settled, "west", kappa=0.9 * award.kappa))["P1"].reason
-    assert "another agreement" in audit(replace(settled, agreement="0" * 64))["P1"].reason
+    assert "another agreement" in audit(replace(settled, agreement=rounds.agreement("gaussian")))["P1"].reason
 
 
 def test_the_worst_party_is_judged_by_its_own_error(settled: eq.Settlement) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import equipoise as eq
 import rounds
-from equipoise import mediator
+from equipoise import choices, mediator
 from equipoise.errors import ConvergenceError, InferenceError, MediationError, SubmissionError
 from equipoise.mediator import JOURNAL, mediate
 from equipoise.valuation import appraisal
@@ -192,7 +192,7 @@ def test_one_party_gets_its_own_posterior(agreed: eq.Agreement, sent: list[eq.Su
 def test_how_well_rewards_predict(agreed: eq.Agreement, sent: list[eq.Submission]) -> None:
     rows = rounds.table("linear", 2_000, 99)
     settlement = mediate(agreed, sent, test=(rows["x"][:, None], rows["y"]), seed=1, **QUICK)
-    utilities = [settlement.awards[party].utility for party in settlement.parties]
+    utilities = [settlement.awards[party].losses["reward"] for party in settlement.parties]
     truth = 0.5 * np.log(2 * np.pi * 0.25) + 0.5
     for utility in utilities:
         assert utility is not None
@@ -204,6 +204,7 @@ def test_more_parties_than_can_be_enumerated(monkeypatch: pytest.MonkeyPatch, tm
     sent = rounds.submissions(agreed, tmp_path, (4.0, 2.0, 2.0, 1.0, 1.0, 0.5))
     exact = mediate(agreed, sent, rho=0.5, **QUICK)
     monkeypatch.setattr(mediator, "EXACT_UP_TO", 4)
+    monkeypatch.setattr(choices, "EXACT_UP_TO", 4)
     sampled = mediate(agreed, sent, rho=0.5, budget=40, **QUICK)
     assert not sampled.exact
     assert len(sampled.coalitions) <= 40

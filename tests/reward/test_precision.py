@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from equipoise.estimate import Estimate
-from equipoise.reward.precision import SMALLEST, Pooled, allocate, sharpen
-from equipoise.valuation.appraisal import Appraisal
+from equipoise.reward.precision import SMALLEST, allocate, sharpen
+from equipoise.valuation.appraisal import Appraisal, Pooled
 
 SPREAD = np.array([1.0, 5.0, 1.0, 20.0])  # of one draw
 SLOPES = np.array([[1.0, 0.5, 0.0, 0.2], [0.0, 1.0, 0.0, 0.0]])

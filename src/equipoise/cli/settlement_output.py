@@ -10,12 +10,14 @@ if TYPE_CHECKING:
     from equipoise.estimate import Estimate
     from equipoise.settlement import Settlement
 
+LOSSES = {"prior": "without data", "alone": "alone", "reward": "with its reward", "team": "whole team"}
+
 
 def show_settlement(settlement: "Settlement") -> None:
     """Tables of what was decided, and the audit."""
     awards = settlement.awards.values()
     noise = any(award.tau for award in awards)
-    tested = any(award.utility is not None for award in awards)
+    tested = any(award.losses for award in awards)
     print_table(
         f"Settlement: values in nats ± standard error, fairness exponent {settlement.rho:.3g}",
         ("party", "value alone", "Shapley value", "target", "attained", "tau" if noise else "kappa"),
@@ -33,21 +35,26 @@ def show_settlement(settlement: "Settlement") -> None:
     )
     print_table(
         "What went in, and how the reward compares with the posterior of everybody in the team",
-        ("party", "epsilon", "rows", "similarity", *(("loss on test rows",) if tested else ())),
+        ("party", "epsilon", "rows", "similarity"),
         [
             (
                 award.party,
                 f"{settlement.contributions[award.party].epsilon:g}",
                 f"{settlement.contributions[award.party].rows:,}",
                 _short(award.similarity),
-                *((f"{award.utility:.3f}",) if award.utility is not None else ()),
             )
             for award in awards
         ],
     )
+    if tested:
+        print_table(
+            "Loss on rows nobody released (mean negative log probability; lower is better)",
+            ("party", *LOSSES.values()),
+            [(award.party, *(_loss(award.losses, name) for name in LOSSES)) for award in awards],
+        )
     bounds = [
         f"largest exponent that leaves nobody worse off than alone: {_number(settlement.rational_rho)}",
-        f"with which no coalition's best member would rather leave: {_number(settlement.stable_rho)}",
+        f"largest with which no coalition's best member would rather leave: {_number(settlement.stable_rho)}",
         f"largest standard error of a target or a reward: {settlement.precision:.3f} nats",
     ]
     if settlement.shapley_repair > 1:
@@ -60,6 +67,7 @@ def show_settlement(settlement: "Settlement") -> None:
     for award in awards:
         for note in award.notes:
             print_lines(f"{award.party}: {note}", bullet=True)
+    typer.echo()
     print_table(
         "Audit of the paper's promises",
         ("", "promise", "verdict"),
@@ -81,6 +89,10 @@ def show_settlement(settlement: "Settlement") -> None:
 
 def _short(estimate: "Estimate") -> str:
     return f"{estimate.value:.2f} ± {estimate.error:.2f}"
+
+
+def _loss(losses: dict[str, float], name: str) -> str:
+    return f"{losses[name]:.3f}" if name in losses else ""
 
 
 def _number(value: float | None) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.agreement import Agreement
-from equipoise.errors import InferenceError, SubmissionError
+from equipoise.errors import InferenceError
 from equipoise.inference import families
 from equipoise.inference.engine import Problem
 from equipoise.inference.linear import LinearPrior, LinearRegression, linear_prior
@@ -31,7 +31,7 @@ from equipoise.schema import (
     LogisticModel,
     PoissonModel,
 )
-from equipoise.wire import Submission
+from equipoise.wire import Submission, one_of_each
 
 Floats = NDArray[np.float64]
 BIAS_PRECISION = 0.1  # unless agreed otherwise
@@ -81,14 +81,7 @@ def observations_of(agreement: Agreement, submissions: Sequence[Submission], *, 
     slots, entries = len(names), len(layout)
     statistic, count = np.zeros((slots, entries)), np.ones(slots)
     variance, added = np.ones((slots, entries)), np.zeros((slots, entries))
-    seen: set[str] = set()
-    for submission in submissions:
-        submission.check(agreement)
-        if submission.party in seen:
-            raise SubmissionError(
-                f"{submission.party!r} is there twice; keep one of its submissions, each party's counts once"
-            )
-        seen.add(submission.party)
+    for submission in one_of_each(agreement, submissions):
         slot = names.index(submission.party)
         statistic[slot], count[slot] = submission.values(agreement), submission.count
         guarantee = submission.stated

@@ -6,7 +6,6 @@ the next call, or wherever the caller's `joblib.parallel_config` says.
 """
 
 import pickle
-from collections.abc import Iterator
 
 import jax
 import joblib
@@ -21,7 +20,6 @@ from equipoise.inference.runtime import on_accelerator
 from equipoise.inference.scenario import Scenarios
 from equipoise.inference.worker import sample_one
 
-ROUNDS_AT_ONCE = 4  # tasks for each worker between two looks at the results
 WORTHWHILE = 16  # scenarios; a new process takes some seconds to load the compiled programs
 
 
@@ -54,7 +52,7 @@ def run(
     if processes is not None:
         processes = min(processes, len(tasks))
     try:
-        for index, sampled in _results(processes, tasks):
+        for index, sampled in _parallel(processes)(joblib.delayed(sample_one)(*task) for task in tasks):
             if progress:
                 progress(planned_rounds(settings))
             if finished:
@@ -68,15 +66,9 @@ def run(
     return [results[index] for index in sorted(results)]
 
 
-def _results(processes: int | None, tasks: list[tuple[int, bytes]]) -> Iterator[tuple[int, Sampled]]:
-    """Results as they come; where the caller's backend (Dask's) gives them all at the end, a few rounds at a time."""
-    calls = [joblib.delayed(sample_one)(*task) for task in tasks]
+def _parallel(processes: int | None) -> joblib.Parallel:
+    """Results as they come, or all at the end where the caller's backend can do no better (Dask's can)."""
     try:
-        streaming = joblib.Parallel(n_jobs=processes, batch_size=1, return_as="generator_unordered")
+        return joblib.Parallel(n_jobs=processes, batch_size=1, return_as="generator_unordered")
     except ValueError:
-        some = joblib.Parallel(n_jobs=processes, batch_size=1)
-        size = ROUNDS_AT_ONCE * joblib.effective_n_jobs(processes)
-        for first in range(0, len(calls), size):
-            yield from some(calls[first : first + size])
-    else:
-        yield from streaming(calls)
+        return joblib.Parallel(n_jobs=processes, batch_size=1)

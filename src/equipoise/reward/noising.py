@@ -11,21 +11,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from equipoise.estimate import Estimate
+from equipoise.estimate import UNSURE, Estimate
 
 FIRST = 2.0**-6  # of 1/ε, where added noise hardly matters beside the party's own
 GROWTH = 2.0
 MOST_STEPS = 40
 MOST_HALVINGS = 12
 MOST_TRIES = 5  # verifications
-SURE = 2.0  # standard errors
 
 AtTaus = Callable[[Sequence[float]], Sequence[Estimate]]
 
 
 @dataclass(frozen=True)
 class Noised:
-    """The τ of one target, the value verified there, which of the tries that was, and all that is known of r(τ).
+    """The τ of one target, the value verified there, and which of the tries that was.
 
     `doubt` says in words why a smaller root cannot be excluded; empty if no evaluation speaks for one.
     """
@@ -35,7 +34,6 @@ class Noised:
     attempt: int
     within_tolerance: bool
     doubt: str
-    evaluations: tuple[tuple[float, Estimate], ...]
 
 
 def add_noise(
@@ -63,7 +61,7 @@ def add_noise(
     else:
         last = max(known)
         doubt = f"even at tau = {last:.4g} the reward is worth {known[last]}; no root was found"
-        return Noised(last, verify(last), 0, False, doubt, _sorted(known))
+        return Noised(last, verify(last), 0, False, doubt)
 
     best: Noised | None = None
     for attempt in range(MOST_TRIES):
@@ -71,8 +69,7 @@ def add_noise(
         attained = verify(tau)
         miss = abs(attained.value - target)
         if best is None or miss < abs(best.attained.value - target):
-            doubt = _doubt(known, tau, target)
-            best = Noised(tau, attained, attempt, miss <= tolerance, doubt, _sorted(known))
+            best = Noised(tau, attained, attempt, miss <= tolerance, _doubt(known, tau, target))
         if miss <= tolerance:
             break
         known[tau] = _pooled(known[tau], attained)
@@ -112,14 +109,10 @@ def _doubt(known: dict[float, Estimate], root: float, target: float) -> str:
     """Why a smaller root cannot be excluded: r may have come down to the target before, and was above it again."""
     below = [(tau, known[tau]) for tau in sorted(known) if tau < root]
     for place, (tau, value) in enumerate(below):
-        again = [later for later, other in below[place + 1 :] if other.value - SURE * other.error > target]
-        if value.value - SURE * value.error <= target and again:
+        again = [later for later, other in below[place + 1 :] if other.value - UNSURE * other.error > target]
+        if value.value - UNSURE * value.error <= target and again:
             return (
                 f"at tau = {tau:.4g} the reward may be worth the target already ({value}), and at {again[0]:.4g} it is "
                 "worth more again"
             )
     return ""
-
-
-def _sorted(known: dict[float, Estimate]) -> tuple[tuple[float, Estimate], ...]:
-    return tuple(sorted(known.items(), key=lambda item: item[0]))

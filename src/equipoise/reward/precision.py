@@ -7,13 +7,12 @@ n_C = |g_C| σ_C Σ|g σ| / p² (Neyman's allocation). Several targets take the 
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.estimate import Estimate
-from equipoise.valuation.appraisal import Appraisal
+from equipoise.valuation.appraisal import Appraisal, Pooled
 
 Floats = NDArray[np.float64]
 
@@ -21,29 +20,6 @@ SAFETY = 0.9  # of the wanted error, since errors are estimates themselves
 LEAST_SHARE = 0.5  # of a coalition's draws; less would cost more in warming up than it gives
 MOST_ROUNDS = 6
 SMALLEST = 640  # draws
-
-
-@dataclass(frozen=True)
-class Pooled:
-    """A value from several sets of independent draws, each counted by its size."""
-
-    parts: tuple[Appraisal, ...]
-
-    @property
-    def draws(self) -> int:
-        """All draws."""
-        return sum(part.draws for part in self.parts)
-
-    @property
-    def value(self) -> Estimate:
-        """Their weighted mean."""
-        shares = np.array([part.draws for part in self.parts]) / self.draws
-        values = np.array([part.value.value for part in self.parts])
-        errors = np.array([part.value.error for part in self.parts])
-        return Estimate(float(shares @ values), float(np.sqrt(np.sum((shares * errors) ** 2))))
-
-    def __add__(self, part: Appraisal) -> "Pooled":
-        return Pooled((*self.parts, part))
 
 
 Slopes = Callable[[Sequence[Estimate]], Floats]  # coalition values to d target / d value [targets, coalitions]

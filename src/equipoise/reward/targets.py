@@ -5,19 +5,17 @@ than alone if ρ ≤ min_i log(v_i/v_N) / log(φ_i/φ_max), over parties with φ
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.estimate import Estimate
+from equipoise.estimate import UNSURE, Estimate
 from equipoise.valuation.shapley import ShapleyValues
 
 Floats = NDArray[np.float64]
-
-UNSURE = 2.0  # standard errors, within which a difference of estimates may be luck
 
 
 @dataclass(frozen=True)
@@ -50,27 +48,26 @@ class NoTargetsError(ValueError):
 
 def set_targets(
     shapley: ShapleyValues,
-    alone: Floats,
+    alone: Sequence[Estimate],
     rho: float | Literal["max"],
     names: Sequence[str] | None = None,
-    alone_errors: Floats | None = None,
 ) -> Targets:
-    """Targets from Shapley values and the parties' values alone, with the standard errors of the latter.
+    """Targets from Shapley values and the parties' values alone.
 
     Errors come from those of the Shapley values and of v_N, taken together, at the exponent as chosen.
     """
     grand, values = shapley.grand.value, shapley.values
     if not grand > 0:
         raise NoTargetsError(f"all together are worth {shapley.grand} nats; there is nothing to share")
-    errors = np.zeros(len(alone)) if alone_errors is None else alone_errors
-    bound = rationality_bound(values, alone, grand, slack=UNSURE * np.hypot(errors, shapley.grand.error))
+    bound = rationality_bound(values, alone, shapley.grand)
     if rho == "max":
         if bound is None:
-            worst = int(np.argmax((alone > 0) & ((alone >= grand) | (values <= 0))))
+            own = np.array([one.value for one in alone])
+            worst = int(np.argmax((own > 0) & ((own >= grand) | (values <= 0))))
             raise NoTargetsError(
                 f"no fairness exponent leaves everybody as well off as alone: "
                 f"{names[worst] if names else f'party {worst}'} is worth "
-                f"{alone[worst]:.4g} alone and all together {grand:.4g}, with a Shapley value of {values[worst]:.4g}; "
+                f"{own[worst]:.4g} alone and all together {grand:.4g}, with a Shapley value of {values[worst]:.4g}; "
                 "choose a number for rho, or settle without that party"
             )
         rho = bound
@@ -82,39 +79,34 @@ def set_targets(
     return Targets(found, _errors(shapley, found, best, rho), float(rho), bound)
 
 
-def rationality_bound(shapley: Floats, alone: Floats, grand: float, slack: Floats | float = 0.0) -> float | None:
-    """Largest ρ up to 1 with v_N (φ_i/φ_max)^ρ ≥ v_i for everybody; None if not even ρ → 0 does.
-
-    The best contributor has v_N whatever ρ is; that may be less than v_i by `slack`, for all these are estimates.
-    """
-    bound = 1.0
-    best = shapley.max()
-    for value, own, allowed in zip(shapley, alone, np.broadcast_to(slack, shapley.shape), strict=True):
-        if own <= 0 or (value == best and own <= grand + allowed):
-            continue  # whatever ρ is, the target is no less
-        if own > grand or value <= 0:
-            return None
-        if value < best:
-            bound = min(bound, math.log(own / grand) / math.log(value / best))
-    return bound if bound > 0 else None
+def rationality_bound(shapley: Floats, alone: Sequence[Estimate], grand: Estimate) -> float | None:
+    """Largest ρ up to 1 with v_N (φ_i/φ_max)^ρ ≥ v_i for everybody; None if not even ρ → 0 does."""
+    return _largest_exponent(zip(shapley, alone, strict=True), shapley.max(), grand)
 
 
-def stability_bound(shapley: Floats, coalitions: Mapping[frozenset[int], float], grand: float) -> float | None:
+def stability_bound(shapley: Floats, coalitions: Mapping[frozenset[int], Estimate], grand: Estimate) -> float | None:
     """Largest ρ up to 1 with which no coalition's best member would be better off if that coalition left.
 
-    The member with the largest Shapley value would have all that its coalition is worth (Sim et al. 2020): v_N
-    (φ_best/φ_max)^ρ ≥ v_C for every C. None if not even ρ → 0 does, because some coalition is worth more than all.
+    The member with the largest Shapley value would have all that its coalition is worth (Sim et al. 2020). None if not
+    even ρ → 0 does, because some coalition is worth more than all.
+    """
+    claims = ((max(shapley[party] for party in members), worth) for members, worth in coalitions.items())
+    return _largest_exponent(claims, shapley.max(), grand)
+
+
+def _largest_exponent(claims: Iterable[tuple[float, Estimate]], best: float, grand: Estimate) -> float | None:
+    """Largest ρ up to 1 with v_N (φ/φ_max)^ρ ≥ v for all claims (φ, v).
+
+    The best contributor has v_N whatever ρ is; that may be less than v by luck, for all these are estimates.
     """
     bound = 1.0
-    best = shapley.max()
-    for members, worth in coalitions.items():
-        if worth <= 0:
-            continue
-        leader = max(shapley[party] for party in members)
-        if worth > grand or leader <= 0:
+    for value, claim in claims:
+        if claim.value <= 0 or (value == best and (claim - grand).in_errors <= UNSURE):
+            continue  # whatever ρ is, the target is no less
+        if claim.value > grand.value or value <= 0:
             return None
-        if leader < best:
-            bound = min(bound, math.log(worth / grand) / math.log(leader / best))
+        if value < best:
+            bound = min(bound, math.log(claim.value / grand.value) / math.log(value / best))
     return bound if bound > 0 else None
 
 

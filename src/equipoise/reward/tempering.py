@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import PchipInterpolator
 from scipy.optimize import brentq, isotonic_regression
 
-from equipoise.estimate import Estimate
+from equipoise.estimate import UNSURE, Estimate
 
 Floats = NDArray[np.float64]
 
@@ -23,7 +23,6 @@ FIRST_LOOK = (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 64, 1 / 256, 1 / 1024)
 FURTHER = 1 / 4  # ratio of neighbouring κ beyond, for targets next to nothing
 MOST_FURTHER = 20
 MOST_TRIES = 5  # verifications of one target
-UNSURE = 2.0  # standard errors
 
 AtKappas = Callable[[Sequence[float]], Sequence[Estimate]]
 
@@ -73,7 +72,7 @@ def first_curve(whole: Estimate, lowest_target: float, at: AtKappas) -> Curve:
     points = [Point(kappa, value) for kappa, value in zip(FIRST_LOOK, at(FIRST_LOOK), strict=True)]
     for _ in range(MOST_FURTHER):
         last = points[-1].value
-        if last.value < lowest_target or last.value <= UNSURE * last.error:  # as good as nothing
+        if last.value < lowest_target or last.in_errors <= UNSURE:  # as good as nothing
             break
         kappa = FURTHER * points[-1].kappa
         points.append(Point(kappa, at([kappa])[0]))

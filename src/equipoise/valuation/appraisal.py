@@ -70,6 +70,29 @@ class Appraisal:
 
 
 @dataclass(frozen=True)
+class Pooled:
+    """A value from several sets of independent draws, each counted by its size."""
+
+    parts: tuple[Appraisal, ...]
+
+    @property
+    def draws(self) -> int:
+        """All draws."""
+        return sum(part.draws for part in self.parts)
+
+    @property
+    def value(self) -> Estimate:
+        """Their weighted mean."""
+        shares = np.array([part.draws for part in self.parts]) / self.draws
+        values = np.array([part.value.value for part in self.parts])
+        errors = np.array([part.value.error for part in self.parts])
+        return Estimate(float(shares @ values), float(np.sqrt(np.sum((shares * errors) ** 2))))
+
+    def __add__(self, part: Appraisal) -> "Pooled":
+        return Pooled((*self.parts, part))
+
+
+@dataclass(frozen=True)
 class Sampling:
     """How posteriors are sampled and valued."""
 
@@ -97,8 +120,7 @@ class Appraiser:
         self._journal, self._sampling, self._progress = journal, sampling, progress
         self._kept: dict[Request, Posterior] = {}
         self._larger: dict[Request, Request] = {}  # what was asked instead, where more draws were needed
-        self.computed = 0  # values that were not found in the journal
-        self.seconds = 0.0  # spent on them
+        self.seconds = 0.0  # spent on values that were not in the journal
 
     def appraise(self, requests: Sequence[Request], *, what: str, keep: Container[Request] = ()) -> list[Appraisal]:
         """Value scenarios; `what` names the work for people who wait. `posterior` has the draws of those in `keep`.
@@ -125,7 +147,6 @@ class Appraiser:
         start = perf_counter()
         self._sample(missing, what, self._value, keep=keep)
         self.seconds += perf_counter() - start
-        self.computed += len(missing)
         return [Appraisal.from_json(self._journal[asdict(request)]) for request in requests]
 
     def posterior(self, request: Request) -> Posterior:

@@ -1,6 +1,6 @@
 """The value of what parties released: KL(posterior ‖ prior) of the model's own parameters, in nats (paper §3)."""
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from equipoise.valuation.divergence import Floats, divergence, divergence_betwee
 
 Estimator = Literal["knn-entropy", "knn", "gaussian-fit", "conjugate-fit", "classifier"]
 
-ESTIMATORS: tuple[Estimator, ...] = ("knn-entropy", "knn", "conjugate-fit", "gaussian-fit", "classifier")
+ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
 
 
 def surprise(

@@ -1,0 +1,128 @@
+"""V1 and the promises P1, P2, P4, P5 and P6 (paper §3, §4)."""
+
+import itertools
+import math
+from typing import TYPE_CHECKING
+
+from equipoise.audit.verdict import SAME, Found
+from equipoise.estimate import SURE, UNSURE, Estimate
+
+if TYPE_CHECKING:
+    from equipoise.settlement import Award, Settlement
+
+
+def values_not_negative(settlement: "Settlement") -> Found:
+    """V1: no coalition's value is negative."""
+    lowest = min(settlement.coalitions, key=lambda one: one.value.in_errors)
+    who = ", ".join(lowest.members)
+    numbers = f"nearest to 0, of {len(settlement.coalitions)}, is {{{who}}} with {lowest.value} nats"
+    if lowest.value.value >= 0:
+        return "holds", numbers
+    if lowest.value.in_errors >= -SURE:
+        return "cannot tell", f"{numbers}, which may be 0"
+    return "fails", f"{numbers}; a divergence cannot be negative, so its estimate is wrong"
+
+
+def guarantees_kept(settlement: "Settlement") -> Found:
+    """P1: nobody's guarantee is weaker in any reward than it was released with."""
+    strengthened = []
+    for award in settlement.awards.values():
+        if not 0 <= award.kappa <= 1 or award.tau < 0:
+            return "fails", f"the reward of {award.party} has kappa = {award.kappa:g} and tau = {award.tau:g}"
+        if set(award.team) != set(award.epsilons) or not set(award.team) <= set(settlement.parties):
+            return "fails", f"the reward of {award.party} does not state the guarantee of everybody it is made from"
+        for party, epsilon in award.epsilons.items():
+            released = settlement.contributions[party].epsilon
+            promised = released / (1 + award.tau * released)
+            if epsilon > released * (1 + SAME) or epsilon < promised * (1 - SAME):
+                return "fails", (
+                    f"the reward of {award.party} states epsilon = {epsilon:g} for {party}, which released at "
+                    f"{released:g} and has {promised:g} in it"
+                )
+            if epsilon < released:
+                strengthened.append(epsilon / released)
+        if award.reward is not None and (problem := _made_otherwise(settlement, award)):
+            return "fails", problem
+    kept = "every reward is computed from the releases alone, so each guarantee stands as released"
+    if strengthened:
+        return "holds", f"{kept}; added noise strengthens them to {min(strengthened):.0%} to {max(strengthened):.0%}"
+    return "holds", kept
+
+
+def _made_otherwise(settlement: "Settlement", award: "Award") -> str:
+    """How the draws of a reward differ from what the award says they are."""
+    assert award.reward is not None
+    scenario = award.reward.posterior.scenario
+    stated = {party: award.tau for party in award.team if award.tau}
+    if award.reward.agreement.identity != settlement.agreement.identity:
+        return f"the reward of {award.party} belongs to another agreement"
+    if set(scenario.coalition or ()) != set(award.team):
+        return f"the reward of {award.party} was made from another coalition than its team"
+    if scenario.kappa != award.kappa or dict(scenario.tau) != stated:
+        return f"the reward of {award.party} was not made with kappa = {award.kappa:g} and tau = {award.tau:g}"
+    return ""
+
+
+def whole_posterior_handed_out(settlement: "Settlement") -> Found:
+    """P2: in every team somebody receives the team's whole posterior."""
+    names = []
+    for team in settlement.teams:
+        whole = settlement.value(*team)
+        best = [award for award in settlement.awards_of(team) if award.kappa == 1 and award.tau == 0]
+        if not best:
+            return "fails", f"nobody of {{{', '.join(team)}}} gets its posterior untempered"
+        award = best[0]
+        if abs((award.attained - whole).in_errors) > SURE:
+            return "fails", f"{award.party} gets it, but worth {award.attained}, not {whole} nats"
+        names.append(f"{award.party} gets all {whole} nats")
+    return "holds", "; ".join(names)
+
+
+def nobody_loses(settlement: "Settlement") -> Found:
+    """P4: nobody's target is below its value alone."""
+    gains = {party: award.target - settlement.value(party) for party, award in settlement.awards.items()}
+    # The surest loss, if there is one; else the smallest gain.
+    losers = [party for party, gain in gains.items() if gain.value < -SAME]
+    worst = min(losers or gains, key=lambda party: gains[party].in_errors if losers else gains[party].value)
+    numbers = f"least gained by {worst}: target {settlement.awards[worst].target}, alone {settlement.value(worst)} nats"
+    if not losers:
+        return "holds", numbers
+    bound = "none" if settlement.rational_rho is None else f"{settlement.rational_rho:.3g}"
+    words = f"{numbers}; rho = {settlement.rho:.3g}, and the largest that leaves nobody worse off is {bound}"
+    return ("cannot tell" if gains[worst].in_errors >= -UNSURE else "fails"), words
+
+
+def similar_in_order(settlement: "Settlement") -> Found:
+    """P5: more valuable rewards are closer to the team's posterior."""
+    if settlement.options["mechanism"] != "tempering":
+        return "cannot tell", "with added noise, similarity depends on the noise drawn, and is not chosen"
+    doubtful, closest = [], []
+    for team in settlement.teams:
+        awards = sorted(settlement.awards_of(team), key=lambda award: award.kappa)
+        for low, high in itertools.pairwise(awards):
+            if high.similarity.value < low.similarity.value and low.kappa < high.kappa:
+                words = f"{high.party}'s reward ({high.similarity}) is not closer than {low.party}'s ({low.similarity})"
+                if abs((high.similarity - low.similarity).in_errors) > SURE:
+                    return "fails", words
+                doubtful.append(words)
+        closest.append(f"from {awards[0].similarity.value:.2f} to {awards[-1].similarity.value:.2f} nats")
+    if doubtful:
+        return "cannot tell", "; ".join(doubtful)
+    return "holds", f"similarity grows with what is earned, {', '.join(closest)}"
+
+
+def nothing_withheld(settlement: "Settlement") -> Found:
+    """P6: no value that fairness allows is withheld."""
+    errors = [award.attained.error for award in settlement.awards.values()]
+    attained = Estimate(sum(award.attained.value for award in settlement.awards.values()), math.hypot(*errors))
+    targets = sum(award.target.value for award in settlement.awards.values())
+    alone = sum(award.alone.value for award in settlement.awards.values())
+    most = sum(settlement.value(*award.team).value for award in settlement.awards.values())
+    words = (
+        f"rewards are worth {attained} nats together, targets {targets:.2f}, everybody alone {alone:.2f}, and the most "
+        f"that could be handed out {most:.2f}"
+    )
+    short = targets - attained.value
+    if short <= len(settlement.awards) * settlement.options["tolerance"]:
+        return "holds", words
+    return ("cannot tell" if short <= SURE * attained.error else "fails"), words

@@ -1,0 +1,100 @@
+"""The mediator's choices for a round, checked before anything is sampled."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from equipoise.errors import MediationError
+from equipoise.inference.infer import Method
+from equipoise.inference.scenario import Rule
+from equipoise.settlement import ordered
+from equipoise.valuation.sampling import smallest_budget
+from equipoise.valuation.surprise import Estimator
+
+Mechanism = Literal["tempering", "noise"]
+
+EXACT_UP_TO = 12  # parties
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Everything a settlement depends on besides agreement and submissions."""
+
+    seed: int
+    rho: float | Literal["max"]
+    mechanism: Mechanism
+    teams: tuple[tuple[str, ...], ...]
+    estimator: Estimator
+    method: Method
+    rule: Rule | None
+    draws: int
+    chains: int | None
+    precision: float
+    tolerance: float
+    budget: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return {**self.__dict__, "teams": [list(team) for team in self.teams]}
+
+
+def default_budget(parties: int) -> int:
+    """Coalitions to value when nobody says: enough for an error of a few per cent, in our experience."""
+    return smallest_budget(parties) + 12 * parties
+
+
+def check_rho(rho: object) -> float | Literal["max"]:
+    """A fairness exponent."""
+    if rho == "max":
+        return "max"
+    if isinstance(rho, bool) or not isinstance(rho, int | float) or not 0 < rho <= 1:
+        raise MediationError(f'rho = {rho!r} is not a fairness exponent; give a number above 0 and up to 1, or "max"')
+    return float(rho)
+
+
+def check_mechanism(mechanism: str) -> Mechanism:
+    """A way to make rewards."""
+    if mechanism not in get_args(Mechanism):
+        raise MediationError(
+            f"there is no reward mechanism {mechanism!r}; choose one of {', '.join(get_args(Mechanism))}"
+        )
+    return "noise" if mechanism == "noise" else "tempering"
+
+
+def check_positive(name: str, value: Any) -> float:
+    """A number of nats."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < np.inf:
+        raise MediationError(f"{name} = {value!r} is not a number of nats above 0")
+    return float(value)
+
+
+def check_budget(parties: int, budget: Any) -> int | None:
+    """A number of coalitions to value."""
+    if budget is None:
+        return None
+    if parties <= EXACT_UP_TO:
+        raise MediationError(
+            f"a budget is for more than {EXACT_UP_TO} parties; of {parties} all coalitions are valued, so leave it out"
+        )
+    least = smallest_budget(parties)
+    if not isinstance(budget, int) or isinstance(budget, bool) or budget < least:
+        raise MediationError(f"budget = {budget!r} coalitions is too small for {parties} parties; give {least} or more")
+    return budget
+
+
+def check_teams(parties: tuple[str, ...], teams: Sequence[Sequence[str]] | None) -> tuple[tuple[str, ...], ...]:
+    """A partition of the parties."""
+    if teams is None:
+        return (parties,)
+    named = [name for team in teams for name in team]
+    if any(isinstance(team, str) for team in teams):
+        raise MediationError(f"teams are lists of party names, not {list(teams)!r}")
+    if strangers := [name for name in named if name not in parties]:
+        raise MediationError(f"{strangers[0]!r} is in a team but has not submitted; parties are {', '.join(parties)}")
+    if len(named) != len(set(named)) or set(named) != set(parties) or not all(teams):
+        raise MediationError(
+            f"teams {[list(team) for team in teams]} must name each of {', '.join(parties)} exactly once"
+        )
+    return tuple(ordered(team, parties) for team in teams)
