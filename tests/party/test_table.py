@@ -10,11 +10,16 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from builders import agreement, bernoulli, categorical, linear, logistic, poisson
 from equipoise.errors import TableError
 from equipoise.models import layout_of
+from equipoise.party import csv_stream
 from equipoise.party.statistics import exact_statistic
+from equipoise.party.stream import Wanted
+from equipoise.party.table import open_table
 
 LINEAR = layout_of(linear(2))
 LOGISTIC = layout_of(logistic(1))
@@ -365,3 +370,45 @@ def test_forbidden_folders_are_refused_with_a_message(tmp_path: Path, monkeypatc
     monkeypatch.setattr(Path, "exists", forbidden)
     with pytest.raises(TableError, match="Permission denied"):
         exact_statistic(LINEAR, tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("size", [1, 7, 30, 2**23])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_blocks_of_any_size_give_the_same_rows(
+    size: int, end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = ["x0,x1,note,y"] + [f'{k},{k / 8},"a ""line""{end}break, {k}",{-k}' for k in range(20)]
+    path = csv(tmp_path, end.join(lines) + end)
+    monkeypatch.setattr(csv_stream, "BLOCK_BYTES", size)
+    wanted = tuple(Wanted(name, None) for name in ("x0", "x1", "y"))
+    with open_table(path, wanted) as table:
+        rows = [row for batch in table for row in zip(*(np.asarray(part) for part in batch.data), strict=True)]
+    assert rows == [(k, k / 8, -k) for k in range(20)]
+
+
+def test_a_malformed_line_is_numbered_as_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = csv(tmp_path, "x0,x1,y\n" + "1,1,1\n" * 30 + "1,1\n")
+    wanted = tuple(Wanted(name, None) for name in ("x0", "x1", "y"))
+    for size in (2**23, 16):
+        monkeypatch.setattr(csv_stream, "BLOCK_BYTES", size)
+        with pytest.raises(TableError, match="Row #32"), open_table(path, wanted) as table:
+            list(table)
+
+
+def test_a_file_without_line_ends_is_refused_before_it_fills_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = csv(tmp_path, "x0,x1,y\n" + "1" * 500)
+    monkeypatch.setattr(csv_stream, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(csv_stream, "LONGEST_LINE", 200)
+    wanted = tuple(Wanted(name, None) for name in ("x0", "x1", "y"))
+    with pytest.raises(TableError, match="a line of more than 200 bytes"), open_table(path, wanted) as table:
+        list(table)
+
+
+@given(st.text(alphabet='a",\n', max_size=40))
+def test_blocks_end_where_lines_end(text: str) -> None:
+    data = text.encode()
+    ends = [k + 1 for k, byte in enumerate(data) if byte == ord("\n") and data[:k].count(b'"') % 2 == 0]
+    if b"\n" in data:
+        assert csv_stream._last_line_end(data) == max(ends, default=0)

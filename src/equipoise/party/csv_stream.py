@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +16,8 @@ from equipoise.party.stream import Table, Wanted, check_header, not_a_label
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 Compression = Literal["gzip", "bz2", "zstd"]
+BLOCK_BYTES = 2**23
+LONGEST_LINE = 2**26
 COMPRESSIONS: dict[str, Compression] = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
@@ -24,7 +27,12 @@ class Dialect(NamedTuple):
     delimiter: str
     compression: Compression | None
     missing: list[str]
-    one_column: bool = False
+    header: tuple[str, ...] = ()
+
+    @property
+    def one_column(self) -> bool:
+        """Whether lines have no delimiters."""
+        return len(self.header) == 1
 
 
 def open_csv(path: Path, delimiter: str, wanted: tuple[Wanted, ...]) -> Table:
@@ -35,7 +43,7 @@ def open_csv(path: Path, delimiter: str, wanted: tuple[Wanted, ...]) -> Table:
     dialect = Dialect(delimiter, COMPRESSIONS.get(path.suffix.lower()), missing)
     header = _csv_header(path, dialect)
     check_header(header, wanted)
-    dialect = dialect._replace(one_column=len(header) == 1)
+    dialect = dialect._replace(header=tuple(header))
     resources = ExitStack()
     stream = resources.enter_context(path.open("rb"))
     return Table(
@@ -65,41 +73,80 @@ def _csv_batches(
 
 
 def _csv_reader(stream: io.BufferedReader, dialect: Dialect, types: dict[str, Any]) -> Iterator[pa.RecordBatch]:
-    counted: Any = _CountingQuotes(_decompressed(stream, dialect))
-    yield from pa_csv.open_csv(
-        counted,
-        read_options=pa_csv.ReadOptions(block_size=2**21),
-        parse_options=pa_csv.ParseOptions(
-            delimiter=dialect.delimiter,
-            newlines_in_values=True,
-            ignore_empty_lines=not dialect.one_column,  # where an empty line is a missing value
-        ),
-        convert_options=pa_csv.ConvertOptions(
-            include_columns=list(types), column_types=types, strings_can_be_null=True, null_values=dialect.missing
-        ),
+    """Parse a few megabytes of whole lines at a time.
+
+    Arrow could stream by itself, but its threads would then hold on to the Python file; where one of them lets go of it
+    while Python shuts down, the process aborts although everything was read.
+    """
+    parse = pa_csv.ParseOptions(
+        delimiter=dialect.delimiter,
+        newlines_in_values=True,
+        ignore_empty_lines=not dialect.one_column,  # where an empty line is a missing value
     )
-    if counted.quotes % 2:
-        raise TableError("the file has a quotation mark without its partner; close or remove it, rows may be missing")
+    convert = pa_csv.ConvertOptions(
+        include_columns=list(types), column_types=types, strings_can_be_null=True, null_values=dialect.missing
+    )
+    names: list[str] | None = None  # the first block has them
+    before = 0
+    for block in _blocks_of_lines(_decompressed(stream, dialect)):
+        source: Any = pa.BufferReader(_owned_by_arrow(block))
+        read = pa_csv.ReadOptions(block_size=2**21, column_names=names)
+        try:
+            table = pa_csv.read_csv(source, read_options=read, parse_options=parse, convert_options=convert)
+        except pa.ArrowInvalid as error:
+            raise pa.ArrowInvalid(_counted_from(before, str(error))) from error
+        before += table.num_rows + (names is None)
+        names = list(dialect.header)
+        yield from table.to_batches()
 
 
-class _CountingQuotes(io.RawIOBase):
-    """A stream that counts quotation marks.
+def _counted_from(before: int, message: str) -> str:
+    """A message of Arrow's that numbers rows within a block, with their numbers in the file."""
+    return re.sub(r"Row #(\d+)", lambda match: f"Row #{int(match[1]) + before}", message)
+
+
+def _blocks_of_lines(stream: Any) -> Iterator[bytes]:
+    """The bytes of a file, cut after line ends that are not within quotation marks.
 
     A quotation mark without its partner makes everything up to the next one a single cell: rows would vanish, and with
     them the exact count that neighbouring tables must share. Arrow does not complain; an odd number gives it away.
     """
+    kept = b""
+    while data := stream.read(BLOCK_BYTES):
+        kept += data
+        cut = _last_line_end(kept)
+        if cut:
+            yield kept[:cut]
+            kept = kept[cut:]
+        elif len(kept) > LONGEST_LINE:
+            break
+    if kept.count(b'"') % 2:
+        raise TableError("the file has a quotation mark without its partner; close or remove it, rows may be missing")
+    if len(kept) > LONGEST_LINE:
+        raise TableError(f"the file has a line of more than {LONGEST_LINE:,} bytes; is it text with one row per line?")
+    if kept:
+        yield kept
 
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-        self.quotes = 0
 
-    def readable(self) -> bool:
-        return True
+def _last_line_end(data: bytes) -> int:
+    """Where the last whole line ends, 0 if none does."""
+    end = b"\n" if b"\n" in data else b"\r"
+    odd = data.count(b'"') % 2
+    stop = len(data)
+    while stop:
+        cut = data.rfind(end, 0, stop) + 1
+        odd ^= data.count(b'"', cut, stop) % 2  # of those before the cut
+        if not odd:
+            return cut
+        stop = cut - 1 if cut else 0
+    return 0
 
-    def read(self, size: int = -1) -> bytes:
-        data: bytes = self.inner.read(size)
-        self.quotes += data.count(b'"')
-        return data
+
+def _owned_by_arrow(block: bytes) -> pa.Buffer:
+    """A copy in memory that no Python object owns, for Arrow's threads to let go of when they please."""
+    buffer = pa.allocate_buffer(len(block))
+    memoryview(buffer).cast("B")[:] = block
+    return buffer
 
 
 def _decompressed(stream: io.BufferedReader, dialect: Dialect) -> Any:
