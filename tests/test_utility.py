@@ -10,7 +10,10 @@ from sklearn.metrics import log_loss
 import engine_setup  # noqa: F401
 import rounds
 from equipoise.errors import MediationError
+from equipoise.inference.diagnostics import independent
 from equipoise.inference.infer import infer
+from equipoise.inference.posterior import Posterior
+from equipoise.inference.problem import Scenario
 from equipoise.utility import mean_negative_log_probability, scaled_rows
 
 
@@ -43,5 +46,33 @@ def test_rows_that_do_not_fit_are_refused() -> None:
         scaled_rows(agreed, [[1.0]], ["maybe"])
     with pytest.raises(MediationError, match="columns: x"):
         scaled_rows(agreed, [[1.0, 2.0]], ["no"])
-    with pytest.raises(MediationError, match="for regression and classification"):
+    with pytest.raises(MediationError, match="has no features; give None"):
         scaled_rows(rounds.agreement("poisson"), [[1.0]], [1.0])
+    for kind, target, says in (
+        ("poisson", 1.5, "1.5 is impossible: it must be a count"),
+        ("exponential", -2.0, "-2 is impossible: it must be 0 or more"),
+        ("categorical", "d", "'d' is none of 'a', 'b', 'c'"),
+        ("gaussian", "tall", "must be numbers"),
+        ("gaussian", np.nan, "not finite"),
+    ):
+        with pytest.raises(MediationError, match=says):
+            scaled_rows(rounds.agreement(kind), None, [target])
+
+
+def test_families_average_probabilities_over_draws_in_the_targets_own_units() -> None:
+    """The posterior predictive of a conjugate family is known: here the draws are from the conjugate posterior."""
+    rng = np.random.default_rng(0)
+    gamma = rng.gamma(50, 1 / 10, 200_000)
+    precision = rng.gamma(20, 1 / 2, 200_000)  # of y in scaled units, where y = 3 z
+    mean = 0.2 + rng.normal(size=200_000) / np.sqrt(30 * precision)
+    student = stats.t(40, loc=0.6, scale=3 * np.sqrt((2 / 20) * (1 + 1 / 30)))
+    for kind, draws, target, expected in (
+        ("poisson", {"rate": gamma}, [3, 7], stats.nbinom(50, 10 / 11).logpmf([3, 7])),
+        ("exponential", {"rate": gamma}, [0.1, 0.4], stats.lomax(50, scale=10).logpdf([0.1, 0.4])),
+        ("gaussian", {"mean": mean, "variance": 1 / precision}, [0.0, 2.5], student.logpdf([0.0, 2.5])),
+        ("bernoulli", {"probability": rng.beta(3, 7, 200_000)}, [1, 0], np.log([0.3, 0.7])),
+        ("categorical", {"probabilities": rng.dirichlet([6, 3, 1], 200_000)}, ["b", "c"], np.log([0.3, 0.1])),
+    ):
+        posterior = Posterior(draws, independent(200_000, 1), Scenario(("north",)), "exact", "power", 0, 0, 1)
+        found = mean_negative_log_probability(posterior, scaled_rows(rounds.agreement(kind), None, target))
+        assert found == pytest.approx(-np.mean(expected), abs=0.005), kind

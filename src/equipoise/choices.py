@@ -1,11 +1,15 @@
 """The mediator's choices for a round, checked before anything is sampled."""
 
+import re
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 
+from equipoise.durable import write_new_file
 from equipoise.errors import MediationError
 from equipoise.inference.infer import Method
 from equipoise.inference.scenario import Rule
@@ -16,6 +20,7 @@ from equipoise.valuation.surprise import Estimator
 Mechanism = Literal["tempering", "noise"]
 
 EXACT_UP_TO = 12  # parties
+SECRET = "noise.secret"  # noqa: S105  (a name of a file)
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,7 @@ class Choices:
     precision: float
     tolerance: float
     budget: int | None
+    noise_secret: str | None
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -98,3 +104,33 @@ def check_teams(parties: tuple[str, ...], teams: Sequence[Sequence[str]] | None)
             f"teams {[list(team) for team in teams]} must name each of {', '.join(parties)} exactly once"
         )
     return tuple(ordered(team, parties) for team in teams)
+
+
+def noise_secret_of(mechanism: Mechanism, given: str | None, folder: Path | None) -> str | None:
+    """What the noise of rewards is drawn from: as given, as an earlier run in the folder left it, or new.
+
+    Added noise strengthens everybody's guarantee only against those who do not know it. So it comes from the operating
+    system, not from the seed, and no reward says which it is. The folder keeps it for a run that is killed, readable by
+    its owner alone.
+    """
+    if mechanism != "noise":
+        if given is not None:
+            raise MediationError("a noise secret is for rewards made by noise; leave it out")
+        return None
+    if given is not None:
+        if not re.fullmatch("[0-9a-f]{32}", given):
+            raise MediationError(
+                f"the noise secret {given!r} must be 32 hexadecimal digits; leave it out for a new one"
+            )
+        return given
+    if folder is None:
+        return secrets.token_hex(16)
+    path = folder / SECRET
+    try:
+        if not path.exists():
+            write_new_file(path, secrets.token_hex(16).encode(), mode=0o600)
+        return noise_secret_of(mechanism, path.read_text(encoding="ascii").strip(), None)
+    except (OSError, ValueError) as error:
+        raise MediationError(
+            f"cannot use {str(path)!r} ({error}); choose another folder, or delete the file"
+        ) from error

@@ -7,6 +7,7 @@ target. Every valuation goes through a journal, so a run that was killed repeats
 import platform
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
@@ -27,6 +28,7 @@ from equipoise.choices import (
     check_rho,
     check_teams,
     default_budget,
+    noise_secret_of,
 )
 from equipoise.durable import is_writable_folder
 from equipoise.errors import MediationError
@@ -37,18 +39,19 @@ from equipoise.inference.processes import processes_for
 from equipoise.inference.runtime import on_accelerator
 from equipoise.inference.scenario import Rule
 from equipoise.journal import Journal
+from equipoise.reward.deciding import decide, mask_of, targets_of_teams
 from equipoise.reward.making import Made, RewardMaker
 from equipoise.reward.model import Reward
 from equipoise.reward.precision import sharpen
 from equipoise.reward.summary import summarise
-from equipoise.reward.targets import NoTargetsError, Targets, for_team, set_targets, stability_bound, target_slopes
+from equipoise.reward.targets import NoTargetsError, Targets, for_team, stability_bound, target_slopes
 from equipoise.settlement import Award, CoalitionValue, Contribution, Settlement, ordered
 from equipoise.utility import Rows, mean_negative_log_probability, scaled_rows
 from equipoise.valuation.appraisal import Appraiser, Pooled, Request, Sampling, derived_seed
 from equipoise.valuation.plausibility import Remark, impossible_magnitudes, near_duplicates, unlikely_party
 from equipoise.valuation.proxy import normal_proxy
 from equipoise.valuation.sampling import sampled_shapley
-from equipoise.valuation.shapley import ShapleyValues, exact_shapley, repaired_by_values_alone, weights
+from equipoise.valuation.shapley import ShapleyValues, repaired_by_values_alone, weights
 from equipoise.valuation.surprise import Estimator, check_estimator, similarity
 from equipoise.wire import Submission, one_of_each
 
@@ -75,7 +78,8 @@ def mediate(
     precision: float = PRECISION,
     tolerance: float | None = None,
     budget: int | None = None,
-    test: tuple[ArrayLike, ArrayLike] | None = None,
+    test: tuple[ArrayLike | None, ArrayLike] | None = None,
+    noise_secret: str | None = None,
     folder: str | Path | None = None,
     processes: int | None = None,
     progress: bool | None = None,
@@ -86,7 +90,8 @@ def mediate(
     `rho` and `mechanism` are the agreement's unless given. `teams` partitions the parties (default: one team).
     `precision` is the standard error, in nats, that targets and rewards should have; a reward may miss its target by
     `tolerance` (default: twice that). With more than 12 parties coalitions are sampled, `budget` of them. `test` is
-    (features, target) in the columns' own units, to report how well each reward predicts.
+    (features, target) in the columns' own units, features None for a model that has none, to report how well each
+    reward predicts. Rewards made by noise draw it from `noise_secret`, 32 hexadecimal digits, by default new ones.
 
     With a `folder`, everything finished is there at once: a run that is killed goes on where it was when called again
     with the same inputs, and at the end the folder holds the settlement and the rewards.
@@ -98,10 +103,12 @@ def mediate(
     parties = tuple(submission.party for submission in submissions)
     check_estimator(estimator)
     check_settings(agreement, method, rule, draws, chains, seed)
+    mechanism = check_mechanism(agreement.reward.mechanism if mechanism is None else mechanism)
+    place = None if folder is None else _made(Path(folder))
     options = Choices(
         seed=int(seed),
         rho=check_rho(agreement.reward.rho if rho is None else rho),
-        mechanism=check_mechanism(agreement.reward.mechanism if mechanism is None else mechanism),
+        mechanism=mechanism,
         teams=check_teams(parties, teams),
         estimator=estimator,
         method=method,
@@ -111,6 +118,7 @@ def mediate(
         precision=check_positive("precision", precision),
         tolerance=check_positive("tolerance", 2 * precision if tolerance is None else tolerance),
         budget=check_budget(len(parties), budget),
+        noise_secret=noise_secret_of(mechanism, noise_secret, place),
     )
     rows = None if test is None else scaled_rows(agreement, *test)
     contributions = {one.party: _contribution(one) for one in submissions}
@@ -125,7 +133,6 @@ def mediate(
             }
         )
     )
-    place = None if folder is None else _made(Path(folder))
     if processes is None:
         # A round is many batches: workers that are started for the first one serve them all.
         coalitions = 2 ** len(parties) if len(parties) <= EXACT_UP_TO else default_budget(len(parties))
@@ -152,6 +159,7 @@ class _Round:
         self.maker = RewardMaker(
             appraiser,
             seed=options.seed,
+            noise_secret=options.noise_secret,
             draws=options.draws,
             precision=options.precision,
             tolerance=options.tolerance,
@@ -232,10 +240,10 @@ class _Round:
 
         def slopes(values: Sequence[Estimate]) -> Floats:
             try:
-                shapley, targets = self._decide([Estimate(0.0, 0.0), *values])
+                shapley, targets = self._decide(values)
             except NoTargetsError:  # may be luck: what matters does not depend much on the exponent
                 try:
-                    shapley, targets = self._decide([Estimate(0.0, 0.0), *values], rho=0.5)
+                    shapley, targets = self._decide(values, rho=0.5)
                 except NoTargetsError:
                     return weights(len(self.parties))[:, 1:]
             matrix = weights(len(self.parties))
@@ -244,7 +252,7 @@ class _Round:
                 chosen = [self.parties.index(party) for party in team]
                 local = target_slopes(for_team(shapley, chosen, Estimate(1.0, 0.0), np.zeros(len(team))), target)
                 rows = local[:, :-1] @ matrix[chosen]
-                rows[:, self._mask(team)] += target.values / values[self._mask(team) - 1].value
+                rows[:, mask_of(team, self.parties)] += target.values / values[mask_of(team, self.parties) - 1].value
                 found.append(rows)
             return np.concatenate(found)[:, 1:]
 
@@ -252,18 +260,11 @@ class _Round:
         sharpen(
             [self.known[members] for members in every], slopes, more, precision=self.options.precision, budget=budget
         )
-        return self._decide([Estimate(0.0, 0.0), *(self.known[members].value for members in every)])
+        return self._decide([self.known[members].value for members in every])
 
     def _decide(self, values: Sequence[Estimate], rho: float | None = None) -> tuple[ShapleyValues, list[Targets]]:
-        """Shapley values and targets from the values of all coalitions, nobody's first."""
-        shapley = exact_shapley([one.value for one in values], [one.error for one in values])
-        matrix = weights(len(self.parties))
-        teams = []
-        for team in self.options.teams:
-            mask = self._mask(team)
-            chosen = [self.parties.index(party) for party in team]
-            teams.append(for_team(shapley, chosen, values[mask], matrix[chosen, mask] * values[mask].error ** 2))
-        return shapley, self._targets(teams, [values[1 << index] for index in range(len(self.parties))], rho)
+        everything = [Estimate(0.0, 0.0), *values]  # nobody is worth nothing
+        return decide(self.parties, self.options.teams, everything, rho or self.options.rho)
 
     def _sampled(self) -> tuple[ShapleyValues, list[Targets]]:
         budget = self.options.budget or default_budget(len(self.parties))
@@ -289,21 +290,7 @@ class _Round:
             whole = team == self.parties
             covariance = shapley.covariance_with_grand[chosen] if whole else np.zeros(len(team))
             teams.append(for_team(shapley, chosen, self.known[team].value, covariance))
-        return shapley, self._targets(teams, alone)
-
-    def _targets(
-        self, teams: Sequence[ShapleyValues], alone: Sequence[Estimate], rho: float | None = None
-    ) -> list[Targets]:
-        """Targets of all teams with one exponent: with "max", the largest that is rational in each."""
-
-        def of_teams(rho: float | Literal["max"]) -> list[Targets]:
-            found = []
-            for team, names in zip(teams, self.options.teams, strict=True):
-                own = [alone[self.parties.index(party)] for party in names]
-                found.append(set_targets(team, own, rho, names))
-            return found
-
-        return of_teams(min(target.rho for target in of_teams(rho or self.options.rho)))
+        return shapley, targets_of_teams(self.parties, self.options.teams, teams, alone, self.options.rho)
 
     def _stability(self, shapley: ShapleyValues) -> float | None:
         numbered = {
@@ -346,6 +333,8 @@ class _Round:
         request, attained, notes = made
         party = team[index]
         posterior = self.appraiser.posterior(request)
+        if request.tau:
+            posterior = replace(posterior, noise_seed=0)  # whoever knew it could take the added noise away again
         notes += tuple(f"not converged: {problem}" for problem in posterior.diagnostics.problems)
         reward = Reward(party, self.agreement, posterior, attained)
         epsilons = {one.party: one.stated.epsilon for one in self.submissions if one.party in team}
@@ -390,9 +379,6 @@ class _Round:
 
     def _members(self, mask: int) -> tuple[str, ...]:
         return tuple(party for index, party in enumerate(self.parties) if mask >> index & 1)
-
-    def _mask(self, members: Sequence[str]) -> int:
-        return sum(1 << self.parties.index(party) for party in members)
 
 
 @contextmanager

@@ -144,6 +144,16 @@ class Settlement:
         """Awards of the members of a team."""
         return [self.awards[party] for party in team]
 
+    def targets_at(self, rho: float) -> dict[str, float]:
+        """Everybody's target had the fairness exponent been another: v (φ_i/φ_max)^ρ within each team."""
+        found: dict[str, float] = {}
+        for team in self.teams:
+            whole, best = self.value(*team).value, max(self.shapley[party].value for party in team)
+            for party in team:
+                ratio = self.shapley[party].value / best if best > 0 else 1.0
+                found[party] = whole * ratio**rho
+        return found
+
     @cached_property
     def audit(self) -> "auditing.Audit":
         """The paper's promises, checked on this settlement."""

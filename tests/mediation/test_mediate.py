@@ -153,8 +153,10 @@ def test_teams_share_what_each_is_worth(agreed: eq.Agreement, sent: list[eq.Subm
     assert not settlement.audit.failures
 
 
-def test_rewards_by_added_noise(agreed: eq.Agreement, sent: list[eq.Submission]) -> None:
-    settlement = mediate(agreed, sent, mechanism="noise", seed=2, **QUICK)
+def test_rewards_by_added_noise(agreed: eq.Agreement, sent: list[eq.Submission], tmp_path: Path) -> None:
+    settlement = mediate(
+        agreed, sent, mechanism="noise", seed=2, noise_secret="5a" * 16, folder=tmp_path / "out", **QUICK
+    )
     assert settlement.awards["north"].tau == 0
     for party in ("south", "west"):
         award = settlement.awards[party]
@@ -165,10 +167,26 @@ def test_rewards_by_added_noise(agreed: eq.Agreement, sent: list[eq.Submission])
         for name, epsilon in award.epsilons.items():
             released = settlement.contributions[name].epsilon
             assert epsilon == pytest.approx(released / (1 + award.tau * released))
-    seeds = {settlement.awards[party].posterior.noise_seed for party in ("south", "west")}
+        reward = eq.Reward.load(tmp_path / "out" / "rewards" / f"{party}.nc")
+        assert reward.posterior.noise_seed == 0  # or its owner could take the noise away again
+    lines = (tmp_path / "out" / JOURNAL).read_text().splitlines()[1:]
+    seeds = {json.loads(line)["key"]["noise_seed"] for line in lines} - {0}
     assert len(seeds) == 2  # every recipient has noise of its own
     assert settlement.audit["P1"].verdict == "holds"
     assert settlement.audit["P5"].verdict == "cannot tell"
+
+
+def test_added_noise_does_not_follow_from_the_seed(tmp_path: Path) -> None:
+    first, second = (choices.noise_secret_of("noise", None, None) for _ in range(2))
+    assert first != second
+    kept = choices.noise_secret_of("noise", None, tmp_path)
+    assert choices.noise_secret_of("noise", None, tmp_path) == kept  # a run that goes on
+    assert (tmp_path / choices.SECRET).stat().st_mode & 0o077 == 0
+    assert choices.noise_secret_of("tempering", None, tmp_path) is None
+    with pytest.raises(MediationError, match="is not 32 hexadecimal digits"):
+        choices.noise_secret_of("noise", "1234", None)
+    with pytest.raises(MediationError, match="leave it out"):
+        choices.noise_secret_of("tempering", "5a" * 16, None)
 
 
 def test_by_the_papers_sampler_and_rule(agreed: eq.Agreement, sent: list[eq.Submission]) -> None:

@@ -17,7 +17,7 @@ from equipoise.inference import collapsed, engine
 from equipoise.inference.diagnostics import independent
 from equipoise.inference.engine import Problem, Settings
 from equipoise.inference.posterior import Posterior
-from equipoise.inference.predictive import row_moments
+from equipoise.inference.predictive import rows_of_posterior
 from equipoise.inference.problem import Scenario, model_of
 from equipoise.inference.scenario import Observations, Scenarios
 from equipoise.models import layout_of
@@ -59,7 +59,7 @@ def simulate(kind: str, seed: int) -> Problem:
     rng = np.random.default_rng(seed)
     statistics = []
     for party in range(2):
-        mean, covariance = row_moments(model, prior, truth, party, np.array([0]))
+        mean, covariance = rows_of_posterior(model, prior, truth, party, np.array([0]))
         exact = rng.multivariate_normal(COUNT * mean[0], COUNT * covariance[0], check_valid="ignore", method="eigh")
         statistics.append(exact + deviation * rng.normal(size=len(layout)))
     variance = np.tile(deviation**2, (2, 1))

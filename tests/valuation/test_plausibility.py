@@ -10,7 +10,7 @@ from scipy import stats
 import equipoise as eq
 import rounds
 from equipoise.inference.infer import infer
-from equipoise.inference.predictive import row_moments
+from equipoise.inference.predictive import rows_of_posterior
 from equipoise.inference.problem import model_of
 from equipoise.party.release import release
 from equipoise.valuation.plausibility import (
@@ -28,7 +28,7 @@ def test_moments_of_a_row_are_those_of_the_table(kind: str, tmp_path: Path) -> N
     agreed = rounds.agreement(kind)
     sent = rounds.submissions(agreed, tmp_path, (100.0,), rows=3_000)
     posterior = infer(agreed, sent, draws=1_000)
-    mean, covariance = row_moments(*model_of(agreed), posterior, 0, np.arange(0, len(posterior), 20))
+    mean, covariance = rows_of_posterior(*model_of(agreed), posterior, 0, np.arange(0, len(posterior), 20))
     released = np.array(sent[0].values(agreed)) / sent[0].count
     spread = np.sqrt(np.diagonal(covariance.mean(axis=0)) / 3_000)
     np.testing.assert_allclose(mean.mean(axis=0), released, atol=float(6 * spread.max() + 0.01))

@@ -63,6 +63,14 @@ def approximate(
     )
 
 
+@partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(0))
+def approximations(
+    model: CollapsedModel, prior: Any, observations: Observations, scenarios: Scenarios
+) -> Approximation:
+    """Laplace approximations of a batch of scenarios."""
+    return jax.vmap(partial(approximate, model, "power", prior, observations))(scenarios)
+
+
 class PartyNormals(NamedTuple):
     """Each party's log likelihood near one position: slopes [slots, d] and Fisher informations [slots, d, d]."""
 

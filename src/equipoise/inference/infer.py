@@ -1,7 +1,6 @@
 """Posteriors from an agreement and its submissions: `infer`, `infer_batch` and, for comparison, `infer_exact`."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, get_args
 
 import jax
@@ -24,6 +23,7 @@ from equipoise.inference.problem import (
 )
 from equipoise.inference.processes import processes_for
 from equipoise.inference.processes import run as run_in_processes
+from equipoise.inference.progress import progress_bar
 from equipoise.inference.runtime import ONE_AT_A_TIME, double_precision, on_accelerator, use_compilation_cache
 from equipoise.inference.scenario import Rule, Scenarios
 from equipoise.wire import Submission
@@ -228,7 +228,7 @@ def _posteriors(
         rule=rule,
     )
     keys = jnp.stack([jax.random.key(seed) for seed in seeds])
-    with _progress_bar(progress, label, len(scenarios) * engine.planned_rounds(settings)) as tick:
+    with progress_bar(progress, label, len(scenarios) * engine.planned_rounds(settings)) as tick:
         processes = processes_for(len(scenarios)) if processes is None else processes
         if processes == 1:
             engine.run(keys, problem, arrays, settings, tick, keep)
@@ -309,22 +309,3 @@ def _check_seeds(scenarios: Sequence[Scenario], seeds: Sequence[int]) -> None:
 def _check_whole(name: str, value: object, least: int) -> None:
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
         raise InferenceError(f"{name} = {value!r} must be a whole number, {least} or more")
-
-
-@contextmanager
-def _progress_bar(wanted: bool | None, label: str, total: int) -> Iterator[Callable[[float], None] | None]:
-    """A bar on the terminal: when asked for, or by default when standard error is one."""
-    if wanted is False:
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    console = Console(stderr=True, force_terminal=wanted or None)
-    if wanted is None and not console.is_terminal:
-        yield None
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda amount: bar.advance(task, amount)

@@ -1,5 +1,6 @@
-"""Moments of a statistic that a party might have sent, given draws of the parameters: for predictive checks."""
+"""Moments of a row of a statistic that a party might have sent, given draws of the parameters."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -20,24 +21,36 @@ Floats = NDArray[np.float64]
 
 @double_precision
 def row_moments(
-    model: Any, prior: Any, posterior: Posterior, party: int, chosen: NDArray[np.intp]
+    model: Any, prior: Any, draws: Mapping[str, Floats], coordinates: Floats | None, party: int
 ) -> tuple[Floats, Floats]:
-    """Mean [draws, entries] and covariance [draws, entries, entries] of one row of a party, at chosen draws."""
-    draws = posterior.draws
+    """Mean [draws, entries] and covariance [draws, entries, entries] of one row of a party.
+
+    `coordinates` are the model's own parameters where the prior is N(0, I); regressions do without.
+    """
     with ONE_AT_A_TIME:
         if isinstance(model, LinearRegression | LogisticRegression):
             mean, covariance = (
-                draws[name][chosen] if model.shared else draws[name][chosen, party]
+                draws[name] if model.shared else draws[name][:, party]
                 for name in ("feature_mean", "feature_covariance")
             )
             if isinstance(model, LinearRegression):
-                found = _linear(model, draws["weights"][chosen], draws["variance"][chosen], mean, covariance)
+                found = _linear(model, draws["weights"], draws["variance"], mean, covariance)
             else:
-                found = _logistic(model, draws["weights"][chosen], mean, covariance)
+                found = _logistic(model, draws["weights"], mean, covariance)
         else:
-            assert posterior.coordinates is not None
-            found = _family(model, prior, posterior.coordinates[chosen])
+            assert coordinates is not None
+            found = _family(model, prior, coordinates)
         return np.asarray(found.mean), np.asarray(found.covariance)
+
+
+def rows_of_posterior(
+    model: Any, prior: Any, posterior: Posterior, party: int, chosen: NDArray[np.intp]
+) -> tuple[Floats, Floats]:
+    """As `row_moments`, at chosen draws of a posterior."""
+    coordinates = None if posterior.coordinates is None else posterior.coordinates[chosen]
+    return row_moments(
+        model, prior, {name: values[chosen] for name, values in posterior.draws.items()}, coordinates, party
+    )
 
 
 @partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(0))

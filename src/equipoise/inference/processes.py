@@ -6,6 +6,8 @@ the next call, or wherever the caller's `joblib.parallel_config` says.
 """
 
 import pickle
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import jax
 import joblib
@@ -14,11 +16,14 @@ from jax import Array
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from equipoise.errors import InferenceError
+from equipoise.inference import engine
 from equipoise.inference.chains import Problem, Sampled, Settings
 from equipoise.inference.engine import Finished, Progress, planned_rounds
 from equipoise.inference.runtime import on_accelerator
 from equipoise.inference.scenario import Scenarios
-from equipoise.inference.worker import sample_one
+from equipoise.inference.worker import call
+
+Result = TypeVar("Result")
 
 WORTHWHILE = 16  # scenarios; a new process takes some seconds to load the compiled programs
 
@@ -44,26 +49,38 @@ def run(
     """`engine.run`, a scenario at a time, in processes."""
     data = np.asarray(jax.random.key_data(keys))
     plain, whole = jax.tree.map(np.asarray, ((problem.prior, problem.observations), scenarios))
-    tasks = []
-    for index in range(len(data)):
-        chosen = Scenarios(*(part[index : index + 1] for part in whole))
-        tasks.append((index, pickle.dumps((data[index : index + 1], problem.model, *plain, chosen, settings))))
+    tasks = [
+        (data[k : k + 1], problem.model, *plain, Scenarios(*(part[k : k + 1] for part in whole)), settings)
+        for k in range(len(data))
+    ]
     results: dict[int, Sampled] = {}
+    for index, sampled in spread(_sample_one, tasks, processes):
+        if progress:
+            progress(planned_rounds(settings))
+        if finished:
+            finished(index, sampled)
+        else:
+            results[index] = sampled
+    return [results[index] for index in sorted(results)]
+
+
+def _sample_one(key: Any, model: Any, prior: Any, observations: Any, scenario: Any, settings: Settings) -> Sampled:
+    return engine.run(jax.random.wrap_key_data(key), Problem(model, prior, observations), scenario, settings)[0]
+
+
+def spread(
+    function: Callable[..., Result], tasks: Sequence[tuple[Any, ...]], processes: int | None
+) -> Iterator[tuple[int, Result]]:
+    """Call a function of this package with each task's arguments, in processes; places and results as they come."""
+    packed = [(index, pickle.dumps((function, task))) for index, task in enumerate(tasks)]
     if processes is not None:
         processes = min(processes, len(tasks))
     try:
-        for index, sampled in _parallel(processes)(joblib.delayed(sample_one)(*task) for task in tasks):
-            if progress:
-                progress(planned_rounds(settings))
-            if finished:
-                finished(index, sampled)
-            else:
-                results[index] = sampled
+        yield from _parallel(processes)(joblib.delayed(call)(*task) for task in packed)
     except TerminatedWorkerError as error:
         raise InferenceError(
             "a worker process ended before its time, perhaps for lack of memory; use fewer processes, or processes=1"
         ) from error
-    return [results[index] for index in sorted(results)]
 
 
 def _parallel(processes: int | None) -> joblib.Parallel:

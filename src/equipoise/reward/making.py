@@ -29,8 +29,17 @@ class CurvePoint:
 class RewardMaker:
     """Makes rewards of one round; `points` collects all that was learnt of r(κ) and r(τ) on the way."""
 
-    def __init__(self, appraiser: Appraiser, *, seed: int, draws: int, precision: float, tolerance: float) -> None:
-        self._appraiser, self._seed, self._draws = appraiser, seed, draws
+    def __init__(
+        self,
+        appraiser: Appraiser,
+        *,
+        seed: int,
+        noise_secret: str | None,
+        draws: int,
+        precision: float,
+        tolerance: float,
+    ) -> None:
+        self._appraiser, self._seed, self._noise_secret, self._draws = appraiser, seed, noise_secret, draws
         self._precision, self._tolerance = precision, tolerance
         self.points: list[CurvePoint] = []
 
@@ -82,7 +91,7 @@ class RewardMaker:
         made: dict[int, Made] = {}
         for index in rest:
             party = team[index]
-            noise_seed = derived_seed(self._seed, "noise", party)
+            noise_seed = derived_seed(self._noise_secret, "noise", party)
             seed = derived_seed(self._seed, "noise curve", party)
 
             def at(

@@ -30,7 +30,10 @@ MORE_DRAWS = (4, 16)  # times as many, where chains do not agree
 
 @dataclass(frozen=True)
 class Request:
-    """A scenario to be valued; `tau` is added to every member's statistic, as noise number `noise_seed`."""
+    """A scenario to be valued; `tau` is added to every member's statistic, as noise number `noise_seed`.
+
+    `extra` names members to whose statistics more is added.
+    """
 
     coalition: tuple[str, ...]
     draws: int
@@ -38,11 +41,13 @@ class Request:
     kappa: float = 1.0
     tau: float = 0.0
     noise_seed: int = 0
+    extra: tuple[tuple[str, float], ...] = ()
 
     @property
     def scenario(self) -> Scenario:
         """What the engine is asked."""
-        return Scenario(self.coalition, self.kappa, dict.fromkeys(self.coalition, self.tau) if self.tau else {})
+        tau = dict.fromkeys(self.coalition, self.tau) if self.tau else {}
+        return Scenario(self.coalition, self.kappa, tau | {party: self.tau + more for party, more in self.extra})
 
 
 @dataclass(frozen=True)
@@ -170,7 +175,7 @@ class Appraiser:
         found = posterior.diagnostics
         left_out = [one for one in self.submissions if one.party not in request.coalition]
         predictive = None
-        if len(left_out) == 1 and request.kappa == 1 and request.tau == 0:
+        if len(left_out) == 1 and request.kappa == 1 and not (request.tau or request.extra):
             predictive = predictive_probability(self.agreement, posterior, left_out[0])
         appraisal = Appraisal(
             value,
@@ -229,6 +234,6 @@ class Appraiser:
                 )
 
 
-def derived_seed(seed: int, *purpose: object) -> int:
+def derived_seed(seed: int | str | None, *purpose: object) -> int:
     """A seed of its own for everything that is random in a run: 52 bits, which any reader of JSON keeps."""
     return int(sha256_hex(canonical_json([seed, *purpose]))[:13], 16)

@@ -20,7 +20,7 @@ from scipy import special, stats
 
 from equipoise.agreement import Agreement
 from equipoise.inference.posterior import Floats, Posterior
-from equipoise.inference.predictive import row_moments
+from equipoise.inference.predictive import rows_of_posterior
 from equipoise.inference.problem import model_of
 from equipoise.models import CodedColumn, Layout, layout_of
 from equipoise.wire import Submission
@@ -51,7 +51,7 @@ def predictive_probability(agreement: Agreement, others: Posterior, submission: 
     total = len(next(iter(others.draws.values())))
     chosen = np.unique(np.linspace(0, total - 1, number).astype(int))
     slot = agreement.party_names.index(submission.party)
-    mean, covariance = row_moments(model, prior, others, slot, chosen)
+    mean, covariance = rows_of_posterior(model, prior, others, slot, chosen)
     noise = np.diag(np.square(layout.noise_deviations(submission.stated)))
     residual = np.asarray(submission.values(agreement)) - submission.count * mean
     spread = submission.count * covariance + noise
@@ -85,7 +85,7 @@ def near_duplicates(agreement: Agreement, submissions: Sequence[Submission], eve
         spread = np.diag(np.asarray(noise))
         for each in (one, other):
             slot = agreement.party_names.index(each.party)
-            _, covariance = row_moments(model, prior, everybody, slot, np.arange(0, len(everybody), 50))
+            _, covariance = rows_of_posterior(model, prior, everybody, slot, np.arange(0, len(everybody), 50))
             spread = spread + each.count * covariance.mean(axis=0)
         copies = float(np.sum(stats.norm.logpdf(difference, scale=np.sqrt(noise))))
         independent = stats.multivariate_normal.logpdf(difference, cov=spread, allow_singular=True)
