@@ -9,23 +9,36 @@ import typer
 from equipoise.cli.options import AgreementArgument, DeltaOption, JsonOption
 from equipoise.guarantee import DEFAULT_DELTA
 
+
+def _kinds(incomplete: str) -> list[str]:
+    """Model kinds, for the shell to complete."""
+    from equipoise.schema import MODEL_KINDS
+
+    return [kind for kind in MODEL_KINDS if kind.startswith(incomplete)]
+
+
 app = typer.Typer(help="Write and check agreements.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command()
 def new(
     kind: Annotated[
-        str, typer.Argument(help="linear, logistic, bernoulli, categorical, poisson, exponential, gaussian")
+        str,
+        typer.Argument(
+            help="linear, logistic, bernoulli, categorical, poisson, exponential, gaussian", autocompletion=_kinds
+        ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")] = Path("agreement.toml"),
     party: Annotated[list[str] | None, typer.Option(help="A party's name; repeat for each.")] = None,
     force: Annotated[bool, typer.Option(help="Overwrite the file if it exists.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write a commented example agreement to edit.
 
     Example: equipoise agreement new linear --party north --party south
     """
     from equipoise.agreement import Agreement
+    from equipoise.cli.output import print_json
     from equipoise.errors import AgreementError
     from equipoise.examples import example_agreement
     from equipoise.schema import MODEL_KINDS, PARTY_NAME
@@ -38,13 +51,16 @@ def new(
                 f"{name!r} cannot be a party's name: use 1 to 64 letters, digits, dots, dashes or underscores"
             )
     text = example_agreement(kind, tuple(party)) if party else example_agreement(kind)
-    Agreement.parse(text, name="the example")
+    agreed = Agreement.parse(text, name="the example")
     if output.exists() and not force:
         raise AgreementError(f"{str(output)!r} exists; choose another name with --output, or --force")
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise AgreementError(f"cannot write {str(output)!r}: {error.strerror}") from error
+    if as_json:
+        print_json({"agreement": str(output), "kind": kind, "parties": agreed.party_names})
+        return
     typer.echo(f"Wrote {output}. Edit columns, bounds and parties, then run: equipoise agreement check {output}")
 
 

@@ -153,12 +153,14 @@ def amend(
     accept_bounds: Annotated[
         Path | None, typer.Option(help="Accept this agreement's bounds where they differ from earlier ones.")
     ] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Record a decision in the ledger: a new cap, or bounds that have changed for a reason other than the data.
 
     Example: equipoise party amend north.ledger --cap-zcdp 0.5 --reason "board decision of 3 May"
     """
     from equipoise.agreement import Agreement
+    from equipoise.cli.output import print_json
     from equipoise.errors import LedgerError
     from equipoise.party.ledger import Ledger, domains_of
 
@@ -171,6 +173,10 @@ def amend(
     if accept_bounds is not None and not changed:
         raise LedgerError(f"no bounds of {str(accept_bounds)!r} differ from those in the ledger; nothing to accept")
     book.amend(reason=reason, cap_zcdp=cap_zcdp, domains=changed)
+    if as_json:
+        bounds = {name: {"before": known[name], "now": values} for name, values in changed.items()}
+        print_json({"ledger": str(path), "cap_zcdp": book.read().cap_zcdp, "bounds": bounds, "reason": reason})
+        return
     if cap_zcdp is not None:
         typer.echo(f"The cap is now zCDP {cap_zcdp:g}.")
     for name, values in changed.items():

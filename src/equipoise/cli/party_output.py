@@ -111,7 +111,8 @@ def _show_private_notes(preview: Preview) -> None:
         notes.append(f"columns never read: {', '.join(preview.ignored_columns)}")
     for name, share in preview.clipped.items():
         if share > 0:
-            hint = "; that is much: is the column in the agreed unit?" if share > CLIPPED_IS_MANY else ""
+            many = "; that is much: is the column in the agreed unit, or are the bounds too narrow?"
+            hint = many if share > CLIPPED_IS_MANY else ""
             notes.append(f"{name}: {share:.1%} of the first rows lie outside the agreed bounds and are clipped{hint}")
     bounded = any(isinstance(column, ScaledColumn) for column in preview.layout.columns)
     if bounded and not any(preview.clipped.values()):

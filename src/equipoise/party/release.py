@@ -160,7 +160,8 @@ def _warn_of_clipping(exact: ExactStatistic) -> None:
         if share > CLIPPED_IS_MANY:
             warnings.warn(
                 f"{share:.0%} of the first values of {name!r} lie outside the agreed bounds and were clipped; is the "
-                "column in the agreed unit? (This share is not private: keep it to yourself.)",
+                "column in the agreed unit? If it is, the bounds are too narrow: agree on wider ones from common "
+                "knowledge, not from this table. (This share is not private: keep it to yourself.)",
                 ClippingWarning,
                 stacklevel=3,
             )

@@ -98,9 +98,11 @@ class Table(AbstractContextManager["Table"]):
 
 def not_a_label(name: str, labels: tuple[int | str, ...], row: int, value: object) -> str:
     """Message for a cell that holds none of the agreed labels."""
+    if isinstance(value, float) and value.is_integer():  # numbers are read as floats, whatever the table has
+        value = int(value)
     return (
         f"column {name!r}, row {row + 1}: {value!r} is not one of the agreed labels [{first_few(labels)}]; "
-        "correct the cell, or agree on its label"
+        "correct the cell, recode the column, or agree on the labels it has"
     )
 
 

@@ -1,30 +1,39 @@
 """The model a party gets: its posterior, with everything needed to use it and to check it, in one netCDF file.
 
+It predicts as scikit-learn's estimators do, and can stand where they stand: at the end of a pipeline, in
+cross-validation, in permutation importance. It is fitted already, so that `fit` changes nothing.
+
 The file is ArviZ's: group `posterior` has the draws by chain, `unconstrained_posterior` the coordinates in which the
 prior is N(0, I), `diagnostics` R̂ and effective sizes; the agreement and the scenario are attributes. It holds no other
 party's reward, and nothing that the parties did not release.
 """
+# ruff: noqa: N803, ARG002 (scikit-learn's tools call by these names)
 
 import json
-import os
-import secrets
-from dataclasses import dataclass
+from dataclasses import FrozenInstanceError, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from equipoise.agreement import Agreement
 from equipoise.canonical import canonical_json, sha256_hex
-from equipoise.durable import fsync_folder
+from equipoise.durable import replaced_file
 from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
 from equipoise.inference.diagnostics import Diagnostics
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.problem import Scenario
+from equipoise.reward import prediction
+from equipoise.reward.features import feature_matrix
+from equipoise.reward.units import own_units, write_csv
+from equipoise.schema import LogisticModel
+from equipoise.utility import mean_negative_log_probability, scaled_rows
 
 if TYPE_CHECKING:
     import arviz
+    from sklearn.utils import Tags
 
 FORMAT = "equipoise-reward"
 VERSION = 1
@@ -32,7 +41,7 @@ COORDINATES = "coordinates"
 _ARRAYS = ("rhat", "ess_bulk", "ess_tail")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Reward:
     """One party's reward: whose it is, under which agreement, its posterior, and what that is worth in nats."""
 
@@ -40,6 +49,12 @@ class Reward:
     agreement: Agreement
     posterior: Posterior
     value: Estimate
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Not simply a frozen dataclass: scikit-learn's pipelines leave private notes on their steps.
+        if name in self.__dataclass_fields__ and name in self.__dict__:
+            raise FrozenInstanceError(f"cannot assign to field {name!r}")
+        super().__setattr__(name, value)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Reward) and self.digest == other.digest
@@ -56,6 +71,98 @@ class Reward:
         if self.posterior.coordinates is not None:
             parts.append(np.ascontiguousarray(self.posterior.coordinates).tobytes())
         return sha256_hex(b"".join(bytes.fromhex(sha256_hex(part)) for part in parts))
+
+    def predict(self, X: Any, *, return_interval: float | None = None) -> Any:
+        """Predicted target of each row of features, in its own units, or its label as agreed.
+
+        Features are an array in the agreed order, or a data frame, an Arrow table or a dictionary with columns by name.
+        For regression, `return_interval=0.9` also returns [rows, 2], between which 90 % of new observations should lie.
+        """
+        if isinstance(self.agreement.model, LogisticModel):
+            if return_interval is not None:
+                raise MediationError("labels have no interval; use predict_proba(X, return_interval=…)")
+            labels: NDArray[Any] = self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+            return labels
+        expected = prediction.expected_target(self.agreement, self.posterior, X)
+        if return_interval is None:
+            return expected
+        return expected, prediction.target_interval(self.agreement, self.posterior, X, return_interval)
+
+    def predict_proba(self, X: Any, *, return_interval: float | None = None) -> Any:
+        """Probability of each label [rows, 2], in the order of `classes_`.
+
+        `return_interval=0.9` also returns [rows, 2], between which the probability of the positive label (the agreed
+        second one) lies with a probability of 90 %.
+        """
+        probabilities = prediction.class_probabilities(self.agreement, self.posterior, X)
+        if return_interval is None:
+            return probabilities
+        return probabilities, prediction.probability_interval(self.agreement, self.posterior, X, return_interval)
+
+    def sample_predictions(self, X: Any = None, *, size: int | None = None, seed: int = 0) -> NDArray[Any]:
+        """New observations [draws, rows], one for each draw and row, with the same seed the same.
+
+        Models without features take no rows, and simulate `size` observations for each draw (one, unless given).
+        """
+        return prediction.simulated(self.agreement, self.posterior, X, size, seed)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """R² of a regression, accuracy of a classification."""
+        from sklearn.metrics import accuracy_score, r2_score
+
+        scaled_rows(self.agreement, feature_matrix(self.agreement, X), y)  # for its messages
+        measure = accuracy_score if isinstance(self.agreement.model, LogisticModel) else r2_score
+        return float(measure(np.asarray(y), self.predict(X), sample_weight=sample_weight))
+
+    def loss(self, X: Any, y: Any) -> float:
+        """Mean negative log probability of the targets, per unit of the target; X is None for models without features.
+
+        This is what settlements report of test rows.
+        """
+        rows = None if X is None else feature_matrix(self.agreement, X)
+        return mean_negative_log_probability(self.posterior, scaled_rows(self.agreement, rows, y))
+
+    def fit(self, X: Any = None, y: Any = None) -> Self:
+        """Nothing: the mediator has fitted this model to what the parties released. For scikit-learn's tools."""
+        return self
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """The agreed labels, in NumPy's order."""
+        return prediction.classes(self.agreement)
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of features."""
+        return len(self.feature_names_in_)
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """Names of the features, in the agreed order."""
+        return np.array([column.name for column in self.agreement.columns[:-1]], dtype=object)
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Nothing can be tuned. For scikit-learn's tools."""
+        return {}
+
+    def set_params(self, **parameters: Any) -> Self:
+        """Refuse all parameters. For scikit-learn's tools."""
+        if parameters:
+            raise MediationError(f"a reward has no parameters to set, so not {', '.join(parameters)}; leave them out")
+        return self
+
+    def __sklearn_clone__(self) -> Self:
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_tags__(self) -> "Tags":
+        return prediction.sklearn_tags(self.agreement)
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write every draw in the columns' own units; a file that is there is replaced, once the new one is whole."""
+        write_csv(Path(path), own_units(self.agreement, self.posterior.draws), self.posterior.chains)
 
     def to_inferencedata(self) -> "arviz.InferenceData":
         """All of it, for ArviZ."""
@@ -78,16 +185,8 @@ class Reward:
 
     def save(self, path: str | Path) -> None:
         """Write a netCDF file; one that is there is replaced, once the new one is whole."""
-        target = Path(path)
-        partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
-        try:
+        with replaced_file(Path(path)) as partial:
             self.to_inferencedata().to_netcdf(str(partial), engine="h5netcdf")
-            with partial.open("rb+") as file:
-                os.fsync(file.fileno())
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
-        fsync_folder(target.resolve().parent)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -1,0 +1,112 @@
+"""`equipoise predict`: a reward put to use, through real files."""
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pa_parquet
+import pytest
+
+from cli.test_cli import equipoise, from_json
+from program import run
+from reward_posteriors import some_reward, some_rows
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    for kind in ("linear", "logistic", "poisson", "categorical"):
+        some_reward(kind).save(tmp_path / f"{kind}.nc")
+    rows = some_rows(5)
+    lines = ["bmi,who,age", *(f"{bmi!r},patient,{age!r}" for age, bmi in rows.tolist())]
+    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def read(text: str) -> dict[str, list[str]]:
+    rows = list(csv.DictReader(io.StringIO(text)))
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def test_regression(home: Path) -> None:
+    result = run("predict", "linear.nc", "--data", "rows.csv", "--interval", 0.8, cwd=home)
+    assert "Reward of north under agreement" in result.stderr
+    assert "worth 3.00 ± 0.10 nats" in result.stderr
+    found = read(result.stdout)
+    expected, interval = some_reward("linear").predict(some_rows(5), return_interval=0.8)
+    assert list(found) == ["prediction", "lower", "upper"]
+    np.testing.assert_array_equal(np.array(found["prediction"], float), expected)
+    np.testing.assert_array_equal(np.array([found["lower"], found["upper"]], float).T, interval)
+
+
+def test_classification_of_a_parquet_file_with_some_labels(home: Path) -> None:
+    rows = some_rows(6)
+    labels = ["no", "yes", None, "no", "yes", "no"]
+    columns: dict[str, Any] = {"ill": labels, "age": rows[:, 0], "bmi": rows[:, 1]}
+    pa_parquet.write_table(pa.table(columns), home / "rows.parquet")
+    result = run("predict", "logistic.nc", "--data", "rows.parquet", "-o", "found.csv", cwd=home)
+    reward = some_reward("logistic")
+    known = [0, 1, 3, 4, 5]
+    given = [labels[place] for place in known]
+    assert f"ill in 5 rows: accuracy {reward.score(rows[known], given):.3f}" in result.stderr
+    assert f"log probability {reward.loss(rows[known], given):.4g}" in result.stderr
+    assert result.stdout == ""
+    found = read((home / "found.csv").read_text())
+    assert list(found) == ["prediction", "probability[yes]", "lower", "upper"]
+    assert found["prediction"] == reward.predict(rows).tolist()
+    np.testing.assert_array_equal(np.array(found["probability[yes]"], float), reward.predict_proba(rows)[:, 1])
+    assert "'found.csv' exists" in equipoise(
+        "predict", "logistic.nc", "--data", "rows.parquet", "-o", "found.csv", cwd=home, code=9
+    )
+
+
+def test_json_and_draws(home: Path) -> None:
+    found = from_json(
+        "predict", "linear.nc", "--data", "rows.csv", "--draws", "draws.csv", "--party", "north", cwd=home
+    )
+    assert found["party"] == "north"
+    assert found["value"] == {"value": 3.0, "error": 0.1}
+    assert found["compared"] is None
+    assert [row["prediction"] for row in found["predictions"]] == some_reward("linear").predict(some_rows(5)).tolist()
+    assert (home / "draws.csv").read_text().startswith("chain,draw,weight[age],weight[bmi],intercept,residual_sd\n")
+
+
+def test_models_without_features_need_no_data(home: Path) -> None:
+    said = equipoise("predict", "poisson.nc", cwd=home)
+    assert "a new visits" in said
+    found = {row["quantity"]: row for row in from_json("predict", "poisson.nc", cwd=home)["summary"]}
+    assert found["rate"]["mean"] == pytest.approx(4.0, abs=0.02)
+    assert found["a new visits"]["lower"] == 1
+    assert found["a new visits"]["upper"] in (7, 8)
+    shares: Any = from_json("predict", "categorical.nc", cwd=home)["summary"]
+    assert [row["quantity"] for row in shares] == ["probability[A]", "probability[B]", "probability[C]"]
+    (home / "wards.csv").write_text("ward\nA\nB\n")
+    compared = from_json("predict", "categorical.nc", "--data", "wards.csv", cwd=home)["compared"]
+    assert compared == {"rows": 2, "loss": pytest.approx(some_reward("categorical").loss(None, ["A", "B"]))}
+
+
+def test_mistakes(home: Path) -> None:
+    text = (home / "rows.csv").read_text()
+    (home / "renamed.csv").write_text(text.replace("bmi", "BMI", 1))
+    (home / "gap.csv").write_text(text + ",patient,50\n")
+    (home / "empty.csv").write_text("")
+    (home / "header.csv").write_text("age,bmi\n")
+    (home / "fake.nc").write_text("hello")
+    linear = ("predict", "linear.nc")
+    for command, code, says in (
+        (("predict", "none.nc"), 9, "there is no file 'none.nc'; rewards are in the folder"),
+        (("predict", "fake.nc", "--data", "rows.csv"), 9, "'fake.nc' cannot be read as a reward"),
+        (linear, 9, "this linear model predicts from age, bmi; give a file with --data"),
+        ((*linear, "--data", "none.csv"), 4, "there is no file or folder 'none.csv'"),
+        ((*linear, "--data", "renamed.csv"), 4, "column 'bmi' is not in the table; did you mean 'BMI'?"),
+        ((*linear, "--data", "gap.csv"), 4, "feature 'bmi', row 6: the value is missing; fill in a number"),
+        ((*linear, "--data", "empty.csv"), 4, "'empty.csv' is empty"),
+        ((*linear, "--data", "header.csv"), 4, "'header.csv' has no rows"),
+        ((*linear, "--data", "rows.csv", "--interval", 90), 9, "--interval 90 is not between 0 and 1; give 0.9"),
+        ((*linear, "--data", "rows.csv", "-o", "no/f.csv"), 9, "cannot write into"),
+        ((*linear, "--data", "rows.csv", "--party", "south"), 9, "is the reward of 'north', not of 'south'; ask"),
+    ):
+        assert says in equipoise(*command, cwd=home, code=code)
+    assert not list(home.glob(".*.partial"))
