@@ -1,0 +1,38 @@
+"""Charts as SVG text, each drawn from plain numbers: for reports, and for any page that shows a settlement.
+
+Every function returns one `<svg>` element to put into HTML: it says in words what it shows (`aria-label`), is about 420
+pixels wide and scales, needs no script and loads nothing. Colours can be told apart by colour-blind readers, and no
+meaning hangs on colour alone. The same numbers give the same bytes, from any thread.
+"""
+
+from equipoise.charts.advice import PrivacyChoices, Quantity, privacy_choices, save_privacy_choices
+from equipoise.charts.curve import Line, Mark, reward_curve
+from equipoise.charts.dots import coalition_values, shapley_values
+from equipoise.charts.gains import Gain, gains
+from equipoise.charts.intervals import Limits, Panel, Parameter, interval_limits, intervals
+from equipoise.charts.losses import losses
+from equipoise.charts.style import shortened
+from equipoise.charts.sweep import Share, exponent_sweep
+
+__all__ = [
+    "Gain",
+    "Limits",
+    "Line",
+    "Mark",
+    "Panel",
+    "Parameter",
+    "PrivacyChoices",
+    "Quantity",
+    "Share",
+    "coalition_values",
+    "exponent_sweep",
+    "gains",
+    "interval_limits",
+    "intervals",
+    "losses",
+    "privacy_choices",
+    "reward_curve",
+    "save_privacy_choices",
+    "shapley_values",
+    "shortened",
+]

@@ -1,0 +1,56 @@
+"""`report.html`: a settlement for people to read, as one file that needs nothing else.
+
+The operator's edition shows everything. A party's edition shows what that party may know and nothing of the others: it
+is rendered from a `PartyView`, which holds no more than that.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from equipoise.durable import replaced_file
+from equipoise.errors import MediationError
+from equipoise.report.page import rendered
+
+if TYPE_CHECKING:
+    from equipoise.settlement import Settlement
+
+FILE = "report.html"
+EDITIONS = "reports"
+
+__all__ = ["EDITIONS", "FILE", "render", "write_report", "write_reports"]
+
+
+def render(settlement: "Settlement", *, party: str | None = None) -> str:
+    """The report as HTML: the operator's edition, or that of one party."""
+    if party is None:
+        from equipoise.report.operator import operator_page
+
+        return rendered(operator_page(settlement))
+    if party not in settlement.contributions:
+        raise MediationError(f"{party!r} took no part; the parties are {', '.join(settlement.parties)}")
+    from equipoise.report.party import party_page
+    from equipoise.report.view import view_of
+
+    return rendered(party_page(view_of(settlement, party)))
+
+
+def write_report(settlement: "Settlement", path: str | Path, *, party: str | None = None) -> None:
+    """Write one edition; what was at the path stays until the new one is whole."""
+    text = render(settlement, party=party)
+    place = Path(path)
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with replaced_file(place) as partial:
+            partial.write_text(text, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise MediationError(
+            f"cannot write the report {str(place)!r}: {error.strerror or error}; choose another place"
+        ) from error
+
+
+def write_reports(settlement: "Settlement", folder: str | Path) -> None:
+    """Write every edition: `report.html` for the operator, and `reports/PARTY.html` for each party."""
+    place = Path(folder)
+    write_report(settlement, place / FILE)
+    for party in settlement.parties:
+        write_report(settlement, place / EDITIONS / f"{party}.html", party=party)

@@ -1,0 +1,98 @@
+"""Sections on how rewards were set and made: the fairness exponent, and the curve that says what a reward is worth."""
+
+from typing import TYPE_CHECKING
+
+from equipoise import charts
+from equipoise.report.outcome import BARS, MOST_ROWS
+from equipoise.report.page import Figure, Section
+from equipoise.report.wording import listed, number
+
+if TYPE_CHECKING:
+    from equipoise.settlement import Settlement
+
+
+def curves(settlement: "Settlement") -> Section | None:
+    """r(κ), or r(τ) for each recipient, with the rewards on it."""
+    noise = settlement.options["mechanism"] == "noise"
+    figures = []
+    for team in settlement.teams:
+        points = [one for one in settlement.curve if one.team == team]
+        if not points:
+            continue
+        marks = [
+            charts.Mark(award.party, award.tau if noise else award.kappa, award.attained)
+            for award in settlement.awards_of(team)[:MOST_ROWS]
+        ]
+        recipients = dict.fromkeys(one.recipient for one in points)
+        lines = [
+            charts.Line(
+                [(one.tau if noise else one.kappa, one.value) for one in points if one.recipient == recipient],
+                recipient,
+            )
+            for recipient in recipients
+        ]
+        what = "more noise is added, drawn anew for each party" if noise else "less of the evidence is used"
+        figures.append(
+            Figure(
+                charts.reward_curve(lines, marks, control="tau" if noise else "kappa"),
+                f"What the posterior is worth when {what}; marks are the rewards. {BARS}",
+                _team_title(settlement, team),
+            )
+        )
+    if not figures:
+        return None
+    words = (
+        "A reward that should be worth less than everything is made from the same releases with more noise. The chart "
+        "shows how much noise brings the value down to each party’s target."
+        if noise
+        else "A reward that should be worth less than everything is made by using only a part κ of the evidence. The "
+        "chart shows how the value grows with κ, and which κ each party’s target came to."
+    )
+    return Section("curve", "How rewards are made", [words], figures)
+
+
+def exponent(settlement: "Settlement") -> Section:
+    """Targets against the fairness exponent."""
+    figures = []
+    for team in settlement.teams:
+        best = max(settlement.shapley[party].value for party in team)
+        shares = [
+            charts.Share(
+                party,
+                settlement.awards[party].alone.value,
+                settlement.value(*team).value,
+                max(settlement.shapley[party].value, 0.0) / best if best > 0 else 1.0,
+            )
+            for party in team  # so that a party looks the same here and on the curve
+        ]
+        figures.append(
+            Figure(
+                charts.exponent_sweep(
+                    shares, chosen=settlement.rho, rational=settlement.rational_rho, stable=settlement.stable_rho
+                ),
+                "Targets against ρ. A ring marks where a party would be no better off than alone; the shaded "
+                "part is where nobody is worse off.",
+                _team_title(settlement, team),
+            )
+        )
+    rational, stable = settlement.rational_rho, settlement.stable_rho
+    words = [
+        "The fairness exponent ρ says how much of the differences between parties is handed on: ρ = 1 rewards in "
+        "proportion to Shapley values, smaller ρ is kinder to those who bring less.",
+        f"Chosen is ρ = {number(settlement.rho)}"
+        + (", the largest that leaves nobody worse off than alone. " if settlement.options["rho"] == "max" else ". ")
+        + (
+            "There is no ρ that leaves everybody as well off as alone."
+            if rational is None
+            else f"Up to {number(rational)} nobody is worse off than alone."
+        )
+        + ("" if stable is None else f" Up to {number(stable)} no coalition’s best member would rather leave with it."),
+    ]
+    return Section("exponent", "How fairness was set", words, figures)
+
+
+def _team_title(settlement: "Settlement", team: tuple[str, ...]) -> str:
+    """Which team a chart is about, where there are several."""
+    if len(settlement.teams) == 1:
+        return ""
+    return "Team of " + (listed(team) if len(team) <= 4 else f"{team[0]}, {team[1]} and {len(team) - 2} others")

@@ -1,0 +1,104 @@
+"""Sections for who wants to check: oddities, how well everything was computed, and fingerprints."""
+
+from typing import TYPE_CHECKING
+
+from equipoise.report.outcome import FOLDED
+from equipoise.report.page import Section, Table
+from equipoise.report.wording import estimate, number, seconds
+
+if TYPE_CHECKING:
+    from equipoise.settlement import Settlement
+
+OPTIONS = {
+    "estimator": "estimator of values",
+    "method": "sampler",
+    "rule": "tempering rule",
+    "mechanism": "mechanism of rewards",
+    "rho": "fairness exponent asked for",
+    "seed": "seed",
+    "draws": "draws of a posterior, to begin with",
+    "chains": "Markov chains",
+    "precision": "standard error wanted (nats)",
+    "tolerance": "tolerance of a reward (nats)",
+    "budget": "coalitions to value at most",
+}
+
+
+def remarks(settlement: "Settlement") -> Section:
+    """Oddities that somebody should look at."""
+    if not settlement.remarks:
+        return Section("remarks", "Worth a look", ["Nothing odd was found in what the parties sent."])
+    words = (
+        "Advice, never a reason to reject: an honest party from an unusual population looks odd too, and a careful "
+        "liar does not."
+    )
+    return Section("remarks", "Worth a look", [words], items=[one.message for one in settlement.remarks])
+
+
+def diagnostics(settlement: "Settlement") -> Section:
+    """How everything was computed, and how well."""
+    asked, reached = settlement.options["precision"], settlement.precision
+    valued = settlement.coalitions
+    worst = max(one.rhat for one in valued)
+    repeat = "Seed and the digest of the decisions let anybody with the submissions repeat the computation."
+    if settlement.options["mechanism"] == "noise":
+        repeat += (
+            " So does the noise secret in settlement.json, which must be kept from the parties: who knows it can take "
+            "the added noise away again."
+        )
+    words = [
+        f"The largest standard error of a target or a reward is {number(reached)} nats; {number(asked)} was asked for. "
+        f"{len(valued):,} of {2 ** len(settlement.parties) - 1:,} coalitions were valued, with R̂ up to {worst:.3f}.",
+        repeat,
+    ]
+    problems = [f"{{{', '.join(one.members)}}}: {problem}" for one in valued for problem in one.problems]
+    coalitions = Table(
+        "Coalitions: value in nats ± standard error, draws, and how well the chains mixed",
+        ("members", "value", "draws", "R̂", "effective draws"),
+        [
+            (", ".join(one.members), estimate(one.value), f"{one.draws:,}", f"{one.rhat:.3f}", f"{one.ess:,.0f}")
+            for one in valued
+        ],
+        folded=len(valued) > FOLDED,
+    )
+    options = [
+        (label, str(settlement.options[name]))
+        for name, label in OPTIONS.items()
+        if settlement.options.get(name) is not None
+    ]
+    versions = list(settlement.environment.items())
+    tables = [
+        coalitions,
+        Table("Choices of the mediator", ("choice", "value"), options, numeric_from=9),
+        Table("Versions", ("program", "version"), versions, numeric_from=9),
+    ]
+    if settlement.timings:
+        times = [(name, seconds(time)) for name, time in settlement.timings.items()]
+        tables.append(Table("Time taken", ("step", "time"), times))
+    return Section("diagnostics", "How it was computed", words, items=problems, tables=tables)
+
+
+def digests(settlement: "Settlement") -> Section:
+    """Fingerprints of all that came in and went out."""
+    rows = [
+        (party, one.submission, one.digest, settlement.awards[party].digest)
+        for party, one in settlement.contributions.items()
+    ]
+    return Section(
+        "digests",
+        "Fingerprints",
+        [
+            "A file with another fingerprint is another file. Equal decisions have equal digests, on whichever machine "
+            f"they were computed: {settlement.decisions}.",
+        ],
+        tables=[
+            Table(
+                "SHA-256 of submissions and rewards",
+                ("party", "submission id", "submission file", "reward"),
+                rows,
+                numeric_from=9,
+                codes=True,
+                folded=len(rows) > FOLDED,
+            )
+        ],
+    )

@@ -1,0 +1,73 @@
+"""Sections on what is learnt: beliefs about the parameters, and how well they predict."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from equipoise import charts
+from equipoise.report import beliefs as believing
+from equipoise.report.outcome import MOST_ROWS, largest, left_out
+from equipoise.report.page import Figure, Section, Table
+
+if TYPE_CHECKING:
+    from equipoise.settlement import Settlement
+
+MOST_CHARTS = 24
+
+
+def beliefs(settlement: "Settlement") -> Section:
+    """Prior, alone, reward and team, for each party on the same axes."""
+    agreement = settlement.agreement
+    most = [party for party in settlement.parties if party in largest(settlement, MOST_CHARTS)]
+    shown = {
+        party: believing.panels(agreement, {"prior": settlement.prior, **settlement.awards[party].posteriors})
+        for party in most
+    }
+    limits = [_union([charts.interval_limits(one[place]) for one in shown.values()]) for place in range(_count(shown))]
+    figures = [
+        Figure(
+            charts.intervals(panels, whose=party, limits=limits),
+            "Medians, halves and nine tenths of each belief.",
+            party,
+        )
+        for party, panels in shown.items()
+    ]
+    kinds = {name for party in most for name in settlement.awards[party].posteriors}
+    words = believing.introduction(agreement, sorted(kinds))
+    return Section("beliefs", "What is learnt", [*words, *left_out(settlement, most)], figures)
+
+
+def predictions(settlement: "Settlement") -> Section | None:
+    """Loss on test rows, if there were any."""
+    losses = {party: award.losses for party, award in settlement.awards.items() if award.losses}
+    if not losses:
+        return None
+    return losses_section(losses, dict(list(losses.items())[:MOST_ROWS]))
+
+
+def losses_section(losses: dict[str, dict[str, float]], drawn: dict[str, dict[str, float]]) -> Section:
+    """Losses of some parties, of which the first are drawn."""
+    names = {"prior": "without data", "alone": "alone", "reward": "with its reward", "team": "whole team"}
+    present = {name: label for name, label in names.items() if any(name in one for one in losses.values())}
+    words = (
+        "How much each model is surprised by rows nobody released: mean negative log probability of a test row (for "
+        "a number, its density per unit of the target), in nats. Less is better; 0.1 less means that the truth was "
+        "given about a tenth more probability. Chance differences between test rows are not in it."
+    )
+    table = Table(
+        "Loss on test rows, in nats a row",
+        ("party", *present.values()),
+        [(party, *(f"{one[name]:.3f}" if name in one else "" for name in present)) for party, one in losses.items()],
+    )
+    figure = Figure(
+        charts.losses(drawn),
+        "Loss on test rows; less is better. An arrow stands for a number that is further off, and in the table.",
+    )
+    return Section("losses", "How well the models predict", [words], [figure], tables=[table])
+
+
+def _union(limits: Sequence[charts.Limits]) -> charts.Limits:
+    return min(low for low, _ in limits), max(high for _, high in limits)
+
+
+def _count(shown: dict[str, list[charts.Panel]]) -> int:
+    return len(next(iter(shown.values())))

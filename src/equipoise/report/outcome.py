@@ -1,0 +1,128 @@
+"""Sections on what was decided: what coalitions are worth, what each party brings, and what it gets."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from equipoise import charts
+from equipoise.report.page import Figure, Section, Table
+from equipoise.report.wording import estimate, number
+from equipoise.words import counted
+
+if TYPE_CHECKING:
+    from equipoise.settlement import Settlement
+
+ALL_COALITIONS = 6  # parties up to which every coalition is drawn
+MOST_ROWS = 40  # of a chart
+FOLDED = 16  # rows beyond which a table is folded
+BARS = "Bars reach two standard errors either way."
+
+
+def coalitions(settlement: "Settlement") -> Section:
+    """Values of coalitions."""
+    parties, values = settlement.parties, {one.members: one.value for one in settlement.coalitions}
+    words = [
+        "What a group of parties could know by pooling their releases, compared with knowing nothing but the prior. "
+        "Adding a party helps on average, but less and less: what one tells, another may have told already."
+    ]
+    shown = dict(sorted(values.items(), key=lambda item: (len(item[0]), -item[1].value)))
+    if len(parties) > ALL_COALITIONS:
+        most = largest(settlement, (MOST_ROWS - 1) // 2)
+        ends = {(party,) for party in most} | {tuple(p for p in parties if p != one) for one in most} | {parties}
+        shown = {members: value for members, value in shown.items() if members in ends}
+        words.append(
+            f"Shown are parties alone, all but one, and all together"
+            f"{'' if len(most) == len(parties) else f', for the {len(most)} parties with the largest Shapley values'}; "
+            f"{counted(len(values), 'coalition')} were valued, and all of them are in the table of diagnostics."
+        )
+    figure = Figure(charts.coalition_values(shown, parties), f"Values of coalitions in nats. {BARS}")
+    return Section("values", "What coalitions are worth", words, [figure])
+
+
+def shapley(settlement: "Settlement") -> Section:
+    """Shapley values and how sure their order is."""
+    words = [
+        "A party’s Shapley value is what it adds, averaged over all orders in which the parties could have joined. "
+        "Shares of the rewards follow from it."
+    ]
+    if settlement.shapley_repair > 1:
+        words.append(
+            "One would have been negative; contributions to nobody count "
+            f"{number(settlement.shapley_repair)} times as much, as the paper has it, so that none is."
+        )
+    if not settlement.exact:
+        words.append("Not all coalitions were valued; the errors include the choice of those that were.")
+    most = largest(settlement, MOST_ROWS)
+    figure = Figure(
+        charts.shapley_values({party: settlement.shapley[party] for party in most}), f"Shapley values in nats. {BARS}"
+    )
+    rankings = [
+        (one.higher, one.lower, "above 0.999" if one.probability > 0.999 else f"{one.probability:.3f}")
+        for one in settlement.audit.rankings
+    ]
+    table = Table(
+        "How sure the order is: the probability that a party truly contributes more than the next",
+        ("party", "contributes more than", "probability"),
+        rankings,
+        numeric_from=2,
+        folded=len(rankings) > FOLDED,
+    )
+    return Section(
+        "shapley",
+        "What each party brings",
+        [*words, *left_out(settlement, most)],
+        [figure],
+        tables=[table] * bool(rankings),
+    )
+
+
+def awards(settlement: "Settlement") -> Section:
+    """Alone, target and attained."""
+    most = largest(settlement, MOST_ROWS)
+    shown = [settlement.awards[party] for party in settlement.parties if party in most]
+    noise = settlement.options["mechanism"] == "noise"
+    rows = [
+        (
+            award.party,
+            estimate(award.alone),
+            estimate(settlement.shapley[award.party]),
+            estimate(award.target),
+            estimate(award.attained),
+            number(award.tau if noise else award.kappa),
+            estimate(award.similarity),
+        )
+        for award in settlement.awards.values()
+    ]
+    words = [
+        "Going alone, a party would know what its own release tells. Its target is its fair share of what its team "
+        "knows, and its reward is a model made to be worth that. In every team the party that brings most gets all.",
+    ]
+    if len(settlement.teams) > 1:
+        words.append("Teams share what each of them is worth: " + "; ".join(map(", ".join, settlement.teams)) + ".")
+    missed = [award.party for award in settlement.awards.values() if not award.within_tolerance]
+    if missed:
+        words.append(f"Not within tolerance of the target: {', '.join(missed)}.")
+    figure = Figure(
+        charts.gains(
+            [charts.Gain(one.party, one.alone, one.target, one.attained, settlement.value(*one.team)) for one in shown]
+        ),
+        f"From alone to the reward, in nats. {BARS}",
+    )
+    table = Table(
+        "Values in nats ± standard error",
+        ("party", "alone", "Shapley value", "target", "attained", "τ" if noise else "κ", "similarity"),
+        rows,
+    )
+    notes = [f"{award.party}: {note}" for award in settlement.awards.values() for note in award.notes]
+    return Section("awards", "What each party gets", [*words, *left_out(settlement, most)], [figure], notes, [table])
+
+
+def largest(settlement: "Settlement", most: int) -> list[str]:
+    """Parties by Shapley value, largest first, and no more than a chart can hold."""
+    return sorted(settlement.parties, key=lambda party: -settlement.shapley[party].value)[:most]
+
+
+def left_out(settlement: "Settlement", shown: Sequence[str]) -> list[str]:
+    """What to say where a chart cannot show everybody."""
+    if len(shown) == len(settlement.parties):
+        return []
+    return [f"The {len(shown)} parties with the largest Shapley values are drawn, of {len(settlement.parties)}."]

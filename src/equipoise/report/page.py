@@ -1,0 +1,95 @@
+"""A page: sections of sentences, charts and tables, and the template that turns them into HTML.
+
+All words are escaped by the template. Only charts are taken as they are, and those are made by `equipoise.charts`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart and what there is to say about it."""
+
+    svg: str
+    caption: str
+    title: str = ""  # where several charts are beside each other
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A cell that shows what was found, by a sign and a word."""
+
+    word: str
+
+
+Cell = str | Verdict
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells under headers; the first cell of a row names it, and columns from `numeric_from` on hold numbers."""
+
+    caption: str
+    headers: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    numeric_from: int = 1
+    codes: bool = False  # long digests, which may be broken anywhere
+    folded: bool = False  # to be opened by those who want it
+
+    @property
+    def narrow(self) -> bool:
+        """Whether it fits beside a chart."""
+        return len(self.headers) <= 3 and not self.codes and not self.folded
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of the page, under a heading and with a short name to link to."""
+
+    key: str
+    title: str
+    sentences: Sequence[str] = ()
+    figures: Sequence[Figure] = ()
+    items: Sequence[str] = ()
+    tables: Sequence[Table] = ()
+    terms: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True)
+class Page:
+    """A whole report; `sign` is what the audit comes to: "holds", "fails" or "cannot tell"."""
+
+    title: str
+    edition: str
+    summary: Sequence[str]
+    sign: Verdict
+    conclusion: str
+    sections: Sequence[Section]
+    footer: str
+
+
+def rendered(page: Page) -> str:
+    """The page as HTML that loads nothing."""
+    return _template().render(page=page).lstrip()  # macros leave blank lines
+
+
+@cache
+def _template() -> "Template":
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+    environment = Environment(
+        loader=PackageLoader("equipoise.report"),
+        autoescape=select_autoescape(default=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.tests["verdict"] = lambda cell: isinstance(cell, Verdict)
+    return environment.get_template("page.html")

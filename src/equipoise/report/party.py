@@ -1,0 +1,145 @@
+"""A party's edition: what it sent, what it is worth, what it gets, and whether the promises are kept."""
+
+from equipoise import charts
+from equipoise.guarantee import DEFAULT_DELTA, Guarantee
+from equipoise.report import beliefs as believing
+from equipoise.report.glossary import glossary
+from equipoise.report.learning import losses_section
+from equipoise.report.outcome import BARS
+from equipoise.report.page import Figure, Page, Section, Table
+from equipoise.report.promises import agreement_section, audit_section, conclusion
+from equipoise.report.view import PartyView
+from equipoise.report.wording import compared, estimate, listed, nats, number
+from equipoise.words import short
+
+
+def party_page(view: PartyView) -> Page:
+    """The whole report for one party."""
+    sign, words = conclusion(view.findings)
+    sections = [
+        _contribution(view),
+        _award(view),
+        _curve(view),
+        _beliefs(view),
+        losses_section({view.party: view.losses}, {view.party: view.losses}) if view.losses else None,
+        audit_section(view.findings, reasons=False),
+        _remarks(view),
+        agreement_section(view.agreement),
+        glossary(),
+    ]
+    return Page(
+        title=view.agreement.title or "Settlement",
+        edition=f"Edition for {view.party}: holds nothing of the other parties’ numbers",
+        summary=_summary(view),
+        sign=sign,
+        conclusion=words,
+        sections=[section for section in sections if section is not None],
+        footer=f"Made by Equipoise {view.version}; reward {view.digest}",
+    )
+
+
+def _summary(view: PartyView) -> list[str]:
+    others = [name for name in view.team if name != view.party]
+    if not others:
+        company = f"{view.party} settled alone, so there was nobody to share with."
+    elif len(others) <= 6:
+        company = f"{view.party} settled together with {listed(others)}."
+    else:
+        company = f"{view.party} settled together with {len(others)} other parties."
+    gain = view.attained.value - view.alone.value
+    all_ = " That is everything the team knows: nobody gets more." if view.gets_all and others else ""
+    return [
+        f"{company} Its own release is worth {nats(view.alone.value)} nats (explained in the glossary), and its reward "
+        f"{nats(view.attained.value)}: {view.party} {compared(gain)}.{all_}"
+    ]
+
+
+def _contribution(view: PartyView) -> Section:
+    one = view.contribution
+    sent = Guarantee(order=one.order, epsilon=one.epsilon)
+    delta = short(DEFAULT_DELTA)
+    rows = [
+        ("rows", f"{one.rows:,}"),
+        (f"ε (order λ = {number(one.order)})", number(one.epsilon, 4)),
+        ("zCDP", number(sent.zcdp, 4)),
+        (f"ε at δ = {delta}", number(sent.epsilon_at(DEFAULT_DELTA))),
+        ("submission id", one.submission),
+        ("submission file, SHA-256", one.digest),
+    ]
+    words = [
+        "What was released, once, and how well it hides any single row: the smaller ε, the better. The three readings "
+        "of ε are of one and the same guarantee, and nothing that was made from the release weakens it."
+    ]
+    if view.epsilon < one.epsilon:
+        words.append(
+            f"In the reward of {view.party}, added noise strengthens it further, to ε = {number(view.epsilon)}."
+        )
+    return Section(
+        "contribution",
+        "What you sent",
+        words,
+        tables=[Table(f"Release of {view.party}", ("what", "value"), rows, numeric_from=9, codes=True)],
+    )
+
+
+def _award(view: PartyView) -> Section:
+    noise = view.mechanism == "noise"
+    rows = [
+        ("alone", estimate(view.alone), "what your own release tells"),
+        ("Shapley value", estimate(view.shapley), "what you add, averaged over all orders of joining"),
+        ("target", estimate(view.target), "your fair share, which the reward was made to be worth"),
+        ("attained", estimate(view.attained), "what the draws in your reward are worth"),
+        ("whole team", estimate(view.whole), "what all releases of your team tell together"),
+        ("similarity", estimate(view.similarity), "0 would be the team’s own posterior"),
+        ("τ" if noise else "κ", number(view.tau if noise else view.kappa), _how(view)),
+    ]
+    words = ["All values are information, in nats. The reward is a model made to be worth the target."]
+    if not view.within_tolerance:
+        words.append("The reward is not within the agreed tolerance of the target; the notes say why.")
+    gain = charts.Gain(view.party, view.alone, view.target, view.attained, view.whole)
+    return Section(
+        "award",
+        "What you get",
+        words,
+        [Figure(charts.gains([gain]), f"From alone to the reward, in nats. {BARS}")],
+        view.notes,
+        [
+            Table("In nats ± standard error", ("what", "value", "meaning"), rows, numeric_from=9),
+            Table("The reward’s file", ("what", "SHA-256"), [("reward", view.digest)], numeric_from=9, codes=True),
+        ],
+    )
+
+
+def _how(view: PartyView) -> str:
+    if view.gets_all:
+        return "nothing is held back"
+    return (
+        "noise added before the model was made" if view.mechanism == "noise" else "share of the evidence that is used"
+    )
+
+
+def _curve(view: PartyView) -> Section | None:
+    if not view.curve:
+        return None
+    noise = view.mechanism == "noise"
+    mark = charts.Mark(view.party, view.tau if noise else view.kappa, view.attained)
+    svg = charts.reward_curve([charts.Line(view.curve)], [mark], control="tau" if noise else "kappa")
+    what = "the more noise is added, the less the posterior is worth" if noise else "with less of the evidence, less"
+    words = f"How the value of a reward is controlled: {what}. The mark is your reward."
+    return Section("curve", "How the reward was made", [words], [Figure(svg, f"Value of the reward, in nats. {BARS}")])
+
+
+def _beliefs(view: PartyView) -> Section:
+    panels = believing.panels(view.agreement, {"prior": view.prior, **view.posteriors})
+    caption = f"{view.party}: before any data, alone, and with the reward."
+    if "alone" not in view.posteriors:
+        caption = f"{view.party}: before any data, and with the reward."
+    figure = Figure(charts.intervals(panels, whose=view.party), caption)
+    return Section("beliefs", "What is learnt", believing.introduction(view.agreement, list(view.posteriors)), [figure])
+
+
+def _remarks(view: PartyView) -> Section | None:
+    if not view.remarks:
+        return None
+    words = "Advice, never a reproach: an unusual population looks odd too."
+    return Section("remarks", "Worth a look", [words], items=view.remarks)

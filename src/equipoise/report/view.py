@@ -1,0 +1,124 @@
+"""What one party may know of a settlement: the only thing its edition of the report is made from.
+
+A party may know the agreement, its own contribution and award, and what its team is worth together. It may not know
+what the others sent, bring or get, nor the posterior of its team, unless that is its own reward. Numbers that would
+give these away are left out as well:
+
+* ρ as chosen, where the agreement does not fix it: own target, own Shapley value, the team's value and ρ give the
+  largest Shapley value;
+* seed and noise secret: who knows the secret can take added noise away again;
+* places on the curve r(κ) that were chosen for others' targets, and those of r(τ), whose spacing tells the largest ε:
+  the curve is drawn through places that are the same in every settlement, or follow from the party's own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from equipoise.agreement import Agreement
+from equipoise.audit import Finding
+from equipoise.estimate import Estimate
+from equipoise.reward.making import CurvePoint
+from equipoise.reward.summary import Summary
+from equipoise.reward.tempering import FIRST_LOOK, FURTHER
+
+if TYPE_CHECKING:
+    from equipoise.settlement import Award, Contribution, Settlement
+
+OWN_BELIEFS = ("alone", "reward")
+OWN_LOSSES = ("prior", "alone", "reward")
+NOISE_LEVELS = tuple(2.0**power for power in range(-6, 3))  # times the party's own τ
+
+Points = tuple[tuple[float, Estimate], ...]
+
+
+@dataclass(frozen=True)
+class PartyView:
+    """One party's share of a settlement; `findings` have no reasons, and `curve` no places chosen for others."""
+
+    party: str
+    agreement: Agreement
+    team: tuple[str, ...]
+    contribution: "Contribution"
+    whole: Estimate
+    shapley: Estimate
+    alone: Estimate
+    target: Estimate
+    attained: Estimate
+    similarity: Estimate
+    kappa: float
+    tau: float
+    mechanism: str
+    within_tolerance: bool
+    epsilon: float  # its own guarantee in its own reward
+    digest: str
+    prior: Summary
+    posteriors: dict[str, Summary]
+    losses: dict[str, float]
+    notes: tuple[str, ...]
+    remarks: tuple[str, ...]
+    curve: Points
+    findings: tuple[Finding, ...]
+    version: str
+
+    @property
+    def gets_all(self) -> bool:
+        """Whether its reward is the team's very posterior."""
+        return self.kappa == 1 and self.tau == 0
+
+
+def view_of(settlement: "Settlement", party: str) -> PartyView:
+    """What `party` may know."""
+    award = settlement.awards[party]
+    return PartyView(
+        party=party,
+        agreement=settlement.agreement,
+        team=award.team,
+        contribution=settlement.contributions[party],
+        whole=settlement.value(*award.team),
+        shapley=settlement.shapley[party],
+        alone=award.alone,
+        target=award.target,
+        attained=award.attained,
+        similarity=award.similarity,
+        kappa=award.kappa,
+        tau=award.tau,
+        mechanism=settlement.options["mechanism"],
+        within_tolerance=award.within_tolerance,
+        epsilon=award.epsilons[party],
+        digest=award.digest,
+        prior=settlement.prior,
+        posteriors={name: award.posteriors[name] for name in OWN_BELIEFS if name in award.posteriors},
+        losses={name: award.losses[name] for name in OWN_LOSSES if name in award.losses},
+        notes=award.notes,
+        remarks=tuple(one.message for one in settlement.remarks if one.parties == (party,)),
+        curve=_own_curve(settlement, award),
+        findings=tuple(Finding(one.code, one.promise, one.verdict, "") for one in settlement.audit),
+        version=settlement.environment.get("equipoise", ""),
+    )
+
+
+def _own_curve(settlement: "Settlement", award: "Award") -> Points:
+    whole = settlement.value(*award.team)
+    points = [one for one in settlement.curve if one.team == award.team and one.recipient in (None, award.party)]
+    if settlement.options["mechanism"] == "noise":
+        return _levels(points, award) if award.tau > 0 else ()
+    further = [FIRST_LOOK[-1] * FURTHER**step for step in range(1, 21)]
+    allowed = {*FIRST_LOOK, *(kappa for kappa in further if kappa >= FURTHER * award.kappa)}
+    own = [] if award.kappa in (0.0, 1.0) else [(award.kappa, award.attained)]
+    common = [(one.kappa, one.value) for one in points if one.kappa in allowed]
+    return (*common, *own, (1.0, whole)) if common else ()
+
+
+def _levels(points: Sequence[CurvePoint], award: "Award") -> Points:
+    """r(τ) read off, between its estimates, at multiples of the party's own τ."""
+    known = sorted((one.tau, one.value.value) for one in points if one.tau > 0)
+    if len(known) < 2:
+        return ()
+    taus, values = (np.array(column) for column in zip(*known, strict=True))
+    levels = [award.tau * level for level in NOISE_LEVELS]
+    inside = [tau for tau in levels if taus[0] <= tau <= taus[-1]]
+    read = np.interp(np.log(inside), np.log(taus), values) if inside else np.array([])
+    return tuple((tau, Estimate(float(value), 0.0)) for tau, value in zip(inside, read, strict=True))

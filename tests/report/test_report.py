@@ -1,0 +1,274 @@
+"""The report is one whole, accessible, self-contained page for every settlement there can be."""
+
+import dataclasses
+import itertools
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+import equipoise as eq
+from equipoise.report import render, write_report, write_reports
+from equipoise.settlement import CoalitionValue, Settlement
+from equipoise.valuation.plausibility import Remark
+from report.conftest import renamed
+
+VOID = {"meta", "link", "br"}
+LONG = "a-very-long-name-of-an-institute-for-clinical-studies-in-the-nort"[:63]
+
+
+class Reader(HTMLParser):
+    """Collects what tests ask about, and fails on tags that do not match."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.words: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {name: value or "" for name, value in attrs}))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if not self.open or self.open[-1] != "style":
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def check(text: str) -> Reader:
+    """What holds for every page."""
+    page = Reader(text)
+    assert text.startswith("<!DOCTYPE html>")
+    assert page.all("html")[0]["lang"] == "en"
+    assert not page.all("script")
+    for _, attributes in page.tags:
+        for name in ("src", "href", "data", "action"):
+            assert attributes.get(name, "#").startswith(("#", "data:"))
+    assert "url(" not in text.replace("url(#", "")
+    assert "@import" not in text
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    used = re.findall(r'(?:url\(#|href="#)([^)"]+)', text)
+    assert set(used) <= set(ids)
+    levels = [int(tag[1]) for tag, _ in page.tags if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+    for svg in page.all("svg"):
+        assert svg["role"] == "img"
+        assert len(svg["aria-label"]) > 20
+    assert len(page.all("caption")) == len(page.all("table"))
+    assert all("scope" in header for header in page.all("th"))
+    assert "nan" not in re.findall(r"[a-z]+", page.text)
+    return page
+
+
+def editions(settlement: Settlement) -> list[Reader]:
+    return [check(render(settlement, party=party)) for party in (None, *settlement.parties)]
+
+
+def test_every_edition_is_a_whole_page(settled: Settlement) -> None:
+    operator, *parties = editions(settled)
+    for section in ("Who contributed what", "What each party gets", "How fairness was set", "What is learnt"):
+        assert section in operator.text
+    assert len(operator.all("svg")) == 5 + len(settled.parties) + 1
+    assert settled.decisions in operator.text
+    for party, page in zip(settled.parties, parties, strict=True):
+        assert f"Edition for {party}" in page.text
+        assert settled.contributions[party].digest in page.text
+
+
+def test_the_audit_is_told_by_sign_and_word(settled: Settlement) -> None:
+    page = check(render(settled))
+    for finding in settled.audit:
+        assert finding.promise in page.text
+        assert finding.reason in page.text
+    assert "✓ holds" in page.text
+
+
+def test_a_broken_promise_is_said_first(settled: Settlement) -> None:
+    first = settled.parties[0]
+    award = replace(settled.awards[first], kappa=0.5)
+    page = check(render(replace(settled, awards=settled.awards | {first: award})))
+    assert "✗ fails" in page.text.split("Who contributed what")[0]
+
+
+def test_equal_settlements_give_equal_bytes(settled: Settlement) -> None:
+    again = dataclasses.replace(settled)
+    assert render(again) == render(settled)
+    assert render(replace(settled, timings={"all": 1.0}), party="north") == render(settled, party="north")
+
+
+def test_threads_may_render_at_once(settled: Settlement) -> None:
+    parties = [None, "north", "west"]
+    with ThreadPoolExecutor(4) as pool:
+        drawn = list(pool.map(lambda party: render(settled, party=party), parties))
+    assert drawn == [render(settled, party=party) for party in parties]
+
+
+def test_matplotlib_is_left_as_it_was(settled: Settlement) -> None:
+    import matplotlib as mpl
+
+    before = dict(mpl.rcParams)
+    render(settled, party="north")
+    assert dict(mpl.rcParams) == before
+
+
+def test_noise_draws_a_curve_for_each_recipient(noised: Settlement) -> None:
+    operator, *parties = editions(noised)
+    assert "kept from the parties" in operator.text
+    assert any("τ = 2.5" in svg["aria-label"] for svg in operator.all("svg"))
+    assert all("seed" not in page.text.lower() for page in parties)
+
+
+def test_several_teams(settled: Settlement) -> None:
+    teams = (settled.parties[:2], settled.parties[2:])
+    awards = {
+        party: replace(award, team=next(team for team in teams if party in team))
+        for party, award in settled.awards.items()
+    }
+    curve = tuple(replace(point, team=teams[0]) for point in settled.curve)
+    split = replace(settled, teams=teams, awards=awards, curve=curve, stable_rho=None)
+    operator, *_ = editions(split)
+    assert "Team of north and south" in operator.text
+
+
+def test_sampled_coalitions_and_many_parties(settled: Settlement) -> None:
+    many = grown(settled, 30)
+    page = check(render(many))
+    assert "Posteriors of single parties were not kept" in page.text
+    assert "30 parties took part." in page.text
+    check(render(many, party=many.parties[7]))
+
+
+def test_a_single_party(settled: Settlement) -> None:
+    only = settled.parties[0]
+    award = replace(
+        settled.awards[only],
+        team=(only,),
+        epsilons={only: settled.contributions[only].epsilon},
+        target=settled.value(only),
+        attained=settled.value(only),
+        kappa=1.0,
+        reward=None,
+    )
+    alone = replace(
+        settled,
+        contributions={only: settled.contributions[only]},
+        teams=((only,),),
+        coalitions=tuple(one for one in settled.coalitions if one.members == (only,)),
+        shapley={only: settled.value(only)},
+        shapley_covariance=((0.0,),),
+        curve=(),
+        awards={only: award},
+    )
+    operator, own = editions(alone)
+    assert "nobody to learn from" in operator.text
+    assert "settled alone" in own.text
+
+
+def test_long_names_markup_and_missing_bounds(settled: Settlement) -> None:
+    names = {party: f"{LONG}{place}" for place, party in enumerate(settled.parties)}
+    title = "<script>alert(1)</script> & $x_1$"
+    long = renamed(settled, names)
+    agreed = long.agreement.model_copy(update={"title": title})
+    remark = Remark("odd", (long.parties[0],), "<b>look</b>")
+    odd = replace(long, agreement=agreed, rational_rho=None, stable_rho=None, remarks=(remark,), shapley_repair=1.5)
+    for page in editions(odd):
+        assert title in page.text
+    assert "There is no ρ that leaves everybody as well off as alone" in check(render(odd)).text
+
+
+def test_values_that_are_zero_or_negative(settled: Settlement) -> None:
+    zero, below = eq.Estimate(0.0, 0.0), eq.Estimate(-0.3, 0.1)
+    last = settled.parties[-1]
+    award = replace(settled.awards[last], alone=below, target=zero, attained=below, kappa=0.0, reward=None)
+    coalitions = tuple(replace(one, value=below) if one.members == (last,) else one for one in settled.coalitions)
+    poor = replace(
+        settled,
+        awards=settled.awards | {last: award},
+        shapley=settled.shapley | {last: zero},
+        coalitions=coalitions,
+    )
+    assert "−0.30" in check(render(poor)).text
+    editions(poor)
+
+
+@pytest.mark.parametrize("features", [2, 40])
+def test_regressions_show_effects_over_the_agreed_range(settled: Settlement, features: int) -> None:
+    names = [f"x{place}" for place in range(features)]
+    columns = ", ".join(f'{{ name = "{name}", bounds = [0, 10] }}' for name in names)
+    parties = "".join(f'[[parties]]\nname = "{party}"\n' for party in settled.parties)
+    agreed = eq.Agreement.parse(
+        f'format = 1\n[model]\nkind = "linear"\nfeatures = [{columns}]\ntarget = {{ name = "y", bounds = [0, 9] }}\n'
+        f"[privacy]\nmax_epsilon = 8\n{parties}"
+    )
+    belief = {f"weight[{name}]": [-0.2, -0.1, 0.0, 0.1, 0.3] for name in names}
+    belief |= {"intercept": [1.0, 2.0, 3.0, 4.0, 5.0], "residual_sd": [1.0, 1.1, 1.2, 1.3, 1.4]}
+    prior = {name: [1e4 * value for value in values] for name, values in belief.items()}
+    awards = {
+        party: replace(award, posteriors=dict.fromkeys(("alone", "reward", "team"), belief))
+        for party, award in settled.awards.items()
+    }
+    operator, *_ = editions(replace(settled, agreement=agreed, prior=prior, awards=awards))
+    labels = " ".join(svg["aria-label"] for svg in operator.all("svg"))
+    assert "x0: 0 → 10: before any data 0 (-2e+04 to 3e+04), alone 0 (-2 to 3)" in labels
+    assert ("30 more are not" in operator.text) == (features == 40)
+
+
+def test_files(settled: Settlement, tmp_path: Path) -> None:
+    write_reports(settled, tmp_path / "out")
+    found = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.html"))
+    assert found == ["report.html", *sorted(f"reports/{party}.html" for party in settled.parties)]
+    assert (tmp_path / "out/reports/north.html").read_text(encoding="utf-8") == render(settled, party="north")
+    with pytest.raises(eq.MediationError, match="'nobody' took no part; the parties are north"):
+        write_report(settled, tmp_path / "x.html", party="nobody")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(eq.MediationError, match="choose another place"):
+        write_report(settled, tmp_path / "file" / "x.html")
+
+
+def grown(settlement: Settlement, parties: int) -> Settlement:
+    """As if that many parties had settled, by copies of the first, with a sample of coalitions."""
+    names = [f"party-{place}" for place in range(parties)]
+    document = settlement.agreement.model_dump(mode="json")
+    document["parties"] = [{"name": name} for name in names]
+    first = settlement.parties[0]
+    model = settlement.awards[first]
+    posteriors = {name: one for name, one in model.posteriors.items() if name != "alone"}
+    award = replace(model, team=tuple(names), reward=None, posteriors=posteriors, epsilons=dict.fromkeys(names, 1.0))
+    whole, single = settlement.value(*settlement.parties), settlement.value(first)
+    ends = [*((name,) for name in names), *(tuple(n for n in names if n != name) for name in names), tuple(names)]
+    return replace(
+        settlement,
+        agreement=eq.Agreement.model_validate(document),
+        contributions=dict.fromkeys(names, settlement.contributions[first]),
+        teams=(tuple(names),),
+        exact=False,
+        stable_rho=None,
+        coalitions=tuple(CoalitionValue(one, single if len(one) == 1 else whole, 10, 1.0, 9.0) for one in ends),
+        shapley=dict.fromkeys(names, settlement.shapley[first]),
+        shapley_covariance=tuple(tuple(0.01 * (i == j) for j in range(parties)) for i in range(parties)),
+        curve=tuple(replace(point, team=tuple(names)) for point in settlement.curve),
+        awards={name: replace(award, party=name) for name in names},
+    )
