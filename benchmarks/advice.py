@@ -1,0 +1,60 @@
+"""Laplace's approximation of imagined rounds against sampling them all: how good, and how fast.
+
+For advice, values are approximated and corrected by a few sampled rounds (`equipoise/advice/expected.py`). Here every
+coalition of some rounds is both approximated and sampled: mean difference in nats, and the ratio of the times.
+"""
+
+from time import perf_counter
+
+import numpy as np
+
+from equipoise.advice import expected
+from equipoise.advice.imagined import Assumed, imagine
+from equipoise.agreement import Agreement
+from equipoise.demo import EXAMPLES
+from equipoise.examples import example_agreement
+from equipoise.inference.problem import model_of
+from equipoise.inference.runtime import double_precision
+
+ROUNDS = 5
+EPSILONS = (0.01, 0.1, 1.0)
+ROWS = 300
+
+
+@double_precision
+def compare(name: str, agreement: Agreement) -> None:
+    """Print one line for each ε of the first party; all others release at 1."""
+    model, prior = model_of(agreement)
+    rng = np.random.default_rng(0)
+    parties = [Assumed(ROWS, EPSILONS[-1])] * len(agreement.parties)
+    choices = expected.Choices(0, np.array([1 / epsilon - 1 for epsilon in EPSILONS]))
+    tasks = [
+        expected.Task(model, prior, one, expected.plan(len(parties), rng), choices)
+        for one in imagine(agreement, model, prior, parties, ROUNDS + 1, rng)
+    ]
+    expected.SAMPLED_SIZE = len(parties)
+    for task in tasks[:1]:  # compile
+        expected.by_approximation(task)
+        expected.correction(task, range(len(EPSILONS)), 0)
+    start = perf_counter()
+    rough = np.array([expected.by_approximation(task)[0] for task in tasks[1:]])
+    approximating = perf_counter() - start
+    start = perf_counter()
+    added = np.array([expected.correction(task, range(len(EPSILONS)), k) for k, task in enumerate(tasks[1:])])
+    sampling = perf_counter() - start - approximating  # which it does as well
+    for k, epsilon in enumerate(EPSILONS):
+        alone, team = (f"{rough[:, k, q].mean():6.2f} {-added[:, k, q].mean():+6.2f}" for q in (1, 0))
+        print(f"{name:12} {epsilon:8g}   {alone}   {team}   {sampling / approximating:8.1f}")
+
+
+def main() -> None:
+    """Compare on four models."""
+    print(f"{'model':12} {'epsilon':>8}   alone   bias   together bias   times as long")
+    compare("linear, 4", Agreement.parse(EXAMPLES["regression"].agreement))
+    compare("logistic, 3", Agreement.parse(EXAMPLES["classification"].agreement))
+    for kind in ("gaussian", "poisson"):
+        compare(kind, Agreement.parse(example_agreement(kind)))
+
+
+if __name__ == "__main__":
+    main()

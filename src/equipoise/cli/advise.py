@@ -1,0 +1,174 @@
+"""`equipoise party advise`: what ε buys, before anything is released."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from equipoise.cli.options import AgreementArgument, DeltaOption, JsonOption, PartyOption
+from equipoise.guarantee import DEFAULT_DELTA
+
+if TYPE_CHECKING:
+    from equipoise.advice import Advice
+
+PICTURES = (".png", ".svg", ".pdf")
+
+
+def advise(
+    agreement: AgreementArgument,
+    party: PartyOption,
+    rows: Annotated[int, typer.Option(help="How many rows your table has.")],
+    epsilon: Annotated[
+        list[float] | None, typer.Option(help="An epsilon to look at; repeat for more [seven, up to the agreed].")
+    ] = None,
+    other: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What you assume of another party; repeat for more [as many rows as you, the largest epsilon].",
+            metavar="NAME=ROWS,EPSILON",
+        ),
+    ] = None,
+    delta: DeltaOption = DEFAULT_DELTA,
+    simulations: Annotated[int, typer.Option(help="How many rounds to imagine.")] = 24,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same advice.")] = 0,
+    picture: Annotated[
+        Path | None, typer.Option(help=f"Also draw it, into a file that ends in {', '.join(PICTURES)}.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what each epsilon would buy you, before you release anything.
+
+    Rounds are imagined from the agreement and row counts alone. No row of yours is read, so choosing epsilon by this
+    advice reveals nothing about them.
+
+    Example: equipoise party advise agreement.toml --party north --rows 500 --other south=2000,0.5
+    """
+    from equipoise.advice import advise as imagine
+    from equipoise.agreement import Agreement
+    from equipoise.cli.output import print_json
+    from equipoise.durable import is_writable_folder
+    from equipoise.errors import AgreementError
+
+    agreed = Agreement.load(agreement)
+    if picture is not None:
+        if picture.suffix.lower() not in PICTURES:
+            raise AgreementError(f"{str(picture)!r} must end in one of {', '.join(PICTURES)}")
+        if not is_writable_folder(picture.absolute().parent):
+            raise AgreementError(f"cannot write into {str(picture.absolute().parent)!r}; choose another place")
+    others = dict(_assumption(text) for text in other or ())
+    advice = imagine(
+        agreed,
+        party=party,
+        rows=rows,
+        epsilons=epsilon,
+        others=others,
+        delta=delta,
+        simulations=simulations,
+        seed=seed,
+        progress=False if as_json else None,
+    )
+    if picture is not None:
+        _draw(advice, picture)
+    if as_json:
+        print_json({**advice.to_json(), "picture": None if picture is None else str(picture)})
+        return
+    _show(advice)
+    if picture is not None:
+        typer.echo(f"The picture is {picture}.")
+
+
+def _assumption(text: str) -> tuple[str, tuple[int, float]]:
+    from equipoise.errors import AgreementError
+
+    name, _, numbers = text.partition("=")
+    count, _, epsilon = numbers.partition(",")
+    try:
+        return name, (int(count), float(epsilon))
+    except ValueError:
+        raise AgreementError(f"--other {text!r} is not of the form NAME=ROWS,EPSILON, as in south=2000,0.5") from None
+
+
+def _draw(advice: "Advice", path: Path) -> None:
+    from equipoise.charts import PrivacyChoices, Quantity, save_privacy_choices
+
+    lines = advice.choices
+    values = {"my reward": "reward", "my value alone": "alone", "my Shapley value": "shapley", "all together": "team"}
+    nothing = [0.0] * len(lines)
+    chosen = PrivacyChoices(
+        [line.epsilon for line in lines],
+        [
+            Quantity(name, [getattr(line, what).value for line in lines], [getattr(line, what).error for line in lines])
+            for name, what in values.items()
+        ],
+        [
+            Quantity("my reward", [100 * line.quality_reward for line in lines], nothing),
+            Quantity("my value alone", [100 * line.quality_alone for line in lines], nothing),
+        ],
+        advice.knee,
+    )
+    save_privacy_choices(path, chosen)
+
+
+def _show(advice: "Advice") -> None:
+    from equipoise.cli.output import print_lines, print_table
+    from equipoise.words import counted, short
+
+    print_table(
+        f"What epsilon is expected to buy {advice.party} with {counted(advice.rows, 'row')}. In nats: what the release "
+        "is worth alone, what it brings to all together, what comes back as reward, what all together are worth. "
+        "Quality of predictions, alone → with the reward: 0 % knows nothing, 100 % knows the truth.",
+        (
+            "epsilon",
+            f"(eps, {short(advice.delta)})",
+            "alone",
+            "brings",
+            "reward",
+            "together",
+            "quality",
+        ),
+        [
+            (
+                f"{line.epsilon:.3g}",
+                f"{line.epsilon_delta:.3g}",
+                *(f"{one.value:.2f}" for one in (line.alone, line.shapley, line.reward, line.team)),
+                f"{line.quality_alone:.0%} → {line.quality_reward:.0%}",
+            )
+            for line in advice.choices
+        ],
+        numeric_from=0,
+    )
+    for sentence in _sentences(advice):
+        print_lines(sentence, bullet=True)
+
+
+def _sentences(advice: "Advice") -> list[str]:
+    """The knee, what stronger and weaker privacy cost, and what was assumed."""
+    lines = advice.choices
+    found = []
+    if len(lines) > 1 and advice.knee is None:
+        found.append("there is no knee: every step to weaker privacy buys about as much as the one before, or more")
+    if advice.knee is not None:
+        found.append(
+            f"the knee is at epsilon {lines[advice.knee].epsilon:.3g}: weaker privacy buys less and less from there on"
+        )
+    centre = len(lines) // 2 if advice.knee is None else advice.knee
+    for step, word in ((-1, "stronger"), (1, "weaker")):
+        if 0 <= centre + step < len(lines):
+            here, there = lines[centre], lines[centre + step]
+            ratio = max(here.epsilon, there.epsilon) / min(here.epsilon, there.epsilon)
+            change = there.reward.value - here.reward.value
+            points = 100 * (there.quality_reward - here.quality_reward)
+            found.append(
+                f"from epsilon {here.epsilon:.3g}, {ratio:.2g} times {word} privacy ({there.epsilon:.3g}) changes the "
+                f"reward by {change:+.2f} nats and its quality by {points:+.0f} points"
+            )
+    if advice.others:
+        assumed = "; ".join(f"{name} {one.rows:,} rows at {one.epsilon:g}" for name, one in advice.others.items())
+        found.append(f"assumed of the others (change with --other): {assumed}")
+    worst = max(one.error for line in lines for one in (line.alone, line.shapley, line.reward, line.team))
+    found.append(
+        f"{advice.simulations} rounds imagined from the agreement's prior; none of your rows was read. Standard "
+        f"errors are up to {worst:.2f} nats; what your own data are worth differs more, the less they are like what "
+        "the prior expects"
+    )
+    return found
