@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Wheels only: no compiler is ever needed. Versions come from constraints.txt.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --constraint constraints.txt
 
-.PHONY: demo test slow check bench format constraints clean
+.PHONY: demo test slow check docs bench format constraints clean
 
 demo: $(VENV)/.core
 	rm -rf demo-out
@@ -23,6 +23,10 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/mkdocs build --quiet --strict
+
+docs: $(VENV)/.dev
+	$(BIN)/mkdocs serve
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/statistic_throughput.py
@@ -34,6 +38,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/batching.py
 	$(BIN)/python benchmarks/logistic_draws.py
 	$(BIN)/python benchmarks/settlement.py
+	$(BIN)/python benchmarks/advice.py
 	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/estimators.py
 
@@ -49,7 +54,7 @@ constraints: $(VENV)/.dev
 	rm -rf $(VENV)/fresh
 
 clean:
-	rm -rf $(VENV) demo-out build dist
+	rm -rf $(VENV) demo-out site build dist
 
 $(VENV)/.python:
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Equipoise needs Python 3.11 or newer, this is " + sys.version'

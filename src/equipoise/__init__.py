@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from equipoise._version import __version__
 
 if TYPE_CHECKING:
+    from equipoise.advice import Advice, advise
     from equipoise.agreement import Agreement
     from equipoise.errors import (
         AgreementError,
@@ -37,9 +38,11 @@ if TYPE_CHECKING:
     from equipoise.reward.model import Reward
     from equipoise.settlement import Settlement
     from equipoise.valuation.surprise import similarity, surprise
+    from equipoise.whatif import WhatIf, what_if
     from equipoise.wire import Submission
 
 __all__ = [
+    "Advice",
     "Agreement",
     "AgreementError",
     "BudgetError",
@@ -62,7 +65,9 @@ __all__ = [
     "Submission",
     "SubmissionError",
     "TableError",
+    "WhatIf",
     "__version__",
+    "advise",
     "infer",
     "infer_batch",
     "infer_exact",
@@ -72,6 +77,7 @@ __all__ = [
     "resend",
     "similarity",
     "surprise",
+    "what_if",
 ]
 
 _ERRORS = (
@@ -91,6 +97,7 @@ _ERRORS = (
 )
 _HOMES = {
     **dict.fromkeys(_ERRORS, "equipoise.errors"),
+    "Advice": "equipoise.advice",
     "Agreement": "equipoise.agreement",
     "Estimate": "equipoise.estimate",
     "Guarantee": "equipoise.guarantee",
@@ -100,6 +107,8 @@ _HOMES = {
     "Scenario": "equipoise.inference.problem",
     "Settlement": "equipoise.settlement",
     "Submission": "equipoise.wire",
+    "WhatIf": "equipoise.whatif",
+    "advise": "equipoise.advice",
     "infer": "equipoise.inference.infer",
     "infer_batch": "equipoise.inference.infer",
     "infer_exact": "equipoise.inference.infer",
@@ -109,6 +118,7 @@ _HOMES = {
     "resend": "equipoise.party.release",
     "similarity": "equipoise.valuation.surprise",
     "surprise": "equipoise.valuation.surprise",
+    "what_if": "equipoise.whatif",
 }
 
 

@@ -196,8 +196,12 @@ def test_every_command_has_help_with_an_example(tmp_path: Path) -> None:
         ("party", "resend"),
         ("party", "ledger"),
         ("party", "amend"),
+        ("party", "advise"),
         ("mediate",),
+        ("report",),
+        ("predict",),
         ("demo",),
+        ("doctor",),
     ):
         assert f"Example: equipoise {' '.join(command)}" in equipoise(*command, "--help", cwd=tmp_path)
 
@@ -219,7 +223,8 @@ def test_demo(tmp_path: Path) -> None:
     assert "exists" in equipoise("demo", "-o", "round", cwd=tmp_path, code=1)
 
     sent = [f"round/{name}/{name}.submission.json" for name in ("west", "north", "south")]
-    mediate = ("mediate", "round/agreement.toml", *sent, "-o", "round/settlement", "--seed", 2023)
+    mediate: tuple[object, ...] = ("mediate", "round/agreement.toml", *sent, "-o", "round/settlement")
+    mediate = (*mediate, "--test", "round/test.csv", "--seed", 2023)
     journal = (tmp_path / "round" / "settlement" / "journal.jsonl").read_bytes()
     said = equipoise(*mediate, cwd=tmp_path, columns=80)
     assert (tmp_path / "round" / "settlement" / "journal.jsonl").read_bytes() == journal
@@ -228,8 +233,58 @@ def test_demo(tmp_path: Path) -> None:
     assert "…" not in said  # nothing is cut off at the usual width
     for name, award in settlement["awards"].items():
         assert f"{award['target']['value']:.2f} ±" in said
-        assert (tmp_path / "round" / "settlement" / "rewards" / f"{name}.nc").exists()
+        assert f"{award['losses']['reward']:.3f}" in said
+        for file in (f"rewards/{name}.nc", f"reports/{name}.html", "report.html"):
+            assert (tmp_path / "round" / "settlement" / file).exists()
     assert "other inputs" in equipoise(*mediate[:-1], 1, cwd=tmp_path, code=9)
+
+    # Questions about the settlement that is there: nothing is settled again.
+    asked = ("--what-if", "party=north,epsilon=0.5", "--rho-sweep", "--json")
+    answers = json.loads(equipoise(*mediate, *asked, cwd=tmp_path))
+    assert answers["what_if"][0]["after"]["north"]["epsilon"] == 0.5
+    assert {one["rho"] for one in answers["rho_sweep"]} >= {0.1, 1.0, settlement["rho"]}
+    assert (tmp_path / "round" / "settlement" / "journal.jsonl").read_bytes() == journal
+    said = equipoise(*mediate, *asked[:-1], cwd=tmp_path, columns=80)
+    assert "4 → 0.5" in said
+    assert "rationality bound" in said
+    assert "…" not in said
+    weaker = equipoise(*mediate, "--what-if", "party=west,epsilon=1", cwd=tmp_path, code=9)
+    assert "not below the 0.25 it released with" in weaker
+    assert "party=NAME,epsilon=E" in equipoise(*mediate, "--what-if", "north=0.1", cwd=tmp_path, code=9)
+
+    predicted = equipoise(
+        "predict", "round/settlement/rewards/west.nc", "--data", "round/test.csv", cwd=tmp_path
+    ).splitlines()
+    assert predicted[0] == "prediction,lower,upper"
+    assert len(predicted) == 1 + 88
+
+
+@pytest.mark.slow
+def test_demo_of_classification(tmp_path: Path) -> None:
+    said = equipoise("demo", "classification", "-o", "round", cwd=tmp_path, columns=80)
+    assert "accuracy with reward" in said
+    assert "Report: round/settlement/report.html" in said
+    assert "fails" not in said
+    assert "…" not in said
+    assert "no demo 'magic'" in equipoise("demo", "magic", cwd=tmp_path, code=1)
+
+
+def test_advice_on_the_command_line(home: Path) -> None:
+    """What it says, what it draws, and that it never looks at the table beside it."""
+    equipoise("agreement", "new", "poisson", "--party", "north", "--party", "south", "-o", "visits.toml", cwd=home)
+    ask = ("party", "advise", "visits.toml", "--party", "north", "--rows", 90, "--simulations", 6)
+    found = from_json(*ask, "--other", "south=400,0.5", "--picture", "advice.svg", cwd=home)
+    assert [choice["epsilon"] for choice in found["choices"]] == [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]
+    assert found["others"] == {"south": {"rows": 400, "epsilon": 0.5}}
+    assert (home / "advice.svg").read_text().startswith("<?xml")
+    said = equipoise(*ask, "--epsilon", 0.1, "--epsilon", 1, "--epsilon", 0.01, cwd=home, columns=80)
+    for words in ("quality", "(eps, 1e-6)", "knee", "weaker privacy", "none of your rows was read", "south 90 rows"):
+        assert words in " ".join(said.split())
+    assert "…" not in said
+    assert "NAME=ROWS,EPSILON" in equipoise(*ask, "--other", "south:3", cwd=home, code=3)
+    assert "must end in one of .png" in equipoise(*ask, "--picture", "advice.gif", cwd=home, code=3)
+    assert "above the agreed maximum 1" in equipoise(*ask, "--epsilon", 3, cwd=home, code=3)
+    assert not list(home.glob("*.ledger"))
 
 
 def test_mediate_says_what_is_wrong(home: Path) -> None:

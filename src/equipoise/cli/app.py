@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from equipoise._version import __version__
-from equipoise.cli import agreement, demo, mediate, party
+from equipoise.cli import advise, agreement, demo, doctor, mediate, party, predict, report
 
 EPILOG = (
     "Exit codes: 0 done, 1 unexpected failure, 2 wrong usage, 3 agreement, 4 table, "
@@ -20,9 +20,13 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.add_typer(agreement.app, name="agreement")
+party.app.command(name="advise")(advise.advise)
 app.add_typer(party.app, name="party")
 app.command(name="mediate")(mediate.mediate)
+app.command(name="report")(report.report)
+app.command(name="predict")(predict.predict)
 app.command(name="demo")(demo.demo)
+app.command(name="doctor")(doctor.doctor)
 
 
 def _print_version(wanted: bool) -> None:

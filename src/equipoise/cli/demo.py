@@ -1,99 +1,153 @@
 """`equipoise demo`: a round among three hospitals on data that ships with scikit-learn."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from equipoise.cli.options import JsonOption
 
+if TYPE_CHECKING:
+    from equipoise.demo import DemoRound
+    from equipoise.settlement import Settlement
+
+SHOWN_ROWS = 5
+
 
 def demo(
+    kind: Annotated[str, typer.Argument(help="regression or classification")] = "regression",
     output: Annotated[Path, typer.Option("--output", "-o", help="New folder for the round's files.")] = Path(
         "demo-out"
     ),
     as_json: JsonOption = False,
 ) -> None:
-    """Play a whole round: one agreement, three hospitals, three private releases, a settlement and its audit.
+    """Play a whole round: agreement, private releases of three hospitals, settlement, audit, rewards, predictions.
 
-    Example: equipoise demo --output demo-out
+    Example: equipoise demo classification --output demo-out
     """
-    from equipoise.cli.output import print_json, print_table
+    from equipoise.cli.output import print_json
     from equipoise.cli.settlement_output import show_settlement
-    from equipoise.demo import play_round, settle_round
+    from equipoise.demo import EXAMPLES, TEST_FILE, play_round, settle_round
     from equipoise.errors import EquipoiseError
-    from equipoise.guarantee import DEFAULT_DELTA
-    from equipoise.words import short
 
+    if kind not in EXAMPLES:
+        raise EquipoiseError(f"there is no demo {kind!r}; choose one of {', '.join(EXAMPLES)}")
     try:
         output.mkdir(parents=True)
     except FileExistsError as error:
         raise EquipoiseError(f"{str(output)!r} exists; remove it or choose another folder with --output") from error
     except OSError as error:
         raise EquipoiseError(f"cannot make the folder {str(output)!r}: {error.strerror}; choose another") from error
-    agreement, hospitals = play_round(output)
+    played = play_round(output, kind)
+    folder = output / "settlement"
+    if not as_json:
+        _show_releases(played)
+        typer.echo("The mediator, who has seen only what left, settles (a minute; two when it first compiles).\n")
+    settlement = settle_round(played, folder, progress=False if as_json else None)
     if as_json:
-        settlement = settle_round(agreement, hospitals, output / "settlement")
-        print_json(
-            {
-                "agreement": agreement.identity,
-                "hospitals": [
-                    {
-                        "name": h.name,
-                        "submission": str(h.folder / f"{h.name}.submission.json"),
-                        "rows": h.submission.count,
-                        "epsilon": h.submission.guarantee.epsilon,
-                        "zcdp": h.spent_zcdp,
-                        "sent_bytes": h.sent_bytes,
-                    }
-                    for h in hospitals
-                ],
-                "settlement": {**settlement.to_json(), "audit": settlement.audit.to_json()},
-            }
-        )
+        print_json(_document(played, settlement, folder))
         return
-    typer.echo(f"{agreement.title}\nidentity {agreement.identity}\n")
+    show_settlement(settlement)
+    _show_predictions(played, settlement)
+    first = played.hospitals[0]
+    typer.echo(
+        f"Look inside: all that left is in {first.folder / first.name}.submission.json and its siblings.\n"
+        f"Try: equipoise party advise {output}/agreement.toml --party north --rows {first.submission.count}\n"
+        f"     equipoise predict {folder}/rewards/north.nc --data {output / TEST_FILE}\n\n"
+        f"Report: {folder / 'report.html'}"
+    )
+
+
+def _show_releases(played: "DemoRound") -> None:
+    from equipoise.cli.output import print_table
+    from equipoise.guarantee import DEFAULT_DELTA
+    from equipoise.words import short
+
+    typer.echo(f"{played.agreement.title}\nidentity {played.agreement.identity}\n")
     print_table(
-        "What left each machine",
+        "What left each hospital, and what its ledger says it cost",
         (
             "hospital",
             "rows",
-            "perturbed sums",
+            "sums",
             "bytes",
-            f"epsilon (order {agreement.privacy.order:g})",
-            f"(eps, {short(DEFAULT_DELTA)})-DP",
+            "epsilon",
+            "zCDP",
+            f"(eps, {short(DEFAULT_DELTA)})",
             "noise on a sum",
         ),
         [
             (
-                h.name,
-                h.submission.count,
-                len(h.submission.statistic),
-                h.sent_bytes,
-                f"{h.submission.guarantee.epsilon:g}",
-                f"{h.submission.stated.epsilon_at():.3g}",
-                f"{h.sum_deviation:.3g}",
+                one.name,
+                one.submission.count,
+                len(one.submission.statistic),
+                one.sent_bytes,
+                f"{one.submission.guarantee.epsilon:g}",
+                f"{one.spent_zcdp:g}",
+                f"{one.submission.stated.epsilon_at():.3g}",
+                f"±{one.sum_deviation:.3g}",
             )
-            for h in hospitals
+            for one in played.hospitals
         ],
     )
+
+
+def _show_predictions(played: "DemoRound", settlement: "Settlement") -> None:
+    """What the rewards say about the first rows that nobody released."""
+    from equipoise.cli.output import print_table
+
+    features, answers = played.test_features[:SHOWN_ROWS], played.test_target[:SHOWN_ROWS].tolist()
+    target = played.agreement.columns[-1].name
+    rewards = {party: award.reward for party, award in settlement.awards.items() if award.reward is not None}
+    columns = []
+    for reward in rewards.values():
+        if played.agreement.model.kind == "linear":
+            expected, between = reward.predict(features, return_interval=0.9)
+            columns.append([f"{m:.0f} ({a:.0f}–{b:.0f})" for m, (a, b) in zip(expected, between, strict=True)])
+        else:
+            shares, between = reward.predict_proba(features, return_interval=0.9)
+            certain = zip(shares[:, 1], between, strict=True)
+            columns.append([f"{p:.0%} ({100 * a:.0f}–{b:.0%})" for p, (a, b) in certain])
+    what = target if played.agreement.model.kind == "linear" else "probability of malignant"
     print_table(
-        "What one sum tells: mean progression (0 to 400)",
-        ("hospital", "true mean (stays home)", "as the mediator reads it", "noise (standard deviation)"),
-        [(h.name, f"{h.true_mean:.1f}", f"{h.released_mean:.1f}", f"±{h.released_deviation:.1f}") for h in hospitals],
+        f"Predicted {what} of patients nobody released, with 90 % intervals",
+        ("patient", f"true {target}", *rewards),
+        [
+            (number, f"{answer:g}" if isinstance(answer, float) else answer, *row)
+            for number, (answer, *row) in enumerate(zip(answers, *columns, strict=True), start=1)
+        ],
     )
+    rows = len(played.test_target)
+    measure = "R² (1 is perfect)" if played.agreement.model.kind == "linear" else "accuracy"
     print_table(
-        "Ledgers",
-        ("hospital", "file", "zCDP spent"),
-        [(h.name, str(h.folder / f"{h.name}.ledger"), f"{h.spent_zcdp:g}") for h in hospitals],
-        numeric_from=2,
+        f"How each hospital ends up, on {rows} such patients",
+        ("hospital", "loss alone", "loss with reward", f"{measure} with reward"),
+        [
+            (
+                party,
+                f"{settlement.awards[party].losses['alone']:.3f}",
+                f"{settlement.awards[party].losses['reward']:.3f}",
+                f"{reward.score(played.test_features, played.test_target):.3f}",
+            )
+            for party, reward in rewards.items()
+        ],
     )
-    typer.echo("The mediator, who has seen only what left, settles (about a minute; longer when it first compiles).\n")
-    show_settlement(settle_round(agreement, hospitals, output / "settlement"))
-    first = hospitals[0]
-    typer.echo(
-        f"Rewards are in {output / 'settlement' / 'rewards'}, one for each hospital.\n"
-        f"Look inside: every byte that left is in {first.folder / first.name}.submission.json and its siblings.\n"
-        f"Try: equipoise agreement check {output}/agreement.toml\n"
-        f"     equipoise party ledger {first.folder / first.name}.ledger"
-    )
+
+
+def _document(played: "DemoRound", settlement: "Settlement", folder: Path) -> dict[str, Any]:
+    return {
+        "agreement": played.agreement.identity,
+        "hospitals": [
+            {
+                "name": one.name,
+                "submission": str(one.folder / f"{one.name}.submission.json"),
+                "rows": one.submission.count,
+                "epsilon": one.submission.guarantee.epsilon,
+                "zcdp": one.spent_zcdp,
+                "sent_bytes": one.sent_bytes,
+            }
+            for one in played.hospitals
+        ],
+        "settlement": {**settlement.to_json(), "audit": settlement.audit.to_json()},
+        "report": str(folder / "report.html"),
+    }

@@ -1,11 +1,17 @@
-"""`equipoise mediate`: values, targets, rewards and an audit from submissions."""
+"""`equipoise mediate`: values, targets, rewards, an audit and reports from submissions; and what if."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from equipoise.cli.options import AgreementArgument, JsonOption
+
+if TYPE_CHECKING:
+    from equipoise.agreement import Agreement
+    from equipoise.settlement import Settlement
+    from equipoise.whatif import WhatIf
+    from equipoise.wire import Submission
 
 
 def mediate(
@@ -14,7 +20,7 @@ def mediate(
         list[Path], typer.Argument(help="Submission files, one of each party.", metavar="SUBMISSION...", readable=False)
     ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder for settlement.json, rewards and the journal.")
+        Path, typer.Option("--output", "-o", help="Folder for the settlement, rewards, reports and the journal.")
     ],
     rho: Annotated[str | None, typer.Option(help='Fairness exponent up to 1, or "max" [the agreement\'s].')] = None,
     mechanism: Annotated[
@@ -23,6 +29,19 @@ def mediate(
     team: Annotated[
         list[str] | None, typer.Option(help="Parties that team up, as a,b,c; repeat for each team [one team].")
     ] = None,
+    test: Annotated[
+        Path | None, typer.Option(help="Rows nobody released, to see how well rewards predict.", readable=False)
+    ] = None,
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Afterwards, see what stronger privacy would have changed; repeat for more questions.",
+            metavar="party=NAME,epsilon=E",
+        ),
+    ] = None,
+    rho_sweep: Annotated[
+        bool, typer.Option("--rho-sweep", help="Also show everybody's target at other fairness exponents.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="The same seed gives the same decisions.")] = 0,
     precision: Annotated[float, typer.Option(help="Standard error wanted of targets and rewards, in nats.")] = 0.05,
     draws: Annotated[int, typer.Option(help="Draws of a posterior, to begin with.")] = 4_000,
@@ -32,40 +51,121 @@ def mediate(
     force: Annotated[bool, typer.Option(help="Settle even with posteriors that have not converged.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Settle a round: value what each submission brings and make every party's reward.
+    """Settle a round: value what each submission brings, make every party's reward, write the reports.
 
-    A run that was interrupted goes on where it was when started again with the same files and options.
+    A run that was interrupted goes on where it was when started again with the same files and options. With --what-if,
+    a settlement that is in the folder already is used as it is.
 
     Example: equipoise mediate agreement.toml north.submission.json south.submission.json -o out
     """
     from equipoise.agreement import Agreement
     from equipoise.cli.output import print_json
-    from equipoise.cli.settlement_output import show_settlement
-    from equipoise.errors import MediationError
-    from equipoise.mediator import mediate as settle
+    from equipoise.cli.settlement_output import show_settlement, show_sweep, show_what_if, sweep
+    from equipoise.report import FILE, write_reports
     from equipoise.wire import Submission
 
     agreed = Agreement.load(agreement)
     received = [Submission.load(path) for path in submissions]
-    choices: dict[str, Any] = {"mechanism": mechanism}  # checked below
-    try:
-        choices["rho"] = rho if rho in (None, "max") else float(rho)
-    except ValueError:
-        raise MediationError(f'rho = {rho!r} is not a fairness exponent; give a number up to 1, or "max"') from None
-    settlement = settle(
-        agreed,
-        received,
-        **choices,
-        seed=seed,
-        teams=[names.split(",") for names in team] if team else None,
-        draws=draws,
-        precision=precision,
-        budget=budget,
-        folder=output,
-        force=force,
-    )
+    questions = [_changes(text) for text in what_if or ()]
+    settlement = _settled_before(output, agreed) if questions else None
+    if settlement is None:
+        choices: dict[str, Any] = {
+            "rho": _exponent(rho),
+            "mechanism": mechanism,
+            "teams": [names.split(",") for names in team] if team else None,
+            "seed": seed,
+            "draws": draws,
+            "precision": precision,
+            "budget": budget,
+            "force": force,
+        }
+        settlement = _settle(agreed, received, output, test, choices, quiet=as_json)
+        write_reports(settlement, output)
+    elif not (output / FILE).exists():
+        write_reports(settlement, output)
+    answers = [_answer(settlement, received, changes, output, quiet=as_json) for changes in questions]
     if as_json:
-        print_json({**settlement.to_json(), "audit": settlement.audit.to_json(), "folder": str(output)})
+        document = {**settlement.to_json(), "audit": settlement.audit.to_json(), "folder": str(output)}
+        if questions:
+            document["what_if"] = [one.to_json() for one in answers]
+        if rho_sweep:
+            document["rho_sweep"] = sweep(settlement)
+        print_json(document)
         return
-    show_settlement(settlement)
-    typer.echo(f"Rewards are in {output / 'rewards'}, everything that was decided in {output / 'settlement.json'}.")
+    if not questions:
+        show_settlement(settlement)
+    if rho_sweep:
+        show_sweep(settlement)
+    for one in answers:
+        show_what_if(one)
+    typer.echo(
+        f"Rewards are in {output / 'rewards'}, reports for the parties in {output / 'reports'}.\n"
+        f"Report: {output / FILE}"
+    )
+
+
+def _settle(
+    agreed: "Agreement",
+    received: "list[Submission]",
+    output: Path,
+    test: Path | None,
+    choices: dict[str, Any],
+    *,
+    quiet: bool,
+) -> "Settlement":
+    from equipoise.cli.rows import test_rows
+    from equipoise.mediator import mediate as settle
+
+    rows = None if test is None else test_rows(test, agreed)
+    return settle(agreed, received, **choices, test=rows, folder=output, progress=False if quiet else None)
+
+
+def _settled_before(folder: Path, agreed: "Agreement") -> "Settlement | None":
+    from equipoise.errors import MediationError
+    from equipoise.settlement import FILE, Settlement
+
+    if not (folder / FILE).exists():
+        return None
+    settlement = Settlement.load(folder)
+    if settlement.agreement.identity != agreed.identity:
+        raise MediationError(
+            f"{str(folder)!r} holds a settlement of another agreement, {settlement.agreement.identity[:12]}…, not of "
+            f"{agreed.identity[:12]}…; choose another folder"
+        )
+    return settlement
+
+
+def _answer(
+    settlement: "Settlement", received: "list[Submission]", changes: dict[str, float], folder: Path, *, quiet: bool
+) -> "WhatIf":
+    from equipoise.whatif import what_if
+
+    return what_if(settlement, received, changes, folder=folder, progress=False if quiet else None)
+
+
+def _exponent(text: str | None) -> Any:
+    """A number, or "max"; whether it is a fairness exponent is checked later."""
+    from equipoise.errors import MediationError
+
+    try:
+        return text if text in (None, "max") else float(text)
+    except ValueError:
+        raise MediationError(f'rho = {text!r} is not a fairness exponent; give a number up to 1, or "max"') from None
+
+
+def _changes(text: str) -> dict[str, float]:
+    """Parties and their ε, from a text like party=north,epsilon=0.05,party=south,epsilon=0.1."""
+    from equipoise.errors import MediationError
+
+    found: dict[str, float] = {}
+    parts = [part.partition("=") for part in text.split(",")]
+    try:
+        for (first, _, party), (second, _, epsilon) in zip(parts[::2], parts[1::2], strict=True):
+            if (first.strip(), second.strip()) != ("party", "epsilon"):
+                raise ValueError(first)
+            found[party.strip()] = float(epsilon)
+    except ValueError:
+        raise MediationError(
+            f"--what-if {text!r} is not of the form party=NAME,epsilon=E, as in party=north,epsilon=0.05"
+        ) from None
+    return found

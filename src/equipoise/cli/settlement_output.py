@@ -1,6 +1,6 @@
 """How a settlement is shown on a terminal."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -9,6 +9,9 @@ from equipoise.cli.output import print_lines, print_table
 if TYPE_CHECKING:
     from equipoise.estimate import Estimate
     from equipoise.settlement import Settlement
+    from equipoise.whatif import WhatIf
+
+EXPONENTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 LOSSES = {"prior": "without data", "alone": "alone", "reward": "with its reward", "team": "whole team"}
 
@@ -85,6 +88,81 @@ def show_settlement(settlement: "Settlement") -> None:
     for remark in settlement.remarks:
         print_lines(f"worth a look: {remark.message}", bullet=True)
     typer.echo()
+
+
+def sweep(settlement: "Settlement") -> list[dict[str, Any]]:
+    """Everybody's target at several fairness exponents, and who would be worse off than alone."""
+    found = []
+    for rho in sorted({*EXPONENTS, settlement.rho, *filter(None, (settlement.rational_rho, settlement.stable_rho))}):
+        targets = settlement.targets_at(rho)
+        worse = [party for party in settlement.parties if targets[party] < settlement.value(party).value - 1e-9]
+        found.append({"rho": rho, "targets": targets, "worse_off_than_alone": worse})
+    return found
+
+
+def show_sweep(settlement: "Settlement") -> None:
+    """The same as a table."""
+    marks = {
+        "chosen": settlement.rho,
+        "rationality bound": settlement.rational_rho,
+        "stability bound": settlement.stable_rho,
+    }
+
+    def remark(rho: float, worse: list[str]) -> str:
+        marked = [name for name, where in marks.items() if where == rho]
+        return "; ".join([*marked, *([f"{', '.join(worse)} better off alone"] if worse else [])])
+
+    print_table(
+        "Targets in nats at other fairness exponents",
+        ("rho", *settlement.parties, "note"),
+        [
+            (
+                f"{one['rho']:.3g}",
+                *(f"{one['targets'][party]:.2f}" for party in settlement.parties),
+                remark(one["rho"], one["worse_off_than_alone"]),
+            )
+            for one in sweep(settlement)
+        ],
+        numeric_from=0,
+    )
+
+
+def show_what_if(found: "WhatIf") -> None:
+    """What would have been."""
+    changed = ", ".join(f"{party} at epsilon {epsilon:g}" for party, epsilon in found.changes.items())
+    print_table(
+        f"What if: {changed}. Values in nats, as settled → as it would be, mean of {found.realisations} draws of the "
+        "noise",
+        ("party", "epsilon", "alone", "Shapley value", "target"),
+        [
+            (
+                party,
+                _change(before.epsilon, after.epsilon, "g"),
+                _moved(before.alone, after.alone),
+                _moved(before.shapley, after.shapley),
+                _moved(before.target, after.target),
+            )
+            for party, before, after in ((name, found.before[name], found.after[name]) for name in found.before)
+        ],
+    )
+    print_lines(
+        f"all together: {found.team_before.value:.2f} → {found.team_after.value:.2f} ± {found.team_after.error:.2f} "
+        f"nats; fairness exponent {_change(found.rho_before, found.rho_after, '.3g')}",
+        bullet=True,
+    )
+    for note in found.notes:
+        print_lines(note, bullet=True)
+    typer.echo()
+
+
+def _moved(before: "Estimate", after: "Estimate") -> str:
+    if before.value == after.value:
+        return f"{before.value:.2f}"
+    return f"{before.value:.2f} → {after.value:.2f}±{after.error:.2f}"
+
+
+def _change(before: float, after: float, form: str) -> str:
+    return f"{before:{form}}" if before == after else f"{before:{form}} → {after:{form}}"
 
 
 def _short(estimate: "Estimate") -> str:
