@@ -1,47 +1,142 @@
-"""What the documents say is true: commands run, snippets run, names exist."""
+"""What the documents say is true: commands run, snippets run, names exist, and the site stands by itself."""
 
 import doctest
 import importlib
+import os
 import re
-import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from filelock import FileLock
 
+import equipoise
 import equipoise.guarantee
+from pages import ROOT, Reader, Step, steps_of
 
-ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README_PAGE = ROOT / "README.md"
+README = README_PAGE.read_text(encoding="utf-8")
 NOTATION = (ROOT / "docs" / "notation.md").read_text(encoding="utf-8")
+PAGES = [README_PAGE, *sorted(ROOT.glob("docs/**/*.md"))]
+ROUND = "docs/tutorials/operator.md"  # other pages use its files: their setup copies them from $ROUND
+
+# Everything in the documents that is shown as a command or a snippet and is not run here.
+NOT_RUN = {
+    ("README.md", "make demo"),
+    ("README.md", "make test"),
+    ("docs/index.md", "pip install equipoise"),
+    ("docs/howto/clusters.md", "pip install 'equipoise[distributed]'"),
+    ("docs/howto/gpu.md", "pip install 'jax[cuda12]'"),
+}
 
 
-def test_readme_snippet_runs(tmp_path: Path) -> None:
-    (snippet,) = re.findall(r"```python\n(.*?)```", README, re.S)
+def _name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def _steps(page: Path) -> list[Step]:
+    return [step for step in steps_of(page) if not step.left_out]
+
+
+@pytest.fixture(scope="session")
+def settled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
+    """The folder of the operator's tutorial once it has been read: once for all pages and test processes."""
+    base = tmp_path_factory.getbasetemp()
+    place = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "settled-round"
+
+    def read() -> Path:
+        outcome = place / ".outcome"
+        with FileLock(f"{place}.lock"):
+            if not outcome.exists():
+                place.mkdir()
+                try:
+                    with Reader(ROOT / ROUND, place) as reader:
+                        reader.read()
+                    outcome.write_text("")
+                except Exception as error:
+                    outcome.write_text(str(error) or repr(error), encoding="utf-8")
+        problem = outcome.read_text(encoding="utf-8")
+        assert not problem, problem
+        return place
+
+    return read
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES[1:] if _steps(page)], ids=_name)
+def test_what_a_page_says_works(page: Path, tmp_path: Path, settled: Callable[[], Path]) -> None:
+    if _name(page) == ROUND:
+        settled()
+        return
+    needed = any(step.kind == "setup" and "$ROUND" in step.text for step in steps_of(page))
+    with Reader(page, tmp_path, {"ROUND": str(settled())} if needed else None) as reader:
+        reader.read()
+
+
+def test_what_the_readme_says_works(tmp_path: Path) -> None:
+    (snippet,) = [step.text for step in _steps(README_PAGE) if step.kind == "python"]
     assert len(snippet.strip().splitlines()) <= 25
-    result = subprocess.run([sys.executable, "-c", snippet], cwd=tmp_path, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    epsilon, spent, converged, *_ = result.stdout.split()
+    python, console = tmp_path / "python", tmp_path / "console"  # two ways to the same end, with the same file names
+    python.mkdir()
+    console.mkdir()
+    with Reader(README_PAGE, python) as reader:
+        (printed,) = reader.read("python")
+    epsilon, spent, converged, *_ = printed.split()
     assert converged == "True"
     assert float(epsilon) == pytest.approx(4.89, abs=0.02)
     assert float(spent) == 0.5
+    _write_table_of_the_readme(console)
+    with Reader(README_PAGE, console) as reader:
+        assert len(reader.read("setup", "console")) >= 7
+    assert (console / "north.submission.json").exists()
 
 
-def test_readme_commands_run(tmp_path: Path) -> None:
-    commands = [line for block in re.findall(r"```console\n(.*?)```", README, re.S) for line in block.splitlines()]
-    ours = [shlex.split(line, comments=True)[1:] for line in commands if line.startswith("equipoise")]
-    assert len(ours) == 7
-    table = "\n".join(
-        ["age,bmi,blood_pressure,progression"] + [f"{30 + k},{20 + k},{80 + k},{9 * k}" for k in range(30)]
+def _write_table_of_the_readme(folder: Path) -> None:
+    rows = [f"{30 + k},{20 + k},{80 + k},{9 * k}" for k in range(30)]
+    (folder / "north.csv").write_text("\n".join(["age,bmi,blood_pressure,progression", *rows]) + "\n")
+
+
+def test_what_is_not_run_is_known() -> None:
+    left_out = {
+        (_name(page), step.text.split("#")[0].strip().split("\n")[0])
+        for page in PAGES
+        for step in steps_of(page)
+        if step.left_out
+    }
+    assert left_out == NOT_RUN
+
+
+def test_a_page_that_is_wrong_would_be_noticed(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    for wrong in ("```python\n1 / 0\n```", "```console\nfalse\n```", "```console\nfalse # exit 2\n```"):
+        page.write_text(f"```python\nx = 1\n```\n\n{wrong}\n")
+        with Reader(page, tmp_path) as reader, pytest.raises(AssertionError, match=r"page\.md:6"):
+            reader.read()
+    page.write_text("```sh\ntrue\n```\n")
+    with pytest.raises(ValueError, match="sh"):
+        steps_of(page)
+
+
+def test_steps_of_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(
+        "<!-- setup\necho 41 > number\n-->\n\n<!-- write: note.toml -->\n\n```toml\na = 1\n```\n\n"
+        "```python\nn = int(open('number').read())\n```\n\n"
+        "```console\n# a comment\necho \\\n  joined  # said\nexit 3  # exit 3\nsleep 600 &\n```\n\n"
+        "```python\nprint(n + 1, open('note.toml').read())\n```\n\n"
+        "<!-- not run: no network -->\n```console\npip install x\n```\n"
     )
-    (tmp_path / "north.csv").write_text(table + "\n")
-    for command in ours:
-        result = subprocess.run(
-            [sys.executable, "-m", "equipoise", *command], cwd=tmp_path, capture_output=True, text=True
-        )
-        assert result.returncode == 0, (command, result.stderr)
-    assert (tmp_path / "north.submission.json").exists()
+    assert [(step.kind, step.left_out) for step in steps_of(page)] == [
+        ("setup", ""), ("write", ""), ("python", ""), *[("console", "")] * 3, ("python", ""), ("console", "no network"),
+    ]  # fmt: skip
+    with Reader(page, tmp_path) as reader:
+        outputs = reader.read()
+        (sleeper,) = reader.background
+        assert sleeper.poll() is None
+    assert sleeper.poll() is not None
+    assert outputs == ["", "", "", "joined\n", "", "", "42 a = 1\n\n"]
 
 
 def test_make_targets_named_in_the_documents_exist() -> None:
@@ -103,6 +198,20 @@ def test_documented_exit_codes_are_the_codes() -> None:
     assert {value.exit_code for value in classes} <= documented
 
 
+def test_documented_commands_are_the_commands() -> None:
+    from typer.main import get_command
+
+    from equipoise.cli.app import app
+
+    def names(command: Any, path: str) -> set[str]:
+        inner = getattr(command, "commands", {})
+        return {path} if not inner else {name for key in inner for name in names(inner[key], f"{path} {key}")}
+
+    table = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    documented = set(re.findall(r"^\| `(equipoise [a-z]+(?: [a-z]+)?)\b", table, re.M))
+    assert documented == names(get_command(app), "equipoise")
+
+
 def test_no_machine_path_or_package_index_is_committed() -> None:
     listing = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
     files = listing.stdout.splitlines() or [str(path) for path in ROOT.glob("*/**/*.py")]
@@ -113,3 +222,73 @@ def test_no_machine_path_or_package_index_is_committed() -> None:
             assert not pattern.search((ROOT / name).read_text(encoding="utf-8")), name
     constraints = (ROOT / "constraints.txt").read_text().splitlines()
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+", line) for line in constraints)
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("documentation") / "site"
+    result = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+    return folder
+
+
+def test_the_site_asks_no_other_host_for_anything(site: Path) -> None:
+    checked = 0
+    for path in site.rglob("*"):
+        if path.suffix in (".html", ".css", ".svg"):
+            checked += 1
+            found = _requests(path.read_text(encoding="utf-8"))
+            assert not [address for address in found if _elsewhere(address)], path.name
+    assert checked > 30
+    # Formulas are drawn by a file of the site, without its menu, the one part that could load more.
+    page = (site / "concepts.html").read_text(encoding="utf-8")
+    assert page.index("mathjax-settings.js") < page.index("tex-svg.js")
+    assert "enableMenu: false" in (site / "assets" / "mathjax-settings.js").read_text(encoding="utf-8")
+    assert "mermaid" not in page
+
+
+def test_a_request_to_another_host_would_be_noticed() -> None:
+    for text in (
+        '<script src="https://cdn.example/x.js">',
+        "<link rel=stylesheet href=//fonts.example/css>",
+        "<img alt='a' src='http://a.example/b.png'>",
+        '@import "https://a.example/b.css";',
+        "src: url(https://a.example/b.woff)",
+    ):
+        assert [address for address in _requests(text) if _elsewhere(address)], text
+    assert not _requests('<a href="https://example.org">')
+
+
+def _requests(text: str) -> list[str]:
+    """Addresses that a browser would fetch by itself: of scripts, styles, pictures and fonts, not of links."""
+    value = r"""["']?([^"'\s>)]+)"""
+    return [
+        *re.findall(rf"<(?:script|img|iframe|source|video|audio|embed|image|use)\b[^>]*?\b(?:src|href)={value}", text),
+        *re.findall(rf"<link\b[^>]*?\bhref={value}", text),
+        *re.findall(rf"@import\s+(?:url\()?{value}", text),
+        *re.findall(rf"url\(\s*{value}", text),
+    ]
+
+
+def _elsewhere(address: str) -> bool:
+    return re.match(r"(\w+:)?//", address) is not None
+
+
+def test_the_reference_covers_every_public_name() -> None:
+    page = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^::: equipoise\.(\w+)$", page, re.M)) | {"__version__"} == set(equipoise.__all__)
+
+
+def test_the_reference_shows_what_docstrings_say(site: Path) -> None:
+    page = (site / "reference" / "python.html").read_text(encoding="utf-8")
+    for name in equipoise.__all__:
+        if name != "__version__":
+            assert f'id="equipoise.{name}"' in page, name
+    assert "never loads on a party" in page
+    assert "Settle a round" in page

@@ -217,3 +217,10 @@ def test_pinned_key_keeps_strangers_out(signed: Submission, tmp_path: Path) -> N
 def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(SubmissionError, match="cannot read"):
         Submission.load(tmp_path / "none.json")
+
+
+def test_saved_whole_or_not_at_all(signed: Submission, tmp_path: Path) -> None:
+    signed.save(tmp_path / "one.json")
+    assert Submission.load(tmp_path / "one.json") == signed
+    with pytest.raises(SubmissionError, match="cannot write .*one.json.*: File exists; choose another name"):
+        signed.save(tmp_path / "one.json")

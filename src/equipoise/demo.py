@@ -192,13 +192,13 @@ def _release(agreement: Agreement, folder: Path, name: str, table: Columns) -> H
     submission = release(
         agreement, source, party=name, epsilon=HOSPITALS[name][1], ledger=ledger, family=f"patients of {name}"
     )
-    sent = submission.to_json()
-    (folder / f"{name}.submission.json").write_bytes(sent)
+    sent = folder / f"{name}.submission.json"
+    submission.save(sent)
     return HospitalRound(
         name=name,
         folder=folder,
         submission=submission,
-        sent_bytes=len(sent),
+        sent_bytes=sent.stat().st_size,
         spent_zcdp=Ledger(ledger).read().total_zcdp,
         sum_deviation=layout_of(agreement).noise_deviations(submission.stated)[0],
     )

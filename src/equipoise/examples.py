@@ -155,7 +155,7 @@ max_epsilon = 1.0
 [reward]
 mechanism = "tempering"  # or "noise"
 # Fairness exponent: near 0 rewards everyone alike, 1 in proportion to contribution;
-# "max" is the largest that still leaves everyone better off than alone.
+# "max" is the largest that leaves nobody worse off than alone.
 rho = "max"
 """
 

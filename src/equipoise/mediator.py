@@ -103,12 +103,10 @@ def mediate(
     parties = tuple(submission.party for submission in submissions)
     check_estimator(estimator)
     check_settings(agreement, method, rule, draws, chains, seed)
-    mechanism = check_mechanism(agreement.reward.mechanism if mechanism is None else mechanism)
-    place = None if folder is None else _made(Path(folder))
     options = Choices(
         seed=int(seed),
         rho=check_rho(agreement.reward.rho if rho is None else rho),
-        mechanism=mechanism,
+        mechanism=check_mechanism(agreement.reward.mechanism if mechanism is None else mechanism),
         teams=check_teams(parties, teams),
         estimator=estimator,
         method=method,
@@ -118,9 +116,11 @@ def mediate(
         precision=check_positive("precision", precision),
         tolerance=check_positive("tolerance", 2 * precision if tolerance is None else tolerance),
         budget=check_budget(len(parties), budget),
-        noise_secret=noise_secret_of(mechanism, noise_secret, place),
+        noise_secret=None,
     )
     rows = None if test is None else scaled_rows(agreement, *test)
+    place = None if folder is None else _made(Path(folder))
+    options = replace(options, noise_secret=noise_secret_of(options.mechanism, noise_secret, place))
     contributions = {one.party: _contribution(one) for one in submissions}
     inputs = sha256_hex(
         canonical_json(

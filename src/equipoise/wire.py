@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from equipoise.agreement import Agreement
 from equipoise.canonical import StrictJSONError, canonical_json, read_limited, strict_json
+from equipoise.durable import write_new_file
 from equipoise.errors import SubmissionError
 from equipoise.guarantee import MAX_STATISTIC_LENGTH, Guarantee
 from equipoise.models import layout_of
@@ -84,6 +85,13 @@ class Submission(_Strict):
     def to_json(self) -> bytes:
         """The bytes that travel: canonical JSON and a newline."""
         return canonical_json(self.model_dump()) + b"\n"
+
+    def save(self, path: str | Path) -> None:
+        """Write the submission to a new file, whole or not at all."""
+        try:
+            write_new_file(Path(path), self.to_json(), mode=0o644)
+        except OSError as error:
+            raise SubmissionError(f"cannot write {str(path)!r}: {error.strerror}; choose another name") from error
 
     def signed_bytes(self) -> bytes:
         """What the signature covers: everything but itself."""

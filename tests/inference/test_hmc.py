@@ -103,7 +103,7 @@ def test_the_laplace_approximation_of_a_normal_posterior_is_exact() -> None:
     def log_likelihood(x: Array) -> Array:
         return -0.5 * jnp.sum((target - design @ x) ** 2)
 
-    near = laplace(log_likelihood, lambda _: design.T @ design, 4)
+    near = laplace(log_likelihood, lambda _: design.T @ design, jnp.zeros(4))
     precision = np.eye(4) + np.asarray(design.T @ design)
     np.testing.assert_allclose(near.centre, np.linalg.solve(precision, design.T @ target), atol=1e-6)
     np.testing.assert_allclose(near.root @ near.root.T, np.linalg.inv(precision), atol=1e-9)

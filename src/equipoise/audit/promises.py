@@ -15,7 +15,7 @@ def values_not_negative(settlement: "Settlement") -> Found:
     """V1: no coalition's value is negative."""
     lowest = min(settlement.coalitions, key=lambda one: one.value.in_errors)
     who = ", ".join(lowest.members)
-    numbers = f"nearest to 0, of {len(settlement.coalitions)}, is {{{who}}} with {lowest.value} nats"
+    numbers = f"least sure to be above 0, of {len(settlement.coalitions)}, is {{{who}}} with {lowest.value} nats"
     if lowest.value.value >= 0:
         return "holds", numbers
     if lowest.value.in_errors >= -SURE:

@@ -29,6 +29,10 @@ class CollapsedModel(Protocol):
     @property
     def focus(self) -> int: ...
 
+    @property
+    def offset(self) -> float:
+        """Where the search for the mode starts, in each of the first `focus` coordinates."""
+
     def prepare(self, observed: Observed) -> Any:
         """Arrange one scenario's view once, before any sampling."""
 
@@ -59,7 +63,7 @@ def approximate(
     return laplace(
         partial(_log_likelihood, model, prior, evidence),
         partial(model.information, prior, evidence),
-        model.dimension,
+        jnp.zeros(model.dimension).at[: model.focus].set(model.offset),
     )
 
 

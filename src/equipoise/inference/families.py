@@ -137,6 +137,11 @@ class _Family(ABC, Generic[Prior]):
         """All coordinates are the model's own parameters."""
         return self.dimension
 
+    @property
+    def offset(self) -> float:
+        """The search for the mode starts at the prior's."""
+        return 0.0
+
     @abstractmethod
     def row_moments(self, prior: Prior, position: Array) -> RowMoments:
         """Mean [1, entries] and covariance [1, entries, entries] of one clipped row's statistic."""

@@ -36,9 +36,10 @@ class _Climb(NamedTuple):
 
 
 def laplace(
-    log_likelihood: Callable[[Array], Array], information: Callable[[Array], Array], dimension: int
+    log_likelihood: Callable[[Array], Array], information: Callable[[Array], Array], start: Array
 ) -> Approximation:
-    """Mode of −½|x|² + log likelihood, and a root of the inverse curvature there."""
+    """Mode of −½|x|² + log likelihood, sought from a start, and a root of the inverse curvature there."""
+    dimension = len(start)
     eye = jnp.eye(dimension)
     lengths = jnp.concatenate([0.5 ** jnp.arange(8), jnp.zeros(1)])  # the last one stays where it is
     value_and_gradient = jax.vmap(jax.value_and_grad(log_likelihood))
@@ -56,8 +57,8 @@ def laplace(
         settled = (now.step > SWITCH_ON) & (moved < TOLERANCE * jnp.sqrt(dimension))
         return _Climb(now.step + 1, candidates[best], gradients[best], lower, settled)
 
-    # The first step only evaluates the gradient at the prior's mode.
-    start = _Climb(jnp.array(0.0), jnp.zeros(dimension), jnp.zeros(dimension), eye, jnp.array(False))
-    end = jax.lax.while_loop(lambda now: ~now.settled & (now.step < MOST_STEPS), climb, start)
+    # The first step only evaluates the gradient.
+    first = _Climb(jnp.array(0.0), start, jnp.zeros(dimension), eye, jnp.array(False))
+    end = jax.lax.while_loop(lambda now: ~now.settled & (now.step < MOST_STEPS), climb, first)
     root = inverse_lower(end.curvature_root).T
     return Approximation(end.position, root, end.curvature_root.T)

@@ -112,6 +112,11 @@ class LinearRegression:
         return 2 + self.width
 
     @property
+    def offset(self) -> float:
+        """The search for the mode starts at the prior's."""
+        return 0.0
+
+    @property
     def _places(self) -> np.ndarray:
         """Where each entry of the n × n matrix (features, bias, target) stands in the statistic; −1 for the count."""
         size, names = self.width + 2, [*range(self.width), self.width + 1]

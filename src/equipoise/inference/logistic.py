@@ -114,6 +114,11 @@ class LogisticRegression:
         return self.width + 1
 
     @property
+    def offset(self) -> float:
+        """Off the prior's mode, where a search would stay: weights do not change with coordinates there."""
+        return 0.3
+
+    @property
     def _data_dimension(self) -> int:
         return (1 if self.centred else 2) * self.width + self.width * (self.width - 1) // 2
 

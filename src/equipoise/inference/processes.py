@@ -25,7 +25,7 @@ from equipoise.inference.worker import call
 
 Result = TypeVar("Result")
 
-WORTHWHILE = 16  # scenarios; a new process takes some seconds to load the compiled programs
+WORTHWHILE = 18  # scenarios: rounds of three parties and more; a process takes seconds to load compiled programs
 
 
 def processes_for(scenarios: int) -> int:

@@ -93,8 +93,13 @@ def _csv_reader(stream: io.BufferedReader, dialect: Dialect, types: dict[str, An
         read = pa_csv.ReadOptions(block_size=2**21, column_names=names)
         try:
             table = pa_csv.read_csv(source, read_options=read, parse_options=parse, convert_options=convert)
-        except pa.ArrowInvalid as error:
-            raise pa.ArrowInvalid(_counted_from(before, str(error))) from error
+        except pa.ArrowInvalid:
+            source.seek(0)
+            read.use_threads = False  # then Arrow counts rows
+            try:
+                table = pa_csv.read_csv(source, read_options=read, parse_options=parse, convert_options=convert)
+            except pa.ArrowInvalid as error:
+                raise pa.ArrowInvalid(_counted_from(before, str(error))) from error
         before += table.num_rows + (names is None)
         names = list(dialect.header)
         yield from table.to_batches()

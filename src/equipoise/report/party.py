@@ -29,13 +29,19 @@ def party_page(view: PartyView) -> Page:
     ]
     return Page(
         title=view.agreement.title or "Settlement",
-        edition=f"Edition for {view.party}: holds nothing of the other parties’ numbers",
+        edition=_edition(view),
         summary=_summary(view),
         sign=sign,
         conclusion=words,
         sections=[section for section in sections if section is not None],
         footer=f"Made by Equipoise {view.version}; reward {view.digest}",
     )
+
+
+def _edition(view: PartyView) -> str:
+    words = f"Edition for {view.party}: holds nothing of the other parties’ numbers"
+    # φ₁ = ½ (v₁ + v_N − v₂)
+    return f"{words}, though of two parties’ values each follows from the other" if len(view.team) == 2 else words
 
 
 def _summary(view: PartyView) -> list[str]:
