@@ -174,6 +174,15 @@ def test_every_model(kind: str) -> None:
     assert found.loss_truth < found.loss_prior
 
 
+def test_a_party_by_itself() -> None:
+    """Whoever settles alone gets back what it released."""
+    agreed = rounds.agreement("bernoulli", 1)
+    found = advise(agreed, party="north", rows=50, epsilons=[0.1, 1.0], simulations=4, progress=False)
+    for choice in found.choices:
+        assert choice.alone == choice.shapley == choice.team
+        assert choice.reward.value == pytest.approx(choice.alone.value)
+
+
 def test_mistakes_are_named(shares: eq.Agreement) -> None:
     with pytest.raises(AgreementError, match="'mars' is not a party"):
         advise(shares, party="mars", rows=10)

@@ -127,7 +127,7 @@ def advise(
     mean = rough.mean(axis=0)
     shares = np.array(
         [
-            (values[place].value / mean[k, 1 + place], target[place].value / one.grand.value)
+            (_share(values[place].value, mean[k, 1 + place]), _share(target[place].value, one.grand.value))
             for k, (one, values, target) in enumerate(zip(shapley, alone, targets, strict=True))
         ]
     )
@@ -262,6 +262,10 @@ def _targets(agreement: Agreement, shapley: ShapleyValues, alone: list[Estimate]
             f"no reward can be expected under this agreement: {error}. Together the parties are assumed to know hardly "
             "more than one of them alone; check the assumed rows and epsilons"
         ) from error
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else 1.0
 
 
 def _between(ladder: Sequence[float], anchors: Sequence[int], found: Floats) -> Floats:
