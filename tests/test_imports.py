@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from reward_posteriors import some_reward
+
 BLOCK = """
 import sys
 
@@ -46,6 +48,18 @@ def test_a_whole_release_never_imports_jax(tmp_path: Path) -> None:
         "from equipoise.examples import example_agreement\n"
         "agreement = eq.Agreement.parse(example_agreement('gaussian'))\n"
         "eq.release(agreement, np.ones(9), party='north', epsilon=1, ledger='l').check(agreement)\n",
+        cwd=tmp_path,
+    )
+
+
+def test_using_a_reward_never_imports_jax(tmp_path: Path) -> None:
+    """A party predicts with what it got; the sampler that made it is the mediator's, and takes seconds to load."""
+    some_reward("linear").save(tmp_path / "north.nc")
+    (tmp_path / "rows.csv").write_text("age,bmi\n50,25\n")
+    run(
+        "import equipoise as eq\nassert len(eq.Reward.load('north.nc').predict([[50, 25]])) == 1\n"
+        "from equipoise.cli.app import app\n"
+        "try:\n    app(['predict', 'north.nc', '--data', 'rows.csv'])\nexcept SystemExit:\n    pass\n",
         cwd=tmp_path,
     )
 

@@ -13,7 +13,7 @@ from equipoise.errors import MediationError
 from equipoise.inference.diagnostics import independent
 from equipoise.inference.infer import infer
 from equipoise.inference.posterior import Posterior
-from equipoise.inference.problem import Scenario
+from equipoise.inference.question import Scenario
 from equipoise.utility import mean_negative_log_probability, scaled_rows
 
 

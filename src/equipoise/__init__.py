@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from equipoise.guarantee import Guarantee
     from equipoise.inference.infer import infer, infer_batch, infer_exact
     from equipoise.inference.posterior import Posterior
-    from equipoise.inference.problem import Scenario
+    from equipoise.inference.question import Scenario
     from equipoise.mediator import mediate
     from equipoise.party.ledger import Ledger
     from equipoise.party.release import preview, release, resend
@@ -104,7 +104,7 @@ _HOMES = {
     "Ledger": "equipoise.party.ledger",
     "Posterior": "equipoise.inference.posterior",
     "Reward": "equipoise.reward.model",
-    "Scenario": "equipoise.inference.problem",
+    "Scenario": "equipoise.inference.question",
     "Settlement": "equipoise.settlement",
     "Submission": "equipoise.wire",
     "WhatIf": "equipoise.whatif",

@@ -18,7 +18,8 @@ from equipoise.inference.diagnostics import independent
 from equipoise.inference.engine import Problem, Settings
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.predictive import rows_of_posterior
-from equipoise.inference.problem import Scenario, model_of
+from equipoise.inference.problem import model_of
+from equipoise.inference.question import Scenario
 from equipoise.inference.scenario import Observations, Scenarios
 from equipoise.models import layout_of
 from equipoise.valuation.divergence import divergence

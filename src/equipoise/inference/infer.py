@@ -15,7 +15,6 @@ from equipoise.inference.engine import Problem, Sampled, Settings
 from equipoise.inference.logistic import LogisticRegression
 from equipoise.inference.posterior import Floats, Posterior
 from equipoise.inference.problem import (
-    Scenario,
     exact_observations,
     observations_of,
     problem_of,
@@ -24,6 +23,7 @@ from equipoise.inference.problem import (
 from equipoise.inference.processes import processes_for
 from equipoise.inference.processes import run as run_in_processes
 from equipoise.inference.progress import progress_bar
+from equipoise.inference.question import Scenario
 from equipoise.inference.runtime import ONE_AT_A_TIME, double_precision, on_accelerator, use_compilation_cache
 from equipoise.inference.scenario import Rule, Scenarios
 from equipoise.wire import Submission

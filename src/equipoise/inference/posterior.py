@@ -12,7 +12,7 @@ from equipoise.inference.diagnostics import Diagnostics
 if TYPE_CHECKING:
     import arviz
 
-    from equipoise.inference.problem import Scenario
+    from equipoise.inference.question import Scenario
 
 Floats = NDArray[np.float64]
 

@@ -5,7 +5,6 @@ Everything that can be wrong with a request is found here, before anything is co
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -19,6 +18,7 @@ from equipoise.inference import families
 from equipoise.inference.engine import Problem
 from equipoise.inference.linear import LinearPrior, LinearRegression, linear_prior
 from equipoise.inference.logistic import LogisticPrior, LogisticRegression, logistic_prior
+from equipoise.inference.question import Scenario, is_number
 from equipoise.inference.runtime import double_precision
 from equipoise.inference.scenario import Observations, Scenarios
 from equipoise.models import Layout, ScaledColumn, layout_of
@@ -36,38 +36,6 @@ from equipoise.wire import Submission, one_of_each
 Floats = NDArray[np.float64]
 BIAS_PRECISION = 0.1  # unless agreed otherwise
 _UNIT_NOISE_STREAM = 0x7A75  # keeps the noise that τ scales apart from the samplers' random numbers
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """What to infer from: which parties (None: all that submitted), tempering factor κ, added noise τ by party."""
-
-    coalition: Sequence[str] | None = None
-    kappa: float = 1.0
-    tau: Mapping[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if isinstance(self.coalition, str):
-            raise InferenceError(
-                f"a coalition is a list of party names, not {self.coalition!r}; write [{self.coalition!r}]"
-            )
-        if self.coalition is not None:
-            object.__setattr__(self, "coalition", tuple(self.coalition))
-            if not self.coalition:
-                raise InferenceError(
-                    "the coalition is empty; name at least one party (nobody's posterior is the prior)"
-                )
-        if not _is_number(self.kappa) or not 0 <= self.kappa <= 1:
-            raise InferenceError(
-                f"kappa = {self.kappa!r} is not a tempering factor; it must lie between 0 (the prior) and 1"
-            )
-        for party, tau in self.tau.items():
-            if not _is_number(tau) or not 0 <= tau < math.inf:
-                raise InferenceError(f"tau = {tau!r} for {party!r} is not an amount of noise; it must be 0 or more")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
 
 
 def observations_of(agreement: Agreement, submissions: Sequence[Submission], *, seed: int) -> Observations:
@@ -104,7 +72,7 @@ def exact_observations(agreement: Agreement, statistics: Mapping[str, tuple[int,
     statistic, count = np.zeros((slots, entries)), np.ones(slots)
     for party, (rows, values) in statistics.items():
         agreement.party(party)
-        if not _is_number(rows) or not 0 < rows < math.inf or rows != int(rows):
+        if not is_number(rows) or not 0 < rows < math.inf or rows != int(rows):
             raise InferenceError(f"{party!r} has a row count of {rows!r}; it must be a positive whole number")
         numbers = np.asarray(values, dtype=float)
         if numbers.shape != (entries,):

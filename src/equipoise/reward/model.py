@@ -24,7 +24,7 @@ from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
 from equipoise.inference.diagnostics import Diagnostics
 from equipoise.inference.posterior import Posterior
-from equipoise.inference.problem import Scenario
+from equipoise.inference.question import Scenario
 from equipoise.reward import prediction
 from equipoise.reward.features import feature_matrix
 from equipoise.reward.units import own_units, write_csv
@@ -191,29 +191,29 @@ class Reward:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a reward."""
-        import arviz
+        import h5netcdf  # rather than ArviZ, which takes seconds to load and does no more here
 
         try:
-            data = arviz.from_netcdf(str(path), engine="h5netcdf")
-            return cls._read(data)
+            with h5netcdf.File(str(path), "r") as file:
+                return cls._read(dict(file.attrs), {name: _arrays(group) for name, group in file.groups.items()})
         except (OSError, KeyError, ValueError, TypeError, AttributeError) as error:
             raise MediationError(
                 f"{str(path)!r} cannot be read as a reward ({error}); use the file as the mediator sent it"
             ) from error
 
     @classmethod
-    def _read(cls, data: Any) -> Self:
-        attributes = data.attrs
+    def _read(cls, attributes: dict[str, Any], groups: dict[str, dict[str, NDArray[Any]]]) -> Self:
         if (attributes["format"], int(attributes["version"])) != (FORMAT, VERSION):
             raise ValueError(f"format {attributes['format']!r}, version {attributes['version']!r}")
-        chains = int(data.posterior.sizes["chain"])
-        draws = {str(name): _flat(values.to_numpy()) for name, values in data.posterior.data_vars.items()}
+        by_chain = groups["posterior"]
+        chains = len(next(iter(by_chain.values())))
+        draws = {name: _flat(values) for name, values in by_chain.items()}
         coordinates = None
-        if "unconstrained_posterior" in data.groups():
-            coordinates = _flat(data.unconstrained_posterior[COORDINATES].to_numpy())
+        if "unconstrained_posterior" in groups:
+            coordinates = _flat(groups["unconstrained_posterior"][COORDINATES])
         numbers = json.loads(attributes["diagnostics"])
         dropped = tuple(numbers.pop("dropped_chains"))
-        arrays = {name: data.diagnostics[name].to_numpy() for name in _ARRAYS}
+        arrays: dict[str, Any] = {name: groups["diagnostics"][name] for name in _ARRAYS}
         scenario = json.loads(attributes["scenario"])
         sampling = json.loads(attributes["sampling"])
         posterior = Posterior(
@@ -260,6 +260,11 @@ class Reward:
 
 def _plain(value: Any) -> str | int:
     return value if isinstance(value, str | int) else json.dumps(value, allow_nan=False)
+
+
+def _arrays(group: Any) -> dict[str, NDArray[Any]]:
+    """Variables of a group but for the numbering of its dimensions."""
+    return {name: np.asarray(one[...]) for name, one in group.variables.items() if name not in group.dimensions}
 
 
 def _flat(by_chain: np.ndarray) -> np.ndarray:

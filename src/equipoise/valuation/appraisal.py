@@ -18,7 +18,7 @@ from equipoise.errors import ConvergenceError
 from equipoise.estimate import Estimate
 from equipoise.inference.infer import Method, infer_batch
 from equipoise.inference.posterior import Posterior
-from equipoise.inference.problem import Scenario
+from equipoise.inference.question import Scenario
 from equipoise.inference.scenario import Rule
 from equipoise.journal import Journal
 from equipoise.valuation.plausibility import predictive_probability

@@ -1,0 +1,43 @@
+"""What is asked of inference. Rewards carry it too, so it needs no JAX."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from equipoise.errors import InferenceError
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What to infer from: which parties (None: all that submitted), tempering factor κ, added noise τ by party."""
+
+    coalition: Sequence[str] | None = None
+    kappa: float = 1.0
+    tau: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.coalition, str):
+            raise InferenceError(
+                f"a coalition is a list of party names, not {self.coalition!r}; write [{self.coalition!r}]"
+            )
+        if self.coalition is not None:
+            object.__setattr__(self, "coalition", tuple(self.coalition))
+            if not self.coalition:
+                raise InferenceError(
+                    "the coalition is empty; name at least one party (nobody's posterior is the prior)"
+                )
+        if not is_number(self.kappa) or not 0 <= self.kappa <= 1:
+            raise InferenceError(
+                f"kappa = {self.kappa!r} is not a tempering factor; it must lie between 0 (the prior) and 1"
+            )
+        for party, tau in self.tau.items():
+            if not is_number(tau) or not 0 <= tau < math.inf:
+                raise InferenceError(f"tau = {tau!r} for {party!r} is not an amount of noise; it must be 0 or more")
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, and not a truth value."""
+    return isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
