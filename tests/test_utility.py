@@ -14,7 +14,7 @@ from equipoise.inference.diagnostics import independent
 from equipoise.inference.infer import infer
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.question import Scenario
-from equipoise.utility import mean_negative_log_probability, scaled_rows
+from equipoise.utility import loss_on, mean_negative_log_probability, scaled_rows
 
 
 def test_regression_is_in_the_targets_own_units(tmp_path: Path) -> None:
@@ -76,3 +76,16 @@ def test_families_average_probabilities_over_draws_in_the_targets_own_units() ->
         posterior = Posterior(draws, independent(200_000, 1), Scenario(("north",)), "exact", "power", 0, 0, 1)
         found = mean_negative_log_probability(posterior, scaled_rows(rounds.agreement(kind), None, target))
         assert found == pytest.approx(-np.mean(expected), abs=0.005), kind
+
+
+def test_the_error_of_a_loss_is_that_of_which_rows_are_tested() -> None:
+    """A gaussian with known mean and variance: a row's loss is ½ log 2πv + ½ z², whose deviation is √½."""
+    agreed = rounds.agreement("gaussian")
+    rng = np.random.default_rng(3)
+    draws = {"mean": np.zeros(2), "variance": np.full(2, 0.04)}
+    target = 3 * 0.2 * rng.normal(size=5_000)  # scaled units are thirds
+    found = loss_on(scaled_rows(agreed, None, target), draws)
+    assert found.error == pytest.approx(np.sqrt(0.5 / 5_000), rel=0.05)
+    truth = 0.5 * np.log(2 * np.pi * 0.04) + 0.5 + np.log(3)
+    assert abs((found.value - truth) / found.error) < 4
+    assert loss_on(scaled_rows(agreed, None, target[:1]), draws).error == 0

@@ -46,7 +46,7 @@ from equipoise.reward.precision import sharpen
 from equipoise.reward.summary import summarise
 from equipoise.reward.targets import NoTargetsError, Targets, for_team, stability_bound, target_slopes
 from equipoise.settlement import Award, CoalitionValue, Contribution, Settlement, ordered
-from equipoise.utility import Rows, mean_negative_log_probability, scaled_rows
+from equipoise.utility import Rows, loss_on, scaled_rows
 from equipoise.valuation.appraisal import Appraiser, Pooled, Request, Sampling, derived_seed
 from equipoise.valuation.plausibility import Remark, impossible_magnitudes, near_duplicates, unlikely_party
 from equipoise.valuation.proxy import normal_proxy
@@ -356,10 +356,7 @@ class _Round:
             posteriors={name: summarise(self.agreement, one.draws) for name, one in compared.items()},
             losses={}
             if rows is None
-            else {
-                name: mean_negative_log_probability(one, rows)
-                for name, one in {"prior": self.prior, **compared}.items()
-            },
+            else {name: loss_on(rows, one.draws) for name, one in {"prior": self.prior, **compared}.items()},
             notes=notes,
             reward=reward,
         )

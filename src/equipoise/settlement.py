@@ -76,7 +76,7 @@ class Award:
     epsilons: dict[str, float]
     digest: str
     posteriors: dict[str, Summary] = field(default_factory=dict)
-    losses: dict[str, float] = field(default_factory=dict)
+    losses: dict[str, Estimate] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     reward: Reward | None = field(default=None, repr=False)
 
@@ -252,11 +252,16 @@ def _estimate(document: dict[str, float]) -> Estimate:
     return Estimate(**document)
 
 
+def _estimates(document: dict[str, dict[str, float]]) -> dict[str, Estimate]:
+    return {name: Estimate(**one) for name, one in document.items()}
+
+
 def _award(folder: Path, document: dict[str, Any]) -> Award:
     estimates = dict.fromkeys(("alone", "target", "attained", "similarity"), _estimate)
     path = folder / REWARDS / f"{document['party']}.nc"
     reward = Reward.load(path) if path.exists() else None
-    return Award(**_with(document, team=tuple, notes=tuple, **estimates), reward=reward)
+    document = _with(document, team=tuple, notes=tuple, losses=_estimates, **estimates)
+    return Award(**document, reward=reward)
 
 
 def ordered(members: Iterable[str], parties: Iterable[str]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from scipy import special
 
 from equipoise.agreement import Agreement
 from equipoise.errors import MediationError
+from equipoise.estimate import Estimate
 from equipoise.inference.posterior import Posterior
 from equipoise.models import ScaledColumn, layout_of
 from equipoise.schema import CategoryColumn, LabelColumn, LinearModel, LogisticModel
@@ -120,17 +121,22 @@ def _positions(labels: tuple[int | str, ...], answers: NDArray[np.generic]) -> F
 
 def mean_negative_log_probability(posterior: Posterior, rows: Rows) -> float:
     """Of the test rows under the posterior's predictive distribution; for numbers, per unit of the target."""
-    return loss_of_draws(posterior.draws, rows)
+    return loss_on(rows, posterior.draws).value
 
 
-def loss_of_draws(draws: Mapping[str, Floats], rows: Rows) -> float:
-    """As `mean_negative_log_probability`, from draws of the model's parameters."""
-    total = 0.0
+def loss_on(rows: Rows, draws: Mapping[str, Floats]) -> Estimate:
+    """As `mean_negative_log_probability`, from draws of the model's parameters.
+
+    The standard error is that of which rows are in the test set; it does not cover the draws, which matter far less.
+    """
+    found = []
     for start in range(0, len(rows.target), ROWS_AT_ONCE):
         part = slice(start, start + ROWS_AT_ONCE)
         features = None if rows.features is None else rows.features[part]
-        total += float(np.sum(_log_probability(draws, features, rows.target[part], rows.kind)))
-    return math.log(rows.unit) - total / len(rows.target)
+        found.append(_log_probability(draws, features, rows.target[part], rows.kind))
+    terms = math.log(rows.unit) - np.concatenate(found)
+    error = np.std(terms, ddof=1) / math.sqrt(len(terms)) if len(terms) > 1 else 0.0
+    return Estimate(float(np.mean(terms)), float(error))
 
 
 def _log_probability(draws: Mapping[str, Floats], features: Floats | None, target: Floats, kind: str) -> Floats:

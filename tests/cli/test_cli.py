@@ -233,7 +233,7 @@ def test_demo(tmp_path: Path) -> None:
     assert "…" not in said  # nothing is cut off at the usual width
     for name, award in settlement["awards"].items():
         assert f"{award['target']['value']:.2f} ±" in said
-        assert f"{award['losses']['reward']:.3f}" in said
+        assert f"{award['losses']['reward']['value']:.3f} ±" in said
         for file in (f"rewards/{name}.nc", f"reports/{name}.html", "report.html"):
             assert (tmp_path / "round" / "settlement" / file).exists()
     assert "other inputs" in equipoise(*mediate[:-1], 1, cwd=tmp_path, code=9)

@@ -210,7 +210,7 @@ def test_one_party_gets_its_own_posterior(agreed: eq.Agreement, sent: list[eq.Su
 def test_how_well_rewards_predict(agreed: eq.Agreement, sent: list[eq.Submission]) -> None:
     rows = rounds.table("linear", 2_000, 99)
     settlement = mediate(agreed, sent, test=(rows["x"][:, None], rows["y"]), seed=1, **QUICK)
-    utilities = [settlement.awards[party].losses["reward"] for party in settlement.parties]
+    utilities = [settlement.awards[party].losses["reward"].value for party in settlement.parties]
     truth = 0.5 * np.log(2 * np.pi * 0.25) + 0.5
     for utility in utilities:
         assert utility is not None

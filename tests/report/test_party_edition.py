@@ -47,7 +47,7 @@ def other_numbers(settlement: Settlement, mine: str, factor: float) -> Settlemen
                 one,
                 epsilons={name: value if name == mine else number() for name, value in one.epsilons.items()},
                 posteriors=one.posteriors if keep else one.posteriors | {"team": summaries(one)["team"]},
-                losses=one.losses if keep else one.losses | {"team": number()},
+                losses=one.losses if keep else one.losses | {"team": estimate()},
             )
         return replace(
             one,
@@ -59,7 +59,7 @@ def other_numbers(settlement: Settlement, mine: str, factor: float) -> Settlemen
             tau=number() if one.tau else 0.0,
             digest=contribution().digest,
             posteriors=summaries(one),
-            losses={name: number() for name in one.losses},
+            losses={name: estimate() for name in one.losses},
             notes=(f"a note on {number()}",),
             epsilons={name: number() for name in one.epsilons},
         )
@@ -151,7 +151,7 @@ def _own(settlement: Settlement) -> set[str | float]:
             "digest": award.digest,
             "control": [award.kappa, award.tau, award.epsilons[MINE]],
             "posteriors": [award.posteriors["alone"], award.posteriors["reward"]],
-            "losses": [award.losses[name] for name in ("prior", "alone", "reward")],
+            "losses": [vars(award.losses[name]) for name in ("prior", "alone", "reward")],
         },
         "shapley": vars(settlement.shapley[MINE]),
         "whole": vars(settlement.value(*award.team)),

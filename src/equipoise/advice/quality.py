@@ -14,7 +14,7 @@ from scipy import optimize
 from equipoise.advice.expected import Normal, Task, tempered, tempered_surprise
 from equipoise.inference import collapsed
 from equipoise.inference.runtime import ONE_AT_A_TIME
-from equipoise.utility import loss_of_draws
+from equipoise.utility import loss_on
 
 Floats = NDArray[np.float64]
 
@@ -45,10 +45,10 @@ def losses(
             drawn = collapsed.parameters(model, task.prior, jnp.asarray(np.stack(positions)))
             draws = {name: np.asarray(values) for name, values in drawn.items()}
         each = [
-            loss_of_draws({name: values[place] for name, values in draws.items()}, one.new_rows)
+            loss_on(one.new_rows, {name: values[place] for name, values in draws.items()}).value
             for place in range(len(positions))
         ]
-        truth = loss_of_draws(one.truth, one.new_rows)
+        truth = loss_on(one.new_rows, one.truth).value
         found.append([[each[0], each[1 + 2 * k], each[2 + 2 * k], truth] for k in range(len(choices))])
     return np.array(found)
 

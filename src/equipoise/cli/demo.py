@@ -125,8 +125,8 @@ def _show_predictions(played: "DemoRound", settlement: "Settlement") -> None:
         [
             (
                 party,
-                f"{settlement.awards[party].losses['alone']:.3f}",
-                f"{settlement.awards[party].losses['reward']:.3f}",
+                f"{settlement.awards[party].losses['alone'].value:.3f}",
+                f"{settlement.awards[party].losses['reward'].value:.3f}",
                 f"{reward.score(played.test_features, played.test_target):.3f}",
             )
             for party, reward in rewards.items()

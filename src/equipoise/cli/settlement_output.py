@@ -51,7 +51,7 @@ def show_settlement(settlement: "Settlement") -> None:
     )
     if tested:
         print_table(
-            "Loss on rows nobody released (mean negative log probability; lower is better)",
+            "Loss on rows nobody released (mean negative log probability ± its standard error; lower is better)",
             ("party", *LOSSES.values()),
             [(award.party, *(_loss(award.losses, name) for name in LOSSES)) for award in awards],
         )
@@ -169,8 +169,8 @@ def _short(estimate: "Estimate") -> str:
     return f"{estimate.value:.2f} ± {estimate.error:.2f}"
 
 
-def _loss(losses: dict[str, float], name: str) -> str:
-    return f"{losses[name]:.3f}" if name in losses else ""
+def _loss(losses: dict[str, "Estimate"], name: str) -> str:
+    return f"{losses[name].value:.3f} ± {losses[name].error:.3f}" if name in losses else ""
 
 
 def _number(value: float | None) -> str:

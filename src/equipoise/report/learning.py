@@ -7,8 +7,10 @@ from equipoise import charts
 from equipoise.report import beliefs as believing
 from equipoise.report.outcome import MOST_ROWS, largest, left_out
 from equipoise.report.page import Figure, Section, Table
+from equipoise.report.wording import estimate
 
 if TYPE_CHECKING:
+    from equipoise.estimate import Estimate
     from equipoise.settlement import Settlement
 
 MOST_CHARTS = 24
@@ -44,23 +46,25 @@ def predictions(settlement: "Settlement") -> Section | None:
     return losses_section(losses, dict(list(losses.items())[:MOST_ROWS]))
 
 
-def losses_section(losses: dict[str, dict[str, float]], drawn: dict[str, dict[str, float]]) -> Section:
+def losses_section(losses: dict[str, dict[str, "Estimate"]], drawn: dict[str, dict[str, "Estimate"]]) -> Section:
     """Losses of some parties, of which the first are drawn."""
     names = {"prior": "without data", "alone": "alone", "reward": "with its reward", "team": "whole team"}
     present = {name: label for name, label in names.items() if any(name in one for one in losses.values())}
     words = (
         "How much each model is surprised by rows nobody released: mean negative log probability of a test row (for "
         "a number, its density per unit of the target), in nats. Less is better; 0.1 less means that the truth was "
-        "given about a tenth more probability. Chance differences between test rows are not in it."
+        "given about a tenth more probability. Errors are those of which rows happen to be in the test; all models "
+        "meet the same rows, so their differences are surer than that."
     )
     table = Table(
-        "Loss on test rows, in nats a row",
+        "Loss on test rows ± standard error, in nats a row",
         ("party", *present.values()),
-        [(party, *(f"{one[name]:.3f}" if name in one else "" for name in present)) for party, one in losses.items()],
+        [(party, *(estimate(one[name]) if name in one else "" for name in present)) for party, one in losses.items()],
     )
     figure = Figure(
         charts.losses(drawn),
-        "Loss on test rows; less is better. An arrow stands for a number that is further off, and in the table.",
+        "Loss on test rows; less is better. Bars reach two standard errors either way. An arrow stands for a number "
+        "that is further off, and in the table.",
     )
     return Section("losses", "How well the models predict", [words], [figure], tables=[table])
 

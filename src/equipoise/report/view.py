@@ -56,7 +56,7 @@ class PartyView:
     digest: str
     prior: Summary
     posteriors: dict[str, Summary]
-    losses: dict[str, float]
+    losses: dict[str, Estimate]
     notes: tuple[str, ...]
     remarks: tuple[str, ...]
     curve: Points
