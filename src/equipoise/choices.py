@@ -12,6 +12,7 @@ import numpy as np
 from equipoise.durable import write_new_file
 from equipoise.errors import MediationError
 from equipoise.inference.infer import Method
+from equipoise.inference.question import is_whole
 from equipoise.inference.scenario import Rule
 from equipoise.settlement import ordered
 from equipoise.valuation.sampling import smallest_budget
@@ -85,9 +86,9 @@ def check_budget(parties: int, budget: Any) -> int | None:
             f"a budget is for more than {EXACT_UP_TO} parties; of {parties} all coalitions are valued, so leave it out"
         )
     least = smallest_budget(parties)
-    if not isinstance(budget, int) or isinstance(budget, bool) or budget < least:
+    if not is_whole(budget, least):
         raise MediationError(f"budget = {budget!r} coalitions is too small for {parties} parties; give {least} or more")
-    return budget
+    return int(budget)
 
 
 def check_teams(parties: tuple[str, ...], teams: Sequence[Sequence[str]] | None) -> tuple[tuple[str, ...], ...]:

@@ -4,7 +4,7 @@ Rounds are imagined from the agreement and row counts alone; this package cannot
 import the side that can. So the choice of ε that follows from its advice reveals nothing about the data.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from equipoise.guarantee import DEFAULT_DELTA, Guarantee
 from equipoise.inference.problem import model_of
 from equipoise.inference.processes import processes_for, spread
 from equipoise.inference.progress import progress_bar
+from equipoise.inference.question import is_whole
 from equipoise.inference.runtime import double_precision
 from equipoise.reward.targets import NoTargetsError, Targets, set_targets
 from equipoise.valuation.shapley import ShapleyValues
@@ -183,7 +184,7 @@ def _value(
     work += [(expected.by_approximation, task) for task in packed[:simulations]]
     results: dict[int, Any] = {}
     with progress_bar(progress, "imagining rounds", len(work)) as tick:
-        for place, result in _anywhere(work):
+        for place, result in spread(_call, work, processes_for(len(work))):
             results[place] = result
             if tick:
                 tick(1)
@@ -194,14 +195,6 @@ def _value(
         [pairs for _, pairs in rough],
         np.array([results[place] for place in range(corrections)]),
     )
-
-
-def _anywhere(work: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
-    workers = processes_for(len(work))
-    if workers == 1:
-        yield from ((place, _call(*one)) for place, one in enumerate(work))
-    else:
-        yield from spread(_call, work, workers)
 
 
 def _call(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -242,7 +235,8 @@ def _combine(rough: Floats, corrections: Floats, parties: int) -> tuple[list[Sha
         spread = np.cov(rough[:, k].T) / len(rough) + np.cov(corrections[:, k].T) / len(corrections)
         own = slice(1, 1 + parties)
         contributed = slice(1 + parties, None)
-        alone.append([Estimate(*pair) for pair in zip(mean[own], np.sqrt(np.diag(spread)[own]), strict=True)])
+        errors = np.sqrt(np.diag(spread))[own].tolist()
+        alone.append([Estimate(*pair) for pair in zip(mean[own].tolist(), errors, strict=True)])
         shapley.append(
             ShapleyValues(
                 np.maximum(mean[contributed], 0.0),  # not negative in truth
@@ -275,5 +269,5 @@ def _between(ladder: Sequence[float], anchors: Sequence[int], found: Floats) -> 
 
 
 def _check_whole(name: str, value: object, least: int) -> None:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+    if not is_whole(value, least):
         raise AgreementError(f"{name} = {value!r} must be a whole number, {least} or more")

@@ -22,6 +22,7 @@ from equipoise.inference.engine import Problem, Settings
 from equipoise.inference.runtime import ONE_AT_A_TIME, use_compilation_cache
 from equipoise.inference.scenario import Scenarios
 from equipoise.valuation.divergence import divergence
+from equipoise.valuation.proxy import normal_surprise
 
 Floats = NDArray[np.float64]
 
@@ -188,6 +189,4 @@ def tempered(normal: Normal, kappa: float) -> tuple[Floats, Floats]:
 
 def tempered_surprise(normal: Normal, kappa: float, focus: int) -> float:
     """KL divergence from N(0, I) of the model's own parameters."""
-    mean, covariance = tempered(normal, kappa)
-    own, centre = covariance[:focus, :focus], mean[:focus]
-    return float(0.5 * (np.trace(own) + centre @ centre - focus - np.linalg.slogdet(own)[1]))
+    return float(normal_surprise(*tempered(normal, kappa), focus))

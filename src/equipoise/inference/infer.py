@@ -23,7 +23,7 @@ from equipoise.inference.problem import (
 from equipoise.inference.processes import processes_for
 from equipoise.inference.processes import run as run_in_processes
 from equipoise.inference.progress import progress_bar
-from equipoise.inference.question import Scenario
+from equipoise.inference.question import Scenario, is_whole
 from equipoise.inference.runtime import ONE_AT_A_TIME, double_precision, on_accelerator, use_compilation_cache
 from equipoise.inference.scenario import Rule, Scenarios
 from equipoise.wire import Submission
@@ -307,5 +307,5 @@ def _check_seeds(scenarios: Sequence[Scenario], seeds: Sequence[int]) -> None:
 
 
 def _check_whole(name: str, value: object, least: int) -> None:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+    if not is_whole(value, least):
         raise InferenceError(f"{name} = {value!r} must be a whole number, {least} or more")

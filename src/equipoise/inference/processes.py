@@ -71,7 +71,13 @@ def _sample_one(key: Any, model: Any, prior: Any, observations: Any, scenario: A
 def spread(
     function: Callable[..., Result], tasks: Sequence[tuple[Any, ...]], processes: int | None
 ) -> Iterator[tuple[int, Result]]:
-    """Call a function of this package with each task's arguments, in processes; places and results as they come."""
+    """Call a function of this package with each task's arguments; places and results as they come.
+
+    One process is this one.
+    """
+    if processes == 1:
+        yield from ((index, function(*task)) for index, task in enumerate(tasks))
+        return
     packed = [(index, pickle.dumps((function, task))) for index, task in enumerate(tasks)]
     if processes is not None:
         processes = min(processes, len(tasks))

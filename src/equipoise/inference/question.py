@@ -38,6 +38,11 @@ class Scenario:
                 raise InferenceError(f"tau = {tau!r} for {party!r} is not an amount of noise; it must be 0 or more")
 
 
+def is_whole(value: Any, least: int) -> bool:
+    """Whether a value is a whole number, and large enough."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
+
+
 def is_number(value: Any) -> bool:
     """Whether a value is a number, and not a truth value."""
     return isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)

@@ -24,6 +24,13 @@ Floats = NDArray[np.float64]
 NUMBERS_AT_ONCE = 20_000_000  # of double precision, in one batch of matrices
 
 
+def normal_surprise(mean: Floats, covariance: Floats, focus: int) -> Floats:
+    """KL divergence from N(0, I) of the first `focus` coordinates of normals [..., d], [..., d, d]."""
+    own, centre = covariance[..., :focus, :focus], mean[..., :focus]
+    trace = np.trace(own, axis1=-2, axis2=-1)
+    return np.asarray(0.5 * (trace + np.sum(centre**2, axis=-1) - focus - np.linalg.slogdet(own)[1]))
+
+
 @double_precision
 def normal_proxy(agreement: Agreement, submissions: Sequence[Submission]) -> Callable[[NDArray[np.bool_]], Floats]:
     """A function from memberships [coalitions, submissions] to approximate values in nats."""
@@ -49,10 +56,6 @@ def normal_proxy(agreement: Agreement, submissions: Sequence[Submission]) -> Cal
     def _divergences(inside: NDArray[np.bool_]) -> Floats:
         weights = inside.astype(float)
         covariance = np.linalg.inv(np.eye(dimension) + np.einsum("cp,pij->cij", weights, informations, optimize=True))
-        mean = np.einsum("cij,cj->ci", covariance, weights @ pulls)[:, :focus]
-        own = covariance[:, :focus, :focus]
-        trace = np.trace(own, axis1=1, axis2=2)
-        found: Floats = 0.5 * (trace + np.sum(mean**2, axis=1) - focus - np.linalg.slogdet(own)[1])
-        return found
+        return normal_surprise(np.einsum("cij,cj->ci", covariance, weights @ pulls), covariance, focus)
 
     return values
