@@ -121,7 +121,7 @@ def mediate(
     rows = None if test is None else scaled_rows(agreement, *test)
     place = None if folder is None else _made(Path(folder))
     options = replace(options, noise_secret=noise_secret_of(options.mechanism, noise_secret, place))
-    contributions = {one.party: _contribution(one) for one in submissions}
+    contributions = {one.party: Contribution.of(one) for one in submissions}
     inputs = sha256_hex(
         canonical_json(
             {
@@ -190,7 +190,7 @@ class _Round:
             contributions=contributions,
             options=self.options.to_json(),
             teams=self.options.teams,
-            coalitions=tuple(_coalition_value(members, pooled) for members, pooled in self.known.items()),
+            coalitions=tuple(CoalitionValue.of(members, pooled) for members, pooled in self.known.items()),
             exact=exact,
             shapley={party: shapley[index] for index, party in enumerate(self.parties)},
             shapley_covariance=tuple(tuple(map(float, row)) for row in shapley.covariance),
@@ -384,27 +384,6 @@ def _timed(timings: dict[str, float], name: str) -> Iterator[None]:
     start = perf_counter()
     yield
     timings[name] = perf_counter() - start
-
-
-def _coalition_value(members: tuple[str, ...], pooled: Pooled) -> CoalitionValue:
-    return CoalitionValue(
-        members,
-        pooled.value,
-        pooled.draws,
-        max(part.rhat for part in pooled.parts),
-        sum(part.ess for part in pooled.parts),
-        tuple(problem for part in pooled.parts for problem in part.problems),
-    )
-
-
-def _contribution(submission: Submission) -> Contribution:
-    return Contribution(
-        submission.id,
-        sha256_hex(submission.to_json()),
-        submission.count,
-        submission.stated.order,
-        submission.stated.epsilon,
-    )
 
 
 def _environment() -> dict[str, str]:

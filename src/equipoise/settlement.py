@@ -23,7 +23,9 @@ from equipoise.inference.posterior import Posterior
 from equipoise.reward.making import CurvePoint
 from equipoise.reward.model import Reward
 from equipoise.reward.summary import Summary
+from equipoise.valuation.appraisal import Pooled
 from equipoise.valuation.plausibility import Remark
+from equipoise.wire import Submission
 
 FORMAT = "equipoise-settlement"
 VERSION = 2
@@ -41,6 +43,13 @@ class Contribution:
     order: float
     epsilon: float
 
+    @classmethod
+    def of(cls, submission: Submission) -> Self:
+        """Of a submission."""
+        stated = submission.stated
+        digest = sha256_hex(submission.to_json())
+        return cls(submission.id, digest, submission.count, stated.order, stated.epsilon)
+
 
 @dataclass(frozen=True)
 class CoalitionValue:
@@ -52,6 +61,14 @@ class CoalitionValue:
     rhat: float
     ess: float
     problems: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, members: tuple[str, ...], pooled: Pooled) -> Self:
+        """Of all draws of a coalition's posterior."""
+        parts = pooled.parts
+        problems = tuple(problem for part in parts for problem in part.problems)
+        rhat, ess = max(part.rhat for part in parts), sum(part.ess for part in parts)
+        return cls(members, pooled.value, pooled.draws, rhat, ess, problems)
 
 
 @dataclass(frozen=True)

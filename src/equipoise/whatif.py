@@ -19,7 +19,7 @@ from equipoise.inference.processes import processes_for
 from equipoise.journal import Journal
 from equipoise.reward.deciding import decide
 from equipoise.reward.targets import NoTargetsError
-from equipoise.settlement import Settlement
+from equipoise.settlement import Contribution, Settlement
 from equipoise.valuation.appraisal import Appraiser, Request, Sampling, derived_seed
 from equipoise.wire import Submission, one_of_each
 
@@ -135,8 +135,7 @@ def _added_noise(settlement: Settlement, sent: Sequence[Submission], changes: Ma
             f"with {len(settlement.parties)} parties coalitions were sampled, and what-if needs all of them; ask "
             "`equipoise party advise` instead"
         )
-    digests = {one.party: sha256_hex(one.to_json()) for one in sent}
-    if digests != {party: one.digest for party, one in settlement.contributions.items()}:
+    if {one.party: Contribution.of(one) for one in sent} != settlement.contributions:
         raise MediationError("these are not the submissions that were settled; give the same files")
     if not changes:
         raise MediationError("nothing is changed; name a party and a smaller epsilon")
