@@ -1,11 +1,11 @@
 """Charts as SVG text, each drawn from plain numbers: for reports, and for any page that shows a settlement.
 
-Every function returns one `<svg>` element to put into HTML: it says in words what it shows (`aria-label`), is about 420
-pixels wide and scales, needs no script and loads nothing. Colours can be told apart by colour-blind readers, and no
-meaning hangs on colour alone. The same numbers give the same bytes, from any thread.
+Every function but the one that saves a file returns one `<svg>` element to put into HTML: it says in words what it
+shows (`aria-label`), is about 420 pixels wide and scales, needs no script and loads nothing. Colours can be told apart
+by colour-blind readers, and no meaning hangs on colour alone. The same numbers give the same bytes, from any thread.
 """
 
-from equipoise.charts.advice import PrivacyChoices, Quantity, privacy_choices, save_privacy_choices
+from equipoise.charts.advice import PrivacyChoices, Quantity, save_privacy_choices
 from equipoise.charts.curve import Line, Mark, reward_curve
 from equipoise.charts.dots import coalition_values, shapley_values
 from equipoise.charts.gains import Gain, gains
@@ -30,7 +30,6 @@ __all__ = [
     "interval_limits",
     "intervals",
     "losses",
-    "privacy_choices",
     "reward_curve",
     "save_privacy_choices",
     "shapley_values",

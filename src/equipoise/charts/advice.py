@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from equipoise.charts.drawing import WIDTH, drawn, legend_below, legend_height, saved
+from equipoise.charts.drawing import WIDTH, legend_below, legend_height, saved
 from equipoise.charts.style import FAINT, INK, look
 
 if TYPE_CHECKING:
@@ -34,13 +34,6 @@ class PrivacyChoices:
     values: Sequence[Quantity]
     qualities: Sequence[Quantity]
     knee: int | None
-
-
-def privacy_choices(choices: PrivacyChoices) -> str:
-    """The picture as an `<svg>` element."""
-    last = "; ".join(f"{line.name} {line.values[0]:.2f} to {line.values[-1]:.2f} nats" for line in choices.values)
-    words = f"What epsilon buys, from {choices.epsilons[0]:g} to {choices.epsilons[-1]:g}: {last}."
-    return drawn(_height(choices), words, lambda figure: _draw(figure, choices))
 
 
 def save_privacy_choices(path: Path, choices: PrivacyChoices) -> None:

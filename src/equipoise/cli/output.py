@@ -6,11 +6,13 @@ import textwrap
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import typer
 
-from equipoise.errors import ClippingWarning
+from equipoise.durable import is_there, is_writable_folder
+from equipoise.errors import ClippingWarning, EquipoiseError
 
 
 def print_json(document: Any) -> None:
@@ -41,6 +43,14 @@ def print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[obje
         table.add_row(*(Text(str(cell)) for cell in row))
     print_lines(title)
     Console(soft_wrap=False).print(table)
+
+
+def claim_output(path: Path, error: type[EquipoiseError]) -> None:
+    """Refuse an output that is there, or could not be written, before anything is spent or computed."""
+    if is_there(path):
+        raise error(f"{str(path)!r} exists; choose another name with --output, or move it away")
+    if not is_writable_folder(path.absolute().parent):
+        raise error(f"cannot write into {str(path.absolute().parent)!r}; choose another place with --output")
 
 
 @contextmanager

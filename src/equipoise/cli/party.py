@@ -68,13 +68,14 @@ def release(
     Example: equipoise party release agreement.toml north.csv --party north --epsilon 0.2 --ledger north.ledger
     """
     from equipoise.agreement import Agreement
-    from equipoise.cli.output import reading_progress, warnings_as_lines
-    from equipoise.cli.party_output import claim_output, show_preview, show_submission, write_submission
+    from equipoise.cli.output import claim_output, reading_progress, warnings_as_lines
+    from equipoise.cli.party_output import show_preview, show_submission, write_submission
+    from equipoise.errors import SubmissionError
     from equipoise.party import release as party_release
 
     agreed = Agreement.load(agreement)
     target = output or Path(f"{party}.submission.json")
-    claim_output(target)
+    claim_output(target, SubmissionError)
     with reading_progress(f"Reading {table.name}", quiet=as_json) as progress, warnings_as_lines():
         if dry_run:
             seen = party_release.preview(
@@ -106,12 +107,14 @@ def resend(
     Example: equipoise party resend agreement.toml --party north --ledger north.ledger -o copy.json
     """
     from equipoise.agreement import Agreement
-    from equipoise.cli.party_output import claim_output, show_submission, write_submission
+    from equipoise.cli.output import claim_output
+    from equipoise.cli.party_output import show_submission, write_submission
+    from equipoise.errors import SubmissionError
     from equipoise.party import release as party_release
 
     agreed = Agreement.load(agreement)
     target = output or Path(f"{party}.submission.json")
-    claim_output(target)
+    claim_output(target, SubmissionError)
     submission = party_release.resend(agreed, party=party, ledger=ledger)
     write_submission(submission, target)
     show_submission(submission, agreed, target, ledger, as_json=as_json, spent=False)

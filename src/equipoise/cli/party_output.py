@@ -8,7 +8,7 @@ import typer
 
 from equipoise.agreement import Agreement
 from equipoise.cli.output import print_json, print_lines, print_table
-from equipoise.durable import is_there, is_writable_folder, write_new_file
+from equipoise.durable import write_new_file
 from equipoise.errors import SubmissionError
 from equipoise.explain import contribution
 from equipoise.guarantee import DEFAULT_DELTA, Guarantee, epsilon_of
@@ -17,14 +17,6 @@ from equipoise.party.history import History
 from equipoise.party.release import CLIPPED_IS_MANY, Preview
 from equipoise.wire import Submission
 from equipoise.words import counted, short
-
-
-def claim_output(path: Path) -> None:
-    """Refuse an output that could not be written, before anything is spent."""
-    if is_there(path):
-        raise SubmissionError(f"{str(path)!r} exists; choose another name with --output")
-    if not is_writable_folder(path.absolute().parent):
-        raise SubmissionError(f"cannot write into {str(path.absolute().parent)!r}; choose another place with --output")
 
 
 def write_submission(submission: Submission, path: Path) -> None:

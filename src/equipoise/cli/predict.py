@@ -32,6 +32,7 @@ def predict(
 
     Example: equipoise predict out/rewards/north.nc --data patients.csv --output predictions.csv
     """
+    from equipoise.cli.output import claim_output
     from equipoise.durable import is_there
     from equipoise.errors import MediationError
 
@@ -43,7 +44,7 @@ def predict(
 
     for target in (output, draws):
         if target is not None:
-            prediction_output.refuse_existing(target)
+            claim_output(target, MediationError)
     reward = _load(path, party)
     found = prediction_output.Found(reward, interval)
     features = len(reward.feature_names_in_) > 0

@@ -13,7 +13,7 @@ import typer
 
 from equipoise.cli.output import print_json, print_table
 from equipoise.cli.rows import header_of, read_columns, wanted_features, wanted_target
-from equipoise.durable import is_there, is_writable_folder, replaced_file
+from equipoise.durable import replaced_file
 from equipoise.errors import MediationError
 from equipoise.reward.model import Reward
 from equipoise.reward.units import own_units
@@ -32,14 +32,6 @@ class Found:
     columns: dict[str, Any] = field(default_factory=dict)
     predictions: dict[str, list[Any]] | None = None
     compared: dict[str, float | int] | None = None
-
-
-def refuse_existing(path: Path) -> None:
-    """Refuse an output that is there, or could not be written, before anything is computed."""
-    if is_there(path):
-        raise MediationError(f"{str(path)!r} exists; choose another name, or move it away")
-    if not is_writable_folder(path.absolute().parent):
-        raise MediationError(f"cannot write into {str(path.absolute().parent)!r}; choose another place")
 
 
 def read_and_compare(found: Found, path: Path) -> Found:
