@@ -8,7 +8,7 @@ R-hat and effective sample sizes of all eight on their own.
     PYTHONPATH=src python benchmarks/h200.py [--chains 2048] [--draws 81920] [--group 8]
 
 Chains and draws default to 2,048 and 81,920 on an accelerator and to 64 and 40,960 on a CPU. `--group` sets how many
-scenarios one program takes (`engine.WIDE_GROUP` on an accelerator, `engine.GROUP` on a CPU) instead of the engine's own
+scenarios one program takes, on an accelerator or a CPU, instead of the engine's own
 choice: the engine fills a group that is not full with copies.
 """
 
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--max-thinning", type=int, default=engine.Settings.max_thinning)
     options = parser.parse_args()
     if options.group:
-        engine.WIDE_GROUP = engine.GROUP = options.group
+        engine.WIDE_GROUP, engine.GROUP = options.group * options.chains, options.group
 
     problem = syn().problem
     coalitions = list(itertools.product((0.0, 1.0), repeat=3))
@@ -67,7 +67,7 @@ def main() -> None:
 
     effective = [slowest(one) for one in sampled]
     found = [one.diagnostics for one in sampled]
-    group = engine.group_size(len(scenarios.kappa))
+    group = engine.group_size(len(scenarios.kappa), options.chains)
     print(f"device                   {jax.devices()[0].device_kind} ({jax.default_backend()}), JAX {jax.__version__}")
     print(f"chains, draws, group     {options.chains:,}, {found[0].draws:,}, {group}")
     print(f"seconds, compiled        {seconds[1]:.2f}")

@@ -1,10 +1,10 @@
 """All chains of a group of scenarios while they run: their state, the draws kept so far, and what they report."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from equipoise.inference.scenario import Observations, Rule, Scenarios
 
 Floats = NDArray[np.float64]
 Sampler = Literal["collapsed", "gibbs"]
+Result = TypeVar("Result")
 
 MOST_THINNING = 8
 
@@ -34,13 +35,19 @@ class Problem:
 
 @dataclass(frozen=True)
 class Settings:
-    """How much to sample. Chains start near the posterior and adapt together, so a few dozen short ones do."""
+    """How much to sample. Chains start near the posterior and adapt together, so a few dozen short ones do.
+
+    `warm_up` is the number of rounds before draws are kept, by default the sampler's own; `sweeps` of the Gibbs sampler
+    lead to each draw.
+    """
 
     draws: int = 4_000
     chains: int = 16
     sampler: Sampler = "collapsed"
     rule: Rule = "power"
     max_thinning: int = MOST_THINNING
+    warm_up: int | None = None
+    sweeps: int = gibbs.THIN
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,7 @@ class Chains(ABC):
 
     def warm_up(self) -> Iterator[None]:
         """Run the warm-up, a round at a time."""
-        for _ in range(self.warm_up_rounds):
+        for _ in range(warm_up_rounds(self._settings)):
             self._advance(self._next_keys(), adapt=True)
             yield
 
@@ -178,11 +185,8 @@ class CollapsedChains(Chains):
                 gradients=int(gradients[index]),
             )
 
-        # On an accelerator, sorting the draws takes longer than drawing them did.
-        with ThreadPoolExecutor(usable_cores()) as pool:
-            checked = list(pool.map(check, range(len(draws))))
         results = []
-        for positions, (diagnostics, keep) in zip(draws, checked, strict=True):
+        for positions, (diagnostics, keep) in zip(draws, _for_each(check, len(draws)), strict=True):
             parameters = collapsed.parameters(self._problem.model, self._problem.prior, positions)
             kept = {name: np.asarray(part)[keep] for name, part in parameters.items()}
             results.append(Sampled(kept, positions[keep], diagnostics))
@@ -205,30 +209,48 @@ class GibbsChains(Chains):
     def _advance(self, keys: Array, *, adapt: bool) -> tuple[gibbs.Draw, Floats]:  # noqa: ARG002  (nothing to tune)
         problem = self._problem
         self._states, draws, accepted = gibbs.advance(
-            keys, problem.model, problem.prior, problem.observations, self._scenarios, self._states
+            keys,
+            problem.model,
+            self._settings.sweeps,
+            problem.prior,
+            problem.observations,
+            self._scenarios,
+            self._states,
         )
         fetched: tuple[gibbs.Draw, Floats] = jax.tree.map(np.asarray, (draws, accepted))
         return fetched
 
     def _report(self, draws: gibbs.Draw, records: list[Floats], thin: int) -> list[Sampled]:
         acceptance = np.concatenate(records, axis=2)
-        results = []
-        for index in range(len(acceptance)):
-            one: gibbs.Draw = jax.tree.map(lambda part, index=index: part[index], draws)
+
+        def check(index: int) -> Sampled:
+            one: gibbs.Draw = jax.tree.map(lambda part: part[index], draws)
             diagnostics, keep = diagnose(
-                _coordinates(one), acceptance=float(acceptance[index].mean()), thin=thin * gibbs.THIN
+                _coordinates(one), acceptance=float(acceptance[index].mean()), thin=thin * self._settings.sweeps
             )
             parameters = {name: part[keep] for name, part in one._asdict().items()}
             if self._problem.model.shared:
                 for name in ("feature_mean", "feature_covariance"):
                     parameters[name] = parameters[name][:, :, 0]
-            results.append(Sampled(parameters, None, diagnostics))
-        return results
+            return Sampled(parameters, None, diagnostics)
+
+        return _for_each(check, len(acceptance))
 
 
 def chains_of(settings: Settings) -> type[Chains]:
     """The chains that run a sampler."""
     return GibbsChains if settings.sampler == "gibbs" else CollapsedChains
+
+
+def warm_up_rounds(settings: Settings) -> int:
+    """Rounds before draws are kept."""
+    return chains_of(settings).warm_up_rounds if settings.warm_up is None else settings.warm_up
+
+
+def _for_each(check: Callable[[int], Result], number: int) -> list[Result]:
+    """For all scenarios: on an accelerator, sorting their draws takes longer than drawing them did."""
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        return list(pool.map(check, range(number)))
 
 
 def _join(parts: list[Any]) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from equipoise.inference.chains import Chains, Problem, Sampled, Sampler, Settings, chains_of
+from equipoise.inference.chains import Chains, Problem, Sampled, Sampler, Settings, chains_of, warm_up_rounds
 from equipoise.inference.runtime import ONE_AT_A_TIME, double_precision, on_accelerator, use_compilation_cache
 from equipoise.inference.scenario import Scenarios
 
@@ -27,7 +27,7 @@ Progress = Callable[[float], None]  # called with the number of scenarios that h
 Finished = Callable[[int, Sampled], None]  # called with each scenario's place and result as soon as it is there
 
 GROUP = 1  # scenarios in one call on a CPU
-WIDE_GROUP = 64  # at most, on an accelerator
+WIDE_GROUP = 2**14  # chains at most in one call on an accelerator
 MOST_HALVINGS = 3  # of the step, when trajectories diverge
 
 
@@ -43,7 +43,7 @@ def run(
     """Sample every scenario; `keys` has one random key for each. What `finished` takes is not kept and not returned."""
     use_compilation_cache()
     number = len(scenarios.kappa)
-    size = group_size(number)
+    size = group_size(number, settings.chains)
     groups = [np.arange(first, min(first + size, number)) for first in range(0, number, size)]
 
     def one_group(members: NDArray[np.intp]) -> list[Sampled]:
@@ -69,14 +69,17 @@ def run(
     return results
 
 
-def group_size(number: int) -> int:
+def group_size(number: int, chains: int) -> int:
     """Scenarios in one call: a power of two, so that batches of any length share a few programs."""
-    return min(WIDE_GROUP, 2 ** math.ceil(math.log2(number))) if on_accelerator() else GROUP
+    if not on_accelerator():
+        return GROUP
+    wanted, most = math.ceil(math.log2(number)), math.floor(math.log2(max(1, WIDE_GROUP // chains)))
+    return 1 << min(wanted, most)
 
 
 def planned_rounds(settings: Settings) -> int:
     """Rounds a scenario takes if its chains agree at once."""
-    return chains_of(settings).warm_up_rounds + _rounds(settings)
+    return warm_up_rounds(settings) + _rounds(settings)
 
 
 def _rounds(settings: Settings) -> int:

@@ -246,23 +246,26 @@ def begin(
     return jax.vmap(one)(keys, scenarios)
 
 
-@partial(jax.jit, static_argnames=("model",), donate_argnames=("states",), compiler_options=compiler_options(1))
+@partial(
+    jax.jit, static_argnames=("model", "sweeps"), donate_argnames=("states",), compiler_options=compiler_options(1)
+)
 def advance(
     keys: Array,
     model: LinearRegression,
+    sweeps: int,
     prior: LinearPrior,
     observations: Observations,
     scenarios: Scenarios,
     states: State,
 ) -> tuple[State, Draw, Array]:
-    """`ROUND` draws, each after `THIN` sweeps, of all chains; also the share of statistics accepted, by draw."""
+    """`ROUND` draws, each after so many sweeps, of all chains; also the share of statistics accepted, by draw."""
 
     def one(key: Array, scenario: Scenarios, states: State) -> tuple[State, Draw, Array]:
         evidence = temper(model, observations, scenario)
         chains = states.variance.shape[0]
 
         def keep(states: State, key: Array) -> tuple[State, tuple[Draw, Array]]:
-            random = _randomness(key, model, prior, evidence, (THIN, chains))
+            random = _randomness(key, model, prior, evidence, (sweeps, chains))
             sweep = jax.vmap(partial(step, model, prior, evidence))
             states, info = jax.lax.scan(sweep, states, random)
             covariance = states.feature_root @ states.feature_root.mT

@@ -47,14 +47,8 @@ def run(
     processes: int | None,
 ) -> list[Sampled]:
     """`engine.run`, a scenario at a time, in processes."""
-    data = np.asarray(jax.random.key_data(keys))
-    plain, whole = jax.tree.map(np.asarray, ((problem.prior, problem.observations), scenarios))
-    tasks = [
-        (data[k : k + 1], problem.model, *plain, Scenarios(*(part[k : k + 1] for part in whole)), settings)
-        for k in range(len(data))
-    ]
     results: dict[int, Sampled] = {}
-    for index, sampled in spread(_sample_one, tasks, processes):
+    for index, sampled in spread(sample_one, tasks_of(keys, problem, scenarios, settings), processes):
         if progress:
             progress(planned_rounds(settings))
         if finished:
@@ -64,7 +58,18 @@ def run(
     return [results[index] for index in sorted(results)]
 
 
-def _sample_one(key: Any, model: Any, prior: Any, observations: Any, scenario: Any, settings: Settings) -> Sampled:
+def tasks_of(keys: Array, problem: Problem, scenarios: Scenarios, settings: Settings) -> list[tuple[Any, ...]]:
+    """Arguments of `sample_one` for every scenario; plain arrays, which any process can read."""
+    data = np.asarray(jax.random.key_data(keys))
+    plain, whole = jax.tree.map(np.asarray, ((problem.prior, problem.observations), scenarios))
+    return [
+        (data[k : k + 1], problem.model, *plain, Scenarios(*(part[k : k + 1] for part in whole)), settings)
+        for k in range(len(data))
+    ]
+
+
+def sample_one(key: Any, model: Any, prior: Any, observations: Any, scenario: Any, settings: Settings) -> Sampled:
+    """`engine.run` of one scenario."""
     return engine.run(jax.random.wrap_key_data(key), Problem(model, prior, observations), scenario, settings)[0]
 
 

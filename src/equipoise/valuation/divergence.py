@@ -142,23 +142,25 @@ def _simulated_bias(number: int, dimension: int) -> float:
 
 
 def _by_two_samples(draws: Floats, rng: np.random.Generator) -> tuple[Floats, float]:
-    """D log(δ_k^prior / δ_k^post) + log(m/(m − 1)), averaged over prior samples (paper App. C.3, App. H.1).
+    """The paper's estimate, averaged over prior samples."""
+    points = draws.reshape(-1, draws.shape[2])
+    repeats = [two_sample_terms(points, rng.normal(size=points.shape)) for _ in range(REPEATS)]
+    means = np.mean(repeats, axis=1)
+    return np.mean(repeats, axis=0), float(means.var(ddof=1) / REPEATS)
+
+
+def two_sample_terms(points: Floats, prior: Floats) -> Floats:
+    """D log(δ_k^prior / δ_k^post) + log(m/(m − 1)) at each point, for as many prior draws (paper App. C.3, App. H.1).
 
     Points are whitened by the covariance of both samples together.
     """
-    points = draws.reshape(-1, draws.shape[2])
     number, dimension = points.shape
-    repeats = []
-    for _ in range(REPEATS):
-        prior = rng.normal(size=points.shape)
-        both = np.concatenate([points, prior])
-        lower = np.linalg.cholesky(np.cov(both.T).reshape(dimension, -1))
-        white = np.linalg.solve(lower, (both - both.mean(axis=0)).T).T
-        own = _distances(cKDTree(white[:number]), white[:number], NEIGHBOURS + 1)
-        other = _distances(cKDTree(white[number:]), white[:number], NEIGHBOURS)
-        repeats.append(dimension * np.log(other / own) + math.log(number / (number - 1)))
-    means = np.mean(repeats, axis=1)
-    return np.mean(repeats, axis=0), float(means.var(ddof=1) / REPEATS)
+    both = np.concatenate([points, prior])
+    lower = np.linalg.cholesky(np.cov(both.T).reshape(dimension, -1))
+    white = np.linalg.solve(lower, (both - both.mean(axis=0)).T).T
+    own = _distances(cKDTree(white[:number]), white[:number], NEIGHBOURS + 1)
+    other = _distances(cKDTree(white[number:]), white[:number], NEIGHBOURS)
+    return np.asarray(dimension * np.log(other / own) + math.log(number / (number - 1)))
 
 
 def _distances(tree: cKDTree, points: Floats, neighbour: int) -> Floats:
