@@ -71,3 +71,9 @@ class MediationError(EquipoiseError):
     """A round cannot be settled as asked, or a settlement cannot be read."""
 
     exit_code = 9
+
+
+class ExperimentError(EquipoiseError):
+    """An experiment of the paper cannot be run as asked, or its data cannot be had."""
+
+    exit_code = 10

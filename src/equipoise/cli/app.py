@@ -5,11 +5,12 @@ from typing import Annotated
 import typer
 
 from equipoise._version import __version__
-from equipoise.cli import advise, agreement, demo, doctor, mediate, party, predict, report
+from equipoise.cli import advise, agreement, demo, doctor, mediate, party, predict, report, reproduce
 
 EPILOG = (
     "Exit codes: 0 done, 1 unexpected failure, 2 wrong usage, 3 agreement, 4 table, "
-    "5 privacy refused, 6 submission, 7 key, 8 posterior, 9 settlement, 130 interrupted."
+    "5 privacy refused, 6 submission, 7 key, 8 posterior, 9 settlement, "
+    "10 experiment, 130 interrupted."
 )
 
 app = typer.Typer(
@@ -27,6 +28,7 @@ app.command(name="report")(report.report)
 app.command(name="predict")(predict.predict)
 app.command(name="demo")(demo.demo)
 app.command(name="doctor")(doctor.doctor)
+app.command(name="reproduce")(reproduce.reproduce)
 
 
 def _print_version(wanted: bool) -> None:

@@ -9,7 +9,6 @@ draws taken again. When the chains do not agree yet, they go on for as long agai
 on up to `max_thinning`: more work gives better draws, never more of them.
 """
 
-import math
 from collections.abc import Callable
 
 import jax.numpy as jnp
@@ -70,11 +69,11 @@ def run(
 
 
 def group_size(number: int, chains: int) -> int:
-    """Scenarios in one call: a power of two, so that batches of any length share a few programs."""
+    """Scenarios in one call: rounded up by a quarter at most, so that batches of any length share a few programs."""
     if not on_accelerator():
         return GROUP
-    wanted, most = math.ceil(math.log2(number)), math.floor(math.log2(max(1, WIDE_GROUP // chains)))
-    return 1 << min(wanted, most)
+    unit = 1 << max(0, number.bit_length() - 3)
+    return max(1, min(-(-number // unit) * unit, WIDE_GROUP // chains))
 
 
 def planned_rounds(settings: Settings) -> int:

@@ -1,0 +1,74 @@
+"""`equipoise reproduce`: the paper's figures and tables."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from equipoise.cli.options import JsonOption
+from equipoise.errors import ExperimentError
+
+if TYPE_CHECKING:
+    from equipoise.experiments.outcome import Outcome
+
+
+def reproduce(
+    names: Annotated[list[str] | None, typer.Argument(help="What to reproduce, as --list names it, or all.")] = None,
+    wants_list: Annotated[bool, typer.Option("--list", help="Name every figure and table, and stop.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="The paper's own numbers of chains, steps and runs.")] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder with the two data sets [default: EQUIPOISE_DATA, else they are downloaded].", readable=False
+        ),
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for numbers, pictures and verdicts.")] = Path(
+        "reproduction"
+    ),
+    as_json: JsonOption = False,
+) -> None:
+    """Reproduce figures and tables of the paper: numbers (CSV), pictures (PNG, SVG), and a verdict on every claim.
+
+    Example: equipoise reproduce tradeoff-syn naive-syn --output reproduction
+    """
+    from equipoise.cli.output import print_json, print_table, warnings_as_lines
+    from equipoise.experiments.catalogue import ITEMS, Bench, chosen
+    from equipoise.experiments.catalogue import reproduce as run
+    from equipoise.experiments.effort import FULL, QUICK
+
+    if wants_list:
+        if as_json:
+            print_json([{"name": item.name, "shows": item.shows, "settings": list(item.data)} for item in ITEMS])
+        else:
+            print_table(
+                "What can be reproduced", ("name", "shows"), [(item.name, item.shows) for item in ITEMS], numeric_from=9
+            )
+        return
+    if not names:
+        raise ExperimentError("nothing to reproduce; name what --list shows, or all")
+    items = chosen(names)
+    if output.exists() and not output.is_dir():
+        raise ExperimentError(f"{str(output)!r} is a file; choose a folder with --output")
+    bench = Bench(FULL if full else QUICK, output, data, lambda what: typer.echo(f"… {what}", err=True))
+    documents = []
+    with warnings_as_lines():  # joblib says when it replaces a worker that has grown
+        for item in items:
+            outcome = run(item, bench)
+            documents.append(outcome.to_json())
+            if not as_json:
+                _show(outcome)
+    if as_json:
+        print_json(documents)
+    else:
+        typer.echo(f"Numbers, pictures and verdicts: {output}")
+
+
+def _show(outcome: "Outcome") -> None:
+    from equipoise.cli.output import print_table
+
+    print_table(
+        f"{outcome.name}: {outcome.record['shows']} ({outcome.record['seconds']:.0f} s)",
+        ("claim", "verdict", "decided by"),
+        [(verdict.claim, verdict.word, verdict.reason) for verdict in outcome.verdicts],
+        numeric_from=9,
+    )
