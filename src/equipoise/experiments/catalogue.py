@@ -1,5 +1,6 @@
 """Every figure and table of the paper, by name."""
 
+import json
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from equipoise.experiments.control import MONOTONE, PROBLEMATIC, control, proble
 from equipoise.experiments.effort import FULL, Effort
 from equipoise.experiments.outcome import Outcome
 from equipoise.experiments.settings import NOISE_SEED, Setting
-from equipoise.experiments.sweep import USUAL, Run, Tick, Variation, vary_epsilon
+from equipoise.experiments.sweep import USUAL, Run, Tick, Variation, read_runs, vary_epsilon
 from equipoise.experiments.tables import coverage, samples, thinning
 from equipoise.experiments.tradeoffs import larger_improvement, trade_off, without_noise_awareness
 from equipoise.words import first_few
@@ -48,9 +49,11 @@ class Bench:
                 self._settings[name] = paper.calih(self.data) if name == "CaliH" else paper.diab(self.data)
         return self._settings[name]
 
-    def sweep(self, name: str, variation: Variation = USUAL, change: str = "") -> list[Run]:
-        """A party's ε varied; `change` is done to the setting first."""
+    def sweep(self, name: str, variation: Variation = USUAL, change: str = "", *, afresh: bool = False) -> list[Run]:
+        """A party's ε varied; `change` is done to the setting first. Numbers in the folder serve unless `afresh`."""
         key = (name, change, variation)
+        if key not in self._sweeps and not afresh and (known := self._known(name, variation, change)):
+            self._sweeps[key] = known
         if key not in self._sweeps:
             setting = self.setting(name)
             if change == "halved":
@@ -59,6 +62,15 @@ class Bench:
                 setting = replace(setting, order=STRONGER_ORDER)
             self._sweeps[key] = vary_epsilon(setting, self.effort, variation, tick=self.tick)
         return self._sweeps[key]
+
+    def _known(self, name: str, variation: Variation, change: str) -> list[Run] | None:
+        """The usual sweep of a setting, if the folder has it from the same version and as much effort."""
+        path = self.folder / f"tradeoff-{name.lower()}.json"
+        if change or variation != USUAL or not path.is_file():
+            return None
+        record = json.loads(path.read_text(encoding="utf-8"))
+        same = record["settings"] == {name: self.effort.described(self.setting(name))}
+        return read_runs(path.with_suffix(".csv")) if same and record["version"] == __version__ else None
 
 
 @dataclass(frozen=True)
@@ -72,7 +84,7 @@ class Item:
 
 
 def _trade_off(setting: str, bench: Bench, name: str) -> Outcome:
-    return trade_off(name, bench.sweep(setting), bench.folder)
+    return trade_off(name, bench.sweep(setting, afresh=True), bench.folder)
 
 
 def _stronger_order(setting: str, bench: Bench, name: str) -> Outcome:

@@ -14,7 +14,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from equipoise.errors import ExperimentError
-from equipoise.inference.runtime import ONE_AT_A_TIME
+from equipoise.inference.runtime import ONE_AT_A_TIME, double_precision
 
 Floats = NDArray[np.float64]
 Layers = list[tuple[Array, Array]]
@@ -27,9 +27,18 @@ FIRST, SECOND, TINY = 0.9, 0.999, 1e-8  # Adam's
 TRIES = 20
 
 
+@double_precision
 def train(features: Floats, target: Floats, seed: int) -> Layers:
-    """All layers, the linear last one included; training starts again from other weights if a unit stays silent."""
-    table, wanted = jnp.asarray(features, jnp.float32), jnp.asarray(target, jnp.float32)
+    """All layers, the linear last one included; training starts again from other weights if a unit stays silent.
+
+    On a CPU and in double precision, whatever else the machine has: features should not depend on where they were made.
+    """
+    with jax.default_device(jax.devices("cpu")[0]):
+        return _trained(features, target, seed)
+
+
+def _trained(features: Floats, target: Floats, seed: int) -> Layers:
+    table, wanted = jnp.asarray(features, jnp.float64), jnp.asarray(target, jnp.float64)
     for attempt in range(TRIES):
         key = jax.random.fold_in(jax.random.key(seed), attempt)
         with ONE_AT_A_TIME:
@@ -41,7 +50,9 @@ def train(features: Floats, target: Floats, seed: int) -> Layers:
 
 def hidden(layers: Layers, features: Floats) -> Floats:
     """Outputs of the last hidden layer."""
-    return np.asarray(_outputs(layers, jnp.asarray(features, jnp.float32))[-1], float)
+    for weights, bias in layers[:-1]:
+        features = np.maximum(features @ np.asarray(weights) + np.asarray(bias), 0.0)
+    return features
 
 
 def _outputs(layers: Layers, features: Array) -> list[Array]:
@@ -81,7 +92,7 @@ def _train(key: Array, features: Array, target: Array) -> Layers:
         shuffled = jax.random.permutation(key, len(target))[: batches * BATCH].reshape(batches, BATCH)
         return jax.lax.scan(step, state, shuffled)
 
-    state = (layers, moments, jnp.array(0.0, jnp.float32))
+    state = (layers, moments, jnp.array(0.0, jnp.float64))
     (layers, _, _), _ = jax.lax.scan(epoch, state, jax.random.split(order, EPOCHS))
     return layers
 
@@ -92,6 +103,6 @@ def _initial(key: Array, inputs: int) -> Layers:
     layers = []
     for number, (before, after) in enumerate(itertools.pairwise(sizes)):
         limit = float(np.sqrt(6 / (before + after)))
-        weights = jax.random.uniform(jax.random.fold_in(key, number), (before, after), jnp.float32, -limit, limit)
-        layers.append((weights, jnp.zeros(after, jnp.float32)))
+        weights = jax.random.uniform(jax.random.fold_in(key, number), (before, after), jnp.float64, -limit, limit)
+        layers.append((weights, jnp.zeros(after, jnp.float64)))
     return layers

@@ -33,6 +33,7 @@ Floats = NDArray[np.float64]
 Result = TypeVar("Result")
 
 MOST_DRAWS_TO_PREDICT_WITH = 10_000
+MOST_DRAWS_TO_COMPARE = 2_400  # neighbours are sought some thirty times
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,15 @@ class Measure:
         number = len(drawn.parameters["weights"])
         step = -(-number // MOST_DRAWS_TO_PREDICT_WITH)
         loss = loss_on(self.rows, {name: part[::step] for name, part in drawn.parameters.items()}).value
-        similarity = 0.0 if self.whole is None else -divergence_between(self.whole, drawn.coordinates).value
+        similarity = 0.0
+        if self.whole is not None:
+            similarity = -divergence_between(_fewer(self.whole), _fewer(drawn.coordinates)).value
         return Found(divergence(drawn.coordinates), loss, similarity, drawn.rhat)
+
+
+def _fewer(coordinates: Floats) -> Floats:
+    chains, length, _ = coordinates.shape
+    return coordinates[:, :: max(1, chains * length // MOST_DRAWS_TO_COMPARE)]
 
 
 def as_drawn(drawn: Drawn) -> Drawn:

@@ -4,9 +4,11 @@ Two batches of posteriors: all coalitions and the curve r(κ) of everybody's tem
 curve gives each target, the rewards. Coalitions without the party do not depend on its ε and are sampled once.
 """
 
+import csv
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -62,6 +64,32 @@ class Run:
             found |= {name: estimate.value, f"{name}_error": estimate.error}
         losses = {"mnlp_alone": self.loss_alone, "mnlp_reward": self.loss_reward, "mnlp_team": self.loss_team}
         return found | {"target": self.target, "kappa": self.kappa} | losses | {"rhat": self.rhat}
+
+
+def read_runs(path: Path) -> list[Run]:
+    """Runs from the table of numbers that their rows were written to."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [{name: float(cell) for name, cell in row.items()} for row in csv.DictReader(file)]
+
+    def estimate(row: dict[str, float], name: str) -> Estimate:
+        return Estimate(row[name], row[f"{name}_error"])
+
+    return [
+        Run(
+            row["epsilon"],
+            int(row["run"]),
+            {members: estimate(row, f"v_{''.join(members)}") for members in COALITIONS},
+            {party: estimate(row, f"phi_{party}") for party in PARTIES},
+            row["target"],
+            row["kappa"],
+            estimate(row, "r"),
+            row["mnlp_alone"],
+            row["mnlp_reward"],
+            row["mnlp_team"],
+            row["rhat"],
+        )
+        for row in rows
+    ]
 
 
 @dataclass(frozen=True)
