@@ -60,6 +60,8 @@ def below(claim: str, pairs: Sequence[tuple[Estimate, Estimate]]) -> Verdict:
     worst = min(gaps, key=lambda gap: gap.in_errors)
     best = max(gaps, key=lambda gap: gap.in_errors)
     reason = f"{len(gaps)} comparisons; the gap is between {_signed(worst)} and {_signed(best)}"
+    if len(gaps) == 1:
+        reason = f"{pairs[0][0]} against {pairs[0][1]}; the gap is {_signed(worst)}"
     if worst.in_errors < -SURE:
         return Verdict(claim, "does not hold", reason)
     if worst.in_errors > -UNSURE and best.in_errors > SURE:
