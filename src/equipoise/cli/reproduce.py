@@ -11,6 +11,8 @@ from equipoise.errors import ExperimentError
 if TYPE_CHECKING:
     from equipoise.experiments.outcome import Outcome
 
+PAGE = "index.md"
+
 
 def reproduce(
     names: Annotated[list[str] | None, typer.Argument(help="What to reproduce, as --list names it, or all.")] = None,
@@ -32,9 +34,8 @@ def reproduce(
     Example: equipoise reproduce tradeoff-syn naive-syn --output reproduction
     """
     from equipoise.cli.output import print_json, print_table, warnings_as_lines
-    from equipoise.experiments.catalogue import ITEMS, Bench, chosen
-    from equipoise.experiments.catalogue import reproduce as run
-    from equipoise.experiments.effort import FULL, QUICK
+    from equipoise.durable import replaced_file
+    from equipoise.experiments.contents import ITEMS, chosen
 
     if wants_list:
         if as_json:
@@ -47,9 +48,20 @@ def reproduce(
     if not names:
         raise ExperimentError("nothing to reproduce; name what --list shows, or all")
     items = chosen(names)
-    if output.exists() and not output.is_dir():
-        raise ExperimentError(f"{str(output)!r} is a file; choose a folder with --output")
+
+    from equipoise.experiments.catalogue import Bench
+    from equipoise.experiments.catalogue import reproduce as run
+    from equipoise.experiments.effort import FULL, QUICK
+    from equipoise.experiments.page import page
+
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ExperimentError(
+            f"cannot make the folder {str(output)!r}: {error.strerror}; choose another with --output"
+        ) from error
     bench = Bench(FULL if full else QUICK, output, data, lambda what: typer.echo(f"… {what}", err=True))
+    bench.look_for_data(items)
     documents = []
     with warnings_as_lines():  # joblib says when it replaces a worker that has grown
         for item in items:
@@ -57,10 +69,12 @@ def reproduce(
             documents.append(outcome.to_json())
             if not as_json:
                 _show(outcome)
+            with replaced_file(output / PAGE) as partial:
+                partial.write_text("# What was reproduced\n\n" + page(output), encoding="utf-8")
     if as_json:
         print_json(documents)
     else:
-        typer.echo(f"Numbers, pictures and verdicts: {output}")
+        typer.echo(f"Numbers, pictures and verdicts: {output / PAGE}")
 
 
 def _show(outcome: "Outcome") -> None:
