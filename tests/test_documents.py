@@ -30,6 +30,7 @@ NOT_RUN = {
     ("docs/index.md", "pip install equipoise"),
     ("docs/howto/clusters.md", "pip install 'equipoise[distributed]'"),
     ("docs/howto/gpu.md", "pip install 'jax[cuda12]'"),
+    ("docs/reproduction.md", "equipoise reproduce tradeoff-syn naive-syn"),
 }
 
 
