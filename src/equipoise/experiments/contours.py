@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.errors import ExperimentError
-from equipoise.estimate import Estimate
 from equipoise.experiments.control import MONOTONE
 from equipoise.experiments.effort import Effort
 from equipoise.experiments.outcome import Outcome
@@ -15,14 +14,13 @@ from equipoise.experiments.pictures import draw_contours
 from equipoise.experiments.posteriors import Asked, Drawn, Measure, as_drawn, find
 from equipoise.experiments.releases import plain_submissions
 from equipoise.experiments.settings import EPSILONS, NOISE_SEED, PARTIES, Setting
-from equipoise.experiments.sweep import COALITIONS, Tick
+from equipoise.experiments.sharing import COALITIONS, shared_out
+from equipoise.experiments.sweep import Tick
 from equipoise.experiments.verdict import Verdict, fact
 from equipoise.inference.infer import infer
 from equipoise.inference.question import Scenario
-from equipoise.reward.targets import set_targets
 from equipoise.reward.tempering import FIRST_LOOK, Curve, Point
 from equipoise.valuation.appraisal import derived_seed
-from equipoise.valuation.shapley import exact_shapley
 
 Floats = NDArray[np.float64]
 
@@ -139,15 +137,12 @@ class _Search:
             one.value
             for one in find(self.agreement, self.sent, asked, self.settings, self.measure, noise_seed=MONOTONE)
         ]
-        values = [Estimate(0.0, 0.0)] * 2 ** len(PARTIES)
-        for members, value in zip(COALITIONS, found, strict=False):
-            values[sum(1 << PARTIES.index(member) for member in members)] = value
-        shapley = exact_shapley([one.value for one in values], [one.error for one in values])
-        alone = [values[1 << place] for place in range(len(PARTIES))]
-        target = set_targets(shapley, alone, FAIRNESS)[PARTIES.index(PARTY)].value
+        values = dict(zip(COALITIONS, found, strict=False))
+        _, targets = shared_out(values, FAIRNESS)
+        target = targets[PARTIES.index(PARTY)].value
         tempered = found[len(COALITIONS) : len(COALITIONS) + len(FIRST_LOOK)]
         points = [Point(kappa, value) for kappa, value in zip(FIRST_LOOK, tempered, strict=True)]
-        kappa = Curve(values[-1], points).kappa_of(target)
+        kappa = Curve(values[PARTIES], points).kappa_of(target)
         noised = [value.value for value in found[-len(NOISES) :]]
         return target, Scenario(None, kappa), _with_noise(_first_crossing(noised, target))
 

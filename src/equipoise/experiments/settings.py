@@ -5,7 +5,7 @@ bounds ±b they translate exactly, D = diag(b₁ … b_w, 1) and B = diag(b₁ �
 D⁻¹ Λ D⁻¹, the scale of the variance β/b_y², the features' covariance B⁻¹ Σ B⁻¹. Divergences do not change.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -174,12 +174,8 @@ def calih(data: Path | None = None, seed: int = 2) -> Setting:
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(table))
     public, private = np.split(table[order], [round(0.6 * len(table))])
-    middle = np.median(public[:, :-1], axis=0)
-    spread = np.subtract(*np.quantile(public[:, :-1], [0.75, 0.25], axis=0))
+    inputs = _robustly_scaled(public)
     centre, scale = public[:, -1].mean(), public[:, -1].std()
-
-    def inputs(rows: Floats) -> Floats:
-        return np.asarray((rows[:, :-1] - middle) / spread)
 
     def targets(rows: Floats) -> Floats:
         return np.asarray((rows[:, -1] - centre) / scale)
@@ -221,22 +217,28 @@ def diab(data: Path | None = None, seed: int = 3) -> Setting:
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(table))
     train, test = np.split(table[order], [round(0.8 * len(table))])
-    middle = np.median(train[:, :-1], axis=0)
-    spread = np.subtract(*np.quantile(train[:, :-1], [0.75, 0.25], axis=0))
-    scaled = (train[:, :-1] - middle) / spread
+    inputs = _robustly_scaled(train)
+    scaled = inputs(train)
     centre = scaled.mean(axis=0)
     _, _, directions = np.linalg.svd(scaled - centre, full_matrices=False)
     components = (scaled - centre) @ directions[:COMPONENTS].T
     deviation = components.std(axis=0)
 
     def prepared(rows: Floats, limit: float) -> Table:
-        found = ((rows[:, :-1] - middle) / spread - centre) @ directions[:COMPONENTS].T / deviation
+        found = (inputs(rows) - centre) @ directions[:COMPONENTS].T / deviation
         return np.clip(found, -limit, limit), np.where(rows[:, -1] > 0, 1.0, -1.0)
 
     ours = prepared(train, CLIP)
     prior = {"max_squared_norm": 2.5 * _squared_norm(*ours)}
     tables, bounds = _split(ours, rng), np.full(COMPONENTS, CLIP)
     return Setting("Diab", tables, prepared(test, np.inf), bounds, 1.0, prior)
+
+
+def _robustly_scaled(known: Floats) -> Callable[[Floats], Floats]:
+    """Features of any rows, less the median of known ones and in units of their interquartile range."""
+    middle = np.median(known[:, :-1], axis=0)
+    spread = np.subtract(*np.quantile(known[:, :-1], [0.75, 0.25], axis=0))
+    return lambda rows: np.asarray((rows[:, :-1] - middle) / spread)
 
 
 def _squared_norm(features: Floats, labels: Floats) -> float:

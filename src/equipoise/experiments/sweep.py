@@ -18,17 +18,15 @@ from equipoise.experiments.effort import Effort
 from equipoise.experiments.posteriors import Asked, Found, Measure, find
 from equipoise.experiments.releases import Sender, submissions
 from equipoise.experiments.settings import EPSILONS, NOISE_SEED, PARTIES, RHO, Setting
+from equipoise.experiments.sharing import COALITIONS, shared_out
 from equipoise.experiments.verdict import mean_of_runs
 from equipoise.inference.question import Scenario
 from equipoise.inference.runtime import on_accelerator
-from equipoise.reward.targets import set_targets
 from equipoise.reward.tempering import FIRST_LOOK, Curve, Point
 from equipoise.valuation.appraisal import derived_seed
-from equipoise.valuation.shapley import exact_shapley
 from equipoise.wire import Submission
 
 LEVELS = (0.004, 0.02, 0.1, 0.5, 2.5, 12.5)
-COALITIONS = [tuple(team) for size in (1, 2, 3) for team in itertools.combinations(PARTIES, size)]
 Tick = Callable[[str], None]
 Key = tuple[float | None, tuple[str, ...], int]  # ε, None where it does not matter; coalition; run
 
@@ -203,16 +201,11 @@ def _decided(
     values: Mapping[Key, Found], party: str, level: float, run: int
 ) -> tuple[dict[str, Estimate], float, bool]:
     """Shapley values, the party's target, and whether that is everything."""
-    by_mask = [Estimate(0.0, 0.0)] * 2 ** len(PARTIES)
-    for members in COALITIONS:
-        mask = sum(1 << PARTIES.index(member) for member in members)
-        by_mask[mask] = _value(values, party, level, members, run).value
-    shapley = exact_shapley([one.value for one in by_mask], [one.error for one in by_mask])
-    alone = [by_mask[1 << place] for place in range(len(PARTIES))]
+    known = {members: _value(values, party, level, members, run).value for members in COALITIONS}
+    shapley, targets = shared_out(known, RHO)
     place = PARTIES.index(party)
-    target = set_targets(shapley, alone, RHO)[place].value
     named = {name: shapley[index] for index, name in enumerate(PARTIES)}
-    return named, target, int(np.argmax(shapley.values)) == place
+    return named, targets[place].value, int(np.argmax(shapley.values)) == place
 
 
 def _value(values: Mapping[Key, Found], party: str, level: float, members: tuple[str, ...], run: int) -> Found:
