@@ -16,6 +16,7 @@ from equipoise.experiments.contours import contours
 from equipoise.experiments.control import MONOTONE, PROBLEMATIC, control, problematic, scan, vary_control
 from equipoise.experiments.effort import FULL, Effort
 from equipoise.experiments.outcome import Outcome
+from equipoise.experiments.prior import prior_loss
 from equipoise.experiments.settings import NOISE_SEED, Setting
 from equipoise.experiments.sweep import USUAL, Run, Tick, Variation, read_runs, vary_epsilon
 from equipoise.experiments.tables import coverage, samples, thinning
@@ -87,7 +88,8 @@ def _stronger_order(setting: str, bench: Bench, name: str) -> Outcome:
 
 
 def _naive(setting: str, bench: Bench, name: str) -> Outcome:
-    return without_noise_awareness(name, bench.sweep(setting, Variation(naive=True)), bench.folder)
+    runs = bench.sweep(setting, Variation(naive=True))
+    return without_noise_awareness(name, runs, prior_loss(bench.setting(setting)), bench.folder)
 
 
 def _larger(setting: str, variation: Variation, change: str, bench: Bench, name: str) -> Outcome:

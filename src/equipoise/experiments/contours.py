@@ -12,12 +12,12 @@ from equipoise.experiments.effort import Effort
 from equipoise.experiments.outcome import Outcome
 from equipoise.experiments.pictures import draw_contours
 from equipoise.experiments.posteriors import Asked, Drawn, Measure, as_drawn, find
+from equipoise.experiments.prior import prior_draws
 from equipoise.experiments.releases import plain_submissions
 from equipoise.experiments.settings import EPSILONS, NOISE_SEED, PARTIES, Setting
 from equipoise.experiments.sharing import COALITIONS, shared_out
 from equipoise.experiments.sweep import Tick
 from equipoise.experiments.verdict import Verdict, fact
-from equipoise.inference.infer import infer
 from equipoise.inference.question import Scenario
 from equipoise.reward.tempering import FIRST_LOOK, Curve, Point
 from equipoise.valuation.appraisal import derived_seed
@@ -154,8 +154,8 @@ class _Search:
 
     def prior(self) -> Cloud:
         """Draws of the prior."""
-        draws = infer(self.agreement, self.sent, method="prior", draws=MOST_POINTS).draws
-        return self._in_own_units(Drawn(np.empty((0, 0, 0)), dict(draws), 1.0), 0.0)
+        draws = prior_draws(self.setting, MOST_POINTS)
+        return self._in_own_units(Drawn(np.empty((0, 0, 0)), draws, 1.0), 0.0)
 
     def _in_own_units(self, drawn: Drawn, value: float) -> Cloud:
         """Scaled weights w̃ are of features x/b and targets y/b_y: w = w̃ b_y/b."""

@@ -12,14 +12,13 @@ from equipoise.experiments.effort import Effort
 from equipoise.experiments.outcome import Outcome
 from equipoise.experiments.pictures import Curve, draw_curves
 from equipoise.experiments.posteriors import Asked, Found, Measure, as_drawn, find
+from equipoise.experiments.prior import prior_loss
 from equipoise.experiments.releases import plain_submissions
 from equipoise.experiments.settings import EPSILONS, NOISE_SEED, PARTIES, Setting
 from equipoise.experiments.sweep import Tick
 from equipoise.experiments.verdict import Verdict, below, fact, falls, mean_of_runs, negated, rises
 from equipoise.inference.engine import Settings
-from equipoise.inference.infer import infer
 from equipoise.inference.question import Scenario
-from equipoise.utility import loss_on
 from equipoise.valuation.appraisal import derived_seed
 
 KAPPAS = (0.004, 0.016, 0.06, 0.12, 0.25, 0.5, 1.0)
@@ -129,8 +128,7 @@ def control(name: str, found: Sequence[Controlled], folder: Path) -> Outcome:
 
 def problematic(name: str, setting: Setting, found: Sequence[Controlled], rising: list[int], folder: Path) -> Outcome:
     """Noise that does not behave."""
-    agreement, sent = plain_submissions(setting, EPSILONS, NOISE_SEED)
-    prior = loss_on(setting.test_rows, infer(agreement, sent, method="prior", draws=10_000).draws).value
+    prior = prior_loss(setting)
     losses = averaged(found, "added noise", "loss")
     worst = max(losses, key=lambda one: one.value)
     verdicts = [
