@@ -13,7 +13,7 @@ from equipoise.experiments import settings as paper
 from equipoise.experiments import sources
 from equipoise.experiments.contents import CALIH, DIAB, SETTINGS, SYN, Item
 from equipoise.experiments.contours import contours
-from equipoise.experiments.control import MONOTONE, PROBLEMATIC, control, problematic, scan, vary_control
+from equipoise.experiments.control import MONOTONE, PROBLEMATIC, control, problematic, read_tempered, scan, vary_control
 from equipoise.experiments.effort import FULL, Effort
 from equipoise.experiments.outcome import Outcome
 from equipoise.experiments.prior import prior_loss
@@ -70,13 +70,20 @@ class Bench:
         return self._sweeps[key]
 
     def _known(self, name: str, variation: Variation, change: str) -> list[Run] | None:
-        """The usual sweep of a setting, if the folder has it from the same version and as much effort."""
-        path = self.folder / f"tradeoff-{name.lower()}.json"
-        if change or variation != USUAL or not path.is_file():
+        """The usual sweep of a setting, if the folder has it."""
+        if change or variation != USUAL:
+            return None
+        path = self.recorded(f"tradeoff-{name.lower()}", name)
+        return read_runs(path) if path else None
+
+    def recorded(self, item: str, setting: str) -> Path | None:
+        """Numbers of an item, if the folder has them from the same version and as much effort."""
+        path = self.folder / f"{item}.json"
+        if not path.is_file():
             return None
         record = json.loads(path.read_text(encoding="utf-8"))
-        same = record["settings"] == {name: self.effort.described(self.setting(name))}
-        return read_runs(path.with_suffix(".csv")) if same and record["version"] == __version__ else None
+        same = record["settings"] == {setting: self.effort.described(self.setting(setting))}
+        return path.with_suffix(".csv") if same and record["version"] == __version__ else None
 
 
 def _trade_off(setting: str, bench: Bench, name: str) -> Outcome:
@@ -105,7 +112,8 @@ def _control(setting: str, noise_seed: int, bench: Bench, name: str) -> Outcome:
 
 def _problematic(bench: Bench, name: str) -> Outcome:
     setting = bench.setting(SYN)
-    found = vary_control(setting, bench.effort, PROBLEMATIC, tick=bench.tick)
+    path = bench.recorded("control-syn", SYN)
+    found = vary_control(setting, bench.effort, PROBLEMATIC, read_tempered(path) if path else (), tick=bench.tick)
     return problematic(name, setting, found, scan(setting, tick=bench.tick), bench.folder)
 
 

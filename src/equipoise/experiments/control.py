@@ -1,5 +1,6 @@
 """How rewards are controlled: less of the evidence (κ) against more noise (τ): Figs. 2 d-f, 3 d-f and later ones."""
 
+import csv
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from equipoise.inference.engine import Settings
 from equipoise.inference.question import Scenario
 from equipoise.valuation.appraisal import derived_seed
 
+TEMPERING, ADDED_NOISE = "tempering", "added noise"
 KAPPAS = (0.004, 0.016, 0.06, 0.12, 0.25, 0.5, 1.0)
 TAUS = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0)
 # Realisations of the added noise. Those of Syn were picked as the paper's were, to show one that behaves and one that
@@ -53,17 +55,37 @@ class Controlled:
         }
 
 
+def read_tempered(path: Path) -> list[Controlled]:
+    """Tempered posteriors from a table of numbers; they depend on no added noise, so they serve all realisations."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["mechanism"] == TEMPERING]
+    found = []
+    for row in rows:
+        value = Estimate(float(row["r"]), float(row["r_error"]))
+        numbers = Found(value, float(row["mnlp"]), float(row["similarity"]), float(row["rhat"]))
+        found.append(Controlled(TEMPERING, float(row["amount"]), int(row["run"]), numbers))
+    return found
+
+
 def vary_control(
-    setting: Setting, effort: Effort, noise_seed: int, *, tick: Tick = lambda _what: None
+    setting: Setting,
+    effort: Effort,
+    noise_seed: int,
+    known: Sequence[Controlled] = (),
+    *,
+    tick: Tick = lambda _what: None,
 ) -> list[Controlled]:
-    """Temper and add noise, several times with other random numbers of the sampler; the added noise stays."""
+    """Temper and add noise, several times with other random numbers of the sampler; the added noise stays.
+
+    What is known already is not sampled again.
+    """
     agreement, sent = plain_submissions(setting, EPSILONS, NOISE_SEED)
     settings = effort.settings(setting)
     tick(f"{setting.name}: everybody's posterior")
     (whole,) = find(agreement, sent, [Asked(Scenario(), derived_seed(0, setting.name, "whole"))], settings, as_drawn)
     measure = Measure(setting.test_rows, whole.coordinates)
-    plan = [("tempering", kappa, Scenario(None, kappa)) for kappa in KAPPAS]
-    plan += [("added noise", tau, Scenario(None, 1.0, dict.fromkeys(PARTIES, tau))) for tau in TAUS]
+    plan = [(TEMPERING, kappa, Scenario(None, kappa)) for kappa in KAPPAS] if not known else []
+    plan += [(ADDED_NOISE, tau, Scenario(None, 1.0, dict.fromkeys(PARTIES, tau))) for tau in TAUS]
     planned = list(itertools.product(plan, range(effort.runs)))
     asked = [
         Asked(scenario, derived_seed(0, setting.name, mechanism, amount, run))
@@ -71,7 +93,7 @@ def vary_control(
     ]
     tick(f"{setting.name}: less evidence, more noise")
     answers = find(agreement, sent, asked, settings, measure, noise_seed=noise_seed)
-    return [
+    return [*known] + [
         Controlled(mechanism, amount, run, found)
         for ((mechanism, amount, _), run), found in zip(planned, answers, strict=True)
     ]
@@ -101,13 +123,13 @@ def averaged(found: Sequence[Controlled], mechanism: str, what: str) -> list[Est
 
 def pictures_of(name: str, found: Sequence[Controlled], folder: Path) -> list[Path]:
     """R against κ and against τ; similarity and MNLP against r."""
-    tempered, noised = averaged(found, "tempering", "value"), averaged(found, "added noise", "value")
-    paths = draw_curves(folder / f"{name}-kappa", [Curve("tempering", KAPPAS, tempered)], "κ", "r (nats)")
-    paths += draw_curves(folder / f"{name}-tau", [Curve("added noise", TAUS, noised)], "τ", "r (nats)", first_look=1)
+    tempered, noised = averaged(found, TEMPERING, "value"), averaged(found, ADDED_NOISE, "value")
+    paths = draw_curves(folder / f"{name}-kappa", [Curve(TEMPERING, KAPPAS, tempered)], "κ", "r (nats)")
+    paths += draw_curves(folder / f"{name}-tau", [Curve(ADDED_NOISE, TAUS, noised)], "τ", "r (nats)", first_look=1)
     for what, label in (("similarity", "similarity r′ (nats)"), ("loss", "MNLP (nats per row)")):
         curves = [
             Curve(mechanism, [one.value for one in values], averaged(found, mechanism, what))
-            for mechanism, values in (("tempering", tempered), ("added noise", noised))
+            for mechanism, values in ((TEMPERING, tempered), (ADDED_NOISE, noised))
         ]
         ending = "mnlp" if what == "loss" else what
         paths += draw_curves(folder / f"{name}-{ending}", curves, "r (nats)", label, logarithmic=False)
@@ -117,8 +139,8 @@ def pictures_of(name: str, found: Sequence[Controlled], folder: Path) -> list[Pa
 def control(name: str, found: Sequence[Controlled], folder: Path) -> Outcome:
     """Tempering and noise that behaves: both monotone, and tempering better at equal value."""
     verdicts = [
-        rises("r grows with κ", averaged(found, "tempering", "value")),
-        falls("r falls as τ grows (for this realisation of the noise)", averaged(found, "added noise", "value")),
+        rises("r grows with κ", averaged(found, TEMPERING, "value")),
+        falls("r falls as τ grows (for this realisation of the noise)", averaged(found, ADDED_NOISE, "value")),
         at_equal_value(found, "similarity", higher=True),
         at_equal_value(found, "loss", higher=False),
         _less_varied(found),
@@ -129,7 +151,7 @@ def control(name: str, found: Sequence[Controlled], folder: Path) -> Outcome:
 def problematic(name: str, setting: Setting, found: Sequence[Controlled], rising: list[int], folder: Path) -> Outcome:
     """Noise that does not behave."""
     prior = prior_loss(setting)
-    losses = averaged(found, "added noise", "loss")
+    losses = averaged(found, ADDED_NOISE, "loss")
     worst = max(losses, key=lambda one: one.value)
     verdicts = [
         fact(
@@ -139,9 +161,9 @@ def problematic(name: str, setting: Setting, found: Sequence[Controlled], rising
         ),
         negated(
             "r does not fall throughout as τ grows (for this realisation)",
-            falls("", averaged(found, "added noise", "value")),
+            falls("", averaged(found, ADDED_NOISE, "value")),
         ),
-        rises("r grows with κ", averaged(found, "tempering", "value")),
+        rises("r grows with κ", averaged(found, TEMPERING, "value")),
         at_equal_value(found, "similarity", higher=True),
         at_equal_value(found, "loss", higher=False),
         fact(
@@ -155,8 +177,8 @@ def problematic(name: str, setting: Setting, found: Sequence[Controlled], rising
 
 def at_equal_value(found: Sequence[Controlled], what: str, *, higher: bool) -> Verdict:
     """Noise-added rewards against tempered ones of the same value, by interpolation along κ."""
-    tempered, noised = averaged(found, "tempering", "value"), averaged(found, "added noise", "value")
-    ours, theirs = averaged(found, "tempering", what), averaged(found, "added noise", what)
+    tempered, noised = averaged(found, TEMPERING, "value"), averaged(found, ADDED_NOISE, "value")
+    ours, theirs = averaged(found, TEMPERING, what), averaged(found, ADDED_NOISE, what)
     order = np.argsort([one.value for one in tempered])
     values = [tempered[place].value for place in order]
     pairs = []
@@ -183,7 +205,7 @@ def _less_varied(found: Sequence[Controlled]) -> Verdict:
             np.mean([np.var([one.found.loss for one in chosen if one.amount == amount], ddof=1) for amount in amounts])
         )
 
-    tempered, noised = spread("tempering") ** 0.5, spread("added noise") ** 0.5
+    tempered, noised = spread(TEMPERING) ** 0.5, spread(ADDED_NOISE) ** 0.5
     return fact(
         "MNLP of tempered rewards varies less from run to run",
         tempered < noised,
