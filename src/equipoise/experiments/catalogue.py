@@ -78,12 +78,12 @@ class Bench:
 
     def recorded(self, item: str, setting: str) -> Path | None:
         """Numbers of an item, if the folder has them from the same version and as much effort."""
-        path = self.folder / f"{item}.json"
-        if not path.is_file():
+        path, numbers = self.folder / f"{item}.json", self.folder / f"{item}.csv"
+        if not (path.is_file() and numbers.is_file()):
             return None
         record = json.loads(path.read_text(encoding="utf-8"))
         same = record["settings"] == {setting: self.effort.described(self.setting(setting))}
-        return path.with_suffix(".csv") if same and record["version"] == __version__ else None
+        return numbers if same and record["version"] == __version__ else None
 
 
 def _trade_off(setting: str, bench: Bench, name: str) -> Outcome:

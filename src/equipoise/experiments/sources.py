@@ -24,6 +24,9 @@ def load(name: str, folder: Path | None = None) -> Floats:
             f"{name} should have {SHAPES[name][0]:,} rows of {SHAPES[name][1]} numbers, and this one has the shape "
             f"{table.shape}; get the original"
         )
+    if not np.all(np.isfinite(table)):
+        row, column = np.argwhere(~np.isfinite(table))[0].tolist()
+        raise ExperimentError(f"{name} has no number in row {row + 1}, column {column + 1}; get the original")
     return table
 
 
@@ -47,7 +50,7 @@ def _fetch(name: str) -> Floats:
             return np.column_stack([data.data, data.target])
         data = fetch_openml("diabetes", version=1, as_frame=False, parser="liac-arff")
         return np.column_stack([np.asarray(data.data, float), data.target == "tested_positive"])
-    except OSError as error:  # URLError and HTTPError are of its kind
+    except (OSError, ValueError) as error:  # URLError and HTTPError are of the first kind, OpenML's of the second
         raise ExperimentError(
             f"{name} cannot be fetched ({error}); offline, put it into a folder and name that with --data or {VARIABLE}"
         ) from error
