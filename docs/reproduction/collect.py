@@ -26,9 +26,11 @@ def collect(folder: Path) -> None:
     for path in sorted(folder.glob("*.json")):
         record = json.loads(path.read_text(encoding="utf-8"))
         pictures = [picture for picture in record["pictures"] if picture.endswith(".png")]
-        if not all((folder / name).is_file() for name in (record["numbers"], *pictures)):
+        tables = [record["numbers"], *([record["runs"]] if record["runs"] else [])]
+        if not all((folder / name).is_file() for name in (*tables, *pictures)):
             continue  # carried along from elsewhere
-        shutil.copy(folder / record["numbers"], HERE)
+        for name in tables:
+            shutil.copy(folder / name, HERE)
         for name in pictures:
             with Image.open(folder / name) as picture:
                 picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(HERE / name, optimize=True)

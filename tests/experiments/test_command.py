@@ -46,6 +46,7 @@ def test_a_figure_is_reproduced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert {path.name for path in folder.iterdir()} == {
         "index.md",
         "naive-syn.csv",
+        "naive-syn-runs.csv",
         "naive-syn.json",
         "naive-syn-values.png",
         "naive-syn-values.svg",

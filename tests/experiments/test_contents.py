@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,8 @@ def saved_sweep(runs: list[Run], bench: Bench, **changed: object) -> None:
     """As `reproduce tradeoff-syn` leaves it."""
     described = {"Syn": bench.effort.described(bench.setting("Syn"))}
     record = {"settings": described, "version": __version__, **changed}
-    Outcome("tradeoff-syn", [run.row() for run in runs], [], [], record).save(bench.folder)
+    found = Outcome.of_runs("tradeoff-syn", [run.row() for run in runs], ("epsilon",), [], [])
+    replace(found, record=record).save(bench.folder)
 
 
 def test_a_sweep_in_the_folder_serves_again(runs: list[Run], tmp_path: Path) -> None:

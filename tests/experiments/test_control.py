@@ -37,7 +37,8 @@ def test_claims_on_noise_that_behaves(tmp_path: Path) -> None:
     assert [verdict.word for verdict in found.verdicts] == ["holds"] * 5
     assert len(found.pictures) == 8
     assert all(path.is_file() for path in found.pictures)
-    assert len(found.rows) == RUNS * (len(KAPPAS) + len(TAUS))
+    assert len(found.rows) == len(KAPPAS) + len(TAUS)
+    assert len(found.runs) == RUNS * len(found.rows)
 
 
 def test_noise_that_does_not_behave_is_noticed(tmp_path: Path) -> None:
@@ -60,6 +61,6 @@ def test_what_tempering_does_not_better_is_not_claimed() -> None:
 def test_tempered_posteriors_are_read_as_they_were_written(tmp_path: Path) -> None:
     control("control", made_up(), tmp_path).save(tmp_path)
     before = [one for one in made_up() if one.mechanism == "tempering"]
-    for old, new in zip(before, read_tempered(tmp_path / "control.csv"), strict=True):
+    for old, new in zip(before, read_tempered(tmp_path / "control-runs.csv"), strict=True):
         assert new.mechanism == old.mechanism
         assert numbers(new) == pytest.approx(numbers(old), rel=1e-5)

@@ -27,7 +27,7 @@ RECORD = {
 def some_outcome() -> Outcome:
     verdicts = [Verdict("it rises", "holds", "from 1 to 2"), Verdict("it falls", "does not hold", "from 1 to 2")]
     rows = [{"setting": "Syn", "rows": 700, "exact": 1 / 3}, {"setting": "Syn", "rows": 70, "exact": 2e7 / 3}]
-    return Outcome("coverage", rows, [Path("somewhere/coverage.png")], verdicts, RECORD)
+    return Outcome("coverage", rows, [Path("somewhere/coverage.png")], verdicts, record=RECORD)
 
 
 def looks(path: Path) -> None:
@@ -57,6 +57,22 @@ def test_what_is_saved_can_be_read(tmp_path: Path) -> None:
     assert found["pictures"] == ["coverage.png"]
     assert found["verdicts"][1] == {"claim": "it falls", "word": "does not hold", "reason": "from 1 to 2"}
     assert found["machine"] == "2 cores"
+
+
+def test_numbers_are_means_over_runs_with_their_errors(tmp_path: Path) -> None:
+    runs = [
+        {"epsilon": level, "run": run, "v": level + 0.1 * run, "v_error": 0.3, "mnlp": 2.0 * run, "rhat": 1 + run / 100}
+        for level in (1.0, 2.0)
+        for run in (0, 1)
+    ]
+    outcome = Outcome.of_runs("sweep", runs, ("epsilon",), [], [])
+    assert list(outcome.rows[0]) == ["epsilon", "v", "v_error", "mnlp", "mnlp_error", "rhat"]
+    assert [row["v"] for row in outcome.rows] == pytest.approx([1.05, 2.05])
+    assert outcome.rows[1]["v_error"] == pytest.approx(0.3 / 2**0.5)  # more than these two runs differ by
+    assert outcome.rows[0]["mnlp"] == outcome.rows[0]["mnlp_error"] == 1.0
+    assert outcome.rows[0]["rhat"] == 1.01
+    outcome.save(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["sweep-runs.csv", "sweep.csv", "sweep.json"]
 
 
 def test_a_page_counts_verdicts_and_shows_pictures_and_small_tables(tmp_path: Path) -> None:

@@ -56,8 +56,8 @@ def test_coalitions_without_the_party_are_the_same_at_all_levels(runs: list[Run]
 
 
 def test_runs_are_read_as_they_were_written(runs: list[Run], tmp_path: Path) -> None:
-    Outcome("sweep", [run.row() for run in runs], [], []).save(tmp_path)
-    for before, after in zip(runs, read_runs(tmp_path / "sweep.csv"), strict=True):
+    Outcome.of_runs("sweep", [run.row() for run in runs], ("epsilon",), [], []).save(tmp_path)
+    for before, after in zip(runs, read_runs(tmp_path / "sweep-runs.csv"), strict=True):
         assert after.row() == pytest.approx(before.row(), rel=1e-5)
         assert after.values.keys() == before.values.keys()
         assert after.shapley.keys() == before.shapley.keys()

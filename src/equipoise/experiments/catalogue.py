@@ -15,7 +15,7 @@ from equipoise.experiments.contents import CALIH, DIAB, SETTINGS, SYN, Item
 from equipoise.experiments.contours import contours
 from equipoise.experiments.control import MONOTONE, PROBLEMATIC, control, problematic, read_tempered, scan, vary_control
 from equipoise.experiments.effort import FULL, Effort
-from equipoise.experiments.outcome import Outcome
+from equipoise.experiments.outcome import Outcome, runs_file
 from equipoise.experiments.prior import prior_loss
 from equipoise.experiments.settings import NOISE_SEED, Setting
 from equipoise.experiments.sweep import USUAL, Run, Tick, Variation, read_runs, vary_epsilon
@@ -77,8 +77,8 @@ class Bench:
         return read_runs(path) if path else None
 
     def recorded(self, item: str, setting: str) -> Path | None:
-        """Numbers of an item, if the folder has them from the same version and as much effort."""
-        path, numbers = self.folder / f"{item}.json", self.folder / f"{item}.csv"
+        """The runs of an item, if the folder has them from the same version and as much effort."""
+        path, numbers = self.folder / f"{item}.json", self.folder / runs_file(item)
         if not (path.is_file() and numbers.is_file()):
             return None
         record = json.loads(path.read_text(encoding="utf-8"))

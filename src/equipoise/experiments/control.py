@@ -145,7 +145,7 @@ def control(name: str, found: Sequence[Controlled], folder: Path) -> Outcome:
         at_equal_value(found, "loss", higher=False),
         _less_varied(found),
     ]
-    return Outcome(name, [one.row() for one in found], pictures_of(name, found, folder), verdicts)
+    return _outcome(name, found, folder, verdicts)
 
 
 def problematic(name: str, setting: Setting, found: Sequence[Controlled], rising: list[int], folder: Path) -> Outcome:
@@ -172,7 +172,12 @@ def problematic(name: str, setting: Setting, found: Sequence[Controlled], rising
             f"the prior's MNLP is {prior:.3f}, the worst reward's {worst}",
         ),
     ]
-    return Outcome(name, [one.row() for one in found], pictures_of(name, found, folder), verdicts)
+    return _outcome(name, found, folder, verdicts)
+
+
+def _outcome(name: str, found: Sequence[Controlled], folder: Path, verdicts: list[Verdict]) -> Outcome:
+    runs = [one.row() for one in found]
+    return Outcome.of_runs(name, runs, ("mechanism", "amount"), pictures_of(name, found, folder), verdicts)
 
 
 def at_equal_value(found: Sequence[Controlled], what: str, *, higher: bool) -> Verdict:

@@ -69,10 +69,9 @@ def _section(folder: Path, record: Mapping[str, Any], prefix: str) -> str:
     lines.append("")
     if name in TABLES:
         lines += [*_numbers(folder / record["numbers"]), ""]
-    lines += [
-        f"`{record['command']}`, {_how(record)}. Numbers: [{record['numbers']}]({prefix}{record['numbers']}).",
-        "",
-    ]
+    files = [record["numbers"], *([record["runs"]] if record["runs"] else [])]
+    links = ", ".join(f"[{file}]({prefix}{file})" for file in files)
+    lines += [f"`{record['command']}`, {_how(record)}. Numbers: {links}.", ""]
     return "\n".join(lines)
 
 

@@ -1,6 +1,6 @@
 """The experiments' pictures, as PNG and SVG: lines with standard errors shaded as in the paper, and contours."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,8 @@ from equipoise.estimate import Estimate
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+Draw = Callable[["Axes"], list[object]]  # returns what the legend names
 
 HEIGHT, BELOW = 2.4, 0.5
 LEFT = 0.72
@@ -105,14 +107,14 @@ def draw_contours(
     return _write(path, list(clouds), x_label, y_label, 1.4 * HEIGHT, draw)
 
 
-def _write(path: Path, labels: list[str], x_label: str, y_label: str, tall: float, draw: object) -> list[Path]:
+def _write(path: Path, labels: list[str], x_label: str, y_label: str, tall: float, draw: Draw) -> list[Path]:
     below = BELOW + legend_height(labels)
 
     def whole(figure: "Figure") -> None:
         height = figure.get_figheight()
         box = (LEFT / WIDTH, below / height, 1 - (LEFT + 0.12) / WIDTH, 1 - (below + 0.1) / height)
         axes = figure.add_axes(box)
-        handles = draw(axes)  # type: ignore[operator]
+        handles = draw(axes)
         axes.set_axisbelow(True)
         axes.set_xlabel(x_label)
         axes.set_ylabel(y_label)

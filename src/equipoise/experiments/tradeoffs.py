@@ -126,7 +126,11 @@ def trade_off(name: str, runs: list[Run], folder: Path, varied: str = "2", *, sh
     if shapley:
         pictures += shapley_picture(folder / f"{name}-shapley", runs, varied)
         verdicts += shapley_verdicts(runs, varied)
-    return Outcome(name, [run.row() for run in runs], pictures, verdicts)
+    return _outcome(name, runs, pictures, verdicts)
+
+
+def _outcome(name: str, runs: list[Run], pictures: list[Path], verdicts: list[Verdict]) -> Outcome:
+    return Outcome.of_runs(name, [run.row() for run in runs], ("epsilon",), pictures, verdicts)
 
 
 def larger_improvement(name: str, runs: list[Run], usual: list[Run], folder: Path, varied: str) -> Outcome:
@@ -141,7 +145,7 @@ def larger_improvement(name: str, runs: list[Run], usual: list[Run], folder: Pat
         below(f"party {varied}'s reward predicts better than its own model, also for ε{varied} > 1", _sides(runs)),
         below(claim, list(zip(gains(usual), gains(runs), strict=True))),
     ]
-    return Outcome(name, [run.row() for run in runs], loss_picture(folder / f"{name}-mnlp", runs, varied), verdicts)
+    return _outcome(name, runs, loss_picture(folder / f"{name}-mnlp", runs, varied), verdicts)
 
 
 def _sides(runs: list[Run]) -> list[tuple[Estimate, Estimate]]:
@@ -165,4 +169,4 @@ def without_noise_awareness(name: str, runs: list[Run], prior_loss: float, folde
             [(Estimate(prior_loss, 0.0), losses[0])],
         ),
     ]
-    return Outcome(name, [run.row() for run in runs], value_picture(folder / f"{name}-values", runs, varied), verdicts)
+    return _outcome(name, runs, value_picture(folder / f"{name}-values", runs, varied), verdicts)
