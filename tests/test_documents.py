@@ -31,6 +31,7 @@ NOT_RUN = {
     ("docs/howto/clusters.md", "pip install 'equipoise[distributed]'"),
     ("docs/howto/gpu.md", "pip install 'jax[cuda12]'"),
     ("docs/reproduction.md", "equipoise reproduce tradeoff-syn naive-syn"),
+    ("docs/reproduction.md", "equipoise reproduce all --full"),
 }
 
 
