@@ -91,6 +91,7 @@ def coverage(name: str, settings: Sequence[Setting], effort: Effort, *, tick: Ti
                     "rows": found[place].rows,
                     "exact": exact[place].value,
                     "exact_error": exact[place].error,
+                    "exact_paper_estimator": found[place].exact_theirs,
                     "paper_exact": paper[0][place],
                     "perturbed": ours[place].value,
                     "perturbed_error": ours[place].error,
@@ -112,6 +113,7 @@ class Covered:
 
     rows: int
     exact: Estimate
+    exact_theirs: float
     ours: list[Estimate]
     theirs: list[float]
 
@@ -126,8 +128,9 @@ def _covered(setting: Setting, effort: Effort) -> Covered:
     exact = infer_exact(agreement, statistics, draws=20_000, progress=False)
     asked = [Asked(Scenario(), derived_seed(0, "coverage", run)) for run in range(effort.runs)]
     pairs = find(agreement, sent, asked, effort.settings(setting), both)
-    known = surprise(agreement, exact, force=True)
-    return Covered(sum(one.count for one in sent), known, [pair[1] for pair in pairs], [pair[0] for pair in pairs])
+    known = [surprise(agreement, exact, estimator=one, force=True) for one in ("knn-entropy", "knn")]
+    count = sum(one.count for one in sent)
+    return Covered(count, known[0], known[1].value, [pair[1] for pair in pairs], [pair[0] for pair in pairs])
 
 
 class Thinned:
