@@ -8,8 +8,8 @@ R-hat and effective sample sizes of all eight on their own.
     PYTHONPATH=src python benchmarks/h200.py [--chains 2048] [--draws 81920] [--group 8]
 
 Chains and draws default to 2,048 and 81,920 on an accelerator and to 64 and 40,960 on a CPU. `--group` sets how many
-scenarios one program takes, on an accelerator or a CPU, instead of the engine's own
-choice: the engine fills a group that is not full with copies.
+scenarios one program takes, on an accelerator or a CPU, instead of the engine's own choice: the engine fills a group
+that is not full with copies.
 """
 
 import argparse

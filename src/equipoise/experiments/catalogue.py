@@ -8,17 +8,20 @@ from functools import partial
 from pathlib import Path
 from time import perf_counter
 
+import jax
+
 from equipoise._version import __version__
+from equipoise.cores import usable_cores
 from equipoise.experiments import settings as paper
 from equipoise.experiments import sources
 from equipoise.experiments.contents import CALIH, DIAB, SETTINGS, SYN, Item
 from equipoise.experiments.contours import contours
 from equipoise.experiments.control import MONOTONE, PROBLEMATIC, control, problematic, read_tempered, scan, vary_control
-from equipoise.experiments.effort import FULL, Effort
+from equipoise.experiments.effort import FULL, Effort, Tick
 from equipoise.experiments.outcome import Outcome, runs_file
 from equipoise.experiments.prior import prior_loss
 from equipoise.experiments.settings import NOISE_SEED, Setting
-from equipoise.experiments.sweep import USUAL, Run, Tick, Variation, read_runs, vary_epsilon
+from equipoise.experiments.sweep import USUAL, Run, Variation, read_runs, vary_epsilon
 from equipoise.experiments.tables import coverage, samples, thinning
 from equipoise.experiments.tradeoffs import larger_improvement, trade_off, without_noise_awareness
 
@@ -172,10 +175,6 @@ def reproduce(item: Item, bench: Bench) -> Outcome:
 
 
 def _machine() -> str:
-    import jax
-
-    from equipoise.cores import usable_cores
-
     device = jax.devices()[0]
     if device.platform != "cpu":
         return f"{device.device_kind}, {usable_cores()} cores"

@@ -7,16 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.errors import ExperimentError
-from equipoise.experiments.control import MONOTONE
-from equipoise.experiments.effort import Effort
+from equipoise.experiments.control import MONOTONE, with_noise
+from equipoise.experiments.effort import Effort, Tick
 from equipoise.experiments.outcome import Outcome
 from equipoise.experiments.pictures import draw_contours
-from equipoise.experiments.posteriors import Asked, Drawn, Measure, as_drawn, find
+from equipoise.experiments.posteriors import Asked, Measure, as_drawn, find
 from equipoise.experiments.prior import prior_draws
 from equipoise.experiments.releases import plain_submissions
 from equipoise.experiments.settings import EPSILONS, NOISE_SEED, PARTIES, Setting
 from equipoise.experiments.sharing import COALITIONS, shared_out
-from equipoise.experiments.sweep import Tick
 from equipoise.experiments.verdict import Verdict, fact
 from equipoise.inference.question import Scenario
 from equipoise.reward.tempering import FIRST_LOOK, Curve, Point
@@ -105,10 +104,6 @@ def _from_line(cloud: Cloud, start: Cloud, end: Cloud) -> float:
     return float(abs(way[0] * off[1] - way[1] * off[0])) / length**2
 
 
-def _with_noise(tau: float) -> Scenario:
-    return Scenario(None, 1.0, dict.fromkeys(PARTIES, tau))
-
-
 def _first_crossing(values: list[float], target: float) -> float:
     """The smallest τ at which r is the target, between those looked at."""
     place = next((place for place, value in enumerate(values) if value <= target), None)
@@ -123,7 +118,7 @@ class _Search:
     """Posteriors of the setting as released."""
 
     def __init__(self, setting: Setting, effort: Effort) -> None:
-        self.setting, self.effort = setting, effort
+        self.setting = setting
         self.agreement, self.sent = plain_submissions(setting, EPSILONS, NOISE_SEED)
         self.settings = effort.settings(setting)
         self.measure = Measure(setting.test_rows)
@@ -131,7 +126,7 @@ class _Search:
     def look(self) -> tuple[float, Scenario, Scenario]:
         """What the party is to get, and the two ways to give it: less evidence, and more noise."""
         plan = [Scenario(members) for members in COALITIONS]
-        plan += [Scenario(None, kappa) for kappa in FIRST_LOOK] + [_with_noise(tau) for tau in NOISES]
+        plan += [Scenario(None, kappa) for kappa in FIRST_LOOK] + [with_noise(tau) for tau in NOISES]
         asked = [Asked(one, derived_seed(0, "contours", place)) for place, one in enumerate(plan)]
         found = [
             one.value
@@ -144,20 +139,19 @@ class _Search:
         points = [Point(kappa, value) for kappa, value in zip(FIRST_LOOK, tempered, strict=True)]
         kappa = Curve(values[PARTIES], points).kappa_of(target)
         noised = [value.value for value in found[-len(NOISES) :]]
-        return target, Scenario(None, kappa), _with_noise(_first_crossing(noised, target))
+        return target, Scenario(None, kappa), with_noise(_first_crossing(noised, target))
 
     def clouds(self, scenarios: list[Scenario]) -> list[Cloud]:
         """Draws of the two weights, and values."""
         asked = [Asked(one, derived_seed(1, "contours", place)) for place, one in enumerate(scenarios)]
         drawn = find(self.agreement, self.sent, asked, self.settings, as_drawn, noise_seed=MONOTONE)
-        return [self._in_own_units(one, self.measure(one).value.value) for one in drawn]
+        return [self._in_own_units(one.parameters, self.measure(one).value.value) for one in drawn]
 
     def prior(self) -> Cloud:
         """Draws of the prior."""
-        draws = prior_draws(self.setting, MOST_POINTS)
-        return self._in_own_units(Drawn(np.empty((0, 0, 0)), draws, 1.0), 0.0)
+        return self._in_own_units(prior_draws(self.setting, MOST_POINTS), 0.0)
 
-    def _in_own_units(self, drawn: Drawn, value: float) -> Cloud:
+    def _in_own_units(self, parameters: dict[str, Floats], value: float) -> Cloud:
         """Scaled weights w̃ are of features x/b and targets y/b_y: w = w̃ b_y/b."""
         scale = self.setting.target_bound / self.setting.bounds
-        return Cloud(drawn.parameters["weights"][:, :2] * scale, value)
+        return Cloud(parameters["weights"][:, :2] * scale, value)

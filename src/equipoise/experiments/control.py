@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from equipoise.estimate import SURE, Estimate
-from equipoise.experiments.effort import Effort
+from equipoise.experiments.effort import Effort, Tick
 from equipoise.experiments.outcome import Outcome
 from equipoise.experiments.pictures import Curve, draw_curves
 from equipoise.experiments.posteriors import Asked, Found, Measure, as_drawn, find
 from equipoise.experiments.prior import prior_loss
 from equipoise.experiments.releases import plain_submissions
 from equipoise.experiments.settings import EPSILONS, NOISE_SEED, PARTIES, Setting
-from equipoise.experiments.sweep import Tick
 from equipoise.experiments.verdict import Verdict, below, fact, falls, mean_of_runs, negated, rises
 from equipoise.inference.engine import Settings
 from equipoise.inference.question import Scenario
@@ -67,6 +66,11 @@ def read_tempered(path: Path) -> list[Controlled]:
     return found
 
 
+def with_noise(tau: float) -> Scenario:
+    """Everybody together, as much noise added to each."""
+    return Scenario(None, 1.0, dict.fromkeys(PARTIES, tau))
+
+
 def vary_control(
     setting: Setting,
     effort: Effort,
@@ -85,7 +89,7 @@ def vary_control(
     (whole,) = find(agreement, sent, [Asked(Scenario(), derived_seed(0, setting.name, "whole"))], settings, as_drawn)
     measure = Measure(setting.test_rows, whole.coordinates)
     plan = [(TEMPERING, kappa, Scenario(None, kappa)) for kappa in KAPPAS] if not known else []
-    plan += [(ADDED_NOISE, tau, Scenario(None, 1.0, dict.fromkeys(PARTIES, tau))) for tau in TAUS]
+    plan += [(ADDED_NOISE, tau, with_noise(tau)) for tau in TAUS]
     planned = list(itertools.product(plan, range(effort.runs)))
     asked = [
         Asked(scenario, derived_seed(0, setting.name, mechanism, amount, run))
@@ -106,7 +110,7 @@ def scan(setting: Setting, *, tick: Tick = lambda _what: None) -> list[int]:
     rising = []
     for noise_seed in range(SCANNED):
         tick(f"{setting.name}: realisation {noise_seed + 1} of {SCANNED}")
-        asked = [Asked(Scenario(None, 1.0, dict.fromkeys(PARTIES, tau)), 7) for tau in TAUS[2:]]
+        asked = [Asked(with_noise(tau), 7) for tau in TAUS[2:]]
         found = find(agreement, sent, asked, SCAN, measure, noise_seed=noise_seed)
         steps = [after.value - before.value for before, after in itertools.pairwise(found)]
         if max(step.in_errors for step in steps) > SURE:

@@ -1,9 +1,12 @@
 """How much an experiment computes: quick for two cores, or the paper's own numbers."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from equipoise.experiments.settings import Setting
 from equipoise.inference.engine import Settings
+
+Tick = Callable[[str], None]  # told what is being computed
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,9 @@ from collections.abc import Mapping
 
 from equipoise.estimate import Estimate
 from equipoise.experiments.settings import PARTIES
-from equipoise.reward.targets import Targets, set_targets
-from equipoise.valuation.shapley import ShapleyValues, exact_shapley
+from equipoise.reward.deciding import decide, mask_of
+from equipoise.reward.targets import Targets
+from equipoise.valuation.shapley import ShapleyValues
 
 COALITIONS = [
     tuple(members) for size in range(1, len(PARTIES) + 1) for members in itertools.combinations(PARTIES, size)
@@ -17,6 +18,6 @@ def shared_out(values: Mapping[tuple[str, ...], Estimate], rho: float) -> tuple[
     """Shapley values, and targets by ρ-Shapley fairness, in the order of the parties."""
     by_mask = [Estimate(0.0, 0.0)] * 2 ** len(PARTIES)
     for members in COALITIONS:
-        by_mask[sum(1 << PARTIES.index(member) for member in members)] = values[members]
-    shapley = exact_shapley([one.value for one in by_mask], [one.error for one in by_mask])
-    return shapley, set_targets(shapley, [by_mask[1 << place] for place in range(len(PARTIES))], rho)
+        by_mask[mask_of(members, PARTIES)] = values[members]
+    shapley, (targets,) = decide(PARTIES, [PARTIES], by_mask, rho)
+    return shapley, targets

@@ -6,7 +6,7 @@ curve gives each target, the rewards. Coalitions without the party do not depend
 
 import csv
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from equipoise.agreement import Agreement
 from equipoise.estimate import Estimate
-from equipoise.experiments.effort import Effort
+from equipoise.experiments.effort import Effort, Tick
 from equipoise.experiments.posteriors import Asked, Found, Measure, find
 from equipoise.experiments.releases import Sender, submissions
 from equipoise.experiments.settings import EPSILONS, NOISE_SEED, PARTIES, RHO, Setting
@@ -27,7 +27,6 @@ from equipoise.valuation.appraisal import derived_seed
 from equipoise.wire import Submission
 
 LEVELS = (0.004, 0.02, 0.1, 0.5, 2.5, 12.5)
-Tick = Callable[[str], None]
 Key = tuple[float | None, tuple[str, ...], int]  # ε, None where it does not matter; coalition; run
 
 

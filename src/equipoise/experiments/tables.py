@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.estimate import Estimate
-from equipoise.experiments.effort import Effort
+from equipoise.experiments.effort import Effort, Tick
 from equipoise.experiments.outcome import Outcome
 from equipoise.experiments.posteriors import Asked, Drawn, find
 from equipoise.experiments.releases import plain_submissions, statistics_of
 from equipoise.experiments.settings import EPSILONS, NOISE_SEED, PARTIES, Setting
-from equipoise.experiments.sweep import Tick
 from equipoise.experiments.verdict import Verdict, alike, fact, falls, mean_of_runs, rises
+from equipoise.inference import gibbs
 from equipoise.inference.engine import Settings
 from equipoise.inference.infer import infer_exact
 from equipoise.inference.question import Scenario
@@ -53,7 +53,6 @@ PAPER_SAMPLES = {
 }
 MOST_SAMPLES = 10_000
 LIKE_NUTS = 4  # a draw of ours costs a fraction of one of NUTS, and is more like the one before
-ROUND = 40  # draws between two looks at the chains
 BURN_IN = 10_000  # sweeps
 
 
@@ -158,7 +157,7 @@ def thinning(name: str, setting: Setting, effort: Effort, samples: int, *, tick:
         sampler="gibbs",
         rule="scaled",
         max_thinning=1,
-        warm_up=BURN_IN // ROUND,
+        warm_up=BURN_IN // gibbs.ROUND,
         sweeps=1,
     )
     tick(f"{setting.name}: Gibbs sampling, {settings.draws // settings.chains:,} sweeps of {settings.chains} chains")
