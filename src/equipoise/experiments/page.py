@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from equipoise.errors import ExperimentError
-from equipoise.experiments.contents import ITEMS
+from equipoise.experiments.contents import DIAB, ITEMS
 
 TABLES = {"coverage", "thinning", "samples", "contours"}  # whose numbers are few enough to be shown
 
@@ -101,5 +101,8 @@ def _how(record: Mapping[str, Any]) -> str:
     parts = []
     for setting, one in record["settings"].items():
         sampler = "Gibbs" if one["sampler"] == "gibbs" else "our sampler"
+        if record["name"].startswith("naive") and setting != DIAB:
+            parts.append(f"{setting}: {one['runs']} runs of {one['draws']:,} independent draws")  # it is conjugate
+            continue
         parts.append(f"{setting}: {one['runs']} runs of {sampler}, {one['chains']} chains, {one['draws']:,} draws")
     return f"{'; '.join(parts)}; {_duration(record['seconds'])} on {record['machine']}"
