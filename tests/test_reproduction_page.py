@@ -11,7 +11,6 @@ from equipoise.experiments.contents import ITEMS
 
 DOCS = Path(__file__).parents[1] / "docs"
 RESULTS = DOCS / "reproduction"
-QUICK = {"tradeoff-calih", "lambda10-calih", "control-calih", "coverage"}  # not yet with the paper's own numbers
 
 
 def _collect() -> ModuleType:
@@ -31,8 +30,7 @@ def test_the_page_shows_the_results_beside_it() -> None:
 def test_everything_was_reproduced() -> None:
     for item in ITEMS:
         record = json.loads((RESULTS / f"{item.name}.json").read_text(encoding="utf-8"))
-        full = "" if item.name in QUICK else " --full"
-        assert record["command"] == f"equipoise reproduce {item.name}{full}"
+        assert record["command"] == f"equipoise reproduce {item.name} --full"
         assert record["verdicts"]
         for name in (record["numbers"], record["runs"] or record["numbers"], *record["pictures"]):
             assert 0 < (RESULTS / name).stat().st_size < 64 * 1024
