@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from equipoise.errors import MediationError
-from equipoise.journal import Journal
+from equipoise.journal import FileJournal
 
 INPUTS = "ab" * 32
 
 
 def filled(path: Path, number: int = 3) -> None:
-    with Journal(path, INPUTS) as journal:
+    with FileJournal(path, INPUTS) as journal:
         for place in range(number):
             journal.put({"place": place}, {"value": place / 3})
 
@@ -19,12 +19,12 @@ def filled(path: Path, number: int = 3) -> None:
 def test_results_are_found_again(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     filled(path)
-    with Journal(path, INPUTS) as journal:
+    with FileJournal(path, INPUTS) as journal:
         assert len(journal) == 3
         assert journal[{"place": 2}] == {"value": 2 / 3}
         assert {"place": 3} not in journal
         journal.put({"place": 3}, 1)
-    with Journal(path, INPUTS) as journal:
+    with FileJournal(path, INPUTS) as journal:
         assert len(journal) == 4
 
 
@@ -35,10 +35,10 @@ def test_a_crash_at_any_byte_loses_the_last_line_only(tmp_path: Path) -> None:
     for size in range(len(data)):
         path.write_bytes(data[:size])
         whole = data[:size].count(b"\n")
-        with Journal(path, INPUTS) as journal:
+        with FileJournal(path, INPUTS) as journal:
             assert len(journal) == max(0, whole - 1)
             journal.put({"again": True}, size)
-        with Journal(path, INPUTS) as journal:
+        with FileJournal(path, INPUTS) as journal:
             assert len(journal) == max(0, whole - 1) + 1
             assert journal[{"again": True}] == size
 
@@ -47,7 +47,7 @@ def test_other_inputs_are_refused_and_nothing_is_lost(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     filled(path)
     data = path.read_bytes()
-    with pytest.raises(MediationError, match="other inputs"), Journal(path, "cd" * 32):
+    with pytest.raises(MediationError, match="other inputs"), FileJournal(path, "cd" * 32):
         pass
     assert path.read_bytes() == data
 
@@ -56,7 +56,7 @@ def test_other_inputs_are_refused_and_nothing_is_lost(tmp_path: Path) -> None:
 def test_a_file_that_is_no_journal_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "journal"
     path.write_text(text)
-    with pytest.raises(MediationError, match="cannot be read as the journal"), Journal(path, INPUTS):
+    with pytest.raises(MediationError, match="cannot be read as the journal"), FileJournal(path, INPUTS):
         pass
     assert path.read_text() == text
 
@@ -64,15 +64,15 @@ def test_a_file_that_is_no_journal_is_refused(tmp_path: Path, text: str) -> None
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     with (
-        Journal(path, INPUTS),
+        FileJournal(path, INPUTS),
         pytest.raises(MediationError, match="another process is at work"),
-        Journal(path, INPUTS),
+        FileJournal(path, INPUTS),
     ):
         pass
     filled(path)  # and the lock is gone afterwards
 
 
 def test_without_a_path_it_is_only_remembered() -> None:
-    with Journal(None, INPUTS) as journal:
+    with FileJournal(None, INPUTS) as journal:
         journal.put({"a": 1}, 2)
         assert journal[{"a": 1}] == 2

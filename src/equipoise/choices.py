@@ -21,6 +21,7 @@ from equipoise.valuation.surprise import Estimator
 Mechanism = Literal["tempering", "noise"]
 
 EXACT_UP_TO = 12  # parties
+PRECISION = 0.05  # nats, of a target's or an attained value's standard error
 SECRET = "noise.secret"  # noqa: S105  (a name of a file)
 
 
@@ -45,6 +46,11 @@ class Choices:
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
         return {**self.__dict__, "teams": [list(team) for team in self.teams]}
+
+
+def all_are_valued(parties: int) -> bool:
+    """Whether every coalition of so many parties is valued, not a sample of them."""
+    return parties <= EXACT_UP_TO
 
 
 def default_budget(parties: int) -> int:
@@ -81,7 +87,7 @@ def check_budget(parties: int, budget: Any) -> int | None:
     """A number of coalitions to value."""
     if budget is None:
         return None
-    if parties <= EXACT_UP_TO:
+    if all_are_valued(parties):
         raise MediationError(
             f"a budget is for more than {EXACT_UP_TO} parties; of {parties} all coalitions are valued, so leave it out"
         )

@@ -1,14 +1,15 @@
-"""Finished work of one run, a line of JSON each, so that a run that was killed goes on where it was.
+"""Finished work of one run, so that a run that was killed goes on where it was.
 
-The first line names the inputs by their digest; a journal of other inputs is refused. A line counts once it is whole:
-what a crash left of the last one is cut off. A journal is written by one process at a time.
+A journal holds results by key. The one here is a file of JSON, a line each. Its first line names the inputs by their
+digest, and a journal of other inputs is refused. A line counts once it is whole: what a crash left of the last one is
+cut off. The file is written by one process at a time; where several share a run, a database keeps the journal.
 """
 
 import json
 import os
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from filelock import FileLock, Timeout
 
@@ -20,8 +21,20 @@ FORMAT = "equipoise-journal"
 VERSION = 1
 
 
-class Journal:
-    """Results by key. With a path, every result is on disk before `put` returns; without one, only in memory."""
+class Journal(Protocol):
+    """Results by key; keys and results are plain JSON, and what `put` took is kept when it returns."""
+
+    def __contains__(self, key: dict[str, Any], /) -> bool: ...
+
+    def __getitem__(self, key: dict[str, Any], /) -> Any: ...
+
+    def put(self, key: dict[str, Any], result: Any, /) -> None:
+        """Keep a result; of a key that is there already, it is the same result again."""
+        ...
+
+
+class FileJournal:
+    """A journal of one process: with a path, on disk before `put` returns; without one, in memory only."""
 
     def __init__(self, path: Path | None, inputs: str) -> None:
         self._path, self._inputs = path, inputs
@@ -63,17 +76,17 @@ class Journal:
         return len(self._entries)
 
     def __contains__(self, key: dict[str, Any]) -> bool:
-        return _name(key) in self._entries
+        return name_of(key) in self._entries
 
     def __getitem__(self, key: dict[str, Any]) -> Any:
-        return self._entries[_name(key)]
+        return self._entries[name_of(key)]
 
     def put(self, key: dict[str, Any], result: Any) -> None:
         """Keep a result."""
         if self._handle is not None:
             write_all(self._handle, canonical_json({"key": key, "result": result}) + b"\n")
             os.fsync(self._handle)
-        self._entries[_name(key)] = result
+        self._entries[name_of(key)] = result
 
     def _open(self, path: Path) -> None:
         header = {"format": FORMAT, "version": VERSION, "inputs": self._inputs}
@@ -100,7 +113,7 @@ class Journal:
             if (header["format"], header["version"]) != (FORMAT, VERSION):
                 raise ValueError(f"version {header['version']!r}")
             inputs = header["inputs"]
-            found = {_name(entry["key"]): entry["result"] for entry in entries}
+            found = {name_of(entry["key"]): entry["result"] for entry in entries}
         except (ValueError, KeyError, TypeError) as error:
             raise MediationError(
                 f"{str(path)!r} cannot be read as the journal of a mediation ({error}); choose another folder, or "
@@ -114,5 +127,6 @@ class Journal:
         self._entries = found
 
 
-def _name(key: dict[str, Any]) -> str:
+def name_of(key: dict[str, Any]) -> str:
+    """A key as text, the same for equal keys."""
     return canonical_json(key).decode("ascii")

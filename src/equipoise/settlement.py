@@ -214,6 +214,10 @@ class Settlement:
         loaded: dict[str, Any] = json.loads(json.dumps(plain, allow_nan=False))  # tuples to lists
         return loaded
 
+    def to_document(self) -> dict[str, Any]:
+        """What `save` writes: `to_json`, and what the audit found, which only the draws of rewards can tell."""
+        return {**self.to_json(), "audit": self.audit.to_json()}
+
     def save(self, folder: str | Path) -> None:
         """Write `settlement.json` and the rewards into a folder, which is made if it is not there."""
         place = Path(folder)
@@ -222,7 +226,7 @@ class Settlement:
             if award.reward is not None:
                 award.reward.save(place / REWARDS / f"{award.party}.nc")
         # Last, so that a folder with a settlement has all of it.
-        document = {**self.to_json(), "audit": self.audit.to_json()}
+        document = self.to_document()
         with replaced_file(place / FILE) as partial:
             partial.write_text(
                 json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
@@ -235,9 +239,26 @@ class Settlement:
         path = place / FILE
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise MediationError(
+                f"{str(path)!r} cannot be read as a settlement ({getattr(error, 'strerror', None) or error})"
+            ) from error
+        settlement = cls.parse(document, name=repr(str(path)))
+        files = {party: place / REWARDS / f"{party}.nc" for party in settlement.awards}
+        awards = {
+            party: replace(award, reward=Reward.load(files[party])) if files[party].exists() else award
+            for party, award in settlement.awards.items()
+        }
+        return replace(settlement, awards=awards)  # without the audit, which can be repeated from the draws
+
+    @classmethod
+    def parse(cls, document: dict[str, Any], *, name: str = "the document") -> Self:
+        """The inverse of `to_document`: without rewards, so the audit is the one that was made when they were there."""
+        try:
+            document = dict(document)
+            found = document.pop("audit", None)
             if (document.pop("format"), document.pop("version")) != (FORMAT, VERSION):
                 raise ValueError("it has another format, or was written by another version of Equipoise: settle again")
-            document.pop("audit", None)
             document["agreement"] = Agreement.model_validate(document["agreement"])
             if document.pop("identity") != document["agreement"].identity:
                 raise ValueError("its agreement was changed")
@@ -253,12 +274,13 @@ class Settlement:
                 CurvePoint(**_with(one, team=tuple, value=_estimate)) for one in document["curve"]
             )
             document["remarks"] = tuple(Remark(**_with(one, parties=tuple)) for one in document["remarks"])
-            document["awards"] = {party: _award(place, one) for party, one in document["awards"].items()}
-            return cls(**document)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise MediationError(
-                f"{str(path)!r} cannot be read as a settlement ({getattr(error, 'strerror', None) or error})"
-            ) from error
+            document["awards"] = {party: _award(one) for party, one in document["awards"].items()}
+            settlement = cls(**document)
+            if found is not None:
+                settlement.__dict__["audit"] = auditing.Audit.from_json(found)
+            return settlement
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise MediationError(f"{name} cannot be read as a settlement ({error})") from error
 
 
 def _with(document: dict[str, Any], **converters: Any) -> dict[str, Any]:
@@ -273,12 +295,9 @@ def _estimates(document: dict[str, dict[str, float]]) -> dict[str, Estimate]:
     return {name: Estimate(**one) for name, one in document.items()}
 
 
-def _award(folder: Path, document: dict[str, Any]) -> Award:
+def _award(document: dict[str, Any]) -> Award:
     estimates = dict.fromkeys(("alone", "target", "attained", "similarity"), _estimate)
-    path = folder / REWARDS / f"{document['party']}.nc"
-    reward = Reward.load(path) if path.exists() else None
-    document = _with(document, team=tuple, notes=tuple, losses=_estimates, **estimates)
-    return Award(**document, reward=reward)
+    return Award(**_with(document, team=tuple, notes=tuple, losses=_estimates, **estimates))
 
 
 def ordered(members: Iterable[str], parties: Iterable[str]) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from equipoise.canonical import canonical_json, sha256_hex
 from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
 from equipoise.inference.processes import processes_for
-from equipoise.journal import Journal
+from equipoise.journal import FileJournal
 from equipoise.reward.deciding import decide
 from equipoise.reward.targets import NoTargetsError
 from equipoise.settlement import Contribution, Settlement
@@ -89,7 +89,7 @@ def what_if(
         processes_for(len(requests)) if processes is None else processes,
     )
     path = None if folder is None else Path(folder) / JOURNAL
-    with Journal(path, sha256_hex(canonical_json([settlement.decisions, settlement.environment]))) as journal:
+    with FileJournal(path, sha256_hex(canonical_json([settlement.decisions, settlement.environment]))) as journal:
         appraiser = Appraiser(settlement.agreement, sent, journal, sampling, progress=progress)
         found = dict(zip(requests, appraiser.appraise(requests, what="what if"), strict=True))
     rounds: list[list[Estimate]] = []

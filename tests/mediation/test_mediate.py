@@ -10,7 +10,7 @@ import pytest
 
 import equipoise as eq
 import rounds
-from equipoise import choices, mediator
+from equipoise import choices
 from equipoise.errors import ConvergenceError, InferenceError, MediationError, SubmissionError
 from equipoise.mediator import JOURNAL, mediate
 from equipoise.valuation import appraisal
@@ -38,7 +38,7 @@ def test_weaker_privacy_earns_more(settled: eq.Settlement) -> None:
 
 
 def test_the_precision_asked_for_is_reached(settled: eq.Settlement) -> None:
-    assert settled.precision <= mediator.PRECISION
+    assert settled.precision <= choices.PRECISION
     for award in settled.awards.values():
         assert award.within_tolerance
         assert abs(award.attained.value - award.target.value) <= settled.options["tolerance"]
@@ -221,7 +221,6 @@ def test_more_parties_than_can_be_enumerated(monkeypatch: pytest.MonkeyPatch, tm
     agreed = rounds.agreement("gaussian", 6)
     sent = rounds.submissions(agreed, tmp_path, (4.0, 2.0, 2.0, 1.0, 1.0, 0.5))
     exact = mediate(agreed, sent, rho=0.5, **QUICK)
-    monkeypatch.setattr(mediator, "EXACT_UP_TO", 4)
     monkeypatch.setattr(choices, "EXACT_UP_TO", 4)
     sampled = mediate(agreed, sent, rho=0.5, budget=40, **QUICK)
     assert not sampled.exact

@@ -9,7 +9,7 @@ Shapley values and targets from coalition values, attained values from the very 
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from equipoise.audit import fairness, promises, shares
 from equipoise.audit.verdict import Found, Verdict
@@ -72,6 +72,12 @@ class Audit:
     def to_json(self) -> dict[str, Any]:
         """As plain strings and numbers."""
         return {"findings": [asdict(one) for one in self.findings], "rankings": [asdict(one) for one in self.rankings]}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Self:
+        """The inverse of `to_json`."""
+        findings = tuple(Finding(**one) for one in document["findings"])
+        return cls(findings, tuple(Ranking(**one) for one in document["rankings"]))
 
 
 def audit(settlement: "Settlement", reference: "Settlement | None" = None) -> Audit:

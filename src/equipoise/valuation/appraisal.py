@@ -2,6 +2,7 @@
 
 A request says everything its answer depends on besides the inputs of the run, its seed included. Whatever asks for
 values can therefore be run again after a crash: it makes the same requests, and finds those that were answered.
+For the same reason it does not matter who answers: `share` may hand requests to other workers first.
 """
 
 from collections.abc import Callable, Container, Iterable, Sequence
@@ -42,6 +43,17 @@ class Request:
     tau: float = 0.0
     noise_seed: int = 0
     extra: tuple[tuple[str, float], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values: the key of its answer in a journal."""
+        return asdict(self) | {"coalition": list(self.coalition), "extra": [list(one) for one in self.extra]}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Self:
+        """The inverse of `to_json`."""
+        numbers = {name: float(document[name]) for name in ("kappa", "tau")}  # 1 and 1.0 would be two keys
+        extra = tuple((party, float(tau)) for party, tau in document["extra"])
+        return cls(**document | numbers | {"coalition": tuple(document["coalition"]), "extra": extra})
 
     @property
     def scenario(self) -> Scenario:
@@ -109,8 +121,11 @@ class Sampling:
     force: bool = False
 
 
+Share = Callable[[str, Sequence[Request]], None]  # has requests answered elsewhere, all or some; the text is for people
+
+
 class Appraiser:
-    """Values scenarios of one agreement and its submissions."""
+    """Values scenarios of one agreement and its submissions; what `share` leaves open is sampled here."""
 
     def __init__(
         self,
@@ -120,9 +135,10 @@ class Appraiser:
         sampling: Sampling,
         *,
         progress: bool | None = None,
+        share: Share | None = None,
     ) -> None:
         self.agreement, self.submissions = agreement, tuple(submissions)
-        self._journal, self._sampling, self._progress = journal, sampling, progress
+        self._journal, self._sampling, self._progress, self._share = journal, sampling, progress, share
         self._kept: dict[Request, Posterior] = {}
         self._larger: dict[Request, Request] = {}  # what was asked instead, where more draws were needed
         self.seconds = 0.0  # spent on values that were not in the journal
@@ -133,7 +149,7 @@ class Appraiser:
         A posterior that has not converged is sampled with more draws, twice, before it is refused; by then all others
         are finished and in the journal.
         """
-        found = self._answers(requests, what, keep)
+        found = self.answers(requests, what=what, keep=keep)
         for factor in MORE_DRAWS:
             doubtful = [request for request, answer in zip(requests, found, strict=True) if answer.problems]
             if not doubtful or self._sampling.force:
@@ -141,18 +157,25 @@ class Appraiser:
             larger = {request: replace(request, draws=factor * request.draws) for request in doubtful}
             self._larger |= larger
             kept = [larger[request] for request in doubtful if request in keep]
-            better = dict(zip(doubtful, self._answers(list(larger.values()), what, kept), strict=True))
+            better = dict(zip(doubtful, self.answers(list(larger.values()), what=what, keep=kept), strict=True))
             found = [better.get(request, answer) for request, answer in zip(requests, found, strict=True)]
         if not self._sampling.force:
             self._refuse(requests, found)
         return found
 
-    def _answers(self, requests: Sequence[Request], what: str, keep: Container[Request]) -> list[Appraisal]:
-        missing = [request for request in dict.fromkeys(requests) if asdict(request) not in self._journal]
+    def answers(self, requests: Sequence[Request], *, what: str, keep: Container[Request] = ()) -> list[Appraisal]:
+        """Value scenarios with the draws asked for and no more, whether these have converged or not."""
+        missing = self._missing(requests)
         start = perf_counter()
+        if missing and self._share is not None:
+            self._share(what, missing)
+            missing = self._missing(missing)
         self._sample(missing, what, self._value, keep=keep)
         self.seconds += perf_counter() - start
-        return [Appraisal.from_json(self._journal[asdict(request)]) for request in requests]
+        return [Appraisal.from_json(self._journal[request.to_json()]) for request in requests]
+
+    def _missing(self, requests: Sequence[Request]) -> list[Request]:
+        return [request for request in dict.fromkeys(requests) if request.to_json() not in self._journal]
 
     def posterior(self, request: Request) -> Posterior:
         """The very draws that were valued; sampled again if they are no longer there."""
@@ -185,7 +208,7 @@ class Appraiser:
             found.problems,
             predictive,
         )
-        self._journal.put(asdict(request), appraisal.to_json())
+        self._journal.put(request.to_json(), appraisal.to_json())
 
     def _sample(
         self,
