@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 import equipoise as eq
-from equipoise.report import render, write_report, write_reports
+from equipoise import charts
+from equipoise.charts.style import FAINT, INK, RULE
+from equipoise.report import fragment, render, style_sheet, write_report, write_reports
 from equipoise.settlement import CoalitionValue, Settlement
 from equipoise.valuation.plausibility import Remark
 from report.conftest import renamed
@@ -77,6 +79,7 @@ def check(text: str) -> Reader:
     for svg in page.all("svg"):
         assert svg["role"] == "img"
         assert len(svg["aria-label"]) > 20
+    assert not any("style" in attributes for _, attributes in page.tags)
     assert len(page.all("caption")) == len(page.all("table"))
     assert all("scope" in header for header in page.all("th"))
     assert "nan" not in re.findall(r"[a-z]+", page.text)
@@ -111,6 +114,44 @@ def test_a_broken_promise_is_said_first(settled: Settlement) -> None:
     award = replace(settled.awards[first], kappa=0.5)
     page = check(render(replace(settled, awards=settled.awards | {first: award})))
     assert "✗ fails" in page.text.split("Who contributed what")[0]
+
+
+@pytest.mark.parametrize("party", [None, "south"])
+def test_a_fragment_is_what_the_report_says_without_its_frame(settled: Settlement, party: str | None) -> None:
+    text, whole = fragment(settled, party=party), render(settled, party=party)
+    part = Reader(text)
+    assert part.tags[0] == ("div", {"class": "report"})
+    assert not {"html", "head", "body", "header", "footer", "style", "script", "h1"} & {tag for tag, _ in part.tags}
+    assert not any("style" in attributes for _, attributes in part.tags)  # nor would the service's pages let it count
+    inside = whole[whole.index('<main class="report">') + len('<main class="report">') : whole.index("</main>")]
+    assert inside == text[len('<div class="report">') : text.rindex("</div>")]
+    assert style_sheet() in whole
+    with pytest.raises(eq.MediationError, match="'nobody' took no part"):
+        fragment(settled, party="nobody")
+
+
+def test_the_style_sheet_leaves_the_rest_of_a_page_alone() -> None:
+    rules = re.sub(r"/\*.*?\*/", "", style_sheet(), flags=re.DOTALL)
+    selectors = [one.strip() for group in re.findall(r"([^{}]+)\{", rules) for one in group.split(",")]
+    others = {one for one in selectors if not re.match(r"\.report\b", one)}
+    assert all(one == ":where(:root)" or one.startswith("@media") for one in others), others
+
+
+def test_charts_have_plain_attributes_that_a_page_can_recolour(settled: Settlement) -> None:
+    page = Reader(render(settled))
+    colours = {attributes[name] for _, attributes in page.tags for name in ("fill", "stroke") if name in attributes}
+    assert {INK, FAINT, RULE, "#ffffff"} <= colours
+    assert all(colour == "none" or re.fullmatch("#[0-9a-f]{6}", colour) for colour in colours)
+    words = [attributes for tag, attributes in page.tags if tag == "text"]
+    assert {attributes["fill"] for attributes in words} == {INK, FAINT}
+    assert all({"font-size", "font-family", "text-anchor"} <= set(attributes) for attributes in words)
+    assert any(attributes.get("font-weight") == "700" for attributes in words)
+
+
+def test_names_that_look_like_markup_stay_words_in_charts() -> None:
+    name = 'a style="fill: red"'
+    texts = Reader(charts.shapley_values({name: eq.Estimate(1.0, 0.1)})).text
+    assert name in texts
 
 
 def test_equal_settlements_give_equal_bytes(settled: Settlement) -> None:

@@ -3,6 +3,7 @@
 Matplotlib keeps its settings in one global table, so drawing holds a lock and puts the table back: threads of a service
 may draw at once, as long as they all draw here. No window system and no `pyplot` is involved. Text stays text, so that
 it can be searched, copied and read aloud; it is laid out with a wide font and shown in the reader's own, narrower one.
+Nothing is styled by CSS: pages may forbid styles within elements, and recolour `[fill="#1a1a1a"]` with their own.
 """
 
 import io
@@ -97,6 +98,7 @@ def _embeddable(document: str, words: str) -> str:
     order = {name: f"{prefix}-{place}" for place, name in enumerate(dict.fromkeys(re.findall(r' id="([^"]+)"', text)))}
     text = re.sub(r'( id="|url\(#|href="#)([^)"]+)', lambda match: match[1] + order[match[2]], text)
     text = re.sub(r"\n\s*", "\n", text)
+    text = re.sub(r"<[a-z][^>]*>", lambda tag: re.sub(r' style="([^"]*)"', _attributes, tag[0]), text)
     view = re.search(r'viewBox="([^"]+)"', text)
     assert view is not None
     label = escape(words, quote=True)
@@ -105,6 +107,12 @@ def _embeddable(document: str, words: str) -> str:
         f'width="{round(WIDTH * 96)}" stroke-linejoin="round">'
     )
     return head + text[text.index(">") + 1 :]
+
+
+def _attributes(style: re.Match[str]) -> str:
+    """CSS declarations as the attributes of the same names."""
+    declared = dict(re.findall(r"([a-z-]+):\s*([^;]+)", style[1]))
+    return "".join(f' {name}="{value.strip()}"' for name, value in declared.items())
 
 
 def row_axes(figure: "Figure", rows: float, *, left: float, below: float, above: float = 0.08) -> "Axes":

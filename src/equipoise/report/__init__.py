@@ -1,4 +1,4 @@
-"""`report.html`: a settlement for people to read, as one file that needs nothing else.
+"""`report.html`: a settlement for people to read, as one file that needs nothing else, or as a part of another page.
 
 The operator's edition shows everything. A party's edition shows what that party may know and nothing of the others: it
 is rendered from a `PartyView`, which holds no more than that.
@@ -9,29 +9,42 @@ from typing import TYPE_CHECKING
 
 from equipoise.durable import replaced_file
 from equipoise.errors import MediationError
-from equipoise.report.page import rendered
+from equipoise.report.page import rendered, rendered_fragment, style_sheet
 
 if TYPE_CHECKING:
+    from equipoise.report.page import Page
     from equipoise.settlement import Settlement
 
 FILE = "report.html"
 EDITIONS = "reports"
 
-__all__ = ["EDITIONS", "FILE", "render", "write_report", "write_reports"]
+__all__ = ["EDITIONS", "FILE", "fragment", "render", "style_sheet", "write_report", "write_reports"]
 
 
 def render(settlement: "Settlement", *, party: str | None = None) -> str:
     """The report as HTML: the operator's edition, or that of one party."""
+    return rendered(_page(settlement, party))
+
+
+def fragment(settlement: "Settlement", *, party: str | None = None) -> str:
+    """Summary, contents and sections of an edition, as one `<div>` for a page that has a title and `style_sheet`.
+
+    It holds no style and no script, so the page may forbid both within itself. Headings begin at the second level.
+    """
+    return rendered_fragment(_page(settlement, party))
+
+
+def _page(settlement: "Settlement", party: str | None) -> "Page":
     if party is None:
         from equipoise.report.operator import operator_page
 
-        return rendered(operator_page(settlement))
+        return operator_page(settlement)
     if party not in settlement.contributions:
         raise MediationError(f"{party!r} took no part; the parties are {', '.join(settlement.parties)}")
     from equipoise.report.party import party_page
     from equipoise.report.view import view_of
 
-    return rendered(party_page(view_of(settlement, party)))
+    return party_page(view_of(settlement, party))
 
 
 def write_report(settlement: "Settlement", path: str | Path, *, party: str | None = None) -> None:

@@ -1,6 +1,6 @@
-"""A page: sections of sentences, charts and tables, and the template that turns them into HTML.
+"""A page: sections of sentences, charts and tables, and the templates that turn them into HTML.
 
-All words are escaped by the template. Only charts are taken as they are, and those are made by `equipoise.charts`.
+All words are escaped by the templates. Only charts are taken as they are, and those are made by `equipoise.charts`.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from jinja2 import Environment
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,21 @@ class Page:
 
 def rendered(page: Page) -> str:
     """The page as HTML that loads nothing."""
-    return _template().render(page=page).lstrip()  # macros leave blank lines
+    return _templates().get_template("page.html").render(page=page)
+
+
+def rendered_fragment(page: Page) -> str:
+    """What is inside the page, without title and footer, to stand in another one that has the `style_sheet`."""
+    return _templates().get_template("fragment.html").render(page=page)
+
+
+def style_sheet() -> str:
+    """CSS for a page with a fragment; its colours are variables, which the page may set to its own."""
+    return _templates().get_template("report.css").render()
 
 
 @cache
-def _template() -> "Template":
+def _templates() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
     environment = Environment(
@@ -92,4 +102,4 @@ def _template() -> "Template":
         keep_trailing_newline=True,
     )
     environment.tests["verdict"] = lambda cell: isinstance(cell, Verdict)
-    return environment.get_template("page.html")
+    return environment
