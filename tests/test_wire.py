@@ -13,7 +13,7 @@ from builders import bernoulli, linear
 from equipoise.agreement import Agreement
 from equipoise.canonical import canonical_json
 from equipoise.errors import SubmissionError
-from equipoise.party.keys import create_key, public_hex
+from equipoise.keys import create_key, public_hex
 from equipoise.party.release import release
 from equipoise.wire import Submission
 

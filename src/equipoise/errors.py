@@ -77,3 +77,15 @@ class ExperimentError(EquipoiseError):
     """An experiment of the paper cannot be run as asked, or its data cannot be had."""
 
     exit_code = 10
+
+
+class ServiceError(EquipoiseError):
+    """A service cannot be reached, refuses what is asked, or cannot be started as asked."""
+
+    exit_code = 11
+
+
+class VerificationError(EquipoiseError):
+    """What was received or exported is not what its signatures and digests say."""
+
+    exit_code = 12

@@ -34,7 +34,7 @@ WATCHED = (
     "party/release.py",
     "party/ledger.py",
     "party/mechanism.py",
-    "party/keys.py",
+    "equipoise/keys.py",
     "durable.py",
     "cli/party_output.py",
 )

@@ -24,8 +24,8 @@ from equipoise.errors import (
     TableError,
 )
 from equipoise.guarantee import Guarantee
+from equipoise.keys import create_key, load_key, load_or_create_key, public_hex
 from equipoise.models import layout_of
-from equipoise.party.keys import create_key, load_key, load_or_create_key, public_hex
 from equipoise.party.ledger import Ledger
 from equipoise.party.mechanism import noise_scale, perturb
 from equipoise.party.release import certified_zcdp, preview, release, resend

@@ -29,7 +29,7 @@ def keygen(
     Example: equipoise party keygen -o north.key
     """
     from equipoise.cli.output import print_json
-    from equipoise.party.keys import create_key, public_hex
+    from equipoise.keys import create_key, public_hex
 
     public = public_hex(create_key(output))
     if as_json:

@@ -26,8 +26,8 @@ from equipoise.agreement import Agreement
 from equipoise.durable import is_there
 from equipoise.errors import ClippingWarning, GuaranteeError, KeyFileError, LedgerError
 from equipoise.guarantee import Guarantee
+from equipoise.keys import load_key, load_or_create_key, public_hex
 from equipoise.models import Layout, layout_of
-from equipoise.party.keys import load_key, load_or_create_key, public_hex
 from equipoise.party.ledger import Ledger
 from equipoise.party.mechanism import noise_scale, perturb
 from equipoise.party.statistics import ExactStatistic, Progress, exact_statistic

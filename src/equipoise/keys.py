@@ -1,4 +1,4 @@
-"""A party's Ed25519 signing key, as a PEM file only its owner can read."""
+"""An Ed25519 signing key, as a PEM file only its owner can read: a party's, or a service's."""
 
 from pathlib import Path
 

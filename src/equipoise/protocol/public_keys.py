@@ -1,0 +1,54 @@
+"""Public keys as people compare them, and signatures made with them.
+
+A key is 64 hexadecimal digits on the wire. People compare its fingerprint, half as long: the first 128 bits of its
+SHA-256 in groups of four, which no one can find a second key for.
+"""
+
+from equipoise.canonical import sha256_hex
+from equipoise.errors import VerificationError
+
+_GROUPS = 8  # of four digits
+
+# Points of small order: for these, signatures that fit almost any text can be made without a private key.
+_Y_OF_SMALL_ORDER = (
+    "0000000000000000000000000000000000000000000000000000000000000000",
+    "0100000000000000000000000000000000000000000000000000000000000000",
+    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+)
+SMALL_ORDER = frozenset(y[:-2] + f"{int(y[-2:], 16) | sign:02x}" for y in _Y_OF_SMALL_ORDER for sign in (0x00, 0x80))
+
+
+def fingerprint(public_key: str) -> str:
+    """What people read to each other, as in 2c26-b46b-68ff-c68f-f99b-453c-1d30-4134."""
+    digits = sha256_hex(bytes.fromhex(public_key))
+    return "-".join(digits[4 * group : 4 * group + 4] for group in range(_GROUPS))
+
+
+def same_fingerprint(first: str, second: str) -> bool:
+    """Whether two people mean the same, however they wrote dashes, spaces and capitals."""
+    return _bare(first) == _bare(second)
+
+
+def verify(public_key: str, signature: str, data: bytes, *, what: str) -> None:
+    """Refuse a signature that the key did not make; `what` is what was signed, for the message."""
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    if public_key in SMALL_ORDER:
+        raise VerificationError(
+            f"{what} is signed with {public_key[:16]}…, which is nobody's key: anyone can sign with it"
+        )
+    try:
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key)).verify(bytes.fromhex(signature), data)
+    except (InvalidSignature, ValueError) as error:
+        raise VerificationError(
+            f"{what} was not signed with the key {fingerprint(public_key)}, or was altered afterwards"
+        ) from error
+
+
+def _bare(text: str) -> str:
+    return "".join(letter for letter in text.lower() if letter.isalnum())
