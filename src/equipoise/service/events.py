@@ -1,0 +1,89 @@
+"""The log of everything that changed something: appended to in the same transaction, chained by digests, never edited.
+
+Whoever holds a receipt can tell from it whether the log was rewritten since (`equipoise.protocol.chain`). The database
+refuses to change or delete an event as well, which stops accidents, not who owns the database.
+"""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from equipoise.canonical import canonical_json
+from equipoise.protocol.chain import BEGINNING, check_chain, event_digest
+from equipoise.service.access import Actor, require
+from equipoise.service.database import wait_alone
+from equipoise.service.tables import Event
+
+if TYPE_CHECKING:
+    from equipoise.service.context import Context
+
+SERVICE = "service"  # the actor where no person is
+MOST = 1_000  # events in one answer
+_PIECE = 5_000
+
+
+def record(session: Session, *, time: int, actor: str, kind: str, round_id: str | None = None, **details: Any) -> Event:
+    """Append an event; it is there if and only if the transaction is kept. Details hold no secrets."""
+    wait_alone(session)
+    head = session.execute(select(Event.sequence, Event.digest).order_by(Event.sequence.desc()).limit(1)).first()
+    sequence, previous = (1, BEGINNING) if head is None else (head.sequence + 1, head.digest)
+    document = {
+        "sequence": sequence,
+        "time": time,
+        "actor": actor,
+        "kind": kind,
+        "round": round_id,
+        "details": details,
+        "previous": previous,
+    }
+    event = Event(
+        sequence=sequence,
+        time=time,
+        actor=actor,
+        kind=kind,
+        round_id=round_id,
+        details_json=canonical_json(details).decode("ascii"),
+        previous=previous,
+        digest=event_digest(document),
+    )
+    session.add(event)
+    session.flush()  # the next one in this transaction follows it
+    return event
+
+
+def documents(session: Session, *, after: int = 0, limit: int | None = None) -> list[dict[str, Any]]:
+    """Events in order, as they are chained and exported."""
+    statement = select(Event).where(Event.sequence > after).order_by(Event.sequence).limit(limit)
+    return [
+        {
+            "sequence": event.sequence,
+            "time": event.time,
+            "actor": event.actor,
+            "kind": event.kind,
+            "round": event.round_id,
+            "details": json.loads(event.details_json),
+            "previous": event.previous,
+            "digest": event.digest,
+        }
+        for event in session.scalars(statement)
+    ]
+
+
+def verified(context: "Context") -> str:
+    """Check the whole log; the digest of its last event."""
+    head, last = BEGINNING, 0
+    with context.database.reading(snapshot=True) as session:
+        while piece := documents(session, after=last, limit=_PIECE):
+            head = check_chain(piece, previous=head, first=last + 1)
+            last += len(piece)
+            session.expunge_all()
+    return head
+
+
+def listed(context: "Context", actor: Actor | None, *, after: int = 0, limit: int = 500) -> list[dict[str, Any]]:
+    """Events after a sequence number, at most 1,000 at once."""
+    require(actor, "see-events")
+    with context.database.reading() as session:
+        return documents(session, after=min(max(after, 0), 2**62), limit=min(max(limit, 1), MOST))

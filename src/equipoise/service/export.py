@@ -1,0 +1,78 @@
+"""The whole of a round as one file, to be checked offline by anybody who has the service's public key.
+
+A manifest names the SHA-256 of every other file and the head of the event log, and is signed by the service. Receipts
+that parties hold name events of the same log. What is in the file is of one moment.
+"""
+
+import io
+import json
+import zipfile
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from equipoise.canonical import canonical_json, sha256_hex
+from equipoise.protocol.chain import BEGINNING
+from equipoise.service import events
+from equipoise.service.access import Actor, require, round_of
+from equipoise.service.context import Context
+from equipoise.service.tables import Answer, Received, Result
+
+FORMAT, VERSION = "equipoise-export", 1
+MANIFEST = "manifest.json"
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest a zip file knows: what is the same is the same, whenever it is made
+
+
+def export(context: Context, actor: Actor | None, round_id: str) -> bytes:
+    """A zip file of agreement, submissions, receipts, event log, answers, and once settled settlement and rewards."""
+    actor = require(actor, "export")
+    with context.database.writing(alone=True) as session:
+        round_of(session, round_id)
+        events.record(session, time=context.clock(), actor=actor.name, kind="exported", round_id=round_id)
+    with context.database.reading(snapshot=True) as session:
+        log = events.documents(session)
+        files = _files(session, round_id, log)
+    head = log[-1] if log else {"sequence": 0, "digest": BEGINNING}
+    manifest: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "round": round_id,
+        "service": context.audience,
+        "time": context.clock(),
+        "files": {name: sha256_hex(content) for name, content in files.items()},
+        "head": {"sequence": head["sequence"], "digest": head["digest"]},
+    }
+    manifest["signature"] = context.key.sign(canonical_json(manifest)).hex()
+    return _zipped({MANIFEST: canonical_json(manifest) + b"\n", **files})
+
+
+def _files(session: Session, round_id: str, log: list[dict[str, Any]]) -> dict[str, bytes]:
+    found = round_of(session, round_id)
+    files = {"agreement.json": found.agreement_json.encode("ascii") + b"\n"}
+    for one in session.scalars(select(Received).where(Received.round_id == round_id)):
+        files[f"submissions/{one.party}.json"] = one.content
+        files[f"receipts/{one.party}.json"] = one.receipt
+    for result in session.scalars(select(Result).where(Result.round_id == round_id)):
+        files[result.name] = result.content
+    files["events.jsonl"] = _lines(log)
+    answers = select(Answer).where(Answer.round_id == round_id).order_by(Answer.inputs, Answer.digest)
+    files["answers.jsonl"] = _lines(
+        {"inputs": one.inputs, "key": json.loads(one.key_json), "result": json.loads(one.result_json)}
+        for one in session.scalars(answers)
+    )
+    return dict(sorted(files.items()))
+
+
+def _lines(documents: Any) -> bytes:
+    return b"".join(canonical_json(document) + b"\n" for document in documents)
+
+
+def _zipped(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o600 << 16
+            archive.writestr(entry, content)
+    return buffer.getvalue()

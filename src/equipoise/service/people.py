@@ -1,0 +1,259 @@
+"""Who takes part: people ask to join with a key of their own, and an operator approves them by its fingerprint.
+
+A name belongs to one approved person. Once that person is revoked, the operator may approve another key under it, as
+for a party that lost its key: the new one then has the seats of that name, except where the agreement names a key.
+
+The first operator comes by a one-time link and needs no key.
+"""
+
+import re
+from dataclasses import dataclass
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
+
+from equipoise.protocol.one_time_secrets import hashed, new_secret
+from equipoise.protocol.public_keys import SMALL_ORDER, fingerprint, same_fingerprint
+from equipoise.schema import PARTY_NAME
+from equipoise.service import events
+from equipoise.service.access import Actor, require
+from equipoise.service.context import Context
+from equipoise.service.refusals import Conflict, Invalid, NotFound, NotSignedIn, TooMany
+from equipoise.service.tables import ROLES, Person, Secret
+
+MOST_WAITING = 1_000
+LONGEST_NOTE = 200
+FIRST_OPERATOR_MS = 24 * 3_600_000
+_FIRST = "first operator"
+
+
+@dataclass(frozen=True)
+class PersonView:
+    """A person as operators and auditors see it, and as it sees itself; times are milliseconds since 1970."""
+
+    id: int
+    name: str
+    role: str
+    state: str
+    public_key: str | None
+    fingerprint: str | None
+    note: str
+    requested: int
+    decided: int | None
+
+
+def ask_to_join(context: Context, *, name: str, role: str, public_key: str, note: str = "") -> PersonView:
+    """Ask to be approved; asking again with the same key changes nothing and says where it stands.
+
+    Whoever asks must have shown that the key is its own (`signing_in.check_only`).
+    """
+    _check_name(name)
+    _check_key(public_key)
+    if role not in ROLES:
+        raise Invalid(f"there is no role {role!r}; choose one of {', '.join(ROLES)}")
+    if len(note) > LONGEST_NOTE or not note.isprintable():
+        raise Invalid(f"a note has at most {LONGEST_NOTE} letters, on one line")
+    with context.database.writing(alone=True) as session:
+        known = _by_key(session, public_key)
+        if known is not None:
+            if (known.name, known.role) != (name, role):
+                raise Conflict(
+                    f"this key asked to join as {known.role} {known.name!r} before; make another key for another name"
+                )
+            return _view(known)
+        waiting = session.scalar(select(func.count()).where(Person.state == "requested")) or 0
+        if waiting >= MOST_WAITING:
+            raise TooMany(f"{waiting:,} requests to join are waiting; the operator must decide on some first")
+        person = Person(
+            name=name, role=role, state="requested", public_key=public_key, note=note, requested=context.clock()
+        )
+        session.add(person)
+        session.flush()
+        _record(session, context, name, "join-requested", person)
+        return _view(person)
+
+
+def has_operator(context: Context) -> bool:
+    """Whether anybody can approve others."""
+    with context.database.reading() as session:
+        return _operators(session) > 0
+
+
+def first_operator_secret(context: Context) -> str:
+    """A secret that makes its bearer an operator, once, within 24 hours; those made before are no longer good."""
+    secret = new_secret()
+    with context.database.writing(alone=True) as session:
+        session.execute(delete(Secret).where(Secret.purpose == _FIRST))
+        session.add(Secret(hash=hashed(secret), purpose=_FIRST, expires=context.clock() + FIRST_OPERATOR_MS))
+    return secret
+
+
+def claim_first_operator(context: Context, secret: str, *, name: str, public_key: str | None = None) -> Actor:
+    """Use the secret; an operator of that name without a key signs in, and gets the key if one is given.
+
+    Where something else is wrong, the secret is still good.
+    """
+    _check_name(name)
+    if public_key is not None:
+        _check_key(public_key)
+    with context.database.writing(alone=True) as session:
+        used = session.get(Secret, hashed(secret))
+        if used is None or used.purpose != _FIRST or used.expires <= context.clock():
+            raise NotSignedIn(
+                "this one-time link was used, replaced or is too old; print a new one with "
+                "`equipoise serve --operator-link`"
+            )
+        session.delete(used)
+        person = _first_operator(session, context, name, public_key)
+        return Actor(person.id, person.name, person.role, person.public_key)
+
+
+def decide(context: Context, actor: Actor | None, person_id: int, *, approve: bool, fingerprint: str) -> PersonView:
+    """Approve or refuse somebody's request; `fingerprint` is the one that the operator compared."""
+    actor = require(actor, "decide-people")
+    with context.database.writing(alone=True) as session:
+        person = _person(session, person_id)
+        if person.public_key is None or not same_fingerprint(fingerprint, _fingerprint(person) or ""):
+            raise Conflict(
+                f"the fingerprint is not that of request {person_id}; compare it with {person.name!r} by telephone or "
+                "in person, and do not approve another",
+                code="fingerprint",
+            )
+        wanted = "approved" if approve else "refused"
+        if person.state == wanted:
+            return _view(person)
+        if person.state == "revoked" or not (approve or person.state == "requested"):
+            raise Conflict(f"{person.name!r} is {person.state} already; " + _WAY_OUT[person.state])
+        if approve:
+            _check_free(session, person)
+        person.state, person.decided = wanted, context.clock()
+        _record(session, context, actor.name, f"person-{wanted}", person)
+        return _view(person)
+
+
+def revoke(context: Context, actor: Actor | None, person_id: int) -> PersonView:
+    """End somebody's access at once, on all devices."""
+    actor = require(actor, "revoke-people")
+    with context.database.writing(alone=True) as session:
+        person = _person(session, person_id)
+        if person.state == "revoked":
+            return _view(person)
+        if person.state != "approved":
+            raise Conflict(f"{person.name!r} is not approved but {person.state}, so there is nothing to revoke")
+        if person.role == "operator" and _operators(session) == 1:
+            raise Conflict(f"{person.name!r} is the only operator; approve another one first")
+        session.execute(delete(Secret).where(Secret.person_id == person.id))
+        person.state, person.decided = "revoked", context.clock()
+        _record(session, context, actor.name, "person-revoked", person)
+        return _view(person)
+
+
+def listed(context: Context, actor: Actor | None) -> list[PersonView]:
+    """Everybody, those who wait first, then as they came."""
+    require(actor, "see-people")
+    with context.database.reading() as session:
+        people = session.scalars(select(Person).order_by(Person.state != "requested", Person.id))
+        return [_view(person) for person in people]
+
+
+def me(context: Context, actor: Actor | None) -> PersonView:
+    """Whoever asks."""
+    actor = require(actor, "see-self")
+    with context.database.reading() as session:
+        return _view(_person(session, actor.person_id))
+
+
+_WAY_OUT = {
+    "revoked": "ask for a request with a new key",
+    "approved": "revoke the person instead",
+}
+
+
+def _first_operator(session: Session, context: Context, name: str, public_key: str | None) -> Person:
+    person = session.scalars(
+        select(Person).where(func.lower(Person.name) == name.lower(), Person.state == "approved")
+    ).one_or_none()
+    owner = None if public_key is None else _by_key(session, public_key)
+    if owner is not None and owner is not person:
+        raise Conflict(f"this key belongs to the request of {owner.role} {owner.name!r}; use another key")
+    if person is None:
+        now = context.clock()
+        person = Person(
+            name=name, role="operator", state="approved", public_key=public_key, note="", requested=now, decided=now
+        )
+        session.add(person)
+        session.flush()
+        _record(session, context, name, "operator-created", person)
+        return person
+    if person.role != "operator" or person.name != name or person.public_key not in (None, public_key):
+        raise Conflict(f"the name {name!r} is taken; choose another")
+    person.public_key = public_key
+    _record(session, context, name, "signed-in", person)
+    return person
+
+
+def _check_name(name: str) -> None:
+    if not re.fullmatch(PARTY_NAME, name) or name.endswith("\n"):
+        raise Invalid(
+            f"the name {name[:80]!r} cannot be used: 1 to 64 letters, digits, dots, dashes or underscores, beginning "
+            "with a letter or digit"
+        )
+
+
+def _check_key(public_key: str) -> None:
+    if not re.fullmatch("[0-9a-f]{64}", public_key):
+        raise Invalid("a public key is 64 lower-case hexadecimal digits")
+    if public_key in SMALL_ORDER:
+        raise Invalid(f"{public_key[:16]}… is nobody's key: anyone can sign with it; make one of your own")
+
+
+def _check_free(session: Session, person: Person) -> None:
+    taken = select(Person.id).where(func.lower(Person.name) == person.name.lower(), Person.state == "approved")
+    if session.scalar(taken) is not None:
+        raise Conflict(f"the name {person.name!r} is taken by an approved person; revoke that one first, or refuse")
+
+
+def _person(session: Session, person_id: int) -> Person:
+    person = session.get(Person, person_id) if 0 < person_id < 2**63 else None
+    if person is None:
+        raise NotFound(f"there is no person {person_id}")
+    return person
+
+
+def _by_key(session: Session, public_key: str) -> Person | None:
+    return session.scalars(select(Person).where(Person.public_key == public_key)).one_or_none()
+
+
+def _operators(session: Session) -> int:
+    return session.scalar(select(func.count()).where(Person.role == "operator", Person.state == "approved")) or 0
+
+
+def _record(session: Session, context: Context, by: str, kind: str, person: Person) -> None:
+    events.record(
+        session,
+        time=context.clock(),
+        actor=by,
+        kind=kind,
+        person=person.id,
+        name=person.name,
+        role=person.role,
+        fingerprint=_fingerprint(person),
+    )
+
+
+def _fingerprint(person: Person) -> str | None:
+    return None if person.public_key is None else fingerprint(person.public_key)
+
+
+def _view(person: Person) -> PersonView:
+    return PersonView(
+        id=person.id,
+        name=person.name,
+        role=person.role,
+        state=person.state,
+        public_key=person.public_key,
+        fingerprint=_fingerprint(person),
+        note=person.note,
+        requested=person.requested,
+        decided=person.decided,
+    )

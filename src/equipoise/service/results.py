@@ -1,0 +1,224 @@
+"""What a settlement decided, kept in one transaction, and shown to each as far as it may know it.
+
+Operators and auditors see the settlement. A party sees its own view of it (`equipoise.report.view`) and fetches its own
+reward, which nobody else can. All members see who took part, what their own team is worth, and whether the promises
+hold.
+"""
+
+import json
+import tempfile
+import threading
+from collections import OrderedDict
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from equipoise.canonical import sha256_hex
+from equipoise.service import events
+from equipoise.service.access import Actor, require, round_of, seat_of
+from equipoise.service.agreements import parsed
+from equipoise.service.context import Context
+from equipoise.service.refusals import Conflict, NotFound
+from equipoise.service.tables import Received, Result, Round, Seat
+
+if TYPE_CHECKING:
+    from equipoise.report.view import PartyView
+    from equipoise.settlement import Settlement
+
+SETTLEMENT = "settlement.json"
+_KEPT = 8  # settlements
+
+
+def reward_name(party: str) -> str:
+    """The file of a party's reward."""
+    return f"rewards/{party}.nc"
+
+
+def files_of(settlement: "Settlement") -> dict[str, bytes]:
+    """Everything to be kept of a settlement: the document and the rewards."""
+    document = {**settlement.to_json(), "audit": settlement.audit.to_json()}
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    files = {SETTLEMENT: text.encode()}
+    with tempfile.TemporaryDirectory(prefix="equipoise-") as folder:
+        for party, award in settlement.awards.items():
+            if award.reward is not None:
+                path = Path(folder) / "reward.nc"
+                award.reward.save(path)
+                files[reward_name(party)] = path.read_bytes()
+    return files
+
+
+def keep(
+    session: Session,
+    context: Context,
+    round_id: str,
+    settlement: "Settlement",
+    *,
+    files: dict[str, bytes] | None = None,
+) -> None:
+    """Within a transaction: keep a settlement and end its round; doing it again with equal decisions is no mistake.
+
+    `files` are `files_of(settlement)`, if they were made before, so that nobody waits for them.
+    """
+    found = round_of(session, round_id)
+    if found.state == "settled" and found.decisions == settlement.decisions:
+        return
+    if found.state != "settling":
+        raise Conflict(f"round {round_id} is {found.state}, so that no settlement is expected")
+    for name, content in (files_of(settlement) if files is None else files).items():
+        session.add(Result(round_id=round_id, name=name, digest=sha256_hex(content), content=content))
+    found.state, found.settled, found.decisions = "settled", context.clock(), settlement.decisions
+    events.record(
+        session,
+        time=found.settled,
+        actor=events.SERVICE,
+        kind="settled",
+        round_id=round_id,
+        decisions=found.decisions,
+    )
+
+
+def settlement(context: Context, actor: Actor | None, round_id: str) -> "Settlement":
+    """The whole settlement, without draws. Its options hold the noise secret, which is nobody's to see."""
+    require(actor, "see-settlement")
+    with context.database.reading() as session:
+        return _settlement(session, round_of(session, round_id))
+
+
+def document(context: Context, actor: Actor | None, round_id: str) -> dict[str, Any]:
+    """The whole settlement with its audit as plain JSON, without the noise secret."""
+    require(actor, "see-settlement")
+    with context.database.reading() as session:
+        found = _settlement(session, round_of(session, round_id))
+    plain = {**found.to_json(), "audit": found.audit.to_json()}
+    return {**plain, "options": {**plain["options"], "noise_secret": None}, "decisions": found.decisions}
+
+
+def party_view(context: Context, actor: Actor | None, round_id: str) -> "PartyView":
+    """What a party may know of its own share."""
+    from equipoise.report.view import view_of
+
+    actor = require(actor, "see-own-result")
+    with context.database.reading() as session:
+        found, _ = seat_of(session, actor, round_id)
+        settled = _settlement(session, found)
+    if actor.name not in settled.awards:
+        raise NotFound(f"{actor.name!r} did not submit to this round, so that it has no share in it")
+    return view_of(settled, actor.name)
+
+
+def reward(context: Context, actor: Actor | None, round_id: str, *, fetched: bool = True) -> bytes:
+    """A party's own reward, as its netCDF file; that it was `fetched` is recorded."""
+    actor = require(actor, "fetch-reward")
+    with context.database.reading() as session:
+        found, _ = seat_of(session, actor, round_id)
+        _require_settled(found)
+        kept = session.get(Result, (found.id, reward_name(actor.name)))
+    if kept is None:
+        raise NotFound(f"{actor.name!r} did not submit to this round, so that it has no reward")
+    if fetched:
+        with context.database.writing(alone=True) as session:
+            events.record(
+                session,
+                time=context.clock(),
+                actor=actor.name,
+                kind="reward-fetched",
+                round_id=round_id,
+                person=actor.person_id,
+                digest=kept.digest,
+            )
+    return kept.content
+
+
+def summary(context: Context, actor: Actor | None, round_id: str) -> dict[str, Any]:
+    """What every member may know: who took part, what the own team is worth, whether the promises hold.
+
+    ρ is there only if the agreement fixes it: where it does not, it would give away others' shares.
+    """
+    actor = require(actor, "see-summary")
+    with context.database.reading() as session:
+        found, _ = seat_of(session, actor, round_id)
+        order = select(Received.party).join(Seat, (Seat.round_id == Received.round_id) & (Seat.party == Received.party))
+        submitted = session.scalars(order.where(Received.round_id == found.id).order_by(Seat.position)).all()
+        settled = _settlement(session, found) if found.state == "settled" else None
+    agreement = parsed(found.agreement_json)
+    teams = () if settled is None else settled.teams
+    return {
+        "round": found.id,
+        "title": found.title,
+        "agreement": found.identity,
+        "state": found.state,
+        "settled": found.settled,
+        "decisions": found.decisions,
+        "parties": list(agreement.party_names),
+        "submitted": list(submitted),
+        "teams": [list(team) for team in teams],
+        "values": [
+            {"team": list(team), **asdict(settled.value(*team))}
+            for team in teams
+            if settled is not None and (actor.role != "party" or actor.name in team)
+        ],
+        "rho": None if settled is None or settled.rho != agreement.reward.rho else settled.rho,
+        "audit": []
+        if settled is None
+        else [{"code": one.code, "promise": one.promise, "verdict": one.verdict} for one in settled.audit],
+    }
+
+
+def audit(context: Context, actor: Actor | None, round_id: str) -> list[dict[str, str]]:
+    """Which promises hold; why, only for operators and auditors, since reasons name parties and numbers."""
+    actor = require(actor, "see-audit")
+    with context.database.reading() as session:
+        found, _ = seat_of(session, actor, round_id)
+        settled = _settlement(session, found)
+    return [
+        {
+            "code": one.code,
+            "promise": one.promise,
+            "verdict": one.verdict,
+            "reason": "" if actor.role == "party" else one.reason,
+        }
+        for one in settled.audit
+    ]
+
+
+def _require_settled(found: Round) -> None:
+    if found.state != "settled":
+        raise Conflict(f"the round is {found.state}, not settled yet; look again later", code="not-settled")
+
+
+def _settlement(session: Session, found: Round) -> "Settlement":
+    _require_settled(found)
+    place = (Result.round_id == found.id, Result.name == SETTLEMENT)
+    digest = session.scalars(select(Result.digest).where(*place)).one()
+    with _lock:
+        if digest in _parsed:
+            _parsed.move_to_end(digest)
+            return _parsed[digest]
+    settled = _read(session.scalars(select(Result.content).where(*place)).one())
+    with _lock:
+        _parsed[digest] = settled
+        while len(_parsed) > _KEPT:
+            _parsed.popitem(last=False)
+    return settled
+
+
+_lock = threading.Lock()
+_parsed: OrderedDict[str, "Settlement"] = OrderedDict()
+
+
+def _read(content: bytes) -> "Settlement":
+    from equipoise.audit import Audit, Finding, Ranking  # these load JAX, which most requests need not wait for
+    from equipoise.settlement import Settlement
+
+    plain = json.loads(content)
+    settled = Settlement.parse(plain, name="the settlement of the round")
+    # The audit looked at the draws of all rewards, which are not loaded here; so it is read, not repeated.
+    found = plain["audit"]
+    vars(settled)["audit"] = Audit(
+        tuple(Finding(**one) for one in found["findings"]), tuple(Ranking(**one) for one in found["rankings"])
+    )
+    return settled

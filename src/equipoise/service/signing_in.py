@@ -1,0 +1,167 @@
+"""Who is asking: by a signed request, by a token, or by a session of the browser.
+
+A signed request counts once: its nonce is kept until long after the request would be refused as too old. Of tokens,
+sessions and sign-in links only hashes are kept.
+"""
+
+import datetime
+from typing import Literal
+
+from sqlalchemy import delete, select
+
+from equipoise.errors import VerificationError
+from equipoise.protocol.one_time_secrets import hashed, new_secret
+from equipoise.protocol.signed_requests import WINDOW, SignedRequest
+from equipoise.service import events
+from equipoise.service.access import Actor, require
+from equipoise.service.context import Context
+from equipoise.service.database import insert_or_ignore
+from equipoise.service.refusals import Conflict, NotSignedIn, WrongClock
+from equipoise.service.tables import Nonce, Person, Secret
+
+TOKEN_MS = 3_600_000
+SIGN_IN_MS = 600_000
+SESSION_MS = 12 * 3_600_000
+NONCE_MS = 3_600_000  # more than the window, in case the clock is set back
+
+_UNKNOWN = "is not known, or no longer good; sign in again"
+
+
+def actor_of_key(context: Context, public_key: str) -> Actor:
+    """The approved person whose key it is."""
+    with context.database.reading() as session:
+        person = session.scalars(select(Person).where(Person.public_key == public_key)).one_or_none()
+    if person is None:
+        raise NotSignedIn("nobody with this key has asked to join; ask with `equipoise join`")
+    if person.state != "approved":
+        raise NotSignedIn(f"{person.name!r} is not approved: {_WHY_NOT[person.state]}")
+    return _actor(person)
+
+
+def admit(context: Context, signed: SignedRequest, *, method: str, target: str, body: bytes) -> Actor:
+    """Who signed the request; one that was altered, is for another service, too old or known is refused."""
+    _check(context, signed, method=method, target=target, body=body)
+    actor = actor_of_key(context, signed.public_key)
+    _use_up(context, signed)
+    return actor
+
+
+def check_only(context: Context, signed: SignedRequest, *, method: str, target: str, body: bytes) -> str:
+    """The key that signed the request, of somebody who need not be known."""
+    _check(context, signed, method=method, target=target, body=body)
+    _use_up(context, signed)
+    return signed.public_key
+
+
+def new_token(context: Context, actor: Actor | None) -> tuple[str, int]:
+    """A token for programs, and when it ends."""
+    actor = require(actor, "sign-in")
+    return _new(context, actor, "token", TOKEN_MS)
+
+
+def sign_in_secret(context: Context, actor: Actor | None) -> str:
+    """What a link needs to sign its bearer's browser in, once, within ten minutes."""
+    actor = require(actor, "sign-in")
+    return _new(context, actor, "sign in", SIGN_IN_MS)[0]
+
+
+def redeem(context: Context, secret: str) -> tuple[str, Actor]:
+    """Use up a sign-in link; the secret of the session that begins, and whose it is."""
+    with context.database.writing(alone=True) as session:
+        used = session.get(Secret, hashed(secret))
+        person = None if used is None or used.person_id is None else session.get(Person, used.person_id)
+        good = used is not None and used.purpose == "sign in" and used.expires > context.clock()
+        if used is None or person is None or not good or person.state != "approved":
+            raise NotSignedIn("this sign-in link was used or is too old; make a new one with `equipoise login`")
+        session.delete(used)
+        actor, begun = _actor(person), new_secret()
+        session.add(_row(context, begun, actor, "session", SESSION_MS))
+        events.record(session, time=context.clock(), actor=actor.name, kind="signed-in", person=actor.person_id)
+    return begun, actor
+
+
+def start_session(context: Context, actor: Actor) -> str:
+    """A session for somebody who has just shown who it is."""
+    return _new(context, actor, "session", SESSION_MS)[0]
+
+
+def actor_of(context: Context, secret: str, purpose: Literal["token", "session"]) -> Actor:
+    """Whose token or session it is."""
+    with context.database.reading() as session:
+        person = session.scalars(
+            select(Person)
+            .join(Secret, Secret.person_id == Person.id)
+            .where(
+                Secret.hash == hashed(secret),
+                Secret.purpose == purpose,
+                Secret.expires > context.clock(),
+                Person.state == "approved",
+            )
+        ).one_or_none()
+    if person is None:
+        raise NotSignedIn(f"this {purpose} {_UNKNOWN}")
+    return _actor(person)
+
+
+def end(context: Context, secret: str) -> None:
+    """Sign out: end a token or a session."""
+    with context.database.writing() as session:
+        session.execute(delete(Secret).where(Secret.hash == hashed(secret), Secret.purpose.in_(("token", "session"))))
+
+
+def sweep(context: Context) -> None:
+    """Forget what is no longer good."""
+    with context.database.writing() as session:
+        for table in (Secret, Nonce):
+            session.execute(delete(table).where(table.expires <= context.clock()))
+
+
+_WHY_NOT = {
+    "requested": "the operator has not decided yet; tell it your fingerprint",
+    "refused": "the operator refused the request; ask it why",
+    "revoked": "the operator ended its access; ask it why",
+}
+
+
+def _check(context: Context, signed: SignedRequest, *, method: str, target: str, body: bytes) -> None:
+    now = context.clock()
+    if abs(signed.time * 1000 - now) > WINDOW * 1000:
+        raise WrongClock(
+            f"the request was signed at {_words(signed.time)} by your clock, and it is {_words(now // 1000)} by the "
+            f"service's; they may be {WINDOW // 60} minutes apart: set your clock"
+        )
+    try:
+        signed.check(audience=context.audience, method=method, target=target, body=body)
+    except VerificationError as error:
+        raise NotSignedIn(str(error)) from error
+
+
+def _use_up(context: Context, signed: SignedRequest) -> None:
+    expires = max(signed.time * 1000, context.clock()) + NONCE_MS
+    with context.database.writing() as session:
+        fresh = insert_or_ignore(session, Nonce, public_key=signed.public_key, nonce=signed.nonce, expires=expires)
+    if not fresh:
+        raise Conflict("this very request was made before; sign it again to repeat it", code="replayed")
+
+
+def _new(context: Context, actor: Actor, purpose: str, lasts: int) -> tuple[str, int]:
+    secret = new_secret()
+    row = _row(context, secret, actor, purpose, lasts)
+    with context.database.writing() as session:
+        session.add(row)
+    return secret, row.expires
+
+
+def _row(context: Context, secret: str, actor: Actor, purpose: str, lasts: int) -> Secret:
+    return Secret(hash=hashed(secret), purpose=purpose, person_id=actor.person_id, expires=context.clock() + lasts)
+
+
+def _actor(person: Person) -> Actor:
+    return Actor(person.id, person.name, person.role, person.public_key)
+
+
+def _words(seconds: int) -> str:
+    try:
+        return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds} seconds after 1970"

@@ -1,0 +1,156 @@
+"""A throw-away PostgreSQL: one cluster for each run of the tests, and a fresh, migrated database for each that asks.
+
+The main process names a folder in the environment, which the workers of pytest-xdist inherit; whoever first needs the
+cluster starts it there, and the main process stops it at the end. Without PostgreSQL these tests are skipped.
+"""
+
+import os
+import pwd
+import secrets
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+FOLDER = "EQUIPOISE_TESTS_FOLDER"
+USER = "equipoise"
+TEMPLATE = "migrated"
+SETTINGS = {
+    "listen_addresses": "",
+    "fsync": "off",
+    "full_page_writes": "off",
+    "max_connections": "200",
+    "shared_buffers": "32MB",
+}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A server that is reached by a socket in its folder alone."""
+
+    folder: Path
+
+    @property
+    def is_there(self) -> bool:
+        return (self.folder / "data" / "PG_VERSION").exists()
+
+    def url(self, database: str) -> str:
+        return f"postgresql://{USER}@/{database}?host={self.folder}"
+
+    def make(self) -> None:
+        self.folder.mkdir(mode=0o755)
+        if os.geteuid() == 0:
+            shutil.chown(self.folder, *_owner())
+        self._run("initdb", "--auth=trust", f"--username={USER}", "--encoding=UTF8", "--locale=C", "--no-sync")
+        with (self.folder / "data" / "postgresql.conf").open("a") as file:
+            file.writelines(f"{name} = '{value}'\n" for name, value in SETTINGS.items())
+            file.write(f"unix_socket_directories = '{self.folder}'\n")
+        self.start()
+        self.execute(f"CREATE DATABASE {TEMPLATE}")
+        from equipoise.service.database import Database  # most runs of a few tests need none of this
+
+        database = Database(self.url(TEMPLATE))
+        database.migrate()
+        database.close()
+
+    def start(self) -> None:
+        self._run("pg_ctl", "start", "--wait", "--silent", f"--log={self.folder / 'log'}")
+
+    def stop(self, mode: str = "fast") -> None:
+        self._run("pg_ctl", "stop", "--wait", "--silent", f"--mode={mode}")
+
+    def execute(self, statement: str) -> None:
+        import psycopg
+
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+    @contextmanager
+    def database(self, *, template: str = TEMPLATE) -> Iterator[str]:
+        """The URL of a new database, migrated unless `template` is "template0"."""
+        name = f"test_{secrets.token_hex(8)}"
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        yield self.url(name)
+        self.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+    def _run(self, program: str, *arguments: str) -> None:
+        user, group = _owner() if os.geteuid() == 0 else (None, None)  # PostgreSQL refuses to run as root
+        done = subprocess.run(
+            [_programs() / program, f"--pgdata={self.folder / 'data'}", *arguments],
+            user=user,
+            group=group,
+            extra_groups=None if user is None else [],
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,  # the server inherits it, and a pipe would never end
+            stderr=subprocess.STDOUT,
+        )
+        if done.returncode:
+            log = self.folder / "log"
+            raise RuntimeError(f"{program} failed: {log.read_text() if log.exists() else ''}")
+
+
+def shared_cluster() -> Cluster:
+    """The cluster of this run of the tests."""
+    run = Path(os.environ[FOLDER])
+    cluster = Cluster(run / "postgresql")
+    with FileLock(run / "postgresql.lock"):
+        if not cluster.is_there:
+            _skip_without_postgresql()
+            cluster.make()
+    return cluster
+
+
+@contextmanager
+def own_cluster() -> Iterator[Cluster]:
+    """A cluster for a test that stops it; databases of others are not hurt."""
+    _skip_without_postgresql()
+    cluster = Cluster(Path(os.environ[FOLDER]) / f"own-{secrets.token_hex(4)}")
+    cluster.make()
+    try:
+        yield cluster
+    finally:
+        if (cluster.folder / "data" / "postmaster.pid").exists():
+            cluster.stop("immediate")
+
+
+def begin_run() -> None:
+    """In the main process, before everything."""
+    folder = Path(tempfile.mkdtemp(prefix="equipoise-tests-"))
+    folder.chmod(0o755)  # PostgreSQL runs as another user
+    os.environ[FOLDER] = str(folder)
+
+
+def end_run() -> None:
+    """In the main process, after everything."""
+    folder = Path(os.environ.pop(FOLDER))
+    cluster = Cluster(folder / "postgresql")
+    if (cluster.folder / "data" / "postmaster.pid").exists():
+        cluster.stop("immediate")
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _programs() -> Path:
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
+    if found:
+        return found[-1]
+    program = shutil.which("initdb")
+    return Path(program or "/nowhere/initdb").parent
+
+
+def _owner() -> tuple[int, int]:
+    entry = pwd.getpwnam("postgres")
+    return entry.pw_uid, entry.pw_gid
+
+
+def _skip_without_postgresql() -> None:
+    if not (_programs() / "initdb").exists():
+        pytest.skip("PostgreSQL is not installed (Debian: apt-get install postgresql)")
+    if os.geteuid() == 0 and not any(entry.pw_name == "postgres" for entry in pwd.getpwall()):
+        pytest.skip("PostgreSQL does not run as root, and there is no user `postgres` to run it as")

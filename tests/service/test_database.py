@@ -1,0 +1,232 @@
+"""The database: all or nothing, one writer at a time, and a plain refusal when it is out of reach, locked or full."""
+
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event, select, text
+from sqlalchemy.exc import IntegrityError, OperationalError
+
+from equipoise.errors import ServiceError
+from equipoise.service import database as databases
+from equipoise.service import events, people, rounds, submissions
+from equipoise.service.context import Context
+from equipoise.service.database import Database, insert_or_ignore
+from equipoise.service.refusals import Unavailable
+from equipoise.service.tables import Event, Nonce, Person
+from postgres import own_cluster
+from service.world import World, agreement, sent
+
+
+def _record(context: Context, kind: str = "test") -> None:
+    with context.database.writing(alone=True) as session:
+        events.record(session, time=context.clock(), actor="ana", kind=kind)
+
+
+def test_what_fails_changes_nothing(either_world: World) -> None:
+    head = events.verified(either_world.context)
+    with pytest.raises(ZeroDivisionError), either_world.context.database.writing() as session:  # noqa: PT012
+        events.record(session, time=1, actor="ana", kind="test")
+        raise ZeroDivisionError
+    assert events.verified(either_world.context) == head
+
+
+def test_the_databases_see_to_unique_names_and_keys(either_world: World) -> None:
+    """The rules see to it before; these are for what they overlook."""
+    taken: list[dict[str, Any]] = [
+        {"name": "NORTH", "public_key": None, "state": "approved"},
+        {"name": "new", "public_key": either_world.parties["north"].public_key, "state": "requested"},
+        {"name": "new", "public_key": None, "state": "unheard-of"},
+    ]
+    for values in taken:
+        with pytest.raises(IntegrityError), either_world.context.database.writing() as session:
+            session.add(Person(role="party", note="", requested=1, **values))
+    with either_world.context.database.writing() as session:
+        session.add(Person(name="north", role="party", note="", requested=1, state="requested"))
+
+
+def test_insert_or_ignore_says_which(either_world: World) -> None:
+    with either_world.context.database.writing() as session:
+        assert insert_or_ignore(session, Nonce, public_key="a", nonce="b", expires=1)
+        assert not insert_or_ignore(session, Nonce, public_key="a", nonce="b", expires=2)
+        assert insert_or_ignore(session, Nonce, public_key="a", nonce="c", expires=1)
+
+
+def test_many_writers_keep_the_chain(either_world: World) -> None:
+    """Threads of two services on one database, as of two processes."""
+    context = either_world.context
+    url = context.database._url.render_as_string(hide_password=False)
+    second = Context.open(context.folder, url, clock=context.clock)
+    before = len(events.listed(context, either_world.operator))
+    problems: list[BaseException] = []
+
+    def write(own: Context) -> None:
+        try:
+            for _ in range(8):
+                _record(own)
+        except BaseException as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=write, args=(own,)) for own in (context, second) * 3]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []
+    events.verified(context)
+    assert len(events.listed(context, either_world.operator)) == before + 6 * 8
+    second.close()
+
+
+def test_a_snapshot_is_of_one_moment(either_world: World) -> None:
+    context = either_world.context
+    with context.database.reading(snapshot=True) as session:
+        before = len(events.documents(session))
+        writer = threading.Thread(target=_record, args=(context,))
+        writer.start()
+        writer.join()
+        assert len(events.documents(session)) == before
+    assert len(events.listed(context, either_world.operator)) == before + 1
+
+
+def test_two_that_approve_one_name_at_once_end_as_one(either_world: World) -> None:
+    world = either_world
+    asked = [
+        people.ask_to_join(world.context, name="twin", role="party", public_key=f"{number:064x}")
+        for number in (11, 12, 13, 14)
+    ]
+    outcomes: list[str] = []
+
+    def approve(view: people.PersonView) -> None:
+        try:
+            people.decide(world.context, world.operator, view.id, approve=True, fingerprint=str(view.fingerprint))
+            outcomes.append("approved")
+        except Exception as error:
+            outcomes.append(type(error).__name__)
+
+    threads = [threading.Thread(target=approve, args=(view,)) for view in asked]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["Conflict"] * 3 + ["approved"]
+
+
+def test_a_full_disk_is_said_and_nothing_is_half_written(world: World) -> None:
+    round_id = world.round()
+    database, north = world.context.database, world.parties["north"]
+    full = True
+
+    def limit(connection: Any, _: object) -> None:
+        used = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {used if full else 10**9}")
+
+    event.listen(database._engine, "connect", limit)
+    database.close()  # new connections have the limit
+    large = b" " * 50_000 + sent()["north"]
+    head = events.verified(world.context)
+    for attempt in (
+        lambda: submissions.accept(world.context, north, round_id, large),
+        lambda: world.round(agreement(parties=[{"name": f"p{number}"} for number in range(500)])),
+    ):
+        with pytest.raises(Unavailable, match="full") as refused:
+            attempt()
+        assert "INSERT" not in str(refused.value)
+        assert events.verified(world.context) == head
+    [view] = rounds.listed(world.context, world.operator)
+    assert view.seats[0].submitted is None
+    full = False
+    database.close()
+    receipt, new = submissions.accept(world.context, north, round_id, large)
+    assert new
+    assert events.verified(world.context) == receipt.event_digest
+
+
+def test_a_locked_file_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(databases, "PATIENCE_S", 0.1)
+    context = Context.open(tmp_path / "service")
+    other = sqlite3.connect(tmp_path / "service" / "equipoise.sqlite")
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(Unavailable, match="try again"):
+        _record(context)
+    events.verified(context)  # reading goes on
+    held, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with context.database.writing():
+            held.set()
+            release.wait()
+
+    other.rollback()
+    other.close()
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    with pytest.raises(Unavailable, match="busy"):
+        _record(context)
+    release.set()
+    thread.join()
+    _record(context)
+    context.close()
+
+
+def test_mistakes_of_ours_are_not_called_a_lack_of_database(either_world: World) -> None:
+    with pytest.raises(Exception, match="nowhere") as refused, either_world.context.database.reading() as session:
+        session.execute(text("SELECT * FROM nowhere"))
+    assert not isinstance(refused.value, Unavailable)
+
+
+def test_a_lost_connection_is_said_and_a_new_one_made(tmp_path: Path, postgres_url: str) -> None:
+    context = Context.open(tmp_path / "service", postgres_url)
+    head = events.verified(context)
+    with pytest.raises(Unavailable, match="nothing was changed"), context.database.writing() as session:  # noqa: PT012
+        events.record(session, time=1, actor="ana", kind="test")
+        process = session.scalar(text("SELECT pg_backend_pid()"))
+        with context.database.reading() as killer:
+            killer.execute(text(f"SELECT pg_terminate_backend({process})"))
+        session.execute(select(Event))
+    assert events.verified(context) == head
+    _record(context)
+    context.close()
+
+
+def test_a_database_that_is_restarted_is_found_again(tmp_path: Path) -> None:
+    with own_cluster() as cluster, cluster.database() as url:
+        context = Context.open(tmp_path / "service", url)
+        _record(context)
+        head = events.verified(context)
+        cluster.stop("immediate")
+        for attempt in (lambda: events.verified(context), lambda: _record(context)):
+            with pytest.raises(Unavailable) as refused:
+                attempt()
+            assert str(cluster.folder) not in str(refused.value)
+        with pytest.raises(Unavailable):
+            Context.open(tmp_path / "service", url)
+        cluster.start()
+        assert events.verified(context) == head
+        _record(context)
+        context.close()
+
+
+@pytest.mark.parametrize(
+    "url", ["", "nonsense", "mysql://root:secret@host/x", "sqlite://", "sqlite:///:memory:", "postgresql+pg8000://h/x"]
+)
+def test_other_databases_are_refused_without_repeating_passwords(url: str) -> None:
+    with pytest.raises(ServiceError, match="cannot be used") as refused:
+        Database(url)
+    assert "secret" not in str(refused.value)
+
+
+def test_postgres_urls_are_taken_as_people_write_them(postgres_url: str) -> None:
+    for url in (postgres_url, postgres_url.replace("postgresql:", "postgres:")):
+        database = Database(url)
+        with database.reading() as session:
+            assert session.scalar(text("SELECT 1")) == 1
+        database.close()
+
+
+def test_a_database_that_is_not_there_is_unavailable_or_said(tmp_path: Path) -> None:
+    with pytest.raises((Unavailable, OperationalError)), Database(f"sqlite:///{tmp_path}/no/x.sqlite").reading() as one:
+        one.execute(text("SELECT 1"))

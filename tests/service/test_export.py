@@ -1,0 +1,89 @@
+"""The export: complete, of one moment, the same again, and checked here with nothing but the service's public key."""
+
+import hashlib
+import io
+import json
+import zipfile
+from typing import Any
+
+import pytest
+
+from equipoise.agreement import Agreement
+from equipoise.canonical import canonical_json
+from equipoise.protocol.chain import check_chain
+from equipoise.protocol.public_keys import verify
+from equipoise.protocol.receipts import Receipt
+from equipoise.service import events, export
+from equipoise.service.refusals import NotFound
+from equipoise.service.tables import Answer
+from equipoise.settlement import Settlement
+from equipoise.wire import Submission
+from service.world import PARTIES, World, sent, settled
+
+
+def _files(data: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        assert archive.testzip() is None
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def _checked(files: dict[str, bytes], service: str) -> dict[str, Any]:
+    manifest: dict[str, Any] = json.loads(files["manifest.json"])
+    assert manifest["service"] == service
+    unsigned = {name: value for name, value in manifest.items() if name != "signature"}
+    verify(service, manifest["signature"], canonical_json(unsigned), what="the manifest")
+    others = {name: content for name, content in files.items() if name != "manifest.json"}
+    assert manifest["files"] == {name: hashlib.sha256(content).hexdigest() for name, content in others.items()}
+    log = [json.loads(line) for line in files["events.jsonl"].splitlines()]
+    assert manifest["head"] == {"sequence": len(log), "digest": check_chain(log)}
+    return manifest
+
+
+def test_a_settled_round_can_be_checked_offline(world: World) -> None:
+    round_id = world.settled_round()
+    with world.context.database.writing() as session:
+        session.add(Answer(round_id=round_id, inputs="a" * 64, digest="b" * 64, key_json='{"k":1}', result_json="[2]"))
+    files = _files(export.export(world.context, world.operator, round_id))
+    manifest = _checked(files, world.context.audience)
+    assert (manifest["format"], manifest["version"], manifest["round"]) == ("equipoise-export", 1, round_id)
+    assert manifest["time"] == world.clock.now
+    agreed = Agreement.model_validate_json(files["agreement.json"])
+    settlement = Settlement.parse(json.loads(files["settlement.json"]))
+    assert settlement.decisions == settled()[0].decisions
+    log = {one["sequence"]: one for one in map(json.loads, files["events.jsonl"].splitlines())}
+    for name in PARTIES:
+        assert files[f"submissions/{name}.json"] == sent()[name]
+        Submission.parse(sent()[name]).check(agreed)
+        receipt = Receipt.parse(files[f"receipts/{name}.json"])
+        receipt.check(world.context.audience)
+        assert receipt.event_digest == log[receipt.event]["digest"]
+        assert receipt.digest == hashlib.sha256(sent()[name]).hexdigest() == settlement.contributions[name].digest
+        assert files[f"rewards/{name}.nc"]
+    assert json.loads(files["answers.jsonl"]) == {"inputs": "a" * 64, "key": {"k": 1}, "result": [2]}
+    assert [one["kind"] for one in log.values()][-2:] == ["settled", "exported"]
+
+
+def test_an_open_round_can_be_exported_and_the_same_is_the_same(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    round_id = world.round(submitted=True)
+    first = export.export(world.context, world.operator, round_id)
+    files = _files(first)
+    _checked(files, world.context.audience)
+    assert not any(name.startswith(("settlement", "rewards")) for name in files)
+    monkeypatch.setattr(events, "record", lambda *_arguments, **_options: None)
+    again = export.export(world.context, world.operator, round_id)
+    assert again == first
+
+
+def test_a_round_that_is_not_there_leaves_no_trace(world: World) -> None:
+    head = events.verified(world.context)
+    with pytest.raises(NotFound):
+        export.export(world.context, world.operator, "nothere")
+    assert events.verified(world.context) == head
+
+
+def test_no_secret_is_exported(world: World) -> None:
+    round_id = world.settled_round()
+    content = b"".join(_files(export.export(world.context, world.operator, round_id)).values())
+    for name in ("olga", "north"):
+        assert name.encode() in content
+    assert world.context.key.private_bytes_raw().hex().encode() not in content

@@ -1,0 +1,172 @@
+"""People: asking, approving by fingerprint, the first operator, and losing access."""
+
+import pytest
+
+from equipoise.keys import public_hex
+from equipoise.protocol.public_keys import SMALL_ORDER, fingerprint
+from equipoise.service import events, people, signing_in
+from equipoise.service.context import Context
+from equipoise.service.refusals import Conflict, Invalid, NotFound, NotSignedIn, Refusal, TooMany
+from service.world import World, key_of
+
+NEW = public_hex(key_of("newcomer"))
+
+
+def _ask(world: World, **changes: str) -> people.PersonView:
+    return people.ask_to_join(world.context, **{"name": "new", "role": "party", "public_key": NEW, **changes})
+
+
+def test_who_asks_waits_until_the_fingerprint_was_compared(world: World) -> None:
+    asked = _ask(world, note="Ask for Ünal <b>42</b> 🩺")
+    assert (asked.state, asked.note, asked.decided) == ("requested", "Ask for Ünal <b>42</b> 🩺", None)
+    with pytest.raises(NotSignedIn, match="not decided"):
+        signing_in.actor_of_key(world.context, NEW)
+    with pytest.raises(Conflict, match="do not approve") as refused:
+        people.decide(world.context, world.operator, asked.id, approve=True, fingerprint=fingerprint("0" * 64))
+    assert refused.value.code == "fingerprint"
+    written = fingerprint(NEW).upper().replace("-", " ")
+    for _ in range(2):  # again is no mistake
+        view = people.decide(world.context, world.operator, asked.id, approve=True, fingerprint=written)
+        assert (view.state, view.decided) == ("approved", world.clock.now)
+    assert signing_in.actor_of_key(world.context, NEW).name == "new"
+    kinds = [event["kind"] for event in events.listed(world.context, world.operator)]
+    assert kinds[-2:] == ["join-requested", "person-approved"]
+
+
+def test_asking_again_says_where_it_stands(world: World) -> None:
+    first = _ask(world)
+    assert _ask(world) == first
+    with pytest.raises(Conflict, match="before"):
+        _ask(world, name="other")
+    with pytest.raises(Conflict, match="before"):
+        _ask(world, role="auditor")
+    people.decide(world.context, world.operator, first.id, approve=False, fingerprint=str(first.fingerprint))
+    assert _ask(world).state == "refused"
+    with pytest.raises(NotSignedIn, match="refused"):
+        signing_in.actor_of_key(world.context, NEW)
+    # The operator may think again.
+    people.decide(world.context, world.operator, first.id, approve=True, fingerprint=str(first.fingerprint))
+    with pytest.raises(Conflict, match="revoke the person"):
+        people.decide(world.context, world.operator, first.id, approve=False, fingerprint=str(first.fingerprint))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"name": name} for name in ("", ".x", "a b", "north\n", "x" * 65, "ü", "a\0")),
+        *({"public_key": key} for key in ("", "A" * 64, "0" * 63, "é" * 64, sorted(SMALL_ORDER)[0])),
+        *({"note": note} for note in ("x" * 201, "two\nlines", "\0", "\ud800")),
+        {"role": "king"},
+    ],
+)
+def test_what_cannot_be_a_person_is_refused(world: World, changes: dict[str, str]) -> None:
+    before = events.verified(world.context)
+    with pytest.raises(Invalid):
+        _ask(world, **changes)
+    assert events.verified(world.context) == before
+
+
+def test_a_name_belongs_to_one_approved_person(world: World) -> None:
+    rival = _ask(world, name="NORTH")
+    with pytest.raises(Conflict, match="taken"):
+        people.decide(world.context, world.operator, rival.id, approve=True, fingerprint=str(rival.fingerprint))
+    people.revoke(world.context, world.operator, world.parties["north"].person_id)
+    view = people.decide(world.context, world.operator, rival.id, approve=True, fingerprint=str(rival.fingerprint))
+    assert view.state == "approved"
+
+
+def test_too_many_waiting_requests_are_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(people, "MOST_WAITING", 2)
+    _ask(world)
+    second = _ask(world, public_key=public_hex(key_of("second")))
+    with pytest.raises(TooMany, match="decide"):
+        _ask(world, public_key=public_hex(key_of("third")))
+    people.decide(world.context, world.operator, second.id, approve=False, fingerprint=str(second.fingerprint))
+    _ask(world, public_key=public_hex(key_of("third")))
+
+
+def test_who_is_revoked_loses_everything_at_once(world: World) -> None:
+    north = world.parties["north"]
+    token, _ = signing_in.new_token(world.context, north)
+    session = signing_in.start_session(world.context, north)
+    link = signing_in.sign_in_secret(world.context, north)
+    people.revoke(world.context, world.operator, north.person_id)
+    people.revoke(world.context, world.operator, north.person_id)
+    with pytest.raises(NotSignedIn):
+        signing_in.actor_of(world.context, token, "token")
+    with pytest.raises(NotSignedIn):
+        signing_in.actor_of(world.context, session, "session")
+    with pytest.raises(NotSignedIn):
+        signing_in.redeem(world.context, link)
+    with pytest.raises(NotSignedIn, match="ended its access"):
+        signing_in.admit(world.context, world.request("north"), method="GET", target="/v1/me", body=b"")
+    shown = str(people.me(world.context, north).fingerprint)
+    with pytest.raises(Conflict, match="new key"):
+        people.decide(world.context, world.operator, north.person_id, approve=True, fingerprint=shown)
+
+
+def test_the_last_operator_stays(world: World) -> None:
+    with pytest.raises(Conflict, match="only operator"):
+        people.revoke(world.context, world.operator, world.operator.person_id)
+    second = world.joined("otto", role="operator")
+    people.revoke(world.context, second, world.operator.person_id)
+    assert people.has_operator(world.context)
+
+
+@pytest.mark.parametrize("number", [0, -1, 999, 2**63, 10**30])
+def test_nobody_is_nobody(world: World, number: int) -> None:
+    with pytest.raises(NotFound):
+        people.revoke(world.context, world.operator, number)
+
+
+def test_lists_show_those_who_wait_first(world: World) -> None:
+    asked = _ask(world)
+    names = [person.name for person in people.listed(world.context, world.auditor)]
+    assert names == ["new", "olga", "ada", "north", "south", "west"]
+    assert people.me(world.context, world.parties["west"]).name == "west"
+    assert asked.fingerprint == fingerprint(NEW)
+
+
+def test_the_first_operator_comes_by_a_secret_that_works_once(tmp_path: object, world: World) -> None:
+    context = world.context
+    old = people.first_operator_secret(context)
+    secret = people.first_operator_secret(context)
+    for wrong in (old, "", "x", secret[:-1]):
+        with pytest.raises(NotSignedIn, match="--operator-link"):
+            people.claim_first_operator(context, wrong, name="otto")
+    # A mistake does not use it up.
+    with pytest.raises(Conflict, match="taken"):
+        people.claim_first_operator(context, secret, name="North")
+    with pytest.raises(Conflict, match="taken"):
+        people.claim_first_operator(context, secret, name="olga")  # she has a key
+    with pytest.raises(Conflict, match="another key"):
+        people.claim_first_operator(context, secret, name="otto", public_key=world.parties["north"].public_key)
+    with pytest.raises(Invalid):
+        people.claim_first_operator(context, secret, name="")
+    otto = people.claim_first_operator(context, secret, name="otto")
+    assert (otto.role, otto.public_key) == ("operator", None)
+    with pytest.raises(NotSignedIn):
+        people.claim_first_operator(context, secret, name="otto")
+    # The same operator comes back with a key.
+    again = people.claim_first_operator(context, people.first_operator_secret(context), name="otto", public_key=NEW)
+    assert (again.person_id, again.public_key) == (otto.person_id, NEW)
+    assert signing_in.actor_of_key(context, NEW) == again
+    late = people.first_operator_secret(context)
+    world.clock.now += people.FIRST_OPERATOR_MS
+    with pytest.raises(NotSignedIn):
+        people.claim_first_operator(context, late, name="late")
+
+
+def test_no_operator_at_the_beginning(tmp_path: object, world: World) -> None:
+    assert people.has_operator(world.context)
+    fresh = Context.open(world.context.folder / "fresh")
+    assert not people.has_operator(fresh)
+    fresh.close()
+
+
+def test_refusals_say_nothing_of_secrets(world: World) -> None:
+    secret = people.first_operator_secret(world.context)
+    with pytest.raises(Refusal) as refused:
+        people.claim_first_operator(world.context, secret, name="north")
+    assert secret not in str(refused.value)
+    assert secret not in str(events.listed(world.context, world.operator))

@@ -1,0 +1,139 @@
+"""Starting, watching, cancelling: what a worker is given, and what is refused before it."""
+
+import pytest
+from sqlalchemy import select, update
+
+from equipoise.service import events, rounds, settlements, submissions
+from equipoise.service.options import Options
+from equipoise.service.refusals import Conflict, Invalid, NotFound
+from equipoise.service.tables import Job, Round
+from service.world import OPTIONS, PARTIES, World, agreement, sent
+
+
+def _jobs(world: World) -> list[Job]:
+    with world.context.database.reading() as session:
+        return list(session.scalars(select(Job).order_by(Job.id)))
+
+
+def _change(world: World, **values: object) -> None:
+    with world.context.database.writing() as session:
+        session.execute(update(Job).values(**values))
+
+
+def test_a_worker_is_given_what_was_submitted_and_chosen(world: World) -> None:
+    round_id = world.round(submitted=True)
+    options = Options(seed=5, rho=0.25, teams=(("west", "north"), ("south",)), draws=500, force=True)
+    settlements.start(world.context, world.operator, round_id, options)
+    task = settlements.task_for(world.context, round_id)
+    assert task.agreement == agreement()
+    assert [one.to_json() for one in task.submissions] == [sent()[name] for name in PARTIES]
+    assert (task.choices.seed, task.choices.rho, task.choices.draws, task.force) == (5, 0.25, 500, True)
+    assert task.choices.teams == (("north", "west"), ("south",))
+    assert task.choices.noise_secret is None
+    [job] = _jobs(world)
+    assert (job.kind, job.state, job.round_id) == ("settlement", "waiting", round_id)
+    assert rounds.seen(world.context, world.auditor, round_id).state == "settling"
+    last = events.listed(world.context, world.operator)[-1]
+    assert (last["kind"], last["details"]["options"]["seed"]) == ("settlement-started", 5)
+
+
+def test_the_noise_secret_is_made_once_and_shown_to_nobody(world: World) -> None:
+    round_id = world.round(agreement(reward={"mechanism": "noise"}), submitted=True)
+    settlements.start(world.context, world.operator, round_id, OPTIONS)
+    secret = settlements.task_for(world.context, round_id).choices.noise_secret
+    assert secret is not None
+    settlements.cancel(world.context, world.operator, round_id)
+    settlements.start(world.context, world.operator, round_id, OPTIONS)
+    assert settlements.task_for(world.context, round_id).choices.noise_secret == secret
+    with world.context.database.reading() as session:
+        assert session.get_one(Round, round_id).noise_secret == secret
+    assert secret not in str(events.listed(world.context, world.operator))
+
+
+def test_only_an_open_round_with_submissions_can_be_started(world: World) -> None:
+    round_id = world.round()
+    with pytest.raises(Conflict, match="nobody has submitted") as refused:
+        settlements.start(world.context, world.operator, round_id, OPTIONS)
+    assert refused.value.code == "no-submissions"
+    submissions.accept(world.context, world.parties["south"], round_id, sent()["south"])
+    settlements.start(world.context, world.operator, round_id, OPTIONS)
+    with pytest.raises(Conflict, match="settling"):
+        settlements.start(world.context, world.operator, round_id, OPTIONS)
+    with pytest.raises(Conflict, match="cancel the settlement first"):
+        rounds.close(world.context, world.operator, round_id)
+    with pytest.raises(NotFound):
+        settlements.start(world.context, world.operator, "nothere", OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (Options(teams=(("north",), ("south",))), "exactly once"),
+        (Options(teams=(("north", "south", "west", "nobody"),)), "nobody"),
+        (Options(budget=50), "leave it out"),
+    ],
+)
+def test_mistakes_are_found_at_once(world: World, options: Options, message: str) -> None:
+    round_id = world.round(submitted=True)
+    with pytest.raises(Invalid, match=message):
+        settlements.start(world.context, world.operator, round_id, options)
+    assert rounds.seen(world.context, world.operator, round_id).state == "open"
+    assert _jobs(world) == []
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        [], {"seed": "1"}, {"seed": -1}, {"seed": 2**40}, {"seed": True}, {"rho": 0}, {"rho": 1.5}, {"rho": "most"},
+        {"mechanism": "magic"}, {"teams": []}, {"teams": [[]]}, {"teams": "north"}, {"teams": [["a b"]]},
+        {"precision": 0}, {"precision": float("nan")}, {"precision": float("inf")}, {"draws": 1}, {"draws": 10**9},
+        {"draws": 1000.5}, {"budget": 0}, {"force": 1}, {"processes": 4}, {"noise_secret": "0" * 32},
+    ],
+)  # fmt: skip
+def test_options_are_read_strictly(document: object) -> None:
+    with pytest.raises(Invalid, match="options of the settlement"):
+        Options.of(document)
+
+
+def test_options_are_read_from_json() -> None:
+    read = Options.of({"rho": "max", "teams": [["north"], ["south", "west"]], "precision": 1})
+    assert (read.rho, read.teams, read.precision) == ("max", (("north",), ("south", "west")), 1.0)
+    assert Options.of(read.model_dump(mode="json")) == read
+
+
+def test_a_cancelled_settlement_can_be_started_again(world: World) -> None:
+    round_id = world.round(submitted=True)
+    settlements.start(world.context, world.operator, round_id, OPTIONS)
+    settlements.cancel(world.context, world.operator, round_id)
+    [job] = _jobs(world)
+    assert (job.state, job.ended) == ("cancelled", world.clock.now)
+    assert rounds.seen(world.context, world.operator, round_id).state == "open"
+    with pytest.raises(Conflict, match="no settlement to cancel"):
+        settlements.cancel(world.context, world.operator, round_id)
+    settlements.start(world.context, world.operator, round_id, Options(seed=9))
+    assert [job.state for job in _jobs(world)] == ["cancelled", "waiting"]
+    assert settlements.task_for(world.context, round_id).choices.seed == 9
+
+
+def test_progress_is_told_with_time_left(world: World) -> None:
+    round_id = world.round(submitted=True)
+    north = world.parties["north"]
+    before = settlements.progress(world.context, north, round_id)
+    assert (before.state, before.job_state, before.planned) == ("open", None, None)
+    settlements.start(world.context, world.operator, round_id, OPTIONS)
+    waiting = settlements.progress(world.context, north, round_id)
+    assert (waiting.state, waiting.job_state, waiting.elapsed_s, waiting.left_s) == ("settling", "waiting", None, None)
+    now = world.clock.now
+    _change(
+        world, state="running", stage="valuing", planned=8, finished_of_planned=2, began=now - 9000,
+        stage_began=now - 4000,
+    )  # fmt: skip
+    running = settlements.progress(world.context, world.auditor, round_id)
+    assert (running.stage, running.done, running.planned) == ("valuing", 2, 8)
+    assert (running.elapsed_s, running.left_s) == (9.0, 12.0)
+    world.clock.now -= 10**7  # the clock is set back
+    back = settlements.progress(world.context, world.auditor, round_id)
+    assert (back.elapsed_s, back.left_s) == (0.0, 0.0)
+    _change(world, state="failed", problem="north is odd", ended=now)
+    assert settlements.progress(world.context, world.operator, round_id).problem == "north is odd"
+    assert "north" not in str(settlements.progress(world.context, north, round_id).problem)
