@@ -1,0 +1,237 @@
+"""Whatever is killed, restarted or full, and whenever: every settlement is the undisturbed one."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event, func, select
+
+import engine_setup  # noqa: F401 (sets JAX up)
+import equipoise as eq
+import postgres
+from equipoise.service import events, settlements, worker
+from equipoise.service.context import Context
+from equipoise.service.options import Options
+from equipoise.service.tables import Answer, Job, Round
+from service.working import OPERATOR, decided, kept, ready_round, small
+
+pytestmark = pytest.mark.slow
+
+OPTIONS = Options(draws=400, precision=0.5)
+LEASE = 1.0
+# Every worker is a new process: even small programs are worth keeping.
+COMPILED = {
+    "JAX_COMPILATION_CACHE_DIR": os.environ["EQUIPOISE_CACHE_DIR"],
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+}
+
+
+@dataclass(frozen=True)
+class Example:
+    """What there is to settle by a method, and what is decided undisturbed."""
+
+    agreed: eq.Agreement
+    sent: list[eq.Submission]
+    undisturbed: tuple[str, dict[str, str]]
+
+
+@pytest.fixture(scope="module")
+def naive(tmp_path_factory: pytest.TempPathFactory) -> Example:
+    """Settled quickly: see `zygote.py`."""
+    return example("linear", "naive", tmp_path_factory.mktemp("naive"))
+
+
+@pytest.fixture(scope="module")
+def sampled(tmp_path_factory: pytest.TempPathFactory) -> Example:
+    """Settled as usual."""
+    return example("bernoulli", "auto", tmp_path_factory.mktemp("sampled"))
+
+
+def example(kind: str, method: Any, folder: Path) -> Example:
+    agreed, sent = small(kind, folder, 3)
+    options = OPTIONS.model_dump(include={"draws", "precision"})
+    settlement = eq.mediate(agreed, sent, method=method, processes=1, progress=False, **options)
+    return Example(agreed, sent, decided(settlement))
+
+
+class Nursery:
+    """Workers as processes of their own, to be killed."""
+
+    def __init__(self, context: Context, url: str | None, method: str) -> None:
+        program = Path(__file__).with_name("zygote.py")
+        self._zygote = subprocess.Popen(
+            [sys.executable, program, context.folder, url or "", str(LEASE), method],
+            env=os.environ | COMPILED | {"PYTHONPATH": str(program.parents[1])},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.workers: list[int] = []
+
+    def add(self) -> None:
+        """One worker more."""
+        assert self._zygote.stdin is not None
+        assert self._zygote.stdout is not None
+        self._zygote.stdin.write("\n")
+        self._zygote.stdin.flush()
+        self.workers.append(int(self._zygote.stdout.readline()))
+
+    def kill(self) -> None:
+        """The oldest worker, at once and without warning."""
+        os.kill(self.workers.pop(0), signal.SIGKILL)
+
+    def close(self) -> None:
+        while self.workers:
+            self.kill()
+        self._zygote.communicate()
+
+
+@contextmanager
+def nursery(context: Context, url: str | None, method: str = "naive") -> Iterator[Nursery]:
+    made = Nursery(context, url, method)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@contextmanager
+def opened(folder: Path, url: str | None = None) -> Iterator[Context]:
+    context = Context.open(folder, url)
+    try:
+        yield context
+    finally:
+        context.close()
+
+
+def begin(context: Context, round_id: str, chosen: Example) -> str:
+    ready_round(context, round_id, chosen.agreed, chosen.sent)
+    settlements.start(context, OPERATOR, round_id, OPTIONS)
+    return round_id
+
+
+def killed_rounds(
+    context: Context, url: str | None, chosen: Example, number: int, *, method: str, workers: int = 1
+) -> int:
+    """Settle so many rounds, a worker killed in each at a random moment; how often the moment was in its midst."""
+    chance = random.Random(7)
+    midway = 0
+    with nursery(context, url, method) as made:
+        for _ in range(workers):
+            made.add()
+        settled_in(context, begin(context, "undisturbed0", chosen))
+        lasting = settled_in(context, begin(context, "undisturbed1", chosen))  # of a worker that is warm
+        for place in range(number):
+            round_id = begin(context, f"round{place}", chosen)
+            time.sleep(chance.uniform(0, 1.2 * lasting))
+            made.kill()
+            midway += state_of(context, round_id) == "settling" and was_begun(context, round_id)
+            made.add()
+            settled_in(context, round_id)
+        for place in range(number):
+            assert kept(context, f"round{place}") == chosen.undisturbed
+    events.verified(context)
+    return midway
+
+
+def test_fifty_rounds_with_a_worker_killed_in_each(tmp_path: Path, naive: Example) -> None:
+    with opened(tmp_path / "data") as context:
+        midway = killed_rounds(context, None, naive, 50, method="naive")
+    assert midway >= 10  # or the moments tell nothing
+
+
+def test_workers_killed_while_they_sample(tmp_path: Path, sampled: Example) -> None:
+    with opened(tmp_path / "data") as context:
+        assert killed_rounds(context, None, sampled, 3, method="auto") >= 1
+
+
+def test_workers_killed_on_postgresql(tmp_path: Path, naive: Example) -> None:
+    with postgres.shared_cluster().database() as url, opened(tmp_path / "data", url) as context:
+        assert killed_rounds(context, url, naive, 5, method="naive", workers=2) >= 1
+
+
+def test_the_database_restarts_while_a_settlement_runs(tmp_path: Path, sampled: Example) -> None:
+    with postgres.own_cluster() as cluster, cluster.database() as url, opened(tmp_path / "data", url) as context:
+        with working(context):
+            begin(context, "round1", sampled)
+            for mode in ("immediate", "fast"):
+                wait_for(lambda: number_of_answers(context) > 0)
+                cluster.stop(mode)
+                time.sleep(0.5)
+                cluster.start()
+            settled_in(context, "round1")
+        assert kept(context, "round1") == sampled.undisturbed
+        events.verified(context)
+
+
+def test_a_disk_that_is_full_for_a_while(tmp_path: Path, sampled: Example, caplog: pytest.LogCaptureFixture) -> None:
+    pages = 2**30
+
+    def limit(connection: Any) -> None:
+        # Asked anew in every transaction. A file cannot be made smaller than it is, so 1 stands for "full now".
+        connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+
+    with opened(tmp_path / "data") as context:
+        event.listen(context.database._engine, "begin", limit)
+        begin(context, "round1", sampled)
+        pages = 1
+        with working(context):
+            wait_for(lambda: "cannot be used" in caplog.text)
+            assert state_of(context, "round1") == "settling"
+            pages = 2**30
+            settled_in(context, "round1")
+        assert kept(context, "round1") == sampled.undisturbed
+        events.verified(context)
+
+
+@contextmanager
+def working(context: Context) -> Iterator[None]:
+    """A worker in a thread."""
+    stop = threading.Event()
+    thread = threading.Thread(target=worker.run, args=(context,), kwargs={"stop": stop, "lease": LEASE, "idle": 0.05})
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def number_of_answers(context: Context) -> int:
+    with context.database.reading() as session:
+        return session.scalars(select(func.count()).select_from(Answer)).one()
+
+
+def state_of(context: Context, round_id: str) -> str:
+    with context.database.reading() as session:
+        return session.get_one(Round, round_id).state
+
+
+def was_begun(context: Context, round_id: str) -> bool:
+    with context.database.reading() as session:
+        job = session.scalars(select(Job).where(Job.round_id == round_id, Job.kind == "settlement")).one()
+    return job.stage is not None
+
+
+def settled_in(context: Context, round_id: str) -> float:
+    began = time.monotonic()
+    wait_for(lambda: state_of(context, round_id) == "settled")
+    return time.monotonic() - began
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 120.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)

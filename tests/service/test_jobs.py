@@ -1,0 +1,314 @@
+"""Jobs: one worker has one at a time, lost workers are followed by others, and who lost a job changes nothing."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select, update
+
+from equipoise.service import jobs
+from equipoise.service.answers import DatabaseJournal
+from equipoise.service.context import Context
+from equipoise.service.holding import Holding
+from equipoise.service.jobs import Hold, LostJobError
+from equipoise.service.patience import Patience, persistently
+from equipoise.service.refusals import Unavailable
+from equipoise.service.tables import Answer, Job, Round
+
+INPUTS = "ab" * 32
+ROUND = "round1"
+
+
+class Clock:
+    """A steady clock that tests move."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Iterator[Context]:
+    opened = Context.open(tmp_path / "data")
+    with opened.database.writing() as session:
+        for name in (ROUND, "round2"):
+            session.add(Round(id=name, title="", agreement_json="{}", identity="0" * 64, state="settling", created=1))
+    yield opened
+    opened.close()
+
+
+def add(context: Context, kind: str, number: int, round_id: str = ROUND) -> int:
+    with context.database.writing() as session:
+        job = Job(
+            round_id=round_id, kind=kind, digest=f"{number:064d}", payload_json="{}", state="waiting", created=number
+        )
+        session.add(job)
+        session.flush()
+        return job.id
+
+
+def row(context: Context, job: int) -> Job:
+    with context.database.reading() as session:
+        return session.scalars(select(Job).where(Job.id == job)).one()
+
+
+def claimed(context: Context, patience: Patience | None = None) -> Hold:
+    hold = jobs.claim(context, patience or Patience())
+    assert hold is not None
+    return hold
+
+
+def requests(number: int, first: int = 0) -> list[dict[str, Any]]:
+    return [{"coalition": ["a"], "draws": 100, "noise_seed": 0, "seed": first + place} for place in range(number)]
+
+
+def test_a_job_that_moves_is_left_alone_and_one_that_does_not_is_not() -> None:
+    clock = Clock()
+    patience = Patience(30.0, clock=clock)
+    assert patience.stalled([(1, "a", 5), (2, "b", 7)]) == []
+    clock.now += 29
+    assert patience.stalled([(1, "a", 6), (2, "b", 7)]) == []
+    clock.now += 1
+    assert patience.stalled([(1, "a", 6), (2, "b", 7)]) == [2]
+    assert patience.stalled([(1, "a", 6), (2, "c", 7)]) == []  # somebody else has it now
+    clock.now += 29
+    assert patience.stalled([(1, "a", 6)]) == [1]
+    assert patience.stalled([]) == []
+    clock.now += 60
+    assert patience.stalled([(1, "a", 6)]) == []  # it was away in between: a new sight
+
+
+def test_batches_come_first_and_the_oldest_of_them(context: Context) -> None:
+    settlement = add(context, "settlement", 1)
+    batches = [add(context, "batch", number, "round2") for number in (2, 3)]
+    taken = [claimed(context).id for _ in range(3)]
+    assert taken == [*batches, settlement]
+    assert jobs.claim(context, Patience()) is None
+
+
+def test_who_helps_a_round_takes_its_batches_alone(context: Context) -> None:
+    add(context, "settlement", 1)
+    add(context, "batch", 2, "round2")
+    mine = add(context, "batch", 3)
+    hold = jobs.claim(context, Patience(), round_id=ROUND)
+    assert hold is not None
+    assert hold.id == mine
+    assert jobs.claim(context, Patience(), round_id=ROUND) is None
+
+
+def test_of_many_workers_one_gets_a_job(context: Context) -> None:
+    number = 20
+    for place in range(number):
+        add(context, "batch", place)
+
+    def work() -> list[int]:
+        found = []
+        patience = Patience()
+        while (hold := jobs.claim(context, patience)) is not None:
+            found.append(hold.id)
+        return found
+
+    with ThreadPoolExecutor(4) as workers:
+        taken = [job for future in [workers.submit(work) for _ in range(4)] for job in future.result()]
+    assert sorted(taken) == sorted(set(taken))
+    assert len(taken) == number
+
+
+def test_a_job_is_taken_over_after_a_lease_and_its_first_worker_can_do_nothing_more(context: Context) -> None:
+    job = add(context, "batch", 1)
+    first = claimed(context)
+    clock = Clock()
+    patience = Patience(30.0, clock=clock)
+    assert jobs.claim(context, patience) is None
+    clock.now += 29.9
+    jobs.beat(context, first)
+    assert jobs.claim(context, patience) is None
+    clock.now += 29.9
+    assert jobs.claim(context, patience) is None
+    clock.now += 0.1
+    second = claimed(context, patience)
+    assert (second.id, second.attempts) == (job, 2)
+    actions: list[Callable[[], None]] = [
+        lambda: jobs.beat(context, first),
+        lambda: jobs.finish_batch(context, first),
+        lambda: jobs.fail_batch(context, first, "no"),
+        lambda: jobs.hand_back(context, first),
+    ]
+    for action in actions:
+        with pytest.raises(LostJobError):
+            action()
+    assert (row(context, job).state, row(context, job).owner) == ("running", second.owner)
+    jobs.finish_batch(context, second)
+    assert row(context, job).state == "done"
+
+
+def test_clocks_of_day_that_jump_take_no_job_away(context: Context) -> None:
+    add(context, "batch", 1)
+    claimed(context)
+    years_later = Context(context.database, context.key, context.folder, lambda: 10**14)
+    assert jobs.claim(years_later, Patience(30.0, clock=Clock())) is None
+
+
+def test_a_job_that_is_handed_back_is_as_new(context: Context) -> None:
+    job = add(context, "batch", 1)
+    for _ in range(jobs.LOSSES + 2):
+        hold = claimed(context)
+        assert hold.attempts == 1
+        jobs.hand_back(context, hold)
+    assert row(context, job).state == "waiting"
+
+
+def test_a_batch_that_fails_is_tried_again_and_then_failed(context: Context) -> None:
+    job = add(context, "batch", 1)
+    for time_of in range(1, jobs.TRIES + 1):
+        assert row(context, job).state == "waiting"
+        hold = claimed(context)
+        jobs.fail_batch(context, hold, f"failure {time_of}")
+    assert jobs.states(context, [job]) == {job: ("failed", f"failure {jobs.TRIES}")}
+
+
+def test_requests_are_posted_once_whoever_drives(context: Context) -> None:
+    settlement = add(context, "settlement", 1)
+    hold = claimed(context)
+    first = jobs.begin_stage(context, hold, "valuing", INPUTS, requests(7), share=True)
+    assert len(first) == 4
+    assert (row(context, settlement).planned, row(context, settlement).stage) == (7, "valuing")
+    again = jobs.begin_stage(context, hold, "valuing", INPUTS, requests(9), share=True)
+    assert again[:4] == first  # and two more for the new requests
+    assert len(again) == 6
+    assert jobs.begin_stage(context, hold, "x", INPUTS, requests(5), share=False) == []
+
+
+def test_batches_of_other_inputs_are_cancelled_and_cancelled_ones_wait_again(context: Context) -> None:
+    add(context, "settlement", 1)
+    hold = claimed(context)
+    first = jobs.begin_stage(context, hold, "valuing", INPUTS, requests(4), share=True)
+    other = jobs.begin_stage(context, hold, "valuing", "cd" * 32, requests(4), share=True)
+    assert not set(first) & set(other)
+    assert {state for state, _ in jobs.states(context, first).values()} == {"cancelled"}
+    assert sorted(jobs.begin_stage(context, hold, "valuing", INPUTS, requests(4), share=True)) == first
+    assert {state for state, _ in jobs.states(context, first).values()} == {"waiting"}
+
+
+def test_batches_are_of_one_kind_and_not_too_large() -> None:
+    many = [request | {"draws": 100 if place % 2 else 400} for place, request in enumerate(requests(100))]
+    batches = jobs.batches_of(many)
+    assert max(map(len, batches)) == jobs.LARGEST_BATCH
+    assert sum(map(len, batches)) == 100
+    assert [request["draws"] for batch in batches for request in batch] == [100] * 50 + [400] * 50
+    assert jobs.batches_of([]) == []
+
+
+def test_the_first_answer_is_kept_and_counted_once(context: Context) -> None:
+    settlement = add(context, "settlement", 1)
+    driver = claimed(context)
+    jobs.begin_stage(context, driver, "valuing", INPUTS, requests(4), share=True)
+    stop = threading.Event()
+    one, two = (DatabaseJournal(context, Holding(context, claimed(context), stop=stop), INPUTS) for _ in range(2))
+    key = requests(1)[0]
+    one.put(key, {"value": 0.1})
+    two.put(key, {"value": 0.2})
+    assert one[key] == two[key] == {"value": 0.1}
+    assert row(context, settlement).finished_of_planned == 1
+    third = DatabaseJournal(context, Holding(context, driver, stop=stop), INPUTS)
+    assert key not in third
+    third.read([key])
+    assert third[key] == {"value": 0.1}
+    third.put(requests(2)[1], 1)
+    fourth = DatabaseJournal(context, Holding(context, driver, stop=stop), INPUTS)
+    fourth.read_all()
+    assert len(fourth) == 2
+
+
+def test_an_answer_of_a_job_that_was_cancelled_is_not_kept(context: Context) -> None:
+    add(context, "settlement", 1)
+    journal = DatabaseJournal(context, Holding(context, claimed(context), stop=threading.Event()), INPUTS)
+    with context.database.writing() as session:
+        session.execute(update(Job).values(state="cancelled"))
+    with pytest.raises(LostJobError):
+        journal.put({"a": 1}, 2)
+    with context.database.reading() as session:
+        assert session.scalars(select(Answer)).all() == []
+
+
+def test_losses_count_only_while_nothing_is_found(context: Context) -> None:
+    job = add(context, "settlement", 1)
+    clock = Clock()
+    patience = Patience(30.0, clock=clock)
+
+    def lose() -> Hold:
+        hold = jobs.claim(context, patience)
+        while hold is None:
+            clock.now += 30.0
+            hold = jobs.claim(context, patience)
+        return hold
+
+    attempts = [lose().attempts for _ in range(3)]
+    assert attempts == [1, 2, 3]
+    journal = DatabaseJournal(context, Holding(context, lose(), stop=threading.Event()), INPUTS)
+    journal.put({"a": 1}, 2)
+    assert row(context, job).attempts == 1
+
+
+def test_who_is_told_to_stop_hands_the_job_back_at_once(context: Context) -> None:
+    job = add(context, "settlement", 1)
+    stop = threading.Event()
+    with Holding(context, claimed(context), stop=stop, lease=30.0) as holding:
+        holding.check()
+        stop.set()
+        wait_for(lambda: row(context, job).state == "waiting")
+        with pytest.raises(LostJobError):
+            holding.check()
+
+
+def test_a_beat_finds_out_that_the_job_is_gone(context: Context) -> None:
+    job = add(context, "settlement", 1)
+    with Holding(context, claimed(context), stop=threading.Event(), lease=0.6) as holding:
+        before = row(context, job).beat
+        wait_for(lambda: row(context, job).beat > before)
+        with context.database.writing() as session:
+            session.execute(update(Job).values(state="cancelled"))
+        wait_for(lambda: _is_lost(holding))
+
+
+def test_a_database_that_is_away_is_asked_again() -> None:
+    times = iter(range(3))
+
+    def action() -> int:
+        if (time_of := next(times)) < 2:
+            raise Unavailable("away")
+        return time_of
+
+    assert persistently(action, threading.Event()) == 2
+
+
+def test_who_is_told_to_stop_no_longer_waits_for_a_database() -> None:
+    stop = threading.Event()
+    stop.set()
+
+    def action() -> None:
+        raise Unavailable("away")
+
+    with pytest.raises(Unavailable):
+        persistently(action, stop)
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.02)
+
+
+def _is_lost(holding: Holding) -> bool:
+    try:
+        holding.check()
+    except LostJobError:
+        return True
+    return False
