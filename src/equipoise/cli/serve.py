@@ -1,0 +1,102 @@
+"""`equipoise serve`: the mediator as a service."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from equipoise.cli.options import JsonOption
+
+DataOption = Annotated[
+    Path, typer.Option(help="Folder for the service's key and database; made if it is not there.", readable=False)
+]
+DatabaseOption = Annotated[
+    str | None,
+    typer.Option(
+        help="PostgreSQL instead of SQLite in the folder, as postgresql://user@host/name.",
+        envvar="EQUIPOISE_DATABASE",
+        show_default=False,
+    ),
+]
+
+
+def serve(
+    data: DataOption = Path("equipoise-data"),
+    database: DatabaseOption = None,
+    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen at; 0 for any that is free.", min=0, max=65_535)] = 8351,
+    public_url: Annotated[
+        str | None, typer.Option(help="Address at which people reach the service [where it listens].")
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate for TLS, in PEM form.", readable=False)] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its private key, in PEM form.", readable=False)] = None,
+    behind_proxy: Annotated[
+        list[str] | None,
+        typer.Option(help="Address or network that a reverse proxy connects from; repeat for more.", metavar="ADDRESS"),
+    ] = None,
+    worker: Annotated[
+        bool, typer.Option("--worker/--no-worker", help="Bring a worker along, or leave settling to others.")
+    ] = True,
+    rate: Annotated[float, typer.Option(help="Requests a second that one address may make.", min=0.1)] = 100.0,
+    operator_link: Annotated[
+        bool, typer.Option("--operator-link", help="Print a new one-time link for an operator, and end.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a service: parties submit, the operator settles, everyone sees what they may.
+
+    At the first start it prints a link that makes whoever opens it the operator, once. Without TLS it can be reached
+    from this machine alone. Requests are logged to the standard error, one JSON line each.
+
+    Example: equipoise serve --data consortium --public-url https://rounds.example.org --behind-proxy 127.0.0.1
+    """
+    check_installed()
+    from equipoise.errors import ServiceError
+    from equipoise.service import serving
+    from equipoise.service.settings import Rates, Settings
+
+    if (tls_cert is None) != (tls_key is None):
+        raise ServiceError("--tls-cert and --tls-key belong together; give both")
+    settings = Settings(
+        public_url=public_url or "http://127.0.0.1",
+        trusted_proxies=tuple(behind_proxy or ()),
+        tls=None if tls_cert is None or tls_key is None else (tls_cert, tls_key),
+        rates=Rates.of(rate),
+    )
+    place = serving.Place(data, database, host, port, public_url)
+    if operator_link:
+        _announce(None, serving.operator_link(place, settings), as_json=as_json)
+        return
+
+    def announce(url: str, link: str | None) -> None:
+        _announce(url, link, as_json=as_json)
+
+    serving.serve(place, settings, worker=worker, announce=announce)
+
+
+def _announce(url: str | None, link: str | None, *, as_json: bool) -> None:
+    import json
+    import sys
+
+    if as_json:
+        found = {"url": url, "operator_link": link}
+        typer.echo(json.dumps({name: value for name, value in found.items() if url is not None or value is not None}))
+    else:
+        if url is not None:
+            typer.echo(f"The service is at {url}")
+        if link is not None:
+            typer.echo(f"To become its operator, open this once, within a day:\n{link}")
+    sys.stdout.flush()
+
+
+def check_installed() -> None:
+    """Refuse where the service's libraries are not there, before anything of them is needed."""
+    from importlib.util import find_spec
+
+    from equipoise.errors import ServiceError
+
+    missing = [name for name in ("alembic", "fastapi", "sqlalchemy", "uvicorn") if find_spec(name) is None]
+    if missing:
+        raise ServiceError(
+            f"a service needs {', '.join(missing)}, not installed here; install with `pip install 'equipoise[service]'`"
+        )

@@ -1,0 +1,19 @@
+"""The log of what happened, chained by digests."""
+
+from typing import Annotated
+
+from fastapi import Query, Request
+
+from equipoise.service import events
+from equipoise.service.api.routes import answers, new_router
+from equipoise.service.api.shapes import Events, EventShape, EventsQuery
+from equipoise.service.authentication import SignedIn, context_of
+
+router = new_router("events")
+
+
+@router.get("/events", responses=answers(401, 403))
+def log(request: Request, part: Annotated[EventsQuery, Query()], actor: SignedIn) -> Events:
+    """What happened, in order, after a certain event. For the operator and the auditor."""
+    found = events.listed(context_of(request), actor, after=part.after, limit=part.limit)
+    return Events(events=[EventShape.model_validate(one) for one in found])

@@ -1,0 +1,78 @@
+"""Routers whose bodies are read strictly, and whose every answer is declared."""
+
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
+from starlette.concurrency import run_in_threadpool
+
+from equipoise.canonical import StrictJSONError, strict_json
+from equipoise.service.api.shapes import Problem
+from equipoise.service.problems import problem
+
+_LONG = 2**16  # bytes; longer ones are read in a thread, so that others need not wait
+
+# Any request can get these, whatever it asks.
+_ALWAYS = {
+    408: "The body came too slowly.",
+    413: "The body is too large.",
+    421: "The Host header names another service.",
+    422: "Something in the request is not what it should be; the message says what.",
+    429: "Too many requests; Retry-After says for how long to wait.",
+    503: "The service or its database is busy or away; try again after Retry-After.",
+}
+_SOMETIMES = {
+    401: "Nobody is signed in: no signature or token, or it does not count.",
+    403: "Who is signed in may not do this.",
+    404: "It is not there, or not for who is asking.",
+    409: "It contradicts what is there: sent before, decided before, or not the time for it.",
+    415: "The body is not of the content type that is taken.",
+}
+
+Responses = dict[int | str, dict[str, Any]]
+
+
+def answers(*statuses: int) -> Responses:
+    """Errors that a route can answer with, for its documentation; those that any can are among them."""
+    known = {*statuses, 409} if 401 in statuses else statuses  # a signed request that was sent before
+    words = {**_ALWAYS, **{status: _SOMETIMES[status] for status in known}}
+    return {status: {"model": Problem, "description": words[status]} for status in sorted(words)}
+
+
+def file(media_type: str, description: str) -> dict[str, Any]:
+    """A response that is a file and not JSON, for the documentation."""
+    schema = {"type": "string"} if media_type.startswith("text/") else {"type": "string", "format": "binary"}
+    return {"description": description, "content": {media_type: {"schema": schema}}}
+
+
+class _StrictRequest(Request):
+    async def json(self) -> Any:
+        data = await self.body()
+        try:
+            return await run_in_threadpool(strict_json, data) if len(data) > _LONG else strict_json(data)
+        except StrictJSONError as error:
+            raise json.JSONDecodeError(str(error), "", 0) from error  # what FastAPI expects
+
+
+class StrictRoute(APIRoute):
+    """JSON without repeated keys, NaN or bottomless nesting, under its own content type alone."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The usual handler, with a stricter request."""
+        handler = super().get_route_handler()
+        takes_json = self.body_field is not None
+
+        async def handle(request: Request) -> Response:
+            sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if takes_json and request.state.body and sent != "application/json":
+                return problem(415, "content-type", "send JSON, with the header Content-Type: application/json")
+            return await handler(_StrictRequest(request.scope, request.receive))
+
+        return handle
+
+
+def new_router(tag: str) -> APIRouter:
+    """A router for one part of the API."""
+    return APIRouter(prefix="/v1", route_class=StrictRoute, tags=[tag])

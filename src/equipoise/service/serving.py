@@ -1,0 +1,196 @@
+"""The server process: checks how it is set up, listens, says where, and ends when told to."""
+
+import asyncio
+import ipaddress
+import signal
+import socket
+import ssl
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+from equipoise.errors import ServiceError
+from equipoise.service import people
+from equipoise.service.app import create_app
+from equipoise.service.connections import PromptHeads
+from equipoise.service.context import Context
+from equipoise.service.embedded import EmbeddedWorker
+from equipoise.service.logs import write_logs
+from equipoise.service.proxies import OnlyByProxy
+from equipoise.service.settings import Settings
+
+KEEP_ALIVE = 15  # seconds that a connection may rest between two requests
+GRACE = 10  # seconds for requests to be answered once the server is told to end
+BACKLOG = 1_024
+LONGEST_HEAD = 32 * 2**10  # bytes
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a service keeps its data and where it listens; no `public_url`: where it listens."""
+
+    folder: Path
+    database: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 8351
+    public_url: str | None = None
+
+
+Announce = Callable[[str, str | None], None]  # address, and the first operator's link if there is no operator
+
+
+def serve(place: Place, settings: Settings, *, worker: bool, announce: Announce) -> None:
+    """Serve until SIGTERM, which ends the process well, or an interrupt."""
+    check_exposure(place, settings)
+    _check_tls(settings)
+    signal.signal(signal.SIGTERM, _end)
+    with ExitStack() as stack:
+        listener = stack.enter_context(closing(_bound(place)))
+        settings = replace(settings, public_url=public_url(place, settings, listener.getsockname()[1]))
+        context = Context.open(place.folder, place.database)
+        stack.callback(context.close)
+        write_logs()
+        app: ASGIApp = create_app(context, settings)
+        if settings.trusted_proxies:
+            trusting = ProxyHeadersMiddleware(app, trusted_hosts=list(settings.trusted_proxies))  # type: ignore[arg-type]
+            app = OnlyByProxy(trusting, settings.trusted_proxies)  # type: ignore[arg-type]
+        if worker:
+            embedded = EmbeddedWorker(place.folder, place.database)
+            stack.callback(embedded.stop)
+            embedded.start()
+
+        def listening() -> None:
+            link = None if people.has_operator(context) else _link(context, settings)
+            announce(settings.origin, link)
+
+        _Server(_config(app, settings), listening).run(sockets=[listener])
+
+
+def operator_link(place: Place, settings: Settings) -> str:
+    """A new one-time link for an operator; earlier ones stop to work."""
+    settings = replace(settings, public_url=public_url(place, settings, place.port))
+    with closing(Context.open(place.folder, place.database)) as context:
+        return _link(context, settings)
+
+
+def check_exposure(place: Place, settings: Settings) -> None:
+    """Refuse to be reached from other machines without TLS, which tokens and rewards would cross in the clear."""
+    if is_loopback(place.host):
+        if settings.trusted_proxies and place.public_url is None:
+            raise ServiceError("--behind-proxy needs --public-url: the address at which people reach the proxy")
+        return
+    if settings.tls is None and not settings.trusted_proxies:
+        raise ServiceError(
+            f"--host {place.host} can be reached from other machines, and what they send could be read on the way; "
+            "give --tls-cert and --tls-key, or put a reverse proxy in front and give --behind-proxy ADDRESS"
+        )
+    if place.public_url is None:
+        raise ServiceError(
+            f"--host {place.host} needs --public-url: the address at which people reach the service, as in "
+            "https://rounds.example.org"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def public_url(place: Place, settings: Settings, port: int) -> str:
+    """The address that people use."""
+    if place.public_url is not None:
+        return place.public_url
+    scheme = "http" if settings.tls is None else "https"
+    name = f"[{place.host}]" if ":" in place.host else place.host
+    return f"{scheme}://{name}:{port}"
+
+
+def _link(context: Context, settings: Settings) -> str:
+    # After the #, so that it is in no log: browsers do not send that part.
+    return f"{settings.origin}/first#{people.first_operator_secret(context)}"
+
+
+def _check_tls(settings: Settings) -> None:
+    if settings.tls is None:
+        return
+    certificate, key = settings.tls
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
+    except (OSError, ValueError) as error:  # OpenSSL's are OSErrors
+        raise ServiceError(
+            f"the certificate {str(certificate)!r} and key {str(key)!r} cannot be used: "
+            f"{getattr(error, 'strerror', None) or error}; both must be PEM files, and the key unencrypted"
+        ) from error
+
+
+def _bound(place: Place) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            place.host, place.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(BACKLOG)
+        except BaseException:
+            listener.close()
+            raise
+    except (OSError, OverflowError) as error:
+        raise ServiceError(
+            f"cannot listen at {place.host} port {place.port}: {getattr(error, 'strerror', None) or error}; is another "
+            "service running there? choose another with --port, or --port 0 for any that is free"
+        ) from error
+    listener.setblocking(False)
+    return listener
+
+
+def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+    certificate, key = settings.tls or (None, None)
+    return uvicorn.Config(
+        app,
+        loop="asyncio",
+        http=PromptHeads,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,  # done here, where it is also refused to others
+        server_header=False,
+        limit_concurrency=settings.most_connections,
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=GRACE,
+        h11_max_incomplete_event_size=LONGEST_HEAD,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
+    )
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, listening: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._listening = listening
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            await asyncio.to_thread(self._listening)
+
+
+def _end(_number: int, _frame: FrameType | None) -> NoReturn:
+    """Being told to end is not a failure. While the server runs, it is the server that is told, and then comes here."""
+    sys.exit(0)

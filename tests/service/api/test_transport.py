@@ -1,0 +1,265 @@
+"""What surrounds every request: sizes, speeds, rates, names, methods, headers, logs."""
+
+import asyncio
+import io
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from equipoise.errors import ServiceError
+from equipoise.service.app import create_app
+from equipoise.service.context import Context
+from equipoise.service.limits import Buckets, sender
+from equipoise.service.logs import write_logs
+from equipoise.service.problems import SlowDown
+from equipoise.service.proxies import OnlyByProxy
+from equipoise.service.settings import Rate, Rates, Settings
+from service.api.calls import HOST, URL, Caller, Key
+
+SETTINGS = Settings(public_url=URL)
+HEADERS = [(b"host", HOST.encode())]
+
+
+@pytest.fixture(scope="module")
+def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Context]:
+    opened = Context.open(tmp_path_factory.mktemp("service") / "data")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def caller(context: Context) -> Iterator[Caller]:
+    yield from called(create_app(context, SETTINGS))
+
+
+def called(app: FastAPI) -> Iterator[Caller]:
+    made = Caller(app)
+    yield made
+    made.close()
+
+
+def test_a_large_body_is_refused_before_it_has_come(context: Context) -> None:
+    for caller in called(create_app(context, replace(SETTINGS, max_body=1_000))):
+        stated = [*HEADERS, (b"content-length", b"1001")]
+        assert caller.raw("PUT", "/v1/rounds/abcd/submission", stated, []).status == 413  # nothing was read
+        chunk = {"type": "http.request", "body": b"x" * 600, "more_body": True}
+        answer = caller.raw("POST", "/v1/people", HEADERS, [chunk, chunk])  # the end never comes
+        assert (answer.status, answer.headers["connection"]) == (413, "close")
+        assert caller.raw("POST", "/v1/people", [*HEADERS, (b"content-length", b"9" * 50)], []).status == 413
+
+
+def test_a_slow_body_is_not_waited_for(context: Context) -> None:
+    for caller in called(create_app(context, replace(SETTINGS, body_patience=0.05))):
+        chunk = {"type": "http.request", "body": b"x", "more_body": True}
+        assert caller.raw("POST", "/v1/people", HEADERS, [chunk]).status == 408
+
+
+def test_bodies_together_have_a_limit_and_are_let_go(context: Context) -> None:
+    for caller in called(create_app(context, replace(SETTINGS, max_held=1_000))):
+        for _ in range(3):
+            assert caller.call("POST", "/v1/people", b"x" * 900).status == 415
+            assert caller.call("POST", "/v1/people", b"x" * 1_001).code == "busy"
+
+
+def test_who_hangs_up_is_not_answered(caller: Caller) -> None:
+    sent: list[Any] = []
+
+    async def hang_up() -> None:
+        scope = {"type": "http", "method": "POST", "path": "/v1/people", "raw_path": b"/v1/people", "headers": HEADERS}
+        scope |= {"query_string": b"", "root_path": "", "client": ("192.0.2.9", 1), "http_version": "1.1"}
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await caller.app(scope, receive, send)
+
+    asyncio.run(hang_up())
+    assert sent == []
+
+
+def test_addresses_and_strangers_have_rates(context: Context, tmp_path: Path) -> None:
+    slow = Rates(address=Rate(0.001, 12), person=Rate(1, 1), strangers=Rate(0.001, 2))
+    for caller in called(create_app(context, replace(SETTINGS, rates=slow))):
+        key = Key.new(tmp_path / "k")
+        asked = [caller.call("POST", "/v1/people", {"name": "x", "role": "party"}, key=key).status for _ in range(3)]
+        assert asked == [202, 202, 429]
+        answers = [caller.call("GET", "/v1/service") for _ in range(10)]
+        assert [one.status for one in answers] == [200] * 9 + [429]
+        assert int(answers[-1].headers["retry-after"]) >= 1
+        assert caller.call("GET", "/v1/service", client="192.0.2.2").status == 200
+
+
+def test_persons_have_rates(context: Context, tmp_path: Path) -> None:
+    from equipoise.service import people, signing_in
+
+    operator = people.claim_first_operator(context, people.first_operator_secret(context), name="olga")
+    token, _ = signing_in.new_token(context, operator)
+    slow = Rates(person=Rate(0.001, 3))
+    for caller in called(create_app(context, replace(SETTINGS, rates=slow))):
+        addresses = (f"192.0.2.{number}" for number in range(4))
+        assert [caller.call("GET", "/v1/me", token=token, client=one).status for one in addresses] == [200] * 3 + [429]
+
+
+def test_buckets_fill_again_and_are_bounded() -> None:
+    now = 0.0
+    buckets = Buckets(Rate(2.0, 4), clock=lambda: now, most=3)
+    for _ in range(4):
+        buckets.take("a")
+    with pytest.raises(SlowDown, match="1 s"):
+        buckets.take("a")
+    now = 0.5
+    buckets.take("a")
+    with pytest.raises(SlowDown):
+        buckets.take("a")
+    for key in "bcdef":
+        buckets.take(key)
+    assert len(buckets) == 3
+
+
+def test_free_addresses_share_a_bucket() -> None:
+    def of(address: str) -> str:
+        return sender({"client": (address, 1)})
+
+    assert of("2001:db8::1") == of("2001:db8::ffff:1") != of("2001:db8:0:1::1")
+    assert of("::ffff:192.0.2.1") == of("192.0.2.1")
+    assert sender({"client": None}) == "unknown"
+
+
+def test_only_the_services_own_name_is_answered(caller: Caller) -> None:
+    for wrong in ([], [(b"host", b"evil.example")], [*HEADERS, *HEADERS], [(b"host", b"rounds.test:81")]):
+        assert caller.call("GET", "/v1/service", raw_headers=wrong).status == 421
+    assert caller.call("GET", "/v1/service", headers={"host": "Rounds.Test:80"}).status == 200
+    assert Settings(public_url="https://a.example").hosts == {"a.example", "a.example:443"}
+    assert Settings(public_url="http://localhost:8351/").hosts == {"127.0.0.1:8351", "localhost:8351", "[::1]:8351"}
+
+
+@pytest.mark.parametrize("url", ["rounds.test", "ftp://x", "http://", "https://x/path", "https://me@x", "https://x?a"])
+def test_public_addresses_are_checked(url: str) -> None:
+    with pytest.raises(ServiceError, match="public-url"):
+        Settings(public_url=url)
+
+
+def test_other_methods_and_paths_are_refused_in_the_same_words(caller: Caller) -> None:
+    for method in ("HEAD", "OPTIONS", "TRACE", "PATCH", "PUT", "CONNECT", "BREW"):
+        answer = caller.call(method, "/v1/service")
+        assert (answer.status, answer.headers["allow"]) == (405, "GET")
+    for path in (
+        "/v1/service/",
+        "/v1//service",
+        "/v1/",
+        "/v1/../etc/passwd",
+        "/v1/rounds/../service",
+        "/v1/%2e%2e/%2e%2e/etc/passwd",
+        "/V1/service",
+        "/v1/service%00",
+        "/v1/rounds/%2fetc",
+        "/.git/config",
+        "//evil.example/v1/service",
+        "http://evil.example/v1/service",
+    ):
+        answer = caller.call("GET", path)
+        assert answer.status in (401, 404), path
+        assert b"Traceback" not in answer.body
+    assert caller.call("GET", "/v1/nothing").code == "not-found"
+    assert caller.call("GET", "/v1/rounds/UPPER").status == 401
+
+
+def test_browsers_are_told_to_be_careful(caller: Caller, context: Context) -> None:
+    for target in ("/v1/service", "/v1/nothing", "/v1/docs", "/nothing"):
+        headers = caller.call("GET", target).headers
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
+        assert "server" not in headers
+        assert "access-control-allow-origin" not in headers
+        assert "strict-transport-security" not in headers
+    for secure in called(create_app(context, Settings(public_url=f"https://{HOST}"))):
+        assert "strict-transport-security" in secure.call("GET", "/v1/service").headers
+
+
+def test_the_api_documents_itself_without_fetching_anything(caller: Caller) -> None:
+    page = caller.call("GET", "/v1/docs").body.decode()
+    assert "PUT /v1/rounds/{round}/submission" in page
+    assert "<script" not in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    document = caller.call("GET", "/v1/openapi.json").json
+    assert document["info"]["title"] == "Equipoise"
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            shown = operation["responses"]["422"]["content"]["application/json"]["schema"]["$ref"]
+            assert shown == "#/components/schemas/Problem"
+
+
+def test_the_unforeseen_is_a_reference_into_the_log(caller: Caller, caplog: pytest.LogCaptureFixture) -> None:
+    @caller.app.get("/v1/broken")
+    def broken() -> None:
+        raise RuntimeError("the inside of the service")
+
+    answer = caller.call("GET", "/v1/broken")
+    assert (answer.status, answer.code) == (500, "unexpected")
+    assert b"inside" not in answer.body
+    reference = answer.headers["x-request-id"]
+    assert reference in answer.json["error"]["message"]
+    (record,) = [one for one in caplog.records if one.name == "equipoise.failures"]
+    assert record.__dict__["fields"]["request"] == reference
+    assert "the inside of the service" in record.__dict__["fields"]["trace"]
+
+
+def test_nothing_secret_is_logged(caller: Caller, context: Context, tmp_path: Path) -> None:
+    from equipoise.service import people
+
+    before = logging.getLogger().handlers[:], logging.getLogger().level
+    stream = io.StringIO()
+    write_logs(stream)
+    try:
+        secret = people.first_operator_secret(context)
+        claimed = caller.call("POST", "/v1/operators", {"secret": secret, "name": "oscar"})
+        token = claimed.json["token"]
+        caller.call("GET", "/v1/me", token=token)
+        link = caller.call("POST", "/v1/sign-in", token=token).json["url"]
+        caller.call("GET", f"/first/{secret}?secret={secret}")
+        caller.call("GET", f"/v1/rounds/{secret}?{secret}", token=token)
+        caller.call("GET", f"/v1/rounds/{'a' * 12}", token=token)
+        key = Key.new(tmp_path / "k")
+        caller.call("GET", "/v1/me", key=key, headers={"cookie": f"equipoise_session={token}"})
+    finally:
+        logging.getLogger().handlers[:], level = before
+        logging.getLogger().setLevel(level)
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line["status"] for line in lines] == [200, 200, 200, 404, 422, 404, 401]
+    assert lines[1]["person"] == "oscar"
+    assert lines[5]["route"] == "/v1/rounds/{round}"
+    assert lines[5]["round"] == "a" * 12
+    for hidden in (secret, token, link.partition("#")[2], key.public):
+        assert hidden not in stream.getvalue()
+
+
+def test_behind_a_proxy_nobody_else_connects() -> None:
+    async def inner(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def status(address: str) -> int:
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async def receive() -> Any:
+            return {"type": "http.disconnect"}
+
+        scope = {"type": "http", "client": (address, 1), "method": "GET", "path": "/", "headers": []}
+        await OnlyByProxy(inner, ("10.0.0.0/24",))(scope, receive, send)
+        return int(sent[0]["status"])
+
+    found = {one: asyncio.run(status(one)) for one in ("10.0.0.7", "::ffff:10.0.0.7", "127.0.0.1", "10.0.1.7", "::2")}
+    assert found == {"10.0.0.7": 200, "::ffff:10.0.0.7": 200, "127.0.0.1": 200, "10.0.1.7": 403, "::2": 403}
