@@ -5,12 +5,32 @@ from typing import Annotated
 import typer
 
 from equipoise._version import __version__
-from equipoise.cli import advise, agreement, demo, doctor, mediate, party, predict, report, reproduce
+from equipoise.cli import (
+    advise,
+    agreement,
+    demo,
+    demo_service,
+    doctor,
+    fetch,
+    join,
+    login,
+    mediate,
+    operator,
+    party,
+    predict,
+    report,
+    reproduce,
+    serve,
+    status,
+    submit,
+    verify,
+    worker,
+)
 
 EPILOG = (
     "Exit codes: 0 done, 1 unexpected failure, 2 wrong usage, 3 agreement, 4 table, "
     "5 privacy refused, 6 submission, 7 key, 8 posterior, 9 settlement, "
-    "10 experiment, 130 interrupted."
+    "10 experiment, 11 service, 12 verification, 130 interrupted."
 )
 
 app = typer.Typer(
@@ -26,8 +46,18 @@ app.add_typer(party.app, name="party")
 app.command(name="mediate")(mediate.mediate)
 app.command(name="report")(report.report)
 app.command(name="predict")(predict.predict)
+app.command(name="join")(join.join)
+app.command(name="submit")(submit.submit)
+app.command(name="status")(status.status)
+app.command(name="fetch")(fetch.fetch)
+app.command(name="login")(login.login)
+app.command(name="verify")(verify.verify)
+app.add_typer(operator.app, name="operator")
 app.command(name="demo")(demo.demo)
+app.command(name="demo-service")(demo_service.demo_service)
 app.command(name="doctor")(doctor.doctor)
+app.command(name="serve")(serve.serve)
+app.command(name="worker")(worker.worker)
 app.command(name="reproduce")(reproduce.reproduce)
 
 

@@ -70,7 +70,7 @@ def mediate(
     settlement = _settled_before(output, agreed) if questions else None
     if settlement is None:
         choices: dict[str, Any] = {
-            "rho": _exponent(rho),
+            "rho": exponent(rho),
             "mechanism": mechanism,
             "teams": [names.split(",") for names in team] if team else None,
             "seed": seed,
@@ -143,7 +143,7 @@ def _answer(
     return what_if(settlement, received, changes, folder=folder, progress=False if quiet else None)
 
 
-def _exponent(text: str | None) -> Any:
+def exponent(text: str | None) -> Any:
     """A number, or "max"; whether it is a fairness exponent is checked later."""
     from equipoise.errors import MediationError
 

@@ -15,3 +15,7 @@ LedgerOption = Annotated[
     Path, typer.Option(help="Your ledger: one for all tables that share individuals.", readable=False)
 ]
 OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="File to write [PARTY.submission.json].")]
+MembershipOption = Annotated[
+    Path, typer.Option(help="Your note of where you are a member, as `equipoise join` wrote it.", readable=False)
+]
+RoundOption = Annotated[str | None, typer.Option("--round", help="Which round, if there are several.", metavar="ID")]

@@ -1,0 +1,116 @@
+"""`equipoise fetch`: get the reward and the report that are one's own."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from equipoise.cli.options import JsonOption, MembershipOption, RoundOption
+
+if TYPE_CHECKING:
+    from equipoise.agreement import Agreement
+    from equipoise.client.exchange import Exchange
+    from equipoise.client.membership import Membership
+
+EVERY = 2.0  # seconds between two looks
+
+
+def fetch(
+    round_id: RoundOption = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File for the reward [NAME.nc].")] = None,
+    report: Annotated[Path | None, typer.Option(help="File for your report [NAME.report.html].")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is there.")] = False,
+    membership: MembershipOption = Path("equipoise.json"),
+    as_json: JsonOption = False,
+) -> None:
+    """Get your reward and your edition of the report; exit code 11 while there is none.
+
+    The reward is kept only if it can be read, is yours, and is of this agreement.
+
+    Example: equipoise fetch --wait -o north.nc
+    """
+    from contextlib import closing
+
+    from equipoise.cli.output import print_json, print_lines
+    from equipoise.client.exchange import exchange_of
+    from equipoise.client.membership import Membership
+    from equipoise.errors import ServiceError
+
+    me = Membership.load(membership)
+    if me.role != "party":
+        raise ServiceError(f"{me.name!r} is a member as {me.role}; rewards are fetched by their parties")
+    reward_path, report_path = output or Path(f"{me.name}.nc"), report or Path(f"{me.name}.report.html")
+    with closing(exchange_of(me, round_id=round_id, wanted="settled")) as exchange:
+        data = _reward(exchange, wait=wait)
+        _keep(data, reward_path, me, exchange.agreement())
+        _replace(exchange.report() or b"", report_path)
+    if as_json:
+        print_json({"party": me.name, "reward": str(reward_path), "report": str(report_path)})
+        return
+    print_lines(f"Your reward is {reward_path}, your report {report_path}.")
+    print_lines(f"Predict with it: equipoise predict {reward_path} --data FILE")
+
+
+def _reward(exchange: "Exchange", *, wait: bool) -> bytes:
+    import time
+
+    from equipoise.errors import ServiceError
+
+    while (data := exchange.reward()) is None:
+        if not wait:
+            raise ServiceError("not yet: the round is not settled; look with `equipoise status`, or wait with --wait")
+        time.sleep(EVERY)
+    return data
+
+
+def _keep(data: bytes, path: Path, me: "Membership", agreed: "Agreement") -> None:
+    """Write the reward once it is known to be the right one; another file of that name is not replaced."""
+    from equipoise.canonical import read_limited
+    from equipoise.durable import is_there, write_new_file
+    from equipoise.errors import MediationError
+
+    if is_there(path) and read_limited(path, max_bytes=len(data)) == data:
+        return
+    _check(data, me, agreed)
+    try:
+        write_new_file(path, data, mode=0o600)
+    except FileExistsError:
+        raise MediationError(f"{str(path)!r} is another file; choose another name with --output") from None
+    except OSError as error:
+        raise MediationError(
+            f"cannot write {str(path)!r}: {error.strerror}; choose another place with --output"
+        ) from error
+
+
+def _check(data: bytes, me: "Membership", agreed: "Agreement") -> None:
+    import tempfile
+
+    from equipoise.errors import VerificationError
+    from equipoise.reward.model import Reward
+
+    with tempfile.TemporaryDirectory(prefix="equipoise-") as folder:
+        path = Path(folder) / "reward.nc"
+        path.write_bytes(data)
+        reward = Reward.load(path)
+    if reward.party != me.name:
+        raise VerificationError(f"what arrived is the reward of {reward.party!r}, not of {me.name!r}; nothing was kept")
+    if reward.agreement.identity != agreed.identity:
+        raise VerificationError(
+            f"what arrived is a reward of agreement {reward.agreement.identity}, not of {agreed.identity}; nothing was "
+            "kept"
+        )
+
+
+def _replace(data: bytes, path: Path) -> None:
+    """Write the report; one that was there is replaced, for it can always be had again."""
+    from equipoise.durable import replaced_file
+    from equipoise.errors import MediationError
+
+    try:
+        with replaced_file(path) as partial:
+            partial.touch(mode=0o600)
+            partial.write_bytes(data)
+    except OSError as error:
+        raise MediationError(
+            f"cannot write {str(path)!r}: {error.strerror}; choose another place with --report"
+        ) from error

@@ -1,0 +1,43 @@
+"""`equipoise login`: a link that signs one's browser in, once."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from equipoise.cli.options import JsonOption, MembershipOption
+
+
+def login(
+    open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    membership: MembershipOption = Path("equipoise.json"),
+    as_json: JsonOption = False,
+) -> None:
+    """Print a link that signs your browser in, once, within ten minutes.
+
+    Example: equipoise login --open
+    """
+    from urllib.parse import urlsplit
+
+    from equipoise.cli.output import print_json
+    from equipoise.client.address import is_loopback
+    from equipoise.client.by_service import connect
+    from equipoise.client.membership import Membership
+    from equipoise.errors import ServiceError
+
+    with connect(Membership.load(membership)) as connection:
+        found = connection.post("/v1/sign-in", {}, repeatable=True)
+    link, parts = str(found["url"]), urlsplit(str(found["url"]))
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
+        raise ServiceError(
+            f"the service gives its address as {parts.scheme}://{parts.netloc}, to which a browser would send your "
+            "session in the clear; tell its operator (--public-url)"
+        )
+    if as_json:
+        print_json({"url": link, "expires": found["expires"]})
+    else:
+        typer.echo(link)
+    if open_:
+        import webbrowser
+
+        webbrowser.open(link)

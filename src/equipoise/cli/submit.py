@@ -1,0 +1,251 @@
+"""`equipoise submit`: release once, and hand the submission over as often as it takes."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from equipoise.cli.options import JsonOption, MembershipOption, RoundOption
+
+if TYPE_CHECKING:
+    from equipoise.agreement import Agreement
+    from equipoise.client.exchange import Exchange
+    from equipoise.client.membership import Membership
+    from equipoise.protocol.receipts import Receipt
+    from equipoise.wire import Submission
+
+
+def submit(
+    source: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Your table, or a submission (.json) you released before; none sends what the ledger holds.",
+            metavar="[TABLE|SUBMISSION]",
+            readable=False,
+        ),
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Rényi epsilon at the agreed order.")] = None,
+    zcdp: Annotated[float | None, typer.Option(help="The guarantee as zCDP rho instead.")] = None,
+    approx: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="The guarantee as (epsilon, delta) instead.", metavar="EPSILON DELTA"),
+    ] = None,
+    round_id: RoundOption = None,
+    agreement: Annotated[
+        Path | None, typer.Option(help="The agreement you know; another is refused.", readable=False)
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show all that would leave; spend and send nothing.")
+    ] = False,
+    cap_zcdp: Annotated[float | None, typer.Option(help="For a new ledger: the most it may ever spend.")] = None,
+    family: Annotated[str, typer.Option(help="For a new ledger: which individuals it covers.")] = "",
+    receipt: Annotated[Path | None, typer.Option(help="File for the receipt [NAME.receipt.json].")] = None,
+    membership: MembershipOption = Path("equipoise.json"),
+    as_json: JsonOption = False,
+) -> None:
+    """Release from a table, spend privacy once, and hand the submission over.
+
+    Running it again after a lost connection sends the same bytes and spends nothing.
+
+    Example: equipoise submit north.csv --epsilon 0.2
+    """
+    from contextlib import closing
+
+    from equipoise.client.exchange import exchange_of
+    from equipoise.client.membership import Membership
+    from equipoise.errors import ServiceError
+
+    me = Membership.load(membership)
+    if me.role != "party" or me.ledger is None:
+        raise ServiceError(f"{me.name!r} is a member as {me.role}; parties submit")
+    guarantee = {"epsilon": epsilon, "zcdp": zcdp, "approx": approx}
+    with closing(exchange_of(me, round_id=round_id, wanted="open")) as exchange:
+        agreed = exchange.agreement()
+        _check_identity(agreed, me, agreement, membership)
+        agreed.party(me.name)
+        if not as_json:
+            typer.echo(f"Agreement {agreed.identity}" + (f": {agreed.title}" if agreed.title else ""), err=True)
+        options = {"cap_zcdp": cap_zcdp, "quiet": as_json}
+        if dry_run:
+            _preview(agreed, me, source, guarantee, options, as_json=as_json)
+            return
+        submission, spent = _released(agreed, me, source, guarantee, {**options, "family": family}, exchange)
+        given = exchange.submit(submission.to_json())
+        kept = None if given is None else _keep(given, receipt or Path(f"{me.name}.receipt.json"), chosen=bool(receipt))
+    _show(me, submission, given, kept, spent=spent, as_json=as_json)
+
+
+def _check_identity(agreed: "Agreement", me: "Membership", given: Path | None, membership: Path) -> None:
+    """Refuse an agreement other than the one the party says, joined with, or has beside its membership."""
+    from equipoise.agreement import Agreement
+    from equipoise.client.by_folder import AGREEMENT
+    from equipoise.client.exchange import check_identity
+    from equipoise.durable import is_there
+
+    expected = {}
+    local = membership.parent / AGREEMENT
+    if given is not None:
+        expected[f"yours ({given})"] = Agreement.load(given).identity
+    elif me.agreement is not None:
+        expected["the one you joined with"] = me.agreement
+    elif is_there(local):
+        expected[f"yours ({local})"] = Agreement.load(local).identity
+    check_identity(agreed, expected, where=me.place.url or str(me.place.folder))
+
+
+def _released(
+    agreed: "Agreement",
+    me: "Membership",
+    source: Path | None,
+    guarantee: dict[str, Any],
+    options: dict[str, Any],
+    exchange: "Exchange",
+) -> "tuple[Submission, bool]":
+    """The submission to send, and whether it was released just now."""
+    from equipoise.cli.output import reading_progress, warnings_as_lines
+    from equipoise.errors import PrivacyError
+    from equipoise.party import release as party_release
+    from equipoise.wire import Submission
+
+    assert me.ledger is not None
+    if source is not None and source.suffix.lower() == ".json":
+        submission = Submission.load(source)
+        _check_own(submission, agreed, me, source)
+        return submission, False
+    stored = _stored(agreed, me)
+    if stored is not None:
+        if any(value is not None for value in guarantee.values()):
+            asked = agreed.guarantee(**guarantee).epsilon
+            if asked != stored.stated.epsilon:
+                raise PrivacyError(
+                    f"{str(me.ledger)!r} has a release under this agreement at epsilon {stored.stated.epsilon:g}, not "
+                    f"{asked:g}; nothing was sent. Leave the guarantee out to send that one; a second one is made with "
+                    "`equipoise party release --again` and sent by its file"
+                )
+        return stored, False
+    if source is None:
+        raise PrivacyError(
+            f"{str(me.ledger)!r} has no finished release of {me.name!r} under this agreement; give the table to "
+            "release from, and the guarantee"
+        )
+    exchange.check_open()
+    quiet = options.pop("quiet")
+    with reading_progress(f"Reading {source.name}", quiet=quiet) as progress, warnings_as_lines():
+        made = party_release.release(
+            agreed, source, party=me.name, ledger=me.ledger, key=me.key, progress=progress, **guarantee, **options
+        )
+    return made, True
+
+
+def _stored(agreed: "Agreement", me: "Membership") -> "Submission | None":
+    from equipoise.durable import is_there
+    from equipoise.party.ledger import Ledger
+
+    assert me.ledger is not None
+    if not is_there(me.ledger):
+        return None
+    return Ledger(me.ledger).read().stored_submission(agreed.identity, me.name)
+
+
+def _check_own(submission: "Submission", agreed: "Agreement", me: "Membership", source: Path) -> None:
+    from equipoise.errors import SubmissionError
+    from equipoise.keys import load_key, public_hex
+
+    submission.check(agreed)
+    if submission.party != me.name:
+        raise SubmissionError(f"{str(source)!r} is the submission of {submission.party!r}, not of {me.name!r}")
+    if submission.public_key != public_hex(load_key(me.key)):
+        raise SubmissionError(
+            f"{str(source)!r} is signed with the key {submission.public_key[:16]}…, not with yours, {str(me.key)!r}; "
+            "join with the key you released with (--key)"
+        )
+
+
+def _preview(
+    agreed: "Agreement",
+    me: "Membership",
+    source: Path | None,
+    guarantee: dict[str, Any],
+    options: dict[str, Any],
+    *,
+    as_json: bool,
+) -> None:
+    from equipoise.cli.output import reading_progress, warnings_as_lines
+    from equipoise.cli.party_output import show_preview
+    from equipoise.errors import ServiceError
+    from equipoise.party import release as party_release
+
+    assert me.ledger is not None
+    if source is None or source.suffix.lower() == ".json":
+        raise ServiceError("--dry-run shows what a table would send; give the table")
+    with reading_progress(f"Reading {source.name}", quiet=options["quiet"]) as progress, warnings_as_lines():
+        seen = party_release.preview(
+            agreed, source, party=me.name, ledger=me.ledger, key=me.key, progress=progress, **guarantee,
+            cap_zcdp=options["cap_zcdp"],
+        )  # fmt: skip
+    show_preview(seen, as_json=as_json)
+
+
+def _keep(receipt: "Receipt", path: Path, *, chosen: bool) -> Path:
+    """Write the receipt; one of another round that has the name stays, and this one is named after its round."""
+    from equipoise.canonical import read_limited
+    from equipoise.durable import write_new_file
+    from equipoise.errors import ServiceError
+
+    try:
+        write_new_file(path, receipt.to_json(), mode=0o600)
+    except FileExistsError:
+        if read_limited(path) == receipt.to_json():
+            return path
+        if chosen:
+            raise ServiceError(
+                f"the submission was taken, but {str(path)!r} is another file; get the receipt again with another "
+                "--receipt"
+            ) from None
+        return _keep(receipt, path.with_name(f"{receipt.party}.{receipt.round}.receipt.json"), chosen=True)
+    except OSError as error:
+        raise ServiceError(
+            f"the submission was taken, but {str(path)!r} cannot be written: {error.strerror}; run this again for the "
+            "receipt"
+        ) from error
+    return path
+
+
+def _show(
+    me: "Membership",
+    submission: "Submission",
+    receipt: "Receipt | None",
+    kept: Path | None,
+    *,
+    spent: bool,
+    as_json: bool,
+) -> None:
+    from equipoise.cli.output import print_json, print_lines
+    from equipoise.words import counted
+
+    if as_json:
+        print_json(
+            {
+                "party": me.name,
+                "agreement": submission.agreement,
+                "submission": submission.id,
+                "epsilon": submission.stated.epsilon,
+                "count": submission.count,
+                "spent": spent,
+                "round": None if receipt is None else receipt.round,
+                "receipt": None if kept is None else str(kept),
+            }
+        )
+        return
+    cost = "nothing more was spent: these are the bytes released before"
+    if spent:
+        stated = submission.stated
+        cost = f"spent epsilon {stated.epsilon:g} at order {stated.order:g}, recorded in {me.ledger}"
+    print_lines(
+        f"Submitted for {me.name}: {counted(len(submission.statistic), 'perturbed sum')} over "
+        f"{counted(submission.count, 'row')}. Privacy: {cost}."
+    )
+    if receipt is None:
+        print_lines(f"It is in the folder {me.place.folder}; a folder gives no receipt.")
+    else:
+        print_lines(f"The service has it for round {receipt.round}; its signed receipt is {kept}. Keep it.")

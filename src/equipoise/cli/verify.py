@@ -1,0 +1,45 @@
+"""`equipoise verify`: check the export of a round, without any service."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from equipoise.cli.options import JsonOption
+
+
+def verify(
+    export: Annotated[Path, typer.Argument(help="The export, a .zip file.", metavar="EXPORT", readable=False)],
+    service: Annotated[
+        str | None, typer.Option(help="The service's fingerprint; an export signed by another is refused.")
+    ] = None,
+    receipt: Annotated[
+        list[Path] | None,
+        typer.Option(help="A receipt of your own that the log must agree with; repeat for more.", readable=False),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also settle anew from the submissions, and compare the decisions.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check an exported round offline: signatures, digests, log, receipts, submissions, rewards, audit.
+
+    Example: equipoise verify round.zip --receipt north.receipt.json
+    """
+    from equipoise.cli.output import print_json
+    from equipoise.client.export_check import check_export
+    from equipoise.errors import VerificationError
+
+    found = check_export(export, service=service, receipts=receipt or (), again=again)
+    failed = [check for check in found if check.outcome == "failed"]
+    if as_json:
+        print_json({"export": str(export), "genuine": not failed, "checks": [vars(check) for check in found]})
+    else:
+        for check in found:
+            typer.echo(f"{check.outcome:13}{check.title}")
+            if check.message and check.outcome == "ok":
+                typer.echo(f"{'':13}{check.message}")
+    if failed:
+        raise VerificationError(failed[0].message)
+    if not as_json:
+        typer.echo("The export is consistent.")

@@ -1,0 +1,115 @@
+"""A round in a folder that its members share: `agreement.toml`, `submissions/`, and what `equipoise mediate` leaves.
+
+Who may read what is up to the folder's permissions; a service sees to it itself. The mediator may write into the folder
+itself or into `settlement` in it.
+"""
+
+from pathlib import Path
+
+from equipoise.agreement import Agreement
+from equipoise.canonical import read_limited
+from equipoise.client.exchange import RoundStatus, Status
+from equipoise.client.membership import Membership
+from equipoise.durable import is_there, write_new_file
+from equipoise.errors import ServiceError, SubmissionError
+from equipoise.keys import load_key, public_hex
+from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.receipts import Receipt
+
+AGREEMENT = "agreement.toml"
+SUBMISSIONS = "submissions"
+ENDING = ".submission.json"
+MOST_BYTES = 2**30
+
+
+class FolderExchange:
+    """One round in one folder."""
+
+    def __init__(self, membership: Membership) -> None:
+        assert membership.place.folder is not None
+        self.membership, self.folder = membership, membership.place.folder
+
+    def agreement(self) -> Agreement:
+        """What is agreed."""
+        if not is_there(self.folder / AGREEMENT):
+            raise ServiceError(f"the folder {str(self.folder)!r} has no {AGREEMENT}; is it the one of the round?")
+        return Agreement.load(self.folder / AGREEMENT)
+
+    def check_open(self) -> None:
+        """Refuse a second submission of the party, and one that comes after the settlement."""
+        if (found := self._settlement()) is not None:
+            raise ServiceError(f"the round is settled ({str(found)!r}); no submission is taken any more")
+        if is_there(self._own()):
+            raise SubmissionError(
+                f"{str(self._own())!r} is there, and this ledger has no release that it could be; each party submits "
+                "once. Send what you submitted again by its file, or use the ledger that paid for it"
+            )
+
+    def submit(self, data: bytes) -> Receipt | None:
+        """Write the submission; one that is there is never replaced."""
+        path = self._own()
+        try:
+            path.parent.mkdir(exist_ok=True)
+            write_new_file(path, data, mode=0o644)
+        except FileExistsError:
+            if read_limited(path) != data:
+                raise SubmissionError(
+                    f"{str(path)!r} is another submission of {self.membership.name!r}; each party submits once, and "
+                    "what is there is never replaced"
+                ) from None
+        except OSError as error:
+            raise SubmissionError(f"cannot write {str(path)!r}: {error.strerror}; send it again later") from error
+        return None
+
+    def status(self) -> Status:
+        """Who submitted, and whether it is settled."""
+        agreed = self.agreement()
+        submitted = tuple(name for name in agreed.party_names if is_there(self._submission(name)))
+        me = self.membership
+        state = "settled" if self._settlement() is not None else "open"
+        found = RoundStatus(
+            None, agreed.title, state, agreed.identity, agreed.party_names, submitted, me.name in submitted
+        )
+        own = fingerprint(public_hex(load_key(me.key)))
+        return Status(me.name, me.role, "approved", own, (found,))
+
+    def reward(self) -> bytes | None:
+        """My reward, from where the mediator put it."""
+        return self._result(Path("rewards") / f"{self.membership.name}.nc")
+
+    def report(self) -> bytes | None:
+        """My edition of the report."""
+        return self._result(Path("reports") / f"{self.membership.name}.html")
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _submission(self, party: str) -> Path:
+        return self.folder / SUBMISSIONS / f"{party}{ENDING}"
+
+    def _own(self) -> Path:
+        return self._submission(self.membership.name)
+
+    def _settlement(self) -> Path | None:
+        """The folder with `settlement.json`, which is written last."""
+        for place in (self.folder / "settlement", self.folder):
+            if is_there(place / "settlement.json"):
+                return place
+        return None
+
+    def _result(self, name: Path) -> bytes | None:
+        place = self._settlement()
+        if place is None:
+            return None
+        try:
+            data = read_limited(place / name, max_bytes=MOST_BYTES)
+        except FileNotFoundError:
+            raise ServiceError(
+                f"the round is settled, but {str(place)!r} has no {name.as_posix()}; did {self.membership.name!r} "
+                "submit?"
+            ) from None
+        except OSError as error:
+            raise ServiceError(f"cannot read {str(place / name)!r}: {error.strerror}") from error
+        if len(data) > MOST_BYTES:
+            raise ServiceError(f"{str(place / name)!r} is larger than {MOST_BYTES:,} bytes; nothing was copied")
+        return data

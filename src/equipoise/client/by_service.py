@@ -1,0 +1,194 @@
+"""A round by way of a service."""
+
+import base64
+from dataclasses import replace
+from typing import Any
+from urllib.parse import quote
+
+from pydantic import ValidationError
+
+from equipoise.agreement import Agreement
+from equipoise.canonical import sha256_hex
+from equipoise.client.connection import Connection, RefusedError
+from equipoise.client.exchange import Progress, RoundStatus, Status
+from equipoise.client.membership import Membership
+from equipoise.errors import AgreementError, ServiceError, VerificationError
+from equipoise.keys import load_key, public_hex
+from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.receipts import Receipt
+from equipoise.wire import Submission
+
+LARGEST_REWARD = 2**30
+
+
+def connect(membership: Membership) -> Connection:
+    """A connection of a member to its service."""
+    return Connection(membership.url, key=load_key(membership.key), audience=membership.service, ca=membership.ca)
+
+
+class ServiceExchange:
+    """One round at one service; which one is asked for when it is first needed."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        *,
+        round_id: str | None = None,
+        wanted: str | None = None,
+        connection: Connection | None = None,
+    ) -> None:
+        self.membership = membership
+        self.connection = connection or connect(membership)
+        self._round_id, self._wanted = round_id, wanted
+
+    def close(self) -> None:
+        """Let go of the network."""
+        self.connection.close()
+
+    @property
+    def round_id(self) -> str:
+        """The round this is about."""
+        if self._round_id is None:
+            self._round_id = only_round(self.connection.get("/v1/rounds")["rounds"], self._wanted)
+        return self._round_id
+
+    def agreement(self) -> Agreement:
+        """What is agreed; its identity is computed here, and must be what the service says it is."""
+        document = self.connection.get(self._path("agreement"))
+        try:
+            agreed = Agreement.model_validate(document["agreement"])
+            stated = document["identity"]
+        except (KeyError, TypeError, ValidationError) as error:
+            raise AgreementError(f"the service sent something else than an agreement: {error}") from error
+        if stated != agreed.identity:
+            raise VerificationError(
+                f"the service calls this agreement {stated!s:.80}, but it is {agreed.identity}; do not submit, and ask "
+                "the operator"
+            )
+        return agreed
+
+    def check_open(self) -> None:
+        """Refuse what the service would refuse after the spend: a round that is not open, a second submission."""
+        found = self.connection.get(self._path())
+        if found["state"] != "open":
+            raise ServiceError(
+                f"round {self.round_id} is {found['state']}, not open; it takes no submission, and nothing was spent"
+            )
+        if self._submitted(found):
+            raise ServiceError(
+                f"round {self.round_id} has a submission of {self.membership.name!r}, and this ledger has no release "
+                "that it could be; each party submits once. Nothing was spent"
+            )
+
+    def submit(self, data: bytes) -> Receipt | None:
+        """Send it; believe that it arrived only when the receipt says so."""
+        reply = self.connection.request("PUT", self._path("submission"), body=data)
+        receipt = Receipt.parse(reply.body, name="what the service answered")
+        self.check_receipt(receipt, data)
+        return receipt
+
+    def check_receipt(self, receipt: Receipt, data: bytes) -> None:
+        """Refuse a receipt that this service did not sign, or that is for something else than was sent."""
+        assert self.membership.service is not None
+        receipt.check(self.membership.service)
+        sent = Submission.parse(data)
+        for what, said, true in (
+            ("the round", receipt.round, self.round_id),
+            ("the party", receipt.party, self.membership.name),
+            ("the agreement", receipt.agreement, sent.agreement),
+            ("the submission", receipt.submission, sent.id),
+            ("the digest", receipt.digest, sha256_hex(data)),
+        ):
+            if said != true:
+                raise VerificationError(
+                    f"the receipt is not for what was sent: {what} in it is {said}, not {true}; tell the operator, "
+                    "your submission may not have been taken"
+                )
+
+    def status(self) -> Status:
+        """Where the member stands, and all rounds it may see, or the one asked for."""
+        me = self.membership
+        try:
+            person = self.connection.get("/v1/me")
+        except RefusedError as refusal:
+            if refusal.code != "not-signed-in":
+                raise
+            person = ask_to_join(self.connection, me)
+        status = Status(me.name, me.role, person["state"], fingerprint(public_hex(load_key(me.key))))
+        if person["state"] != "approved":
+            return status
+        if self._round_id is None:
+            found = self.connection.get("/v1/rounds")["rounds"]
+        else:
+            found = [self.connection.get(self._path())]
+        return replace(status, rounds=tuple(map(self._seen, found)))
+
+    def reward(self) -> bytes | None:
+        """My reward, whole: what arrived has the digest that was sent with it."""
+        if self.connection.get(self._path())["state"] != "settled":
+            return None
+        reply = self.connection.request("GET", self._path("reward"), most_bytes=LARGEST_REWARD)
+        if not _has_digest(reply.body, reply.headers.get("digest", "")):
+            raise VerificationError("the reward was altered on its way: it has not the digest that came with it")
+        return reply.body
+
+    def report(self) -> bytes | None:
+        """My edition of the report."""
+        if self.connection.get(self._path())["state"] != "settled":
+            return None
+        return self.connection.request("GET", self._path("report")).body
+
+    def _path(self, *parts: str) -> str:
+        return "/".join(("/v1/rounds", quote(self.round_id, safe=""), *parts))
+
+    def _submitted(self, found: dict[str, Any]) -> bool:
+        return any(seat["party"] == self.membership.name and seat["submitted"] for seat in found["seats"])
+
+    def _seen(self, found: dict[str, Any]) -> RoundStatus:
+        progress = None
+        if found["state"] in ("settling", "open"):
+            progress = progress_of(self.connection.get(f"/v1/rounds/{quote(found['id'], safe='')}/settlement"))
+        return RoundStatus(
+            found["id"],
+            found["title"],
+            found["state"],
+            found["identity"],
+            tuple(seat["party"] for seat in found["seats"]),
+            tuple(seat["party"] for seat in found["seats"] if seat["submitted"]),
+            self._submitted(found),
+            progress,
+        )
+
+
+def ask_to_join(connection: Connection, membership: Membership, note: str = "") -> dict[str, Any]:
+    """Send the request to join, which may be sent again; the service's answer says what became of it."""
+    document = {"name": membership.name, "role": membership.role, "note": note}
+    answer: dict[str, Any] = connection.post("/v1/people", document, repeatable=True)
+    return answer
+
+
+def only_round(found: list[dict[str, Any]], wanted: str | None) -> str:
+    """The id of the only round, or of the only one in the wanted state."""
+    if not found:
+        raise ServiceError("you are in no round yet; the operator creates one and invites you")
+    chosen = [one for one in found if one["state"] == wanted] if len(found) > 1 and wanted else found
+    if len(chosen) == 1:
+        return str(chosen[0]["id"])
+    listed = "; ".join(f"{one['id']} ({one['title'] or 'no title'}, {one['state']})" for one in found[:20])
+    which = f"none of your rounds is {wanted}" if not chosen else "you are in several rounds"
+    raise ServiceError(f"{which}; say which one with --round: {listed}")
+
+
+def progress_of(document: dict[str, Any]) -> Progress | None:
+    """How far a settlement is; None if none was started."""
+    if document["job_state"] is None:
+        return None
+    names = ("stage", "done", "planned", "elapsed_s", "left_s", "problem")
+    return Progress(**{name: document[name] for name in names})
+
+
+def _has_digest(data: bytes, header: str) -> bool:
+    """Whether data has the SHA-256 that an HTTP header names, in hexadecimal digits or in base 64."""
+    name, _, value = header.partition("=")
+    digest = sha256_hex(data)
+    return name.lower() == "sha-256" and value in (digest, base64.b64encode(bytes.fromhex(digest)).decode())

@@ -1,0 +1,270 @@
+"""One member's requests to a service: signed, repeated when that is safe, and never believed beyond what they can be.
+
+A request whose answer was lost may have been done. Those that may be done twice (reading, asking to join, sending the
+same submission) are repeated by themselves, each time with a new signature; of the others the user is told.
+"""
+
+import random
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
+
+import httpx
+
+from equipoise._version import __version__
+from equipoise.canonical import StrictJSONError, canonical_json, strict_json
+from equipoise.client.address import is_loopback
+from equipoise.errors import ServiceError
+from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.signed_requests import sign_request
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+ATTEMPTS = 6
+LONGEST_WAIT = 60.0  # seconds, whatever a service asks for
+MOST_BYTES = 32 * 2**20
+_TIMES = httpx.Timeout(120.0, connect=10.0)
+_BUSY = frozenset({429, 502, 503, 504})  # not done: the service was asked too often, or was not there
+
+
+class RefusedError(ServiceError):
+    """The service's own words why it does not do something; `code` is for programs."""
+
+    def __init__(self, message: str, *, status: int, code: str) -> None:
+        super().__init__(message)
+        self.status, self.code = status, code
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a service answered."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        """As a document."""
+        try:
+            return strict_json(self.body, max_bytes=MOST_BYTES)
+        except StrictJSONError as error:
+            raise ServiceError(
+                f"the service answered something else than JSON ({error}); is the address right?"
+            ) from None
+
+
+@dataclass(frozen=True)
+class Introduction:
+    """How a service introduces itself; its name is its word, its key is what a member pins."""
+
+    public_key: str
+    version: str
+    time: float  # seconds since 1970, by its clock
+
+    @property
+    def fingerprint(self) -> str:
+        """What people compare."""
+        return fingerprint(self.public_key)
+
+
+class Connection:
+    """Requests of one member to one service; `audience` is the service's public key, for which requests are signed."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        key: "Ed25519PrivateKey | None" = None,
+        audience: str | None = None,
+        ca: Path | None = None,
+        transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.url, self.key, self.audience = url, key, audience
+        self._sleep = sleep
+        self._offset = 0.0  # of the service's clock from this one
+        self._client = httpx.Client(
+            base_url=url,
+            timeout=_TIMES,
+            follow_redirects=False,
+            verify=_trust(ca),
+            transport=transport,
+            trust_env=not is_loopback(urlsplit(url).hostname or ""),  # a proxy has no business on this machine
+            headers={"User-Agent": f"equipoise/{__version__}", "Accept-Encoding": "identity"},
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the network."""
+        self._client.close()
+
+    def introduction(self) -> Introduction:
+        """Ask the service who it is; refuse one that is not the pinned one."""
+        document = self.get("/v1/service", signed=False)
+        try:
+            found = Introduction(str(document["public_key"]), str(document["version"]), document["time"] / 1000)
+            found.fingerprint  # noqa: B018  (refuses what is no key)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ServiceError(f"{self.url} is not a service of Equipoise, or a newer one ({error!r})") from None
+        if self.audience is not None and found.public_key != self.audience:
+            raise ServiceError(
+                f"the service at {self.url} has another key, {found.fingerprint}, than the one you joined, "
+                f"{fingerprint(self.audience)}; ask the operator, by another way than this address, before you go on"
+            )
+        return found
+
+    def get(self, target: str, *, signed: bool = True) -> Any:
+        """The document at a path."""
+        return self.request("GET", target, signed=signed).json()
+
+    def post(self, target: str, document: Any, *, repeatable: bool = False) -> Any:
+        """Send a document; the one that is answered, None if nothing is."""
+        reply = self.request("POST", target, document=document, repeatable=repeatable)
+        return reply.json() if reply.body else None
+
+    def request(
+        self,
+        method: str,
+        target: str,
+        *,
+        body: bytes = b"",
+        document: Any = None,
+        signed: bool = True,
+        repeatable: bool = True,
+        most_bytes: int = MOST_BYTES,
+    ) -> Reply:
+        """Ask, as often as it takes and is safe; what the service refuses is raised in its own words."""
+        headers = {"Content-Type": "application/octet-stream"} if body else {}
+        if document is not None:
+            body, headers = canonical_json(document), {"Content-Type": "application/json"}
+        set_clock = False
+        for attempt in range(1, ATTEMPTS + 1):
+            last = attempt == ATTEMPTS
+            try:
+                reply = self._once(method, target, body, headers, signed=signed, most_bytes=most_bytes)
+            except httpx.TransportError as error:
+                if last or _is_final(error) or not (repeatable or isinstance(error, httpx.ConnectError)):
+                    raise self._unreachable(error, repeatable=repeatable) from error
+                self._sleep(_pause(attempt))
+                continue
+            if reply.status in _BUSY and not last:
+                self._sleep(_asked_for(reply) or _pause(attempt))
+                continue
+            refusal = _refusal(reply, self.url)
+            if refusal is None:
+                return reply
+            if refusal.code == "clock" and signed and not set_clock:
+                self._offset = self.introduction().time - time.time()
+                set_clock = True
+                continue
+            raise refusal
+        raise AssertionError  # the last attempt answers or raises
+
+    def _once(
+        self, method: str, target: str, body: bytes, headers: Mapping[str, str], *, signed: bool, most_bytes: int
+    ) -> Reply:
+        request = self._client.build_request(method, target, content=body, headers=dict(headers))
+        if signed:
+            request.headers.update(self._signature(request, body))
+        response = self._client.send(request, stream=True)
+        try:
+            parts, size = [], 0
+            for part in response.iter_bytes():
+                size += len(part)
+                if size > most_bytes:
+                    raise ServiceError(f"the service answered with more than {most_bytes:,} bytes; nothing was kept")
+                parts.append(part)
+        finally:
+            response.close()
+        return Reply(response.status_code, response.headers, b"".join(parts))
+
+    def _signature(self, request: httpx.Request, body: bytes) -> dict[str, str]:
+        if self.key is None or self.audience is None:
+            raise ServiceError("this needs your key; join first with `equipoise join`")
+        return sign_request(
+            self.key,
+            audience=self.audience,
+            method=request.method,
+            target=request.url.raw_path.decode("ascii"),
+            body=body,
+            time=max(0, int(time.time() + self._offset)),
+        )
+
+    def _unreachable(self, error: httpx.TransportError, *, repeatable: bool) -> ServiceError:
+        why = str(error) or type(error).__name__
+        if _is_final(error):
+            return ServiceError(
+                f"{self.url} cannot show that it is who it says ({why}); if it has a certificate of your own "
+                "authority, give that with --ca"
+            )
+        if not repeatable and not isinstance(error, httpx.ConnectError):
+            return ServiceError(
+                f"the connection to {self.url} was lost before it answered ({why}): it may have been done or not; look "
+                "first (`equipoise operator rounds`, `equipoise operator people`), then try again"
+            )
+        return ServiceError(f"{self.url} cannot be reached ({why}); is it running, and is the address right?")
+
+
+def _trust(ca: Path | None) -> ssl.SSLContext | bool:
+    if ca is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=str(ca))
+    except (OSError, ssl.SSLError) as error:
+        raise ServiceError(f"cannot use {str(ca)!r} as certificates of an authority ({error})") from error
+
+
+def _is_final(error: BaseException) -> bool:
+    """Whether trying again changes nothing: a certificate that is not trusted, a protocol that is not spoken."""
+    if isinstance(error, httpx.UnsupportedProtocol | httpx.ProxyError):
+        return True
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLError):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return "CERTIFICATE" in str(error)
+
+
+def _pause(attempt: int) -> float:
+    """Seconds to wait: longer each time, and not the same for everybody who waits."""
+    return min(8.0, 0.25 * 2.0**attempt) * random.uniform(0.75, 1.25)  # noqa: S311  (no secret)
+
+
+def _asked_for(reply: Reply) -> float | None:
+    text = reply.headers.get("retry-after", "")
+    return min(LONGEST_WAIT, float(text)) if text.isascii() and text.isdigit() else None
+
+
+def _refusal(reply: Reply, url: str) -> RefusedError | None:
+    if 200 <= reply.status < 300:
+        return None
+    if 300 <= reply.status < 400:
+        where = reply.headers.get("location", "nowhere")[:200]
+        return RefusedError(
+            f"{url} sends elsewhere ({where}), which is not followed; join with the address of the service itself",
+            status=reply.status,
+            code="redirect",
+        )
+    try:
+        found = strict_json(reply.body)["error"]
+        return RefusedError(str(found["message"]), status=reply.status, code=str(found["code"]))
+    except (StrictJSONError, KeyError, TypeError):
+        return RefusedError(
+            f"{url} answered {reply.status}, in words of something else than Equipoise; is the address right?",
+            status=reply.status,
+            code="unknown",
+        )

@@ -1,0 +1,100 @@
+"""What a party does in a round, whatever is between it and the mediator."""
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from equipoise.errors import AgreementError, ServiceError
+
+if TYPE_CHECKING:
+    from equipoise.agreement import Agreement
+    from equipoise.client.membership import Membership
+    from equipoise.protocol.receipts import Receipt
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a settlement is; `left_s` is an estimate, None while there is none."""
+
+    stage: str | None
+    done: int
+    planned: int | None
+    elapsed_s: float | None
+    left_s: float | None
+    problem: str | None
+
+
+@dataclass(frozen=True)
+class RoundStatus:
+    """A round as a member may see it. `state` is open, settling, settled or closed; `mine` whether I submitted."""
+
+    id: str | None
+    title: str
+    state: str
+    agreement: str
+    parties: tuple[str, ...]
+    submitted: tuple[str, ...]
+    mine: bool
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True)
+class Status:
+    """Where a member stands. `state` is requested, approved, refused or revoked; in a folder always approved."""
+
+    name: str
+    role: str
+    state: str
+    fingerprint: str
+    rounds: tuple[RoundStatus, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+class Exchange(Protocol):
+    """One round between a party and the mediator."""
+
+    def agreement(self) -> "Agreement":
+        """What is agreed."""
+
+    def check_open(self) -> None:
+        """Refuse before anything is spent what would be refused afterwards."""
+
+    def submit(self, data: bytes) -> "Receipt | None":
+        """Hand a submission over; the same bytes may be handed over again. A folder gives no receipt."""
+
+    def status(self) -> Status:
+        """Where everything stands."""
+
+    def reward(self) -> bytes | None:
+        """My reward, None while there is none."""
+
+    def report(self) -> bytes | None:
+        """My edition of the report, None while there is none."""
+
+    def close(self) -> None:
+        """Let go of what is held."""
+
+
+def exchange_of(membership: "Membership", *, round_id: str | None = None, wanted: str | None = None) -> Exchange:
+    """The exchange of a membership; of several rounds the one given, or the only one in the wanted state."""
+    if membership.place.folder is not None:
+        from equipoise.client.by_folder import FolderExchange
+
+        if round_id is not None:
+            raise ServiceError(f"the folder {str(membership.place.folder)!r} is one round; leave out --round")
+        return FolderExchange(membership)
+    from equipoise.client.by_service import ServiceExchange
+
+    return ServiceExchange(membership, round_id=round_id, wanted=wanted)
+
+
+def check_identity(agreement: "Agreement", expected: dict[str, str], *, where: str) -> None:
+    """Refuse an agreement other than the one the party knows, by whatever names it knows it."""
+    for what, identity in expected.items():
+        if identity != agreement.identity:
+            raise AgreementError(
+                f"{where} has the agreement {agreement.identity}, but {what} is {identity}: they mean different "
+                "things. Nothing was read or sent; settle with the operator which one is agreed"
+            )

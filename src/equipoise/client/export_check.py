@@ -1,0 +1,252 @@
+"""Checking the export of a round offline: that it is what the service signed, and that what it signed is consistent.
+
+The service's signature says that nobody else changed the export. Everything else is checked because the service itself
+may be wrong or lie: the log is one chain, every accepted submission is there and genuine, decisions are about exactly
+those, rewards are the ones decided, and the audit's verdicts follow from them. A party's own receipt shows whether the
+log was rewritten since.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from equipoise.agreement import Agreement
+from equipoise.canonical import read_limited, sha256_hex
+from equipoise.client.export_archive import AGREEMENT, MANIFEST, SETTLEMENT, Archive, Manifest
+from equipoise.errors import EquipoiseError, VerificationError
+from equipoise.protocol.chain import check_chain
+from equipoise.protocol.public_keys import fingerprint, same_fingerprint
+from equipoise.protocol.receipts import Receipt
+from equipoise.wire import Submission
+from equipoise.words import counted
+
+if TYPE_CHECKING:
+    from equipoise.client.export_settlement import SettledRound
+
+ACCEPTED, STARTED, SETTLED = "submission-accepted", "settlement-started", "settled"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at: `outcome` is ok, failed or not checked; `message` says what was found."""
+
+    title: str
+    outcome: str
+    message: str = ""
+
+
+def check_export(
+    path: Path, *, service: str | None = None, receipts: Sequence[Path] = (), again: bool = False
+) -> list[Check]:
+    """Check an export until something is wrong; what comes after that is not checked.
+
+    `service` is the fingerprint the export must be signed with, `receipts` are a party's own; `again` settles anew.
+    """
+    found: list[Check] = []
+    try:
+        archive = Archive(path)
+    except EquipoiseError as error:
+        return [Check("the archive can be read safely", "failed", str(error))]
+    with archive:
+        examination = _Examination(archive, service, receipts)
+        failed = False
+        for title, check in examination.checks(again=again):
+            if failed:
+                found.append(Check(title, "not checked"))
+                continue
+            try:
+                found.append(Check(title, "ok", check()))
+            except EquipoiseError as error:
+                found.append(Check(title, "failed", str(error)))
+                failed = True
+            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+                found.append(Check(title, "failed", f"there is something that no service writes ({error!r:.200})"))
+                failed = True
+    return found
+
+
+class _Examination:
+    """One export under examination; each check relies on those before it."""
+
+    def __init__(self, archive: Archive, service: str | None, receipts: Sequence[Path]) -> None:
+        self.archive, self.service, self.own_receipts = archive, service, receipts
+
+    def checks(self, *, again: bool) -> Iterator[tuple[str, Callable[[], str]]]:
+        yield "the archive can be read safely", lambda: counted(len(self.archive.names), "file")
+        yield "the manifest is signed by the service", self._signed
+        yield "every file is as it was signed", self._files_as_signed
+        yield "the event log is one unbroken chain", self._chain
+        yield "the agreement is the one the round was made with", self._same_agreement
+        yield "every accepted submission is there, and genuine", self._submissions_genuine
+        yield "every receipt agrees with its submission and the log", self._receipts_agree
+        if self.own_receipts:
+            yield "your own receipts agree with the log", self._own_receipts_agree
+        if SETTLEMENT in self.archive.names:
+            yield "the settlement is about exactly these submissions", self._settlement_fits
+            yield "rewards are the ones that were decided", self._rewards_as_decided
+            yield "the audit's verdicts follow from the settlement", self._audit_follows
+            if again:
+                yield "settling again gives the same decisions", self._settled_again
+        else:
+            yield "nothing is settled yet", self._not_settled
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        return Manifest.parse(self.archive.read(MANIFEST))
+
+    @cached_property
+    def events(self) -> list[dict[str, Any]]:
+        return self.archive.events()
+
+    @cached_property
+    def agreement(self) -> Agreement:
+        try:
+            return Agreement.model_validate(self.archive.document(AGREEMENT))
+        except ValidationError as error:
+            raise VerificationError(f"the file {AGREEMENT} is not an agreement: {error}") from error
+
+    @cached_property
+    def submissions(self) -> dict[str, Submission]:
+        return {
+            party: Submission.parse(self._submitted(party), name=f"the submission of {party!r}")
+            for party in self.archive.parties_in("submissions")
+        }
+
+    @cached_property
+    def settled(self) -> "SettledRound":
+        from equipoise.client.export_settlement import SettledRound  # loads JAX, which takes a moment
+
+        return SettledRound(self.archive)
+
+    def _submitted(self, party: str) -> bytes:
+        return self.archive.read(f"submissions/{party}.json")
+
+    def _signed(self) -> str:
+        seen = fingerprint(self.manifest.service)
+        if self.service is None:
+            return f"by {seen}; compare this with the fingerprint you know, or give that with --service"
+        if not same_fingerprint(self.service, seen):
+            raise VerificationError(f"the export is signed by {seen}, not by {self.service}")
+        return f"by {seen}"
+
+    def _files_as_signed(self) -> str:
+        there, listed = set(self.archive.names) - {MANIFEST}, self.manifest.files
+        if missing := sorted(set(listed) - there):
+            raise VerificationError(f"{missing[0]!r} is in the manifest but not in the export")
+        if added := sorted(there - set(listed)):
+            raise VerificationError(f"{added[0]!r} is in the export but not in the manifest")
+        for name, digest in listed.items():
+            if self.archive.digest(name) != digest:
+                raise VerificationError(f"{name!r} was changed after the export was signed")
+        return counted(len(listed), "file")
+
+    def _chain(self) -> str:
+        head = check_chain(self.events)
+        begun = self.events[0]["details"].get("public_key") if self.events else None
+        if begun != self.manifest.service:
+            raise VerificationError(
+                f"the log was begun by the service {str(begun)[:16]}…, not by the one that signed it"
+            )
+        if (len(self.events), head) != (self.manifest.sequence, self.manifest.head):
+            raise VerificationError(
+                f"the log ends with event {len(self.events)}, but the manifest was signed at event "
+                f"{self.manifest.sequence}: events were left out or added"
+            )
+        return counted(len(self.events), "event")
+
+    def _same_agreement(self) -> str:
+        created = self._logged("round-created")
+        if not created:
+            raise VerificationError(f"the log has no event that made round {self.manifest.round!r}")
+        stated = created[0].get("agreement")
+        if stated != self.agreement.identity:
+            raise VerificationError(
+                f"the round was made with agreement {stated}, but the export has {self.agreement.identity}"
+            )
+        return f"identity {self.agreement.identity}"
+
+    def _submissions_genuine(self) -> str:
+        accepted = {details["party"]: details["digest"] for details in self._logged(ACCEPTED)}
+        if missing := sorted(set(accepted) - set(self.submissions)):
+            raise VerificationError(
+                f"the log says that {missing[0]!r} submitted, but its submission is not in the export"
+            )
+        for party, submission in self.submissions.items():
+            submission.check(self.agreement)
+            if submission.party != party:
+                raise VerificationError(f"the file of {party!r} is the submission of {submission.party!r}")
+            if accepted.get(party) != sha256_hex(self._submitted(party)):
+                raise VerificationError(f"the log has no event that accepted this submission of {party!r}")
+        return counted(len(self.submissions), "submission")
+
+    def _receipts_agree(self) -> str:
+        with_receipt = self.archive.parties_in("receipts")
+        if odd := sorted(set(with_receipt) ^ set(self.submissions)):
+            raise VerificationError(f"of {odd[0]!r} there is a submission without receipt, or a receipt without it")
+        for party in with_receipt:
+            name = f"the receipt of {party!r}"
+            receipt = Receipt.parse(self.archive.read(f"receipts/{party}.json"), name=name)
+            if receipt.party != party:
+                raise VerificationError(f"{name} is for {receipt.party!r}")
+            self._agrees(receipt, name)
+        return counted(len(with_receipt), "receipt")
+
+    def _own_receipts_agree(self) -> str:
+        for path in self.own_receipts:
+            try:
+                receipt = Receipt.parse(read_limited(path), name=repr(str(path)))
+            except OSError as error:
+                raise VerificationError(f"cannot read the receipt {str(path)!r}: {error.strerror}") from error
+            self._agrees(receipt, f"your receipt {str(path)!r}")
+        return counted(len(self.own_receipts), "receipt")
+
+    def _agrees(self, receipt: Receipt, name: str) -> None:
+        receipt.check(self.manifest.service)
+        if (receipt.round, receipt.agreement) != (self.manifest.round, self.agreement.identity):
+            raise VerificationError(f"{name} is for round {receipt.round!r}, or for another agreement than this one")
+        event = self.events[receipt.event - 1] if receipt.event <= len(self.events) else None
+        if event is None or event["digest"] != receipt.event_digest:
+            raise VerificationError(
+                f"{name} names event {receipt.event} of the log, which is another one here: the log was rewritten "
+                "after the receipt was given"
+            )
+        details = event["details"]
+        named = (event["kind"], event["round"], details.get("party"), details.get("digest"))
+        if named != (ACCEPTED, receipt.round, receipt.party, receipt.digest):
+            raise VerificationError(f"{name} names event {receipt.event}, which is about something else")
+        if receipt.party not in self.submissions or receipt.digest != sha256_hex(self._submitted(receipt.party)):
+            raise VerificationError(f"the submission of {receipt.party!r} is not the one {name} was given for")
+        if receipt.submission != self.submissions[receipt.party].id:
+            raise VerificationError(f"{name} names another submission than the one of {receipt.party!r}")
+
+    def _not_settled(self) -> str:
+        if self._logged(SETTLED):
+            raise VerificationError("the log says that the round is settled, but the settlement is not in the export")
+        if rewards := self.archive.parties_in("rewards"):
+            raise VerificationError(f"there is a reward of {rewards[0]!r} without a settlement")
+        return "submissions only"
+
+    def _settlement_fits(self) -> str:
+        logged = [details.get("decisions") for details in self._logged(SETTLED)]
+        self.settled.check_inputs(self.agreement, self.submissions, logged)
+        return f"decisions {self.settled.settlement.decisions}"
+
+    def _rewards_as_decided(self) -> str:
+        return counted(len(self.settled.with_rewards.awards), "reward")
+
+    def _audit_follows(self) -> str:
+        return self.settled.check_audit()
+
+    def _settled_again(self) -> str:
+        started = self._logged(STARTED)
+        force = bool((started[-1].get("options") or {}).get("force")) if started else False
+        return self.settled.check_again(self.submissions, force=force)
+
+    def _logged(self, kind: str) -> list[dict[str, Any]]:
+        """Details of all events of a kind in this round."""
+        found = [one for one in self.events if one["kind"] == kind and one["round"] == self.manifest.round]
+        return [one["details"] if isinstance(one["details"], dict) else {} for one in found]

@@ -1,0 +1,364 @@
+"""Members' and operators' commands, against a real service and in a shared folder."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import engine_setup  # noqa: F401
+import rounds
+from client.listening import Commands, listening
+from equipoise.agreement import Agreement
+from equipoise.client.connection import RefusedError
+from equipoise.errors import (
+    AgreementError,
+    MediationError,
+    PrivacyError,
+    ServiceError,
+    SubmissionError,
+    VerificationError,
+)
+from equipoise.mediator import mediate
+from equipoise.party.release import release
+from equipoise.protocol.receipts import Receipt
+from equipoise.report import write_reports
+from equipoise.service import people, results, settlements
+from equipoise.service.access import Actor
+from equipoise.service.context import Context
+from equipoise.service.options import Options
+from equipoise.wire import Submission
+from service.api.society import settle
+
+OPTIONS: dict[str, Any] = {"draws": 500, "precision": 1.0}
+
+
+def agreement_text(kind: str) -> str:
+    """Between two parties."""
+    members = '[[parties]]\nname = "north"\n[[parties]]\nname = "south"\n'
+    privacy = "[privacy]\norder = 2\nmax_epsilon = 100.0\n"
+    return f'format = 1\ntitle = "Two practices"\n[model]\n{rounds.MODELS[kind]}\n{privacy}{members}'
+
+
+AGREEMENT = agreement_text("bernoulli")  # the quickest to settle
+
+
+@pytest.fixture
+def command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Commands:
+    return Commands(tmp_path, capsys, monkeypatch)
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Iterator[Context]:
+    made = Context.open(tmp_path / "service")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def url(context: Context) -> Iterator[str]:
+    with listening(context) as address:
+        yield address
+
+
+def write_table(path: Path, seed: int, kind: str = "bernoulli") -> None:
+    columns = rounds.table(kind, 200, seed)
+    rows = zip(*columns.values(), strict=True)
+    path.write_text("\n".join(",".join(map(str, row)) for row in (tuple(columns), *rows)) + "\n")
+
+
+def operator_of(command: Commands, context: Context, url: str, folder: Path) -> Commands:
+    olga = command.at(folder)
+    link = f"{url}/first#{people.first_operator_secret(context)}"
+    assert olga("join", link, "--party", "olga")["state"] == "approved"
+    (folder / "agreement.toml").write_text(AGREEMENT)
+    return olga
+
+
+def test_a_whole_round(command: Commands, context: Context, url: str, tmp_path: Path) -> None:
+    olga = operator_of(command, context, url, tmp_path / "olga")
+    homes = {name: command.at(tmp_path / name) for name in ("north", "south")}
+    joined = {name: home("join", url, "--party", name) for name, home in homes.items()}
+    assert joined["north"]["state"] == "requested"
+    said = homes["north"].said("join", url, "--party", "north")
+    assert joined["north"]["fingerprint"].upper() in said
+    assert joined["north"]["service"] in said
+    assert "waiting for approval" in homes["north"].said("status")
+    with pytest.raises(ServiceError, match="nobody asked to join"):
+        olga("operator", "approve", joined["north"]["service"])
+    for one in joined.values():
+        assert olga("operator", "approve", one["fingerprint"].upper().replace("-", " "))["state"] == "approved"
+    assert [one["state"] for one in olga("operator", "people")] == ["approved"] * 3
+    assert "north" in olga.said("operator", "people")
+
+    with pytest.raises(ServiceError, match="in no round yet"):
+        homes["north"]("submit", "north.csv", "--epsilon", 5)
+    made = olga("operator", "create", "agreement.toml", "--no-invite")
+    assert olga("operator", "invite", made["round"], "north")["party"] == "north"
+    olga("operator", "invite", made["round"], "south")
+    assert made["identity"] == Agreement.parse(AGREEMENT).identity
+
+    for seed, (name, home) in enumerate(homes.items()):
+        write_table(home.folder / f"{name}.csv", seed)
+        assert home("submit", f"{name}.csv", "--epsilon", 5, "--dry-run")["would_send"]["count"] == 200
+        assert not (home.folder / f"{name}.ledger").exists()
+        assert home("submit", f"{name}.csv", "--epsilon", 5)["spent"]
+    receipt = (tmp_path / "north" / "north.receipt.json").read_bytes()
+    Receipt.parse(receipt).check(context.audience)
+    _resend(homes["north"], receipt)
+    assert "2 of 2 submitted, you too" in homes["north"].said("status")
+    assert "epsilon 5" in olga.said("operator", "rounds")
+    with pytest.raises(ServiceError, match="not yet"):
+        homes["north"]("fetch")
+
+    assert olga("operator", "start", made["round"], "--draws", 500, "--precision", 1)["state"] == "settling"
+    (seen,) = homes["north"]("status")["rounds"]
+    assert (seen["state"], seen["progress"]["stage"]) == ("settling", None)
+    assert olga("operator", "cancel", made["round"])["state"] == "open"
+    with pytest.raises(ServiceError, match="not settling: cancelled"):
+        olga("operator", "watch", made["round"])
+    olga("operator", "start", made["round"], "--draws", 500, "--precision", 1, "--rho", "max")
+    settle(context, made["round"])
+    assert olga("operator", "watch", made["round"])["state"] == "settled"
+    _fetch(homes["north"])
+
+    _export(olga, made["round"], homes["north"], joined["north"])
+    assert homes["north"]("login")["url"].startswith(f"{url}/sign-in#")
+    assert olga("operator", "revoke", "north")["state"] == "revoked"
+    assert homes["north"]("status")["state"] == "revoked"
+
+
+def _export(olga: Commands, round_id: str, north: Commands, joined: dict[str, str]) -> None:
+    export = olga("operator", "export", round_id, "-o", "round.zip")["export"]
+    own = north.folder / "north.receipt.json"
+    found = olga("verify", export, "--receipt", own, "--service", joined["service"])
+    assert found["genuine"]
+    assert "The export is consistent" in olga.said("verify", export)
+    with pytest.raises(VerificationError, match="not by"):
+        olga("verify", export, "--service", joined["fingerprint"])
+
+
+def _resend(north: Commands, receipt: bytes) -> None:
+    """Whatever way it is sent again, the bytes are the same, nothing is spent, and the receipt is the same."""
+    ledger = (north.folder / "north.ledger").read_bytes()
+    Submission.model_validate(json.loads(ledger.splitlines()[-1])["submission"]).save(north.folder / "copy.json")
+    for arguments in (("north.csv", "--epsilon", 5), ("north.csv",), (), ("copy.json",)):
+        assert not north("submit", *arguments)["spent"]
+    assert (north.folder / "north.receipt.json").read_bytes() == receipt
+    assert (north.folder / "north.ledger").read_bytes() == ledger
+    with pytest.raises(PrivacyError, match="at epsilon 5, not 6"):
+        north("submit", "north.csv", "--epsilon", 6)
+    (north.folder / "north.receipt.json").write_text("of another round")
+    kept = Path(north("submit")["receipt"])
+    assert kept.name == f"north.{Receipt.parse(receipt).round}.receipt.json"
+    assert (north.folder / kept).read_bytes() == receipt
+    (north.folder / "north.receipt.json").write_bytes(receipt)
+
+
+def _fetch(north: Commands) -> None:
+    found = north("fetch", "--wait")
+    assert found == {"party": "north", "reward": "north.nc", "report": "north.report.html"}
+    reward = (north.folder / "north.nc").read_bytes()
+    assert north("fetch") == found
+    (north.folder / "north.nc").write_bytes(b"something else")
+    with pytest.raises(MediationError, match="another file"):
+        north("fetch")
+    north("fetch", "-o", "again.nc")
+    assert (north.folder / "again.nc").read_bytes() == reward
+    assert not list(north.folder.glob(".*partial"))
+
+
+def test_the_operators_own_things(command: Commands, context: Context, url: str, tmp_path: Path) -> None:
+    olga = operator_of(command, context, url, tmp_path / "olga")
+    assert (tmp_path / "olga" / "equipoise.json").stat().st_mode & 0o777 == 0o600
+    used = f"{url}/first#{'x' * 43}"
+    assert olga("join", used, "--party", "olga")["state"] == "approved"  # by this key, so that no link is needed
+    assert olga("operator", "backup", "--data", context.folder, "-o", tmp_path / "copy")["backup"]
+    assert (tmp_path / "copy" / "service.key").exists()
+    with pytest.raises(ServiceError, match="no data folder"):
+        olga("operator", "backup", "-o", tmp_path / "copy2")
+    with pytest.raises(ServiceError, match="nobody called 'north' is approved"):
+        olga("operator", "revoke", "north")
+
+
+def test_joining(command: Commands, context: Context, url: str, tmp_path: Path) -> None:
+    with pytest.raises(ServiceError, match="do not join"):
+        command("join", url, "--party", "north", "--fingerprint", "0" * 32)
+    assert not (tmp_path / "equipoise.json").exists()
+    with pytest.raises(ServiceError, match="no role 'king'"):
+        command("join", url, "--party", "north", "--role", "king")
+    with pytest.raises(ServiceError, match="cannot be a name"):
+        command("join", url, "--party", "../north")
+    with pytest.raises(ServiceError, match="makes an operator"):
+        command("join", f"{url}/first#secret", "--party", "north", "--role", "auditor")
+    with pytest.raises(RefusedError, match="one-time link was used"):
+        command("join", f"{url}/first#{'x' * 43}", "--party", "olga")
+    first = command("join", url, "--party", "ada", "--role", "auditor", "--note", "of the ministry")
+    assert (first["state"], first["key"], first["ledger"]) == ("requested", "ada.key", None)
+    assert command("join", url, "--party", "ada", "--role", "auditor") == first
+    with pytest.raises(ServiceError, match=r"membership of 'ada' \(auditor\)"):
+        command("join", url, "--party", "north")
+    with pytest.raises(ServiceError, match="parties submit"):
+        command("submit", "north.csv", "--epsilon", 1)
+    with pytest.raises(ServiceError, match="rewards are fetched by their parties"):
+        command("fetch")
+    with pytest.raises(RefusedError, match="not approved"):
+        command("login")
+
+
+def test_an_agreement_that_is_not_the_known_one(command: Commands, context: Context, url: str, tmp_path: Path) -> None:
+    olga = operator_of(command, context, url, tmp_path / "olga")
+    north = command.at(tmp_path / "north")
+    (tmp_path / "other.toml").write_text(AGREEMENT.replace("max_epsilon = 100.0", "max_epsilon = 1.0"))
+    joined = north("join", url, "--party", "north", "--agreement", "../other.toml")
+    olga("operator", "approve", joined["fingerprint"])
+    made = olga("operator", "create", "agreement.toml")
+    write_table(tmp_path / "north" / "north.csv", 0)
+    submit = ("submit", "north.csv", "--epsilon", 0.5)
+    with pytest.raises(AgreementError, match=f"{made['identity']}, but the one you joined with is"):
+        north(*submit)
+    assert not (tmp_path / "north" / "north.ledger").exists()
+    (tmp_path / "north" / "equipoise.json").unlink()
+    north("join", url, "--party", "north")
+    (tmp_path / "north" / "agreement.toml").write_text((tmp_path / "other.toml").read_text())
+    with pytest.raises(AgreementError, match=r"yours \(agreement\.toml\)"):
+        north(*submit)
+    with pytest.raises(PrivacyError, match="has no finished release"):
+        north("submit", "--agreement", "../olga/agreement.toml")
+    olga("operator", "close", made["round"])
+    with pytest.raises(ServiceError, match="closed, not open"):
+        north(*submit, "--agreement", "../olga/agreement.toml")
+    assert not (tmp_path / "north" / "north.ledger").exists()
+
+
+def test_another_partys_submission(command: Commands, tmp_path: Path) -> None:
+    place = tmp_path / "round"
+    place.mkdir()
+    (place / "agreement.toml").write_text(AGREEMENT)
+    with pytest.raises(AgreementError, match="'east' is not a party"):
+        command("join", "round", "--party", "east")
+    north, south = command.at(tmp_path / "north"), command.at(tmp_path / "south")
+    assert north("join", "../round", "--party", "north")["state"] == "approved"
+    south("join", "../round", "--party", "south")
+    write_table(tmp_path / "south" / "south.csv", 1)
+    assert south("submit", "south.csv", "--epsilon", 5)["receipt"] is None
+    sent = "../round/submissions/south.submission.json"
+    with pytest.raises(SubmissionError, match="of 'south', not of 'north'"):
+        north("submit", sent)
+    (tmp_path / "south" / "south.ledger.key").unlink()
+    south("join", "../round", "--party", "south")
+    with pytest.raises(SubmissionError, match="not with yours"):
+        south("submit", sent)
+    with pytest.raises(ServiceError, match="where no service answers"):
+        north("login")
+
+
+SCRIPT = {
+    "join": 'equipoise join "$PLACE" --party north',
+    "submit": "equipoise submit north.csv --epsilon 50",
+    "fetch": "equipoise fetch --wait -o reward.nc --report report.html\n"
+    "equipoise predict reward.nc --party north --data north.csv -o predictions.csv",
+}
+
+
+def run_script(step: str, home: Path, place: str) -> None:
+    """A part of the script by a shell, with the program on its path."""
+    program = f'equipoise() {{ "{sys.executable}" -m equipoise "$@"; }}\nset -e\n'
+    environment = {**os.environ, "PLACE": place}
+    done = subprocess.run(
+        ["sh", "-c", program + SCRIPT[step]], cwd=home, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def south_submission(folder: Path) -> bytes:
+    """What the other party submits, released at home."""
+    return release(
+        Agreement.parse(agreement_text("linear")), rounds.table("linear", 200, 1), party="south", epsilon=50.0,
+        ledger=folder / "south.ledger",
+    ).to_json()  # fmt: skip
+
+
+def test_the_same_script_on_a_folder_and_on_a_service(
+    command: Commands, context: Context, url: str, tmp_path: Path
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "agreement.toml").write_text(agreement_text("linear"))
+    south = south_submission(tmp_path)
+    folder, service = tmp_path / "by_folder", tmp_path / "by_service"
+    folder.mkdir()
+    write_table(folder / "north.csv", 0, "linear")
+    run_script("join", folder, str(shared))
+    run_script("submit", folder, str(shared))
+    service.mkdir()  # the same party, who has released before
+    for name in ("north.csv", "north.ledger", "north.ledger.key"):
+        shutil.copy(folder / name, service / name)
+    run_script("join", service, url)
+    olga = operator_of(command, context, url, tmp_path / "olga")
+    (waiting,) = [one for one in olga("operator", "people") if one["state"] == "requested"]
+    olga("operator", "approve", waiting["fingerprint"])
+    made = olga("operator", "create", shared / "agreement.toml")["round"]
+    run_script("submit", service, url)
+
+    (shared / "submissions" / "south.submission.json").write_bytes(south)
+    paths = sorted((shared / "submissions").iterdir())
+    settlement = mediate(
+        Agreement.load(shared / "agreement.toml"),
+        [Submission.load(path) for path in paths],
+        folder=shared / "settlement",
+        processes=1,
+        **OPTIONS,
+    )
+    write_reports(settlement, shared / "settlement")
+    settlements.start(context, Actor(1, "olga", "operator", None), made, Options(**OPTIONS))
+    with context.database.writing(alone=True) as session:
+        results.keep(session, context, made, settlement)
+
+    run_script("fetch", folder, str(shared))
+    run_script("fetch", service, url)
+    files = {path.name for path in folder.iterdir() if path.suffix != ".lock"}  # of a release
+    assert {path.name for path in service.iterdir()} == files | {"north.receipt.json"}
+    predictions = (folder / "predictions.csv").read_text()
+    assert len(predictions.splitlines()) == 201
+    assert (service / "predictions.csv").read_text() == predictions
+
+
+def test_help_loads_no_network(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom equipoise.cli.app import app\n"
+        "for arguments in (['--help'], ['operator', '--help']):\n"
+        "    try:\n        app(arguments)\n    except SystemExit:\n        pass\n"
+        "assert not {'httpx', 'numpy', 'uvicorn', 'sqlalchemy'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_lost_connection_costs_nothing(
+    command: Commands, context: Context, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service is away after the release; the next run sends the very bytes that were paid for."""
+    olga = operator_of(command, context, url, tmp_path / "olga")
+    north = command.at(tmp_path / "north")
+    olga("operator", "approve", north("join", url, "--party", "north")["fingerprint"])
+    olga("operator", "create", "agreement.toml")
+    write_table(tmp_path / "north" / "north.csv", 0)
+    from equipoise.client.by_service import ServiceExchange
+
+    def lost(self: ServiceExchange, data: bytes) -> None:
+        raise ServiceError("the connection was lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ServiceExchange, "submit", lost)
+        with pytest.raises(ServiceError, match="lost"):
+            north("submit", "north.csv", "--epsilon", 5)
+    ledger = (tmp_path / "north" / "north.ledger").read_bytes()
+    assert ledger
+    assert not north("submit", "north.csv", "--epsilon", 5)["spent"]
+    assert (tmp_path / "north" / "north.ledger").read_bytes() == ledger

@@ -1,0 +1,68 @@
+"""A round in a shared folder."""
+
+from pathlib import Path
+
+import pytest
+
+import rounds
+from equipoise.client.address import Place
+from equipoise.client.by_folder import FolderExchange
+from equipoise.client.exchange import check_identity, exchange_of
+from equipoise.client.membership import Membership
+from equipoise.errors import AgreementError, ServiceError, SubmissionError
+from equipoise.examples import example_agreement
+from equipoise.keys import create_key
+
+
+@pytest.fixture
+def me(tmp_path: Path) -> Membership:
+    create_key(tmp_path / "north.key")
+    place = tmp_path / "round"
+    place.mkdir()
+    (place / "agreement.toml").write_text(example_agreement("gaussian", ("north", "south")))
+    return Membership(Place(folder=place), None, "north", "party", tmp_path / "north.key", tmp_path / "north.ledger")
+
+
+def test_submissions_are_never_replaced(me: Membership) -> None:
+    exchange = FolderExchange(me)
+    exchange.check_open()
+    assert exchange.submit(b"one") is None
+    assert exchange.submit(b"one") is None
+    with pytest.raises(SubmissionError, match="never replaced"):
+        exchange.submit(b"two")
+    assert (exchange.folder / "submissions" / "north.submission.json").read_bytes() == b"one"
+    with pytest.raises(SubmissionError, match="submits once"):
+        exchange.check_open()
+    (round_,) = exchange.status().rounds
+    assert (round_.state, round_.submitted, round_.mine) == ("open", ("north",), True)
+
+
+@pytest.mark.parametrize("where", [".", "settlement"])
+def test_what_the_mediator_left_is_found(me: Membership, where: str) -> None:
+    exchange = FolderExchange(me)
+    for name in ("rewards/north.nc", "reports/north.html"):
+        path = exchange.folder / where / name
+        path.parent.mkdir(parents=True)
+        path.write_text(name)
+    assert exchange.reward() is None  # the settlement is written last
+    (exchange.folder / where / "settlement.json").write_text("{}")
+    assert (exchange.reward(), exchange.report()) == (b"rewards/north.nc", b"reports/north.html")
+    assert exchange.status().rounds[0].state == "settled"
+    with pytest.raises(ServiceError, match="is settled"):
+        exchange.check_open()
+    (exchange.folder / where / "rewards" / "north.nc").unlink()
+    with pytest.raises(ServiceError, match="did 'north' submit"):
+        exchange.reward()
+
+
+def test_mistakes(me: Membership) -> None:
+    with pytest.raises(ServiceError, match="leave out --round"):
+        exchange_of(me, round_id="abcd")
+    agreed = FolderExchange(me).agreement()
+    check_identity(agreed, {"yours": agreed.identity}, where="there")
+    other = rounds.agreement("gaussian").identity
+    with pytest.raises(AgreementError, match=f"{agreed.identity}.*{other}"):
+        check_identity(agreed, {"yours": other}, where="there")
+    (FolderExchange(me).folder / "agreement.toml").unlink()
+    with pytest.raises(ServiceError, match=r"has no agreement\.toml"):
+        FolderExchange(me).agreement()

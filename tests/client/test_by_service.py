@@ -1,0 +1,141 @@
+"""A round by way of a real service, and one that lies."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client.listening import Altering, member
+from equipoise.client.by_service import ServiceExchange, ask_to_join, connect, only_round
+from equipoise.client.connection import Connection, RefusedError
+from equipoise.client.exchange import Exchange
+from equipoise.client.membership import Membership
+from equipoise.errors import AgreementError, ServiceError, VerificationError
+from equipoise.keys import load_key
+from equipoise.protocol.receipts import Receipt
+from service.world import World, key_of, sent
+
+
+@pytest.fixture
+def north(world: World, url: str, tmp_path: Path) -> Membership:
+    """A party that the service knows."""
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    pem = key_of("north").private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "north.key").write_bytes(pem)
+    return member(tmp_path / "home", url, world.context.audience, "north")
+
+
+def lied_to(me: Membership, round_id: str, where: str, **changes: Any) -> ServiceExchange:
+    """An exchange in which one answer is changed on its way."""
+
+    def change(content: bytes) -> bytes:
+        try:
+            return json.dumps(json.loads(content) | changes).encode()
+        except ValueError:
+            return content[:-1] + b"x"
+
+    connection = Connection(
+        me.url, key=load_key(me.key), audience=me.service, transport=Altering(where, change), sleep=lambda _: None
+    )
+    return ServiceExchange(me, round_id=round_id, connection=connection)
+
+
+def test_a_newcomer_waits(world: World, url: str, tmp_path: Path) -> None:
+    east = member(tmp_path / "home", url, world.context.audience, "east")
+    exchange: Exchange = ServiceExchange(east)
+    assert exchange.status().state == "requested"
+    assert exchange.status().rounds == ()
+    with connect(east) as connection:
+        assert ask_to_join(connection, east)["state"] == "requested"
+    with pytest.raises(RefusedError, match="not approved"):
+        exchange.agreement()
+    exchange.close()
+
+
+def test_submitting_and_sending_again(world: World, north: Membership) -> None:
+    exchange = ServiceExchange(north)
+    with pytest.raises(ServiceError, match="in no round yet"):
+        exchange.agreement()
+    round_id = world.round()
+    assert exchange.agreement().title == "Three clinics"
+    exchange.check_open()
+    receipt = exchange.submit(sent()["north"])
+    assert receipt is not None
+    assert (receipt.round, receipt.party) == (round_id, "north")
+    assert exchange.submit(sent()["north"]) == receipt
+    (seen,) = exchange.status().rounds
+    assert (seen.id, seen.state, seen.submitted, seen.mine) == (round_id, "open", ("north",), True)
+    with pytest.raises(ServiceError, match="submits once"):
+        exchange.check_open()
+    assert (exchange.reward(), exchange.report()) == (None, None)
+    exchange.close()
+
+
+def test_a_settled_round(world: World, north: Membership) -> None:
+    world.settled_round()
+    world.round()
+    exchange = ServiceExchange(north, wanted="settled")
+    reward = exchange.reward()
+    assert reward is not None
+    (Path(north.key).parent / "got.nc").write_bytes(reward)
+    from equipoise.reward.model import Reward
+
+    assert Reward.load(Path(north.key).parent / "got.nc").party == "north"
+    assert b"<html" in (exchange.report() or b"")
+    with pytest.raises(ServiceError, match="settled, not open"):
+        exchange.check_open()
+    exchange.close()
+
+
+def test_lies_about_a_submission(world: World, north: Membership) -> None:
+    round_id = world.round()
+    data = sent()["north"]
+    for changes, says in (
+        ({"received": 1}, "altered afterwards"),
+        ({"service": "ab" * 32}, "names the service"),
+        ({"format": "receipt"}, "is not a receipt"),
+    ):
+        exchange = lied_to(north, round_id, "/submission", **changes)
+        with pytest.raises(VerificationError, match=says):
+            exchange.submit(data)
+        exchange.close()
+    honest = ServiceExchange(north, round_id=round_id)
+    receipt = honest.submit(data)
+    assert receipt is not None
+    told = receipt.model_dump(exclude={"format", "version", "service", "signature"})
+    for name, value in (("digest", "0" * 64), ("party", "south"), ("round", "other")):
+        other = Receipt.signed(world.context.key, **{**told, name: value})
+        with pytest.raises(VerificationError, match=f"not for what was sent: the {name}"):
+            honest.check_receipt(other, data)
+    honest.close()
+
+
+def test_lies_about_agreement_and_reward(world: World, north: Membership) -> None:
+    round_id = world.settled_round()
+    exchange = lied_to(north, round_id, "/agreement", identity="0" * 64)
+    with pytest.raises(VerificationError, match="do not submit"):
+        exchange.agreement()
+    exchange.close()
+    exchange = lied_to(north, round_id, "/agreement", agreement={"format": 1})
+    with pytest.raises(AgreementError, match="something else than an agreement"):
+        exchange.agreement()
+    exchange.close()
+    exchange = lied_to(north, round_id, "/reward")
+    with pytest.raises(VerificationError, match="altered on its way"):
+        exchange.reward()
+    exchange.close()
+
+
+def test_which_round() -> None:
+    one, two, three = (
+        {"id": name, "title": "", "state": state} for name, state in (("a", "open"), ("b", "settled"), ("c", "open"))
+    )
+    assert only_round([one], "settled") == "a"
+    assert only_round([one, two], "settled") == "b"
+    with pytest.raises(ServiceError, match=r"several rounds.*a \(no title, open\); b.*; c"):
+        only_round([one, two, three], "open")
+    with pytest.raises(ServiceError, match="none of your rounds is closed"):
+        only_round([one, two], "closed")

@@ -1,0 +1,274 @@
+"""The export of a round: genuine ones pass, and whatever was changed is found, by whoever changed it."""
+
+import json
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+import engine_setup  # noqa: F401
+from client import exports
+from client.exports import Files
+from equipoise import mediator
+from equipoise.client import export_archive
+from equipoise.client.export_check import Check, check_export
+from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.receipts import Receipt
+from equipoise.service.export import export
+from service.world import World, key_of, sent
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Files]]:
+    """A world with a settled round, and its export as files."""
+    world = World.on(tmp_path_factory.mktemp("export") / "service")
+    yield world, exports.unpacked(export(world.context, world.operator, world.settled_round()))
+    world.context.close()
+
+
+@pytest.fixture
+def files(made: tuple[World, Files]) -> Files:
+    return dict(made[1])
+
+
+@pytest.fixture
+def key(made: tuple[World, Files]) -> Ed25519PrivateKey:
+    """The service's."""
+    return made[0].context.key
+
+
+@pytest.fixture
+def sign(key: Ed25519PrivateKey) -> Callable[..., Files]:
+    def resigned(files: Files, /, **changes: Any) -> Files:
+        return exports.signed(files, key, **changes)
+
+    return resigned
+
+
+def failure(path: Path, **options: object) -> tuple[str, str]:
+    """What failed, and why; what comes after it was not looked at."""
+    found = check_export(path, **options)  # type: ignore[arg-type]
+    outcomes = [check.outcome for check in found]
+    number = outcomes.index("failed")
+    assert outcomes == ["ok"] * number + ["failed"] + ["not checked"] * (len(found) - number - 1)
+    return found[number].title, found[number].message
+
+
+def test_a_genuine_export(made: tuple[World, Files], tmp_path: Path) -> None:
+    world, files = made
+    path = exports.pack(tmp_path / "round.zip", files)
+    (tmp_path / "mine.json").write_bytes(files["receipts/north.json"])
+    found = check_export(path, service=fingerprint(world.context.audience).upper(), receipts=[tmp_path / "mine.json"])
+    assert {check.outcome for check in found} == {"ok"}, found
+    assert len(found) == 11
+    assert Check("your own receipts agree with the log", "ok", "1 receipt") in found
+
+
+def test_an_export_before_settlement(made: tuple[World, Files], tmp_path: Path) -> None:
+    world, _ = made
+    data = export(world.context, world.operator, world.round(submitted=True))
+    (tmp_path / "round.zip").write_bytes(data)
+    found = check_export(tmp_path / "round.zip")
+    assert [check.outcome for check in found] == ["ok"] * 8
+    assert "compare this" in found[1].message
+
+
+def test_settling_again(files: Files, tmp_path: Path) -> None:
+    path = exports.pack(tmp_path / "round.zip", files)
+    with mock.patch.object(mediator, "processes_for", return_value=1):  # others would first have to start
+        assert check_export(path, again=True)[-1].outcome == "ok"
+    with mock.patch.object(mediator, "mediate", lambda *_, **options: _Other(options)):
+        assert "decides otherwise (ffff" in failure(path, again=True)[1]
+
+
+class _Other:
+    """A settlement that came out differently."""
+
+    def __init__(self, options: dict[str, object]) -> None:
+        assert options["seed"] == 3
+        assert options["force"] is False
+        self.decisions = "f" * 64
+        self.environment = {"jax": "0.0"}
+
+
+def test_archives_that_are_none(files: Files, tmp_path: Path) -> None:
+    path = tmp_path / "round.zip"
+    assert "cannot read" in failure(path)[1]
+    path.write_bytes(b"PK but nothing else")
+    assert "is not an export" in failure(path)[1]
+    for name in ("../evil", "/etc/evil", "submissions/../x.json", "submissions/a/b.json", "rewards/north.json", "x"):
+        exports.pack(path, files, (name, b""))
+        assert "does not belong there" in failure(path)[1]
+    exports.pack(path, files, ("agreement.json", b"{}"))
+    assert "twice" in failure(path)[1]
+    exports.pack(path, files, ("submissions/NORTH.json", b"{}"))
+    assert "twice" in failure(path)[1]
+    exports.pack(path, files)
+    with mock.patch.object(export_archive, "MOST_BYTES", 1000):
+        assert "would unpack to more" in failure(path)[1]
+    with mock.patch.object(export_archive, "MOST_FILES", 3):
+        assert "at most 3" in failure(path)[1]
+    with mock.patch.object(export_archive, "MOST_DOCUMENT_BYTES", 100):
+        assert "larger than 100 bytes" in failure(path)[1]
+
+
+def test_a_file_that_says_it_is_smaller_than_it_is(files: Files, tmp_path: Path) -> None:
+    """The directory of a zip file can lie about sizes; no more than it says is read, and then the sum is wrong."""
+    path = exports.pack(tmp_path / "round.zip", files)
+    data = path.read_bytes()
+    entry = data.rindex(b"agreement.json") - 46
+    size = data[entry + 24 : entry + 28]
+    assert struct.unpack("<I", size)[0] == len(files["agreement.json"])
+    path.write_bytes(data[: entry + 24] + struct.pack("<I", 10) + data[entry + 28 :])
+    assert "damaged" in failure(path)[1]
+
+
+def test_changes_by_somebody_who_cannot_sign(made: tuple[World, Files], files: Files, tmp_path: Path) -> None:
+    path = tmp_path / "round.zip"
+
+    def after(changed: Files, **options: object) -> str:
+        return failure(exports.pack(path, changed), **options)[1]
+
+    assert "was not signed with the key" in after(
+        exports.edited(files, "manifest.json", lambda one: one.update(time=1))
+    )
+    assert "cannot be read" in after({**files, "manifest.json": b"[]"})
+    assert "no file 'manifest.json'" in after({name: one for name, one in files.items() if name != "manifest.json"})
+    assert "was changed after the export" in after({**files, "answers.jsonl": b"{}"})
+    assert "not in the export" in after({name: one for name, one in files.items() if name != "rewards/west.nc"})
+    assert "not in the manifest" in after({**files, "submissions/east.json": b"{}"})
+    mallory = exports.signed(files, key_of("mallory"))
+    assert "was not signed with the key" in after(mallory)
+    renamed = exports.edited(mallory, "manifest.json", lambda one: one.update(service="0" * 64))
+    assert "nobody's key" in after(renamed)
+    stranger = key_of("mallory").public_key().public_bytes_raw().hex()
+    assert "not by" in after(
+        exports.signed(files, key_of("mallory"), service=stranger), service=fingerprint(made[0].context.audience)
+    )
+    assert "log was begun by" in after(exports.signed(files, key_of("mallory"), service=stranger))
+
+
+def test_changes_of_the_log_by_the_service(
+    files: Files, sign: Callable[..., Files], key: Ed25519PrivateKey, tmp_path: Path
+) -> None:
+    path = tmp_path / "round.zip"
+    log = exports.events(files)
+
+    def after(changed: Files, **options: object) -> str:
+        return failure(exports.pack(path, changed), **options)[1]
+
+    changed = [{**event, "actor": "mallory"} if event["kind"] == "settled" else event for event in log]
+    assert "the log was altered at event" in after(sign(exports.with_events(files, changed)))
+    assert "the log was altered at event 3" in after(sign(exports.with_events(files, log[:2] + log[3:])))
+    head = {"sequence": len(log), "digest": log[-1]["digest"]}
+    assert "left out or added" in after(sign(exports.with_events(files, log[:-1]), head=head))
+    assert "line 1 of the log" in failure(exports.pack(path, {**files, **_log_of(b"{", sign, files)}))[1]
+
+    # The whole log made anew, with receipts that fit it: only a receipt that is out of its hands tells.
+    rewritten = exports.rechained([{**event, "time": event["time"] + 1} for event in log])
+    lie = sign(_with_receipts(exports.with_events(files, rewritten), rewritten, key))
+    exports.pack(path, lie)
+    assert {check.outcome for check in check_export(path)} == {"ok"}
+    (tmp_path / "mine.json").write_bytes(files["receipts/north.json"])
+    assert "was rewritten after the receipt" in after(lie, receipts=[tmp_path / "mine.json"])
+    assert "cannot read the receipt" in after(files, receipts=[tmp_path / "none.json"])
+
+    without = exports.rechained([event for event in log if event["details"].get("party") != "north"])
+    kept = {name: content for name, content in files.items() if "north" not in name}
+    lie = sign(_with_receipts(exports.with_events(kept, without), without, key))
+    assert "was rewritten after the receipt" in after(lie, receipts=[tmp_path / "mine.json"])
+
+
+def _log_of(data: bytes, sign: Callable[..., Files], files: Files) -> Files:
+    """A manifest that fits a log which is no log."""
+    from equipoise.canonical import sha256_hex
+
+    manifest = json.loads(files["manifest.json"])
+    return {**sign(files, files={**manifest["files"], "events.jsonl": sha256_hex(data)}), "events.jsonl": data}
+
+
+def _with_receipts(files: Files, log: list[dict[str, Any]], key: Ed25519PrivateKey) -> Files:
+    """Receipts signed anew by the service, for the events of another log."""
+    found = dict(files)
+    for event in log:
+        details = event["details"]
+        name = f"receipts/{details.get('party')}.json"
+        if event["kind"] == "submission-accepted" and name in files:
+            old = Receipt.parse(files[name]).model_dump(exclude={"format", "version", "service", "signature"})
+            told = old | {"event": event["sequence"], "event_digest": event["digest"]}
+            found[name] = Receipt.signed(key, **told).to_json()
+    return found
+
+
+def test_changes_of_what_went_in(
+    files: Files, sign: Callable[..., Files], key: Ed25519PrivateKey, tmp_path: Path
+) -> None:
+    path = tmp_path / "round.zip"
+
+    def after(changed: Files) -> tuple[str, str]:
+        return failure(exports.pack(path, sign(changed)))
+
+    title, why = after(exports.edited(files, "agreement.json", lambda one: one.update(title="Another")))
+    assert title == "the agreement is the one the round was made with"
+    assert "was made with agreement" in why
+    assert "is not an agreement" in after(exports.edited(files, "agreement.json", lambda one: one.update(format=2)))[1]
+    without = {name: content for name, content in files.items() if name not in _both("west")}
+    assert "the log says that 'west' submitted" in after(without)[1]
+    assert (
+        "altered after it was signed"
+        in after(exports.edited(files, "submissions/west.json", lambda one: one.update(count=7)))[1]
+    )
+    swapped = {**files, "submissions/west.json": files["submissions/south.json"]}
+    assert "is the submission of 'south'" in after(swapped)[1]
+    spaced = {**files, "submissions/west.json": sent()["west"] + b"\n"}
+    assert "no event that accepted this submission" in after(spaced)[1]
+    assert "without receipt" in after({name: one for name, one in files.items() if name != "receipts/west.json"})[1]
+    swapped = {**files, "receipts/west.json": files["receipts/south.json"]}
+    assert "is for 'south'" in after(swapped)[1]
+    assert (
+        "altered afterwards"
+        in after(exports.edited(files, "receipts/west.json", lambda one: one.update(received=1)))[1]
+    )
+    told = Receipt.parse(files["receipts/west.json"]).model_dump(exclude={"format", "version", "service", "signature"})
+    for changes, says in (
+        ({"round": "other"}, "is for round 'other'"),
+        ({"event": 1}, "was rewritten"),
+        ({"event": 1, "event_digest": exports.events(files)[0]["digest"]}, "about something else"),
+        ({"submission": "0" * 64}, "names another submission"),
+    ):
+        lie = Receipt.signed(key, **{**told, **changes}).to_json()
+        assert says in after({**files, "receipts/west.json": lie})[1]
+
+
+def test_changes_of_what_came_out(files: Files, sign: Callable[..., Files], tmp_path: Path) -> None:
+    path = tmp_path / "round.zip"
+
+    def after(changed: Files) -> str:
+        return failure(exports.pack(path, sign(changed)))[1]
+
+    def settlement(change: Callable[[Any], object]) -> Files:
+        return exports.edited(files, "settlement.json", change)
+
+    assert "the settlement was changed" in after(settlement(lambda one: one.update(rho=0.123)))
+    assert "used another submission of 'north'" in after(
+        settlement(lambda one: one["contributions"]["north"].update(rows=1))
+    )
+    assert "'north' is in the settlement or among" in after(settlement(lambda one: one["contributions"].pop("north")))
+    assert "cannot be read as a settlement" in after(settlement(lambda one: one.pop("awards")))
+    assert "the audit says of P1: fails" in after(
+        settlement(lambda one: [f.update(verdict="fails") for f in one["audit"]["findings"] if f["code"] == "P1"])
+    )
+    assert "audit in the settlement cannot be read" in after(settlement(lambda one: one.pop("audit")))
+    assert "the reward of 'north' is not the one" in after({**files, "rewards/north.nc": files["rewards/west.nc"]})
+    assert "cannot be read as a reward" in after({**files, "rewards/north.nc": b"draws"})
+    assert "an award without a reward" in after({name: one for name, one in files.items() if name != "rewards/west.nc"})
+    without = {name: one for name, one in files.items() if name != "settlement.json"}
+    assert "the settlement is not in the export" in after(without)
+
+
+def _both(party: str) -> set[str]:
+    return {f"submissions/{party}.json", f"receipts/{party}.json"}
