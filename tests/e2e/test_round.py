@@ -1,0 +1,99 @@
+"""A whole round by real processes: a server, a worker, an operator, and three parties that see only their own."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from e2e.processes import Server, Worker, until
+from e2e.stage import AGREEMENT, EPSILONS, Stage
+
+# What a party's data scientist might leave running: it works against a service and on a shared folder alike.
+SCRIPT = """
+$equipoise join "{place}" --party {name}
+until $equipoise submit {name}.csv --epsilon {epsilon}; do sleep 1; done
+$equipoise fetch --wait
+$equipoise predict {name}.nc --output predictions.csv
+"""
+
+
+def _play(stage: Stage, server: Server) -> None:
+    stage.operator.do("join", server.operator_link, "--party", "ana", "--role", "operator")
+    running = {
+        name: home.begin(SCRIPT.format(place=server.url, name=name, epsilon=EPSILONS[name]))
+        for name, home in stage.parties.items()
+    }
+    try:
+
+        def waiting() -> list[dict[str, str]]:
+            people = stage.operator.do("operator", "people")
+            return [one for one in people if one["state"] == "requested"]
+
+        for person in until(lambda: len(waiting()) == len(EPSILONS) and waiting(), 120, "three requests"):
+            stage.operator.do("operator", "approve", person["fingerprint"])
+        stage.open_round()
+
+        def received() -> bool:
+            (one,) = stage.operator.do("operator", "rounds")
+            return all(seat["submitted"] for seat in one["seats"])
+
+        until(received, 120, "three submissions")
+        stage.start()
+        for name, process in running.items():
+            said, _ = process.communicate(timeout=300)
+            assert process.returncode == 0, f"{name}: {said}"
+    finally:
+        for process in running.values():
+            process.kill()
+            process.communicate()
+    stage.equals_undisturbed()
+    for name, home in stage.parties.items():
+        others = [other for other in EPSILONS if other != name]
+        assert not [path for path in home.folder.iterdir() for other in others if other in path.name]
+        assert (home.folder / "predictions.csv").read_text().startswith("quantity")
+        (mine,) = home.do("status")["rounds"]
+        assert mine["state"] == "settled"
+        assert str(EPSILONS[others[0]]) not in str(mine)
+
+
+def test_a_round_on_sqlite(stage: Stage) -> None:
+    with Server(stage.folder / "server", "--no-worker") as server, Worker(stage.folder / "server"):
+        _play(stage, server)
+        assert server.end() == 0
+
+
+@pytest.mark.slow
+def test_a_round_on_postgresql(stage: Stage, postgres_url: str) -> None:
+    url = postgres_url
+    with (
+        Server(stage.folder / "server", "--no-worker", "--database", url) as server,
+        Worker(stage.folder / "server", "--database", url),
+        Worker(stage.folder / "server", "--database", url),
+    ):
+        _play(stage, server)
+
+
+@pytest.mark.slow
+def test_the_same_script_on_a_shared_folder(stage: Stage, tmp_path: Path) -> None:
+    place = tmp_path / "shared"
+    place.mkdir()
+    (place / "agreement.toml").write_text(AGREEMENT)
+    running = {
+        name: home.begin(SCRIPT.format(place=place, name=name, epsilon=EPSILONS[name]))
+        for name, home in stage.parties.items()
+    }
+    try:
+        until(lambda: len(list(place.glob("submissions/*.json"))) == len(EPSILONS), 120, "three submissions")
+        files = [os.path.relpath(path, stage.operator.folder) for path in sorted(place.glob("submissions/*.json"))]
+        out = os.path.relpath(place, stage.operator.folder)
+        agreement = f"{out}/agreement.toml"
+        stage.operator.do("mediate", agreement, *files, "-o", out, "--draws", 1000, "--precision", 0.2)
+        for name, process in running.items():
+            said, _ = process.communicate(timeout=300)
+            assert process.returncode == 0, f"{name}: {said}"
+    finally:
+        for process in running.values():
+            process.kill()
+            process.communicate()
+    for home in stage.parties.values():
+        assert (home.folder / "predictions.csv").read_text().startswith("quantity")
