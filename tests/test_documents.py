@@ -27,7 +27,19 @@ ROUND = "docs/tutorials/operator.md"  # other pages use its files: their setup c
 NOT_RUN = {
     ("README.md", "make demo"),
     ("README.md", "make test"),
+    ("README.md", "pip install 'equipoise[service]'"),
     ("docs/index.md", "pip install equipoise"),
+    ("docs/service.md", "make demo-service"),
+    ("docs/service.md", "pip install 'equipoise[service]'"),
+    ("docs/service.md", "equipoise worker --data mediator"),
+    (
+        "docs/service.md",
+        "equipoise serve --data mediator --database postgresql://equipoise:SECRET@db.example.org/equipoise",
+    ),
+    (
+        "docs/service.md",
+        "equipoise serve --data mediator --host 0.0.0.0 --port 443 --tls-cert cert.pem --tls-key key.pem --public-url https://mediator.example.org",
+    ),
     ("docs/howto/clusters.md", "pip install 'equipoise[distributed]'"),
     ("docs/howto/gpu.md", "pip install 'jax[cuda12]'"),
     ("docs/reproduction.md", "equipoise reproduce tradeoff-syn naive-syn"),
@@ -210,7 +222,7 @@ def test_documented_commands_are_the_commands() -> None:
         return {path} if not inner else {name for key in inner for name in names(inner[key], f"{path} {key}")}
 
     table = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    documented = set(re.findall(r"^\| `(equipoise [a-z]+(?: [a-z]+)?)\b", table, re.M))
+    documented = set(re.findall(r"^\| `(equipoise [a-z-]+(?: [a-z]+)?)\b", table, re.M))
     assert documented == names(get_command(app), "equipoise")
 
 
