@@ -19,6 +19,10 @@ DatabaseOption = Annotated[
     ),
 ]
 
+LeaseOption = Annotated[
+    float, typer.Option(help="Seconds of silence after which another worker takes over what one was at.", min=1)
+]
+
 
 def serve(
     data: DataOption = Path("equipoise-data"),
@@ -37,6 +41,7 @@ def serve(
     worker: Annotated[
         bool, typer.Option("--worker/--no-worker", help="Bring a worker along, or leave settling to others.")
     ] = True,
+    lease: LeaseOption = 30.0,
     rate: Annotated[float, typer.Option(help="Requests a second that one address may make.", min=0.1)] = 100.0,
     operator_link: Annotated[
         bool, typer.Option("--operator-link", help="Print a new one-time link for an operator, and end.")
@@ -71,7 +76,7 @@ def serve(
     def announce(url: str, link: str | None) -> None:
         _announce(url, link, as_json=as_json)
 
-    serving.serve(place, settings, worker=worker, announce=announce)
+    serving.serve(place, settings, worker=worker, lease=lease, announce=announce)
 
 
 def _announce(url: str | None, link: str | None, *, as_json: bool) -> None:

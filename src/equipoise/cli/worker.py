@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from equipoise.cli.serve import DatabaseOption, DataOption, check_installed
+from equipoise.cli.serve import DatabaseOption, DataOption, LeaseOption, check_installed
 
 
 def worker(
@@ -14,6 +14,7 @@ def worker(
     processes: Annotated[
         int, typer.Option(help="Processes to sample with; 0 for one on each core.", min=0, max=1_024)
     ] = 1,
+    lease: LeaseOption = 30.0,
 ) -> None:
     """Work for a service: take the settlements that were started, and compute them.
 
@@ -33,6 +34,6 @@ def worker(
     write_logs()
     logging.getLogger("equipoise.worker").setLevel(logging.INFO)
     try:
-        run_until_signalled(context, processes=processes or None)
+        run_until_signalled(context, lease=lease, processes=processes or None)
     finally:
         context.close()

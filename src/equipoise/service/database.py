@@ -47,7 +47,8 @@ class Database:
             options["connect_args"] = {"timeout": PATIENCE_S}
         else:
             options |= {"pool_pre_ping": True, "connect_args": {"connect_timeout": 10}}
-        self._engine = sqlalchemy.create_engine(self._url, **options)
+        # Traces of what nobody foresaw go to the log; what people sent does not.
+        self._engine = sqlalchemy.create_engine(self._url, hide_parameters=True, **options)
         if self.is_sqlite:
             event.listen(self._engine, "connect", _prepare_sqlite)
             event.listen(self._engine, "begin", _begin_sqlite)

@@ -7,7 +7,7 @@ refuses to change or delete an event as well, which stops accidents, not who own
 import json
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from equipoise.canonical import canonical_json
@@ -80,6 +80,18 @@ def verified(context: "Context") -> str:
             last += len(piece)
             session.expunge_all()
     return head
+
+
+def latest(
+    context: "Context", actor: Actor | None, *, before: int | None = None, limit: int = 100
+) -> tuple[list[dict[str, Any]], int]:
+    """Events below a number (all, unless given), the newest first, and how many there are in all."""
+    require(actor, "see-events")
+    with context.database.reading() as session:
+        number = session.scalar(select(func.max(Event.sequence))) or 0
+        top = number + 1 if before is None else min(max(before, 1), number + 1)
+        found = documents(session, after=max(0, top - 1 - limit), limit=limit)
+    return [one for one in reversed(found) if one["sequence"] < top], number
 
 
 def listed(context: "Context", actor: Actor | None, *, after: int = 0, limit: int = 500) -> list[dict[str, Any]]:

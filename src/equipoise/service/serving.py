@@ -24,6 +24,7 @@ from equipoise.service.connections import PromptHeads
 from equipoise.service.context import Context
 from equipoise.service.embedded import EmbeddedWorker
 from equipoise.service.logs import write_logs
+from equipoise.service.patience import LEASE
 from equipoise.service.proxies import OnlyByProxy
 from equipoise.service.settings import Settings
 
@@ -47,7 +48,7 @@ class Place:
 Announce = Callable[[str, str | None], None]  # address, and the first operator's link if there is no operator
 
 
-def serve(place: Place, settings: Settings, *, worker: bool, announce: Announce) -> None:
+def serve(place: Place, settings: Settings, *, worker: bool, announce: Announce, lease: float = LEASE) -> None:
     """Serve until SIGTERM, which ends the process well, or an interrupt."""
     check_exposure(place, settings)
     _check_tls(settings)
@@ -63,7 +64,7 @@ def serve(place: Place, settings: Settings, *, worker: bool, announce: Announce)
             trusting = ProxyHeadersMiddleware(app, trusted_hosts=list(settings.trusted_proxies))  # type: ignore[arg-type]
             app = OnlyByProxy(trusting, settings.trusted_proxies)  # type: ignore[arg-type]
         if worker:
-            embedded = EmbeddedWorker(place.folder, place.database)
+            embedded = EmbeddedWorker(place.folder, place.database, lease=lease)
             stack.callback(embedded.stop)
             embedded.start()
 

@@ -90,11 +90,12 @@ def cancel(context: Context, actor: Actor | None, round_id: str) -> None:
         if found.state != "settling":
             raise Conflict(f"the round is {found.state}; there is no settlement to cancel", code="not-settling")
         now = context.clock()
-        session.execute(
-            update(Job)
-            .where(Job.round_id == found.id, Job.state.in_(("waiting", "running")))
-            .values(state="cancelled", owner=None, ended=now)
-        )
+        for kind in ("settlement", "batch"):  # in this order, as workers lock them
+            session.execute(
+                update(Job)
+                .where(Job.round_id == found.id, Job.kind == kind, Job.state.in_(("waiting", "running")))
+                .values(state="cancelled", owner=None, ended=now)
+            )
         found.state = "open"
         events.record(session, time=now, actor=actor.name, kind="settlement-cancelled", round_id=found.id)
 

@@ -10,7 +10,7 @@ from equipoise.canonical import sha256_hex
 from equipoise.errors import SubmissionError
 from equipoise.protocol.receipts import Receipt
 from equipoise.service import events
-from equipoise.service.access import Actor, require, seat_of
+from equipoise.service.access import Actor, require, round_of, seat_of
 from equipoise.service.agreements import parsed
 from equipoise.service.context import Context
 from equipoise.service.refusals import Conflict, Forbidden, Invalid, NotFound
@@ -84,6 +84,14 @@ def _checked(found: Round, actor: Actor, data: bytes) -> Submission:
             "approved with; release with that key"
         )
     return submission
+
+
+def receipts(context: Context, actor: Actor | None, round_id: str) -> list[Receipt]:
+    """All receipts of a round, for those who oversee it, as they were given."""
+    require(actor, "see-events")
+    with context.database.reading() as session:
+        statement = select(Received.receipt).where(Received.round_id == round_of(session, round_id).id)
+        return [Receipt.parse(data) for data in session.scalars(statement.order_by(Received.received, Received.party))]
 
 
 def _check_unknown(session: Session, submission: Submission, data: bytes) -> None:

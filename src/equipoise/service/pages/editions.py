@@ -1,7 +1,5 @@
 """Editions of the report as parts of pages. Drawing takes a second, so the latest few are kept."""
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable
 
 from markupsafe import Markup
@@ -9,11 +7,10 @@ from markupsafe import Markup
 from equipoise.service import results
 from equipoise.service.access import Actor
 from equipoise.service.context import Context
+from equipoise.service.kept import Kept
 from equipoise.service.rounds import RoundView
 
-_MOST = 32
-_kept: OrderedDict[tuple[str, str, str], Markup] = OrderedDict()
-_lock = threading.Lock()
+_drawn: Kept[Markup] = Kept(32)
 
 
 def operator_edition(context: Context, actor: Actor, view: RoundView) -> Markup:
@@ -34,11 +31,4 @@ def party_edition(context: Context, actor: Actor, view: RoundView) -> Markup:
 
 
 def _once(key: tuple[str, str, str], make: Callable[[], str]) -> Markup:
-    """One at a time: many readers of a new settlement would otherwise all draw it at once."""
-    with _lock:
-        if key not in _kept:
-            _kept[key] = Markup(make())  # noqa: S704  (escaped by the report's templates)
-            while len(_kept) > _MOST:
-                _kept.popitem(last=False)
-        _kept.move_to_end(key)
-        return _kept[key]
+    return _drawn.get(key, lambda: Markup(make()))  # noqa: S704  (escaped by the report's templates)

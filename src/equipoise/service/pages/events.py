@@ -7,7 +7,6 @@ from fastapi import APIRouter, Depends, Request, Response
 from equipoise.errors import VerificationError
 from equipoise.service import events
 from equipoise.service.access import require
-from equipoise.service.pages import logged
 from equipoise.service.pages.problems import PageRoute
 from equipoise.service.pages.rendering import page
 from equipoise.service.pages.visitors import Visitor, context_of, somebody
@@ -43,9 +42,7 @@ def log(
 ) -> Response:
     """The log, newest first. The whole chain is checked only when asked to: it takes longer the longer it is."""
     context = context_of(request)
-    number = logged.length(context, visitor.actor)
-    top = number + 1 if before is None else max(1, min(before, number + 1))
-    shown = logged.before(context, visitor.actor, top, limit=ON_A_PAGE)
+    shown, number = events.latest(context, visitor.actor, before=before, limit=ON_A_PAGE)
     head, broken = "", ""
     if verify:
         require(visitor.actor, "see-events")

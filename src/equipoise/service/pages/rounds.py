@@ -8,12 +8,11 @@ from fastapi.responses import JSONResponse
 from equipoise.agreement import Agreement
 from equipoise.errors import AgreementError
 from equipoise.service import export as exporting
-from equipoise.service import results, rounds, settlements
+from equipoise.service import results, rounds, settlements, submissions
 from equipoise.service.access import require
 from equipoise.service.options import Options
 from equipoise.service.pages.choosing import FIELDS, chosen
 from equipoise.service.pages.editions import operator_edition
-from equipoise.service.pages.logged import received
 from equipoise.service.pages.problems import PageRoute
 from equipoise.service.pages.rendering import page
 from equipoise.service.pages.standing import own_seat, progress_words, standing
@@ -176,7 +175,7 @@ def _round(
         edition=operator_edition(context, actor, view) if settled and overseer else "",
         summary=results.summary(context, actor, round_id) if settled and not overseer else None,
         audit=results.audit(context, actor, round_id) if settled and not overseer else [],
-        receipts=received(context, actor, round_id) if overseer else [],
+        receipts=submissions.receipts(context, actor, round_id) if overseer else [],
         fields=FIELDS,
         given={**defaults, **(given or {})},
         mistakes=mistakes or {},
