@@ -25,19 +25,14 @@ def demo(
 
     Example: equipoise demo classification --output demo-out
     """
-    from equipoise.cli.output import print_json
+    from equipoise.cli.output import claim_folder, print_json
     from equipoise.cli.settlement_output import show_settlement
     from equipoise.demo import EXAMPLES, TEST_FILE, play_round, settle_round
     from equipoise.errors import EquipoiseError
 
     if kind not in EXAMPLES:
         raise EquipoiseError(f"there is no demo {kind!r}; choose one of {', '.join(EXAMPLES)}")
-    try:
-        output.mkdir(parents=True)
-    except FileExistsError as error:
-        raise EquipoiseError(f"{str(output)!r} exists; remove it or choose another folder with --output") from error
-    except OSError as error:
-        raise EquipoiseError(f"cannot make the folder {str(output)!r}: {error.strerror}; choose another") from error
+    claim_folder(output)
     played = play_round(output, kind)
     folder = output / "settlement"
     if not as_json:

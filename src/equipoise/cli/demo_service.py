@@ -23,19 +23,14 @@ def demo_service(
     """
     import time
 
-    from equipoise.cli.output import print_json
+    from equipoise.cli.output import claim_folder, print_json
     from equipoise.demo import EXAMPLES, HOSPITALS
     from equipoise.demo_service import OPERATOR, ServiceDemo, serving
     from equipoise.errors import EquipoiseError
 
     if kind not in EXAMPLES:
         raise EquipoiseError(f"there is no demo {kind!r}; choose one of {', '.join(EXAMPLES)}")
-    try:
-        output.mkdir(parents=True)
-    except FileExistsError as error:
-        raise EquipoiseError(f"{str(output)!r} exists; remove it or choose another folder with --output") from error
-    except OSError as error:
-        raise EquipoiseError(f"cannot make the folder {str(output)!r}: {error.strerror}; choose another") from error
+    claim_folder(output)
 
     def tell(text: str) -> None:
         typer.echo(text, err=as_json)

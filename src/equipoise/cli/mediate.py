@@ -5,7 +5,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from equipoise.cli.options import AgreementArgument, JsonOption
+from equipoise.cli.options import (
+    AgreementArgument,
+    BudgetOption,
+    DrawsOption,
+    ForceOption,
+    JsonOption,
+    MechanismOption,
+    PrecisionOption,
+    RhoOption,
+    SeedOption,
+    TeamOption,
+)
 
 if TYPE_CHECKING:
     from equipoise.agreement import Agreement
@@ -22,13 +33,9 @@ def mediate(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Folder for the settlement, rewards, reports and the journal.")
     ],
-    rho: Annotated[str | None, typer.Option(help='Fairness exponent up to 1, or "max" [the agreement\'s].')] = None,
-    mechanism: Annotated[
-        str | None, typer.Option(help="How rewards are made: tempering or noise [the agreement's].")
-    ] = None,
-    team: Annotated[
-        list[str] | None, typer.Option(help="Parties that team up, as a,b,c; repeat for each team [one team].")
-    ] = None,
+    rho: RhoOption = None,
+    mechanism: MechanismOption = None,
+    team: TeamOption = None,
     test: Annotated[
         Path | None, typer.Option(help="Rows nobody released, to see how well rewards predict.", readable=False)
     ] = None,
@@ -42,13 +49,11 @@ def mediate(
     rho_sweep: Annotated[
         bool, typer.Option("--rho-sweep", help="Also show everybody's target at other fairness exponents.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same decisions.")] = 0,
-    precision: Annotated[float, typer.Option(help="Standard error wanted of targets and rewards, in nats.")] = 0.05,
-    draws: Annotated[int, typer.Option(help="Draws of a posterior, to begin with.")] = 4_000,
-    budget: Annotated[
-        int | None, typer.Option(help="Coalitions to value, when there are too many to value all.")
-    ] = None,
-    force: Annotated[bool, typer.Option(help="Settle even with posteriors that have not converged.")] = False,
+    seed: SeedOption = 0,
+    precision: PrecisionOption = 0.05,
+    draws: DrawsOption = 4_000,
+    budget: BudgetOption = None,
+    force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Settle a round: value what each submission brings, make every party's reward, write the reports.

@@ -8,7 +8,18 @@ import typer
 
 from equipoise.cli.operator_connection import MEMBERSHIP, chosen_round, connected, path_of, say
 from equipoise.cli.operator_people import approve, people, refuse, revoke
-from equipoise.cli.options import JsonOption, MembershipOption
+from equipoise.cli.options import (
+    BudgetOption,
+    DrawsOption,
+    ForceOption,
+    JsonOption,
+    MechanismOption,
+    MembershipOption,
+    PrecisionOption,
+    RhoOption,
+    SeedOption,
+    TeamOption,
+)
 
 if TYPE_CHECKING:
     from equipoise.client.connection import Connection
@@ -22,7 +33,7 @@ app = typer.Typer(
 EVERY = 1.0  # seconds between two looks
 RoundArgument = Annotated[str, typer.Argument(help="The round's id.", metavar="ROUND")]
 OneRoundArgument = Annotated[
-    str | None, typer.Argument(help="The round's id [the only one there is].", metavar="[ROUND]", show_default=False)
+    str | None, typer.Argument(help="The round's id [the only one there is].", metavar="ROUND", show_default=False)
 ]
 
 for _command in (people, approve, refuse, revoke):
@@ -112,20 +123,14 @@ def invite(
 @app.command()
 def start(
     round_id: OneRoundArgument = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same decisions.")] = 0,
-    rho: Annotated[str | None, typer.Option(help='Fairness exponent up to 1, or "max" [the agreement\'s].')] = None,
-    mechanism: Annotated[
-        str | None, typer.Option(help="How rewards are made: tempering or noise [the agreement's].")
-    ] = None,
-    team: Annotated[
-        list[str] | None, typer.Option(help="Parties that team up, as a,b,c; repeat for each team [one team].")
-    ] = None,
-    precision: Annotated[float, typer.Option(help="Standard error wanted of targets and rewards, in nats.")] = 0.05,
-    draws: Annotated[int, typer.Option(help="Draws of a posterior, to begin with.")] = 4_000,
-    budget: Annotated[
-        int | None, typer.Option(help="Coalitions to value, when there are too many to value all.")
-    ] = None,
-    force: Annotated[bool, typer.Option(help="Settle even with posteriors that have not converged.")] = False,
+    seed: SeedOption = 0,
+    rho: RhoOption = None,
+    mechanism: MechanismOption = None,
+    team: TeamOption = None,
+    precision: PrecisionOption = 0.05,
+    draws: DrawsOption = 4_000,
+    budget: BudgetOption = None,
+    force: ForceOption = False,
     watching: Annotated[bool, typer.Option("--watch", help="Wait until it is settled.")] = False,
     membership: MembershipOption = MEMBERSHIP,
     as_json: JsonOption = False,

@@ -53,6 +53,16 @@ def claim_output(path: Path, error: type[EquipoiseError]) -> None:
         raise error(f"cannot write into {str(path.absolute().parent)!r}; choose another place with --output")
 
 
+def claim_folder(path: Path) -> None:
+    """Make a folder that must not be there yet."""
+    try:
+        path.mkdir(parents=True)
+    except FileExistsError as error:
+        raise EquipoiseError(f"{str(path)!r} exists; remove it or choose another folder with --output") from error
+    except OSError as error:
+        raise EquipoiseError(f"cannot make the folder {str(path)!r}: {error.strerror}; choose another") from error
+
+
 @contextmanager
 def warnings_as_lines() -> Iterator[None]:
     """Show our own warnings as one line each, without code; other libraries' are for developers."""
