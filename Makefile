@@ -17,7 +17,7 @@ demo-service: $(VENV)/.service
 	$(BIN)/equipoise demo-service --output demo-service-out
 
 test: $(VENV)/.dev
-	$(BIN)/pytest --numprocesses auto --dist worksteal
+	$(BIN)/pytest --numprocesses auto --dist worksteal --durations 20
 
 # What some tests of the service run besides Python: a database server, a browser, a reverse proxy, a clock that jumps.
 # Tests that miss theirs are skipped, and say so.
@@ -26,7 +26,7 @@ test-packages:
 	DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium faketime nginx-light postgresql > /dev/null
 
 slow: $(VENV)/.dev
-	$(BIN)/pytest --numprocesses auto --dist worksteal -m slow
+	$(BIN)/pytest --numprocesses auto --dist worksteal --durations 20 -m slow
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

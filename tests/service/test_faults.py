@@ -3,23 +3,30 @@
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import event, func, select
 
 import engine_setup  # noqa: F401 (sets JAX up)
 import equipoise as eq
 import postgres
-from equipoise.service import events, settlements, worker
+from equipoise.client.connection import Connection
+from equipoise.errors import ServiceError
+from equipoise.keys import load_key, public_hex
+from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.receipts import Receipt
+from equipoise.service import events, people, rounds, settlements, worker
 from equipoise.service.context import Context
 from equipoise.service.options import Options
 from equipoise.service.tables import Answer, Job, Round
@@ -43,6 +50,7 @@ class Example:
 
     agreed: eq.Agreement
     sent: list[eq.Submission]
+    keys: dict[str, Ed25519PrivateKey]
     undisturbed: tuple[str, dict[str, str]]
 
 
@@ -62,7 +70,8 @@ def example(kind: str, method: Any, folder: Path) -> Example:
     agreed, sent = small(kind, folder, 3)
     options = OPTIONS.model_dump(include={"draws", "precision"})
     settlement = eq.mediate(agreed, sent, method=method, processes=1, progress=False, **options)
-    return Example(agreed, sent, decided(settlement))
+    keys = {party: load_key(folder / f"{party}.ledger.key") for party in agreed.party_names}
+    return Example(agreed, sent, keys, decided(settlement))
 
 
 class Nursery:
@@ -78,20 +87,37 @@ class Nursery:
             text=True,
         )
         self.workers: list[int] = []
+        self.server: int | None = None
 
     def add(self) -> None:
         """One worker more."""
+        self.workers.append(self._made("\n"))
+
+    def serve(self, port: int) -> None:
+        """A server in place of the one before, which is killed."""
+        self.stop_serving()
+        self.server = self._made(f"{port}\n")
+
+    def _made(self, line: str) -> int:
         assert self._zygote.stdin is not None
         assert self._zygote.stdout is not None
-        self._zygote.stdin.write("\n")
+        self._zygote.stdin.write(line)
         self._zygote.stdin.flush()
-        self.workers.append(int(self._zygote.stdout.readline()))
+        return int(self._zygote.stdout.readline())
+
+    def stop_serving(self) -> None:
+        """Kill the server, at once and without warning."""
+        if self.server is not None:
+            os.kill(self.server, signal.SIGKILL)
+            wait_for(lambda: not Path(f"/proc/{self.server}").exists())  # its port is free then
+            self.server = None
 
     def kill(self) -> None:
         """The oldest worker, at once and without warning."""
         os.kill(self.workers.pop(0), signal.SIGKILL)
 
     def close(self) -> None:
+        self.stop_serving()
         while self.workers:
             self.kill()
         self._zygote.communicate()
@@ -145,10 +171,94 @@ def killed_rounds(
     return midway
 
 
-def test_fifty_rounds_with_a_worker_killed_in_each(tmp_path: Path, naive: Example) -> None:
-    with opened(tmp_path / "data") as context:
-        midway = killed_rounds(context, None, naive, 50, method="naive")
-    assert midway >= 10  # or the moments tell nothing
+def test_fifty_rounds_with_server_or_worker_killed_in_each(tmp_path: Path, naive: Example) -> None:
+    """Parties submit and the operator starts over the network; each time something is killed meanwhile, or both."""
+    chance = random.Random(13)
+    with opened(tmp_path / "data") as context, nursery(context, None) as made, ExitStack() as ending:
+        stage = Stage(context, naive, made)
+        ending.callback(stage.hang_up)
+        made.add()
+        made.serve(stage.port)
+        stage.play()
+        began = time.monotonic()
+        stage.play()
+        lasting = time.monotonic() - began
+        midway = sum(stage.play_disturbed(chance, lasting) for _ in range(50))
+        assert midway >= 10  # or the moments tell nothing
+        for round_id in stage.rounds:
+            assert kept(context, round_id) == naive.undisturbed
+        with context.database.reading() as session:
+            log = {one["sequence"]: one["digest"] for one in events.documents(session)}
+        assert len(stage.receipts) == 52 * len(naive.sent)
+        assert all(log[receipt.event] == receipt.event_digest for receipt in stage.receipts)
+        events.verified(context)
+
+
+class Stage:
+    """Parties and an operator with keys, who talk to a server that may be killed."""
+
+    def __init__(self, context: Context, chosen: Example, made: Nursery) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = int(probe.getsockname()[1])
+        self.context, self.chosen, self.made = context, chosen, made
+        self.rounds: list[str] = []
+        self.receipts: list[Receipt] = []
+        key = Ed25519PrivateKey.generate()
+        secret = people.first_operator_secret(context)
+        self.operator = people.claim_first_operator(context, secret, name="olga", public_key=public_hex(key))
+        self.lines = {"olga": self._line(key)}
+        for one in chosen.sent:
+            key = chosen.keys[one.party]
+            person = people.ask_to_join(context, name=one.party, role="party", public_key=public_hex(key))
+            shown = fingerprint(public_hex(key))
+            people.decide(context, self.operator, person.id, approve=True, fingerprint=shown)
+            self.lines[one.party] = self._line(key)
+
+    def play(self) -> None:
+        """A round from its opening to its settlement."""
+        round_id = rounds.create(self.context, self.operator, self.chosen.agreed)
+        self.rounds.append(round_id)
+        for one in self.chosen.sent:
+            path = f"/v1/rounds/{round_id}/submission"
+            reply = self.lines[one.party].request("PUT", path, body=one.to_json(), repeatable=True)
+            self.receipts.append(Receipt.parse(reply.body))
+        while state_of(self.context, round_id) == "open":
+            with suppress(ServiceError):  # whether it was started before the answer was lost, is looked at
+                self.lines["olga"].post(f"/v1/rounds/{round_id}/settlement", OPTIONS.model_dump(exclude_none=True))
+        settled_in(self.context, round_id)
+
+    def play_disturbed(self, chance: random.Random, lasting: float) -> bool:
+        """A round in which the server, the worker or both are killed; whether that was before it was settled."""
+        what = chance.choice(["server", "worker", "both"])
+        midway = []
+
+        def disturb() -> None:
+            time.sleep(chance.uniform(0, lasting))
+            midway.append(state_of(self.context, self.rounds[-1]) != "settled")
+            if what != "worker":
+                self.made.serve(self.port)
+            if what != "server":
+                self.made.kill()
+                self.made.add()
+
+        number = len(self.rounds)
+        thread = threading.Thread(target=disturb)
+        playing = threading.Thread(target=self.play)
+        playing.start()
+        wait_for(lambda: len(self.rounds) > number)
+        thread.start()
+        thread.join()
+        playing.join()
+        return midway[0]
+
+    def hang_up(self) -> None:
+        for line in self.lines.values():
+            line.close()
+
+    def _line(self, key: Ed25519PrivateKey) -> Connection:
+        url = f"http://127.0.0.1:{self.port}"
+        return Connection(url, key=key, audience=self.context.audience, sleep=lambda _seconds: time.sleep(0.6))
 
 
 def test_workers_killed_while_they_sample(tmp_path: Path, sampled: Example) -> None:

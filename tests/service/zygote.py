@@ -1,9 +1,9 @@
-"""A program that makes workers by forking, so that fifty of them do not import everything fifty times.
+"""A program that makes workers and servers by forking, so that fifty of them do not import everything fifty times.
 
 Its arguments are a data folder, a database ("" for the folder's own), a lease and "naive" or "auto". For every line it
-reads it forks a worker and says its number. Naive posteriors need no compiled programs: a settlement by them goes
-through all the same steps in a tenth of the time. Nothing of JAX runs before a fork, since its threads would be gone
-after it.
+reads it forks a worker, or a server if the line has a port, and says its number. Naive posteriors need no compiled
+programs: a settlement by them goes through all the same steps in a tenth of the time. Nothing of JAX runs before a
+fork, since its threads would be gone after it.
 """
 
 import os
@@ -20,8 +20,9 @@ with mock.patch("jax.default_backend", return_value="cpu"):  # to find out would
 
     import engine_setup  # noqa: F401 (sets JAX up)
     from equipoise import task
-    from equipoise.service import settling, worker  # noqa: F401 (the first is imported late by the second)
+    from equipoise.service import serving, settling, worker  # noqa: F401 (the second is imported late by the third)
     from equipoise.service.context import Context
+    from equipoise.service.settings import Rates, Settings
 
 
 def main() -> None:
@@ -33,10 +34,14 @@ def main() -> None:
     warnings.simplefilter("ignore")  # JAX's, of forks: none of its threads runs yet
     with tempfile.TemporaryDirectory() as place:  # imports much, and looks through all that is installed
         arviz.from_dict({"x": [[0.0]]}).to_netcdf(str(Path(place) / "x.nc"))
-    for _ in sys.stdin:
+    for line in sys.stdin:
         child = os.fork()
         if not child:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            if line.strip():
+                where = serving.Place(Path(folder), url or None, port=int(line))
+                settings = Settings(rates=Rates.of(1e6))
+                serving.serve(where, settings, worker=False, announce=lambda _url, _link: None)
             context = Context.open(Path(folder), url or None)
             worker.run(context, stop=threading.Event(), lease=float(lease), idle=0.05)
         sys.stdout.write(f"{child}\n")
