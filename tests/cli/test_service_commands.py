@@ -6,16 +6,19 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 
 import engine_setup  # noqa: F401
 import rounds
 from client.listening import Commands, listening
 from equipoise.agreement import Agreement
 from equipoise.client.connection import RefusedError
+from equipoise.client.membership import Membership
 from equipoise.errors import (
     AgreementError,
     MediationError,
@@ -89,8 +92,9 @@ def test_a_whole_round(command: Commands, context: Context, url: str, tmp_path: 
     assert joined["north"]["fingerprint"].upper() in said
     assert joined["north"]["service"] in said
     assert "waiting for approval" in homes["north"].said("status")
-    with pytest.raises(ServiceError, match="nobody asked to join"):
+    with pytest.raises(ServiceError, match="nobody asked to join.*waiting are: north, south") as refused:
         olga("operator", "approve", joined["north"]["service"])
+    assert joined["north"]["fingerprint"] not in str(refused.value)
     for one in joined.values():
         assert olga("operator", "approve", one["fingerprint"].upper().replace("-", " "))["state"] == "approved"
     assert [one["state"] for one in olga("operator", "people")] == ["approved"] * 3
@@ -125,12 +129,14 @@ def test_a_whole_round(command: Commands, context: Context, url: str, tmp_path: 
     olga("operator", "start", made["round"], "--draws", 500, "--precision", 1, "--rho", "max")
     settle(context, made["round"])
     assert olga("operator", "watch", made["round"])["state"] == "settled"
-    _fetch(homes["north"])
+    _fetch(homes["north"], made["round"])
 
     _export(olga, made["round"], homes["north"], joined["north"])
     assert homes["north"]("login")["url"].startswith(f"{url}/sign-in#")
     assert olga("operator", "revoke", "north")["state"] == "revoked"
     assert homes["north"]("status")["state"] == "revoked"
+    with pytest.raises(ServiceError, match=r"revoked 'north'.*--key NEW\.key.*--membership"):
+        homes["north"]("join", url, "--party", "north")
 
 
 def _export(olga: Commands, round_id: str, north: Commands, joined: dict[str, str]) -> None:
@@ -141,6 +147,12 @@ def _export(olga: Commands, round_id: str, north: Commands, joined: dict[str, st
     assert "The export is consistent" in olga.said("verify", export)
     with pytest.raises(VerificationError, match="not by"):
         olga("verify", export, "--service", joined["fingerprint"])
+    for arguments in (("none.zip",), (export, "--receipt", own, "--receipt", "none.json")):
+        with pytest.raises(typer.BadParameter, match="there is no file 'none"):
+            olga("verify", *arguments)
+    (olga.folder / "half.zip").write_bytes((olga.folder / export).read_bytes()[:1000])
+    with pytest.raises(VerificationError, match="is not an export.*get it again from the operator"):
+        olga("verify", "half.zip")
 
 
 def _resend(north: Commands, receipt: bytes) -> None:
@@ -150,6 +162,8 @@ def _resend(north: Commands, receipt: bytes) -> None:
     for arguments in (("north.csv", "--epsilon", 5), ("north.csv",), (), ("copy.json",)):
         assert not north("submit", *arguments)["spent"]
     assert (north.folder / "north.receipt.json").read_bytes() == receipt
+    assert north.said("submit", "north.csv").startswith("Sent again what was released before; north.csv was not read.")
+    assert "Submitted for north" in north.said("submit")
     assert (north.folder / "north.ledger").read_bytes() == ledger
     with pytest.raises(PrivacyError, match="at epsilon 5, not 6"):
         north("submit", "north.csv", "--epsilon", 6)
@@ -160,9 +174,11 @@ def _resend(north: Commands, receipt: bytes) -> None:
     (north.folder / "north.receipt.json").write_bytes(receipt)
 
 
-def _fetch(north: Commands) -> None:
+def _fetch(north: Commands, round_id: str) -> None:
     found = north("fetch", "--wait")
-    assert found == {"party": "north", "reward": "north.nc", "report": "north.report.html"}
+    files = {"reward": "north.nc", "report": "north.report.html"}
+    assert found == {"party": "north", "round": round_id, "title": "Two practices", **files}
+    assert f"round {round_id} “Two practices” is north.nc" in " ".join(north.said("fetch").split())
     reward = (north.folder / "north.nc").read_bytes()
     assert north("fetch") == found
     (north.folder / "north.nc").write_bytes(b"something else")
@@ -170,7 +186,21 @@ def _fetch(north: Commands) -> None:
         north("fetch")
     north("fetch", "-o", "again.nc")
     assert (north.folder / "again.nc").read_bytes() == reward
+    _fetch_beside(north, round_id, reward)
     assert not list(north.folder.glob(".*partial"))
+
+
+def _fetch_beside(north: Commands, round_id: str, reward: bytes) -> None:
+    """What has the name and is of another round stays."""
+    other = reward + b"\0"  # another file that reads as a reward
+    (north.folder / "north.nc").write_bytes(other)
+    (north.folder / "north.report.html").write_text("of another round")
+    found = north("fetch")
+    assert (found["reward"], found["report"]) == (f"north.{round_id}.nc", f"north.{round_id}.report.html")
+    assert (north.folder / found["reward"]).read_bytes() == reward
+    assert (north.folder / "north.nc").read_bytes() == other
+    assert (north.folder / "north.report.html").read_text() == "of another round"
+    assert north("fetch") == found
 
 
 def test_the_operators_own_things(command: Commands, context: Context, url: str, tmp_path: Path) -> None:
@@ -184,6 +214,10 @@ def test_the_operators_own_things(command: Commands, context: Context, url: str,
         olga("operator", "backup", "-o", tmp_path / "copy2")
     with pytest.raises(ServiceError, match="nobody called 'north' is approved"):
         olga("operator", "revoke", "north")
+    with pytest.raises(ServiceError, match="32 digits in eight groups; got 31$"):
+        olga("operator", "approve", "2c26-b46b-68ff-c68f-f99b-453c-1d30-413")
+    with pytest.raises(ServiceError, match="got 32, and l is none of 0 to 9"):
+        olga("operator", "approve", "2c26-b46b-68ff-c68f-f99b-453c-1d30-4l34")
 
 
 def test_joining(command: Commands, context: Context, url: str, tmp_path: Path) -> None:
@@ -211,6 +245,27 @@ def test_joining(command: Commands, context: Context, url: str, tmp_path: Path) 
         command("login")
 
 
+def test_a_service_that_moved(command: Commands, context: Context, url: str, tmp_path: Path) -> None:
+    first = command("join", url, "--party", "north")
+    with listening(context) as moved:
+        assert command("join", moved, "--party", "north") == first | {"place": moved}
+    assert Membership.load(tmp_path / "equipoise.json").url == moved
+    assert command("join", url, "--party", "north") == first
+    with (
+        closing(Context.open(tmp_path / "another")) as another,
+        listening(another) as elsewhere,
+        pytest.raises(ServiceError, match="membership of 'north'.*choose another file"),
+    ):
+        command("join", elsewhere, "--party", "north")
+    assert Membership.load(tmp_path / "equipoise.json").url == url
+
+
+def test_who_compares_the_fingerprint(command: Commands, context: Context, url: str, tmp_path: Path) -> None:
+    link = f"{url}/first#{people.first_operator_secret(context)}"
+    assert "Tell the parties this fingerprint" in command.at(tmp_path / "olga").said("join", link, "--party", "olga")
+    assert "Compare it with what" in command.at(tmp_path / "north").said("join", url, "--party", "north")
+
+
 def test_an_agreement_that_is_not_the_known_one(command: Commands, context: Context, url: str, tmp_path: Path) -> None:
     olga = operator_of(command, context, url, tmp_path / "olga")
     north = command.at(tmp_path / "north")
@@ -228,8 +283,10 @@ def test_an_agreement_that_is_not_the_known_one(command: Commands, context: Cont
     (tmp_path / "north" / "agreement.toml").write_text((tmp_path / "other.toml").read_text())
     with pytest.raises(AgreementError, match=r"yours \(agreement\.toml\)"):
         north(*submit)
-    with pytest.raises(PrivacyError, match="has no finished release"):
+    with pytest.raises(PrivacyError, match="has no finished release.*--epsilon E"):
         north("submit", "--agreement", "../olga/agreement.toml")
+    with pytest.raises(AgreementError, match="--epsilon E .*100 is the agreed maximum.*--zcdp R or --approx E D"):
+        north("submit", "north.csv", "--agreement", "../olga/agreement.toml")
     olga("operator", "close", made["round"])
     with pytest.raises(ServiceError, match="closed, not open"):
         north(*submit, "--agreement", "../olga/agreement.toml")

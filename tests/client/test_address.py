@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.client.address import Place, place_of
+from equipoise.client.address import Place, address_meant, place_of
 from equipoise.errors import ServiceError
 
 
@@ -43,3 +43,12 @@ def test_what_is_no_place(text: str, says: str) -> None:
     with pytest.raises(ServiceError, match=says) as refused:
         place_of(text)
     assert "secret" not in str(refused.value)
+
+
+def test_a_host_that_was_taken_for_a_folder() -> None:
+    assert address_meant(Path("rounds.example:8443/first")) == "https://rounds.example:8443"
+    assert address_meant(Path("localhost:8351")) == "http://localhost:8351"
+    assert address_meant(Path("localhost")) == "http://localhost"
+    assert address_meant(Path("[::1]:80")) == "http://[::1]:80"
+    for folder in ("../shared/round.1", "./a", "round", "/mnt/a.example", "C:/round"):
+        assert address_meant(Path(folder)) is None

@@ -1,5 +1,6 @@
 """A round in a shared folder."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,6 @@ def test_mistakes(me: Membership) -> None:
     (FolderExchange(me).folder / "agreement.toml").unlink()
     with pytest.raises(ServiceError, match=r"has no agreement\.toml"):
         FolderExchange(me).agreement()
+    for place, says in (("rounds.example", "write https://rounds.example"), ("nowhere", "is the path right")):
+        with pytest.raises(ServiceError, match=f"there is no folder '{place}'.*{says}"):
+            FolderExchange(replace(me, place=Place(folder=Path(place)))).agreement()

@@ -11,7 +11,7 @@ from equipoise.client.by_service import ServiceExchange, ask_to_join, connect, o
 from equipoise.client.connection import Connection, RefusedError
 from equipoise.client.exchange import Exchange
 from equipoise.client.membership import Membership
-from equipoise.errors import AgreementError, ServiceError, VerificationError
+from equipoise.errors import AgreementError, KeyFileError, ServiceError, VerificationError
 from equipoise.keys import load_key
 from equipoise.protocol.receipts import Receipt
 from service.world import World, key_of, sent
@@ -50,9 +50,13 @@ def test_a_newcomer_waits(world: World, url: str, tmp_path: Path) -> None:
     assert exchange.status().rounds == ()
     with connect(east) as connection:
         assert ask_to_join(connection, east)["state"] == "requested"
-    with pytest.raises(RefusedError, match="not approved"):
+    with pytest.raises(RefusedError, match="not approved") as refused:
         exchange.agreement()
+    assert exchange.status().fingerprint.upper() in str(refused.value)
     exchange.close()
+    east.key.unlink()
+    with pytest.raises(KeyFileError, match="restore it from your copy.*join again"):
+        connect(east)
 
 
 def test_submitting_and_sending_again(world: World, north: Membership) -> None:
@@ -137,5 +141,10 @@ def test_which_round() -> None:
     assert only_round([one, two], "settled") == "b"
     with pytest.raises(ServiceError, match=r"several rounds.*a \(no title, open\); b.*; c"):
         only_round([one, two, three], "open")
-    with pytest.raises(ServiceError, match="none of your rounds is closed"):
-        only_round([one, two], "closed")
+    closed = {"id": "d", "title": "", "state": "closed"}
+    with pytest.raises(ServiceError, match="none of your rounds is open: .*; the operator opens one") as refused:
+        only_round([two, closed], "open")
+    assert "--round" not in str(refused.value)
+    assert only_round([one, closed], "settled") == "a"  # the one to wait for
+    with pytest.raises(ServiceError, match="settled yet: .*; wait, or use --wait"):
+        only_round([one, three], "settled")

@@ -125,5 +125,30 @@ def test_another_service_at_the_address_is_noticed(world: World, url: str, tmp_p
     me = member(tmp_path / "home", url, "cd" * 32, "east")
     with connect(me) as connection, pytest.raises(ServiceError, match="another key"):
         connection.introduction()
-    with connect(me) as connection, pytest.raises(RefusedError, match="was not signed"):  # for this service
-        connection.get("/v1/me")
+    with connect(me) as connection, pytest.raises(ServiceError, match=r"another key.*than the one you joined"):
+        connection.get("/v1/me")  # rather than what that service says of the signature
+
+
+def test_a_refusal_by_the_right_service_stays_its_own(connected: Connected) -> None:
+    refused = httpx.Response(401, json={"error": {"code": "not-signed-in", "message": "not approved"}})
+    right = httpx.Response(200, json={"public_key": "ab" * 32, "version": "1", "time": 1})
+    network = Network(refused, right, refused)
+    connection = connected(network)
+    for _ in range(2):  # the key is compared once
+        with pytest.raises(RefusedError, match="not approved"):
+            connection.get("/v1/me")
+    assert [request.url.path for request in network.seen] == ["/v1/me", "/v1/service", "/v1/me"]
+
+
+def test_tls_where_none_is_spoken(url: str) -> None:
+    refused = pytest.raises(ServiceError, match="does not speak TLS there.*http://, or another port")
+    with Connection(url.replace("http:", "https:")) as connection, refused:
+        connection.introduction()
+
+
+def test_it_says_once_that_it_tries_again(connected: Connected, capsys: pytest.CaptureFixture[str]) -> None:
+    connection = connected(Network(httpx.ConnectError("no route"), httpx.ReadError("reset"), FINE))
+    connection.get("/v1/me")
+    said = capsys.readouterr()
+    assert said.err == "https://a.example cannot be reached; trying again for about 16 s\n"
+    assert said.out == ""

@@ -14,12 +14,19 @@ import engine_setup  # noqa: F401
 from client import exports
 from client.exports import Files
 from equipoise import mediator
+from equipoise.canonical import sha256_hex
 from equipoise.client import export_archive
 from equipoise.client.export_check import Check, check_export
+from equipoise.keys import public_hex
 from equipoise.protocol.public_keys import fingerprint
 from equipoise.protocol.receipts import Receipt
+from equipoise.service import people, settlements, submissions
 from equipoise.service.export import export
-from service.world import World, key_of, sent
+from equipoise.service.options import Options
+from equipoise.settlement import Settlement
+from equipoise.wire import Submission
+from service import world as worlds
+from service.world import OPTIONS, World, key_of, sent
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +71,7 @@ def test_a_genuine_export(made: tuple[World, Files], tmp_path: Path) -> None:
     (tmp_path / "mine.json").write_bytes(files["receipts/north.json"])
     found = check_export(path, service=fingerprint(world.context.audience).upper(), receipts=[tmp_path / "mine.json"])
     assert {check.outcome for check in found} == {"ok"}, found
-    assert len(found) == 11
+    assert len(found) == 12
     assert Check("your own receipts agree with the log", "ok", "1 receipt") in found
 
 
@@ -73,8 +80,28 @@ def test_an_export_before_settlement(made: tuple[World, Files], tmp_path: Path) 
     data = export(world.context, world.operator, world.round(submitted=True))
     (tmp_path / "round.zip").write_bytes(data)
     found = check_export(tmp_path / "round.zip")
-    assert [check.outcome for check in found] == ["ok"] * 8
+    assert [check.outcome for check in found] == ["ok"] * 9
     assert "compare this" in found[1].message
+
+
+def test_genuine_exports_with_a_past(tmp_path: Path) -> None:
+    """Cancelled, submitted to, and started again with other options; and somebody revoked afterwards."""
+    world = World.on(tmp_path / "service")
+    round_id = world.round()
+    for party in ("north", "south"):
+        submissions.accept(world.context, world.parties[party], round_id, sent()[party])
+    settlements.start(world.context, world.operator, round_id, Options(seed=8))
+    settlements.cancel(world.context, world.operator, round_id)
+    submissions.accept(world.context, world.parties["west"], round_id, sent()["west"])
+    teams = (("south", "north", "west"),)  # the settlement has them in the agreement's order
+    with mock.patch.object(worlds, "OPTIONS", OPTIONS.model_copy(update={"teams": teams})):
+        world.settle(round_id)
+    people.revoke(world.context, world.operator, world.parties["west"].person_id)
+    world.joined("west", key=key_of("another west"))
+    (tmp_path / "round.zip").write_bytes(export(world.context, world.operator, round_id))
+    world.context.close()
+    found = check_export(tmp_path / "round.zip")
+    assert {check.outcome for check in found} == {"ok"}, found
 
 
 def test_settling_again(files: Files, tmp_path: Path) -> None:
@@ -183,10 +210,118 @@ def test_changes_of_the_log_by_the_service(
     assert "was rewritten after the receipt" in after(lie, receipts=[tmp_path / "mine.json"])
 
 
+def test_logs_that_contradict_the_rules(
+    files: Files, sign: Callable[..., Files], key: Ed25519PrivateKey, tmp_path: Path
+) -> None:
+    """Perfect chains, with receipts that fit: what they tell cannot have happened."""
+    log = exports.events(files)
+    at = {event["details"].get("party", event["kind"]): number for number, event in enumerate(log)}
+    created, north = at["round-created"], log[at["north"]]
+    started, settled = log[at["settlement-started"]], log[at["settled"]]
+    cancelled = {**started, "kind": "settlement-cancelled", "details": {}}
+
+    def after(*events: dict[str, Any]) -> str:
+        changed = exports.rechained(list(events))
+        lie = sign(_with_receipts(exports.with_events(files, changed), changed, key))
+        title, why = failure(exports.pack(tmp_path / "round.zip", lie))
+        assert title == "the log tells of a round that the rules allow"
+        return why
+
+    start, end = at["settlement-started"], at["settled"]
+    replaced = {**north, "details": {**north["details"], "digest": "0" * 64}}
+    assert "the service replaced what the party had submitted" in after(
+        *log[: at["north"]], replaced, *log[at["north"] :]
+    )
+    assert f"'submission-accepted' of 'north' at events {at['north'] + 1} and {start + 1}" in after(
+        *log[:start], north, *log[start:]
+    )
+    other = {**settled, "details": {"decisions": "0" * 64}}
+    assert (
+        f"'settled' of round {settled['round']!r} at events {end + 1} and {end + 2}, which can be only once: the "
+        in (after(*log[:end], other, *log[end:]))
+    )
+    assert "the service began the round anew" in after(*log[:start], log[created], *log[start:])
+    assert f"'settled' at event {end} without 'settlement-started' before" in after(*log[:start], *log[start + 1 :])
+    assert "an outcome that had been given up" in after(*log[:end], cancelled, *log[end:])
+    assert "after the round was settled" in after(*log, started)
+    late = [event for event in log[:end] if event is not north]
+    assert "'submission-accepted' of 'north' at event" in (why := after(*late, north, *log[end:]))
+    assert "when none could be taken any more" in why
+    assert "when none could be taken any more" in after(*(event for event in log if event is not north), north)
+
+
+def test_submissions_of_keys_that_nobody_approved(
+    files: Files, sign: Callable[..., Files], key: Ed25519PrivateKey, tmp_path: Path
+) -> None:
+    log = exports.events(files)
+    north = next(event["details"]["person"] for event in log if event["details"].get("party") == "north")
+
+    def after(change: Callable[[dict[str, Any]], dict[str, Any]], changed: Files = files) -> str:
+        told = exports.rechained([{**event, "details": change(event)} for event in log])
+        lie = sign(_with_receipts(exports.with_events(changed, told), told, key))
+        title, why = failure(exports.pack(tmp_path / "round.zip", lie))
+        assert title == "every accepted submission is there, and genuine"
+        return why
+
+    def of_north(kind: str, **changes: object) -> Callable[[dict[str, Any]], dict[str, Any]]:
+        def change(event: dict[str, Any]) -> dict[str, Any]:
+            details: dict[str, Any] = event["details"]
+            return details | changes if (event["kind"], details.get("person")) == (kind, north) else details
+
+        return change
+
+    # The service submits in the name of a party, with a key of its own.
+    forged = worlds.signed(Submission.parse(files["submissions/north.json"]), key_of("mallory")).to_json()
+    forgery = of_north("submission-accepted", digest=sha256_hex(forged))
+    why = after(forgery, {**files, "submissions/north.json": forged})
+    assert f"'north' is signed with the key {fingerprint(public_hex(key_of('mallory')))}, but its sender, person" in why
+    assert f"was approved with {fingerprint(public_hex(key_of('north')))} at event" in why
+    assert "person 99, whom no event before it approved" in after(of_north("submission-accepted", person=99))
+    assert "from person None" in after(of_north("submission-accepted", person=None))
+    assert "approved under that name" in after(of_north("person-approved", name="northern"))
+    for approved in (fingerprint(public_hex(key_of("mallory"))), None):
+        why = after(of_north("person-approved", fingerprint=approved))
+        assert f"was approved with {approved} at event" in why
+        assert "it is not that person's submission" in why
+
+
+def test_settlements_with_other_options_than_they_were_started_with(
+    files: Files, sign: Callable[..., Files], tmp_path: Path
+) -> None:
+    log = exports.events(files)
+
+    def with_log(changed: Files, kind: str, **changes: object) -> Files:
+        told = [{**one, "details": one["details"] | changes} if one["kind"] == kind else one for one in log]
+        return sign(exports.with_events(changed, exports.rechained(told)))
+
+    def after(lie: Files) -> str:
+        title, why = failure(exports.pack(tmp_path / "round.zip", lie))
+        assert title == "the settlement is about exactly these submissions"
+        return why
+
+    chosen = OPTIONS.model_dump(mode="json")
+    for name, value in (
+        ("seed", 4),
+        ("seed", None),
+        ("rho", 0.123),
+        ("mechanism", "noise"),
+        ("teams", [["north"], ["south", "west"]]),
+        ("precision", 0.1),
+        ("draws", 2_000),
+        ("budget", 100),
+    ):
+        why = after(with_log(files, "settlement-started", options={**chosen, name: value}))
+        assert f"the settlement was made with {name} = " in why
+        assert f"'settlement-started' says {value!r}: the options were changed after the start" in why
+    assert "does not say with which options" in after(with_log(files, "settlement-started", options=None))
+
+    doubtful = exports.edited(files, "settlement.json", lambda one: one["coalitions"][0].update(problems=["R-hat 2"]))
+    decisions = Settlement.parse(json.loads(doubtful["settlement.json"]), name="settlement.json").decisions
+    assert "does not say force" in after(with_log(doubtful, "settled", decisions=decisions))
+
+
 def _log_of(data: bytes, sign: Callable[..., Files], files: Files) -> Files:
     """A manifest that fits a log which is no log."""
-    from equipoise.canonical import sha256_hex
-
     manifest = json.loads(files["manifest.json"])
     return {**sign(files, files={**manifest["files"], "events.jsonl": sha256_hex(data)}), "events.jsonl": data}
 

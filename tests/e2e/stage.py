@@ -11,6 +11,7 @@ import equipoise as eq
 import rounds
 from e2e.processes import Home, Server, until
 
+# Their noise is real. With a fairness exponent that is agreed, no draw of it keeps a round from being settled.
 EPSILONS = {"north": 8.0, "south": 2.0, "west": 0.5}
 OPTIONS: dict[str, Any] = {"seed": 5, "draws": 1_000, "precision": 0.2}
 AGREEMENT = """\
@@ -22,6 +23,8 @@ target = { name = "y", bounds = [-3, 3] }
 [privacy]
 order = 2
 max_epsilon = 100.0
+[reward]
+rho = 0.5
 [[parties]]
 name = "north"
 [[parties]]

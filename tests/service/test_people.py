@@ -4,10 +4,10 @@ import pytest
 
 from equipoise.keys import public_hex
 from equipoise.protocol.public_keys import SMALL_ORDER, fingerprint
-from equipoise.service import events, people, signing_in
+from equipoise.service import events, people, rounds, signing_in, submissions
 from equipoise.service.context import Context
 from equipoise.service.refusals import Conflict, Invalid, NotFound, NotSignedIn, Refusal, TooMany
-from service.world import World, key_of
+from service.world import World, agreement, key_of, sent
 
 NEW = public_hex(key_of("newcomer"))
 
@@ -170,3 +170,43 @@ def test_refusals_say_nothing_of_secrets(world: World) -> None:
         people.claim_first_operator(world.context, secret, name="north")
     assert secret not in str(refused.value)
     assert secret not in str(events.listed(world.context, world.operator))
+
+
+def test_who_asked_before_it_found_the_link_is_the_operator(world: World) -> None:
+    key = NEW
+    asked = people.ask_to_join(world.context, name="otto", role="operator", public_key=key)
+    secret = people.first_operator_secret(world.context)
+    actor = people.claim_first_operator(world.context, secret, name="otto", public_key=key)
+    assert (actor.person_id, actor.role) == (asked.id, "operator")
+    assert people.me(world.context, actor).state == "approved"
+
+
+def test_nobody_is_called_as_the_log_calls_the_service(world: World) -> None:
+    key = NEW
+    with pytest.raises(Invalid, match="service's own"):
+        people.ask_to_join(world.context, name="Service", role="party", public_key=key)
+
+
+def test_access_that_ended_during_a_request_is_noticed(world: World) -> None:
+    """The request was let in, then the person was revoked, then it changes something."""
+    other = world.joined("second", role="operator")
+    person = next(one for one in people.listed(world.context, world.operator) if one.name == "second")
+    people.revoke(world.context, world.operator, person.id)
+    with pytest.raises(NotSignedIn, match="has ended"):
+        rounds.create(world.context, other, agreement())
+    north = world.parties["north"]
+    round_id = world.round()
+    person = next(one for one in people.listed(world.context, world.operator) if one.name == "north")
+    people.revoke(world.context, world.operator, person.id)
+    with pytest.raises(NotSignedIn, match="has ended"):
+        submissions.accept(world.context, north, round_id, sent()["north"])
+
+
+def test_requests_that_nobody_decides_on_are_forgotten(world: World) -> None:
+    key = NEW
+    people.ask_to_join(world.context, name="late", role="party", public_key=key)
+    signing_in.sweep(world.context)
+    assert [one.name for one in people.listed(world.context, world.operator) if one.state == "requested"] == ["late"]
+    world.clock.now += signing_in.REQUEST_MS
+    signing_in.sweep(world.context)
+    assert not [one for one in people.listed(world.context, world.operator) if one.state == "requested"]

@@ -18,6 +18,9 @@ def test_a_new_round_has_a_seat_for_each_party_and_shows_its_agreement(world: Wo
     assert [seat.party for seat in view.seats] == ["north", "south", "west"]
     assert all(seat.invited == world.clock.now and seat.submitted is None for seat in view.seats)
     assert view.seats[0].fingerprint == fingerprint(str(world.parties["north"].public_key))
+    assert view.seats[1].fingerprint is None  # the others' are for those who oversee
+    shown = rounds.seen(world.context, world.auditor, round_id).seats
+    assert shown[1].fingerprint == fingerprint(str(world.parties["south"].public_key))
     last = events.listed(world.context, world.operator)[-1]
     assert (last["kind"], last["round"], last["actor"]) == ("round-created", round_id, "olga")
 

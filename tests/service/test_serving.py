@@ -1,5 +1,6 @@
 """The server as a process: it says where it is, listens there alone, and ends when told to."""
 
+import asyncio
 import json
 import os
 import signal
@@ -8,21 +9,24 @@ import ssl
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import uvicorn
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from equipoise.errors import ServiceError
-from equipoise.service.serving import Place, check_exposure, public_url
+from equipoise.service.connections import PromptHeads
+from equipoise.service.serving import Place, _config, check_exposure, public_url
 from equipoise.service.settings import Settings
 from program import run
 
@@ -92,17 +96,38 @@ def test_it_speaks_tls(tmp_path: Path) -> None:
         answer = httpx.get(f"{said['url']}/v1/service", verify=trust)
         assert answer.status_code == 200
         assert "strict-transport-security" in answer.headers
+        trust.maximum_version = ssl.TLSVersion.TLSv1_2
+        assert shaken_hands(said["url"], trust, "ECDHE+AESGCM") == "ECDHE-ECDSA-AES256-GCM-SHA384"
+        with pytest.raises(ssl.SSLError):
+            shaken_hands(said["url"], trust, "ECDHE-ECDSA-AES256-SHA384")
     broken = run("serve", "--tls-cert", key, "--tls-key", key, cwd=tmp_path, code=11)
     assert "cannot be used" in broken.stderr
     assert "give both" in run("serve", "--tls-key", key, cwd=tmp_path, code=11).stderr
 
 
-def test_a_silent_connection_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@asynccontextmanager
+async def listening(app: Any, protocol: type[PromptHeads] = PromptHeads) -> AsyncIterator[tuple[uvicorn.Server, int]]:
+    """A server in this process, and its port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)  # so that what nobody reads stays in the server
+    server = uvicorn.Server(
+        uvicorn.Config(app, http=protocol, lifespan="off", log_config=None, timeout_keep_alive=1, loop="asyncio")
+    )
+    task = asyncio.create_task(server.serve([listener]))
+    yield server, listener.getsockname()[1]
+    server.should_exit = True
+    await task
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for it, not for ever."""
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process, where the wait can be made short."""
-    import asyncio
-
-    import uvicorn
-
     from equipoise.service import connections
 
     monkeypatch.setattr(connections, "HEAD_SECONDS", 0.2)
@@ -126,23 +151,89 @@ def test_a_silent_connection_is_closed(tmp_path: Path, monkeypatch: pytest.Monke
         return answer
 
     async def main() -> list[bytes]:
-        listener = socket.create_server(("127.0.0.1", 0))
-        config = uvicorn.Config(
-            app, http=connections.PromptHeads, lifespan="off", log_config=None, timeout_keep_alive=1, loop="asyncio"
-        )
-        server = uvicorn.Server(config)
-        task = asyncio.create_task(server.serve([listener]))
-        port = listener.getsockname()[1]
-        head = b"GET / HTTP/1.1\r\nHost: x\r\n"
-        answers = [await talk(port), await talk(port, head, b"X-Slow: 1\r\n", b"X-Slow: 2\r\n", b"X-Slow: 3\r\n")]
-        answers.append(await talk(port, head, b"\r\n"))
-        server.should_exit = True
-        await task
-        return answers
+        async with listening(app) as (_, port):
+            head = b"GET / HTTP/1.1\r\nHost: x\r\n"
+            slow = [b"X-Slow: 1\r\n", b"X-Slow: 2\r\n", b"X-Slow: 3\r\n"]
+            return [await talk(port), await talk(port, head, *slow), await talk(port, head, b"\r\n")]
 
     silent, dripping, prompt = asyncio.run(main())
     assert silent == dripping == b""
     assert b"204" in prompt
+
+
+def test_who_does_not_read_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    from equipoise.service import connections
+
+    monkeypatch.setattr(connections, "UNREAD_SECONDS", 0.2)
+    size = 2**20
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        length = 4 * size if scope["path"] == "/long" else 40_000
+        start = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % length)]}
+        await send(start)
+        await send({"type": "http.response.body", "body": b"x" * length})
+
+    def asked(port: int, what: bytes) -> socket.socket:
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        client.connect(("127.0.0.1", port))
+        client.sendall(what)
+        return client
+
+    async def main() -> tuple[list[int], int]:
+        async with listening(app) as (server, port):
+            present = server.server_state.connections
+            left = []
+            ask = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+            last = ask.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+            # Many requests; one whose answer is long; one that is to be closed once it was taken, at once or later.
+            for what in (ask * 200, ask.replace(b"/", b"/long", 1), last, ask):
+                with asked(port, what):
+                    await until(lambda: len(present) == 1)
+                    await until(lambda: not present)
+                    left.append(len(present))
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=size)
+            writer.write(b"GET /long HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            taken = 0
+            while part := await reader.read(size // 4):  # steadily, for longer than nothing would be waited for
+                taken += len(part)
+                await asyncio.sleep(0.01)
+            writer.close()
+            await writer.wait_closed()
+            return left, taken
+
+    left, taken = asyncio.run(main())
+    assert left == [0, 0, 0, 0]
+    assert taken > 4 * size
+
+
+def test_one_address_has_a_part_of_the_connections() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def answered(port: int, source: str) -> tuple[bool, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(source, 0))
+        with suppress(ConnectionError):
+            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            return bool(await asyncio.wait_for(reader.read(100), 5)), writer
+        return False, writer
+
+    async def main() -> list[bool]:
+        async with listening(app, PromptHeads.limited(3)) as (server, port):
+            tried = [await answered(port, "127.0.0.2") for _ in range(4)]
+            tried.append(await answered(port, "127.0.0.3"))
+            tried[0][1].close()
+            await until(lambda: len(server.server_state.connections) == 3)
+            tried.append(await answered(port, "127.0.0.2"))
+            for _, writer in tried:
+                writer.close()
+            await until(lambda: not server.server_state.connections)
+            return [answer for answer, _ in tried]
+
+    assert asyncio.run(main()) == [True] * 3 + [False, True, True]
+    limits = [_config(app, one).http for one in (Settings(), Settings(most_connections=80), PROXY)]
+    assert [getattr(one, "most_of_one", 0) for one in limits] == [250, 50, None]
 
 
 def test_it_is_not_exposed_by_mistake(tmp_path: Path) -> None:
@@ -154,6 +245,13 @@ def test_it_is_not_exposed_by_mistake(tmp_path: Path) -> None:
     with pytest.raises(ServiceError, match="public-url"):
         check_exposure(Place(tmp_path), PROXY)
     check_exposure(Place(tmp_path, host="0.0.0.0", public_url="https://x.example"), PROXY)
+    for place in (Place(tmp_path), open_to_all):
+        with pytest.raises(ServiceError, match=r"'http://x.example:81'.*https://x.example:81"):
+            check_exposure(replace(place, public_url="http://x.example:81"), PROXY)
+    with pytest.raises(ServiceError, match=r"'http://localhost'.*https://localhost"):
+        check_exposure(Place(tmp_path, public_url="http://localhost"), Settings(tls=(tmp_path / "a", tmp_path / "b")))
+    for url in ("http://localhost:81", "http://[::1]", "https://x.example"):
+        check_exposure(Place(tmp_path, public_url=url), PROXY)
     for host in ("127.0.0.1", "::1", "localhost"):
         check_exposure(Place(tmp_path, host=host), Settings())
     assert public_url(Place(tmp_path, host="::1"), Settings(), 81) == "http://[::1]:81"
@@ -200,6 +298,19 @@ def test_a_worker_ends_when_told_to(tmp_path: Path) -> None:
         process.terminate()
         assert process.wait(30) == 0
         assert "Traceback" not in process.stderr.read()
+
+
+def shaken_hands(url: str, trust: ssl.SSLContext, ciphers: str) -> str:
+    """The cipher that was agreed on."""
+    trust.set_ciphers(ciphers)
+    port = int(url.rpartition(":")[2])
+    with (
+        socket.create_connection(("127.0.0.1", port)) as plain,
+        trust.wrap_socket(plain, server_hostname="127.0.0.1") as secure,
+    ):
+        agreed = secure.cipher()
+        assert agreed is not None
+        return agreed[0]
 
 
 def self_signed(folder: Path) -> tuple[Path, Path]:

@@ -41,7 +41,7 @@ def main() -> None:
             if line.strip():
                 where = serving.Place(Path(folder), url or None, port=int(line))
                 settings = Settings(rates=Rates.of(1e6))
-                serving.serve(where, settings, worker=False, announce=lambda _url, _link: None)
+                serving.serve(where, settings, worker=False, announce=lambda _url, _link, _fingerprint: None)
             context = Context.open(Path(folder), url or None)
             worker.run(context, stop=threading.Event(), lease=float(lease), idle=0.05)
         sys.stdout.write(f"{child}\n")

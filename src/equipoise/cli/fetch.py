@@ -39,15 +39,22 @@ def fetch(
     me = Membership.load(membership)
     if me.role != "party":
         raise ServiceError(f"{me.name!r} is a member as {me.role}; rewards are fetched by their parties")
-    reward_path, report_path = output or Path(f"{me.name}.nc"), report or Path(f"{me.name}.report.html")
     with closing(exchange_of(me, round_id=round_id, wanted="settled")) as exchange:
         data = _reward(exchange, wait=wait)
-        _keep(data, reward_path, me, exchange.agreement())
-        _replace(exchange.report() or b"", report_path)
+        which, agreed = exchange.round_id, exchange.agreement()
+        reward_path = output or _name(me, ".nc", data, which)
+        _keep(data, reward_path, me, agreed)
+        written = exchange.report() or b""
+        report_path = report or _name(me, ".report.html", written, which)
+        _replace(written, report_path)
     if as_json:
-        print_json({"party": me.name, "reward": str(reward_path), "report": str(report_path)})
+        found = {"party": me.name, "round": which, "title": agreed.title}
+        print_json(found | {"reward": str(reward_path), "report": str(report_path)})
         return
-    print_lines(f"Your reward is {reward_path}, your report {report_path}.")
+    words = " ".join((*((which,) if which else ()), *((f"“{agreed.title}”",) if agreed.title else ())))
+    print_lines(
+        f"Your reward of {f'round {words}' if words else 'the round'} is {reward_path}, your report {report_path}."
+    )
     print_lines(f"Predict with it: equipoise predict {reward_path} --data FILE")
 
 
@@ -61,6 +68,24 @@ def _reward(exchange: "Exchange", *, wait: bool) -> bytes:
             raise ServiceError("not yet: the round is not settled; look with `equipoise status`, or wait with --wait")
         time.sleep(EVERY)
     return data
+
+
+def _name(me: "Membership", ending: str, data: bytes, round_id: str | None) -> Path:
+    """The file to write: the party's name, with the round's id if that name has what is of another round."""
+    from equipoise.canonical import read_limited
+    from equipoise.durable import is_there
+    from equipoise.errors import EquipoiseError
+    from equipoise.reward.model import Reward
+
+    path = Path(f"{me.name}{ending}")
+    if round_id is None or not is_there(path) or read_limited(path, max_bytes=len(data)) == data:
+        return path
+    if ending == ".nc":
+        try:
+            Reward.load(path)
+        except EquipoiseError:
+            return path  # somebody else's file, of which `_keep` tells
+    return Path(f"{me.name}.{round_id}{ending}")
 
 
 def _keep(data: bytes, path: Path, me: "Membership", agreed: "Agreement") -> None:

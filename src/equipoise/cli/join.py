@@ -18,7 +18,10 @@ ROLES = ("party", "auditor", "operator")
 def join(
     place: Annotated[
         str,
-        typer.Argument(help="https://ADDRESS of a service, its one-time link, or a shared folder.", metavar="PLACE"),
+        typer.Argument(
+            help="https://ADDRESS of a service, its one-time link, or a shared folder; - reads it from standard input.",
+            metavar="PLACE",
+        ),
     ],
     name: Annotated[str, typer.Option("--party", "--name", help="Your name, as in the agreement.")],
     key: Annotated[
@@ -55,6 +58,10 @@ def join(
     from equipoise.errors import ServiceError
     from equipoise.keys import load_or_create_key, public_hex
 
+    if place == "-":  # a one-time link on a command line can be seen by everybody on the machine
+        import sys
+
+        place = sys.stdin.readline().strip()
     where = place_of(place)
     chosen = role or ("operator" if where.secret else "party")
     if chosen not in ROLES:
@@ -81,6 +88,11 @@ def join(
         wanted = _as_before(wanted, Membership.load(membership), membership, given=key is not None)
     own = public_hex(load_or_create_key(wanted.key))
     joined, state = (wanted, "approved") if where.folder else _ask(wanted, where, fingerprint, note)
+    if state in ("refused", "revoked"):
+        raise ServiceError(
+            f"the operator has {state} {name!r} with the key {str(wanted.key)!r}. Ask it why; then join with a new key "
+            "(--key NEW.key) and a new file (--membership NEW.json), and be approved again"
+        )
     joined.save(membership)
     if as_json:
         from equipoise.protocol.public_keys import fingerprint as fingerprint_of
@@ -89,7 +101,7 @@ def join(
             {**joined.to_json(), "state": state, "fingerprint": fingerprint_of(own), "membership": str(membership)}
         )
         return
-    _show(joined, state, own, membership)
+    _show(joined, state, own, membership, by_link=bool(where.secret))
 
 
 def _check_name(name: str) -> None:
@@ -103,20 +115,35 @@ def _check_name(name: str) -> None:
 
 
 def _as_before(wanted: "Membership", before: "Membership", path: Path, *, given: bool) -> "Membership":
-    """What was joined before, if it is the same; only the agreement and the certificates may be new."""
+    """What was joined before, if it is the same; agreement, certificates and a service's address may be new."""
     from equipoise.errors import ServiceError
 
     def who(one: "Membership") -> tuple[Any, ...]:
-        place = one.place.url or (one.place.folder and one.place.folder.resolve())
-        return place, one.name, one.role, *([one.key.resolve()] if given else [])
+        folder = one.place.folder and one.place.folder.resolve()
+        return folder, one.name, one.role, *([one.key.resolve()] if given else [])
 
-    if who(wanted) != who(before):
+    if who(wanted) != who(before) or not _same_service(wanted, before):
         old = before.to_json()
         raise ServiceError(
             f"{str(path)!r} is the membership of {old['name']!r} ({old['role']}) at {old['place']} with the key "
             f"{old['key']}; choose another file with --membership"
         )
-    return replace(before, agreement=wanted.agreement or before.agreement, ca=wanted.ca or before.ca)
+    return replace(
+        before,
+        place=wanted.place if wanted.place.url else before.place,
+        agreement=wanted.agreement or before.agreement,
+        ca=wanted.ca or before.ca,
+    )
+
+
+def _same_service(wanted: "Membership", before: "Membership") -> bool:
+    """Whether it is where it was, or has moved with its key."""
+    from equipoise.client.connection import Connection
+
+    if wanted.place.url == before.place.url:
+        return True
+    with Connection(wanted.url, ca=wanted.ca or before.ca) as connection:
+        return connection.introduction().public_key == before.service
 
 
 def _ask(wanted: "Membership", where: "Place", fingerprint: str | None, note: str) -> "tuple[Membership, str]":
@@ -156,7 +183,7 @@ def _is_approved(connection: Any) -> bool:
         return False
 
 
-def _show(joined: "Membership", state: str, own: str, membership: Path) -> None:
+def _show(joined: "Membership", state: str, own: str, membership: Path, *, by_link: bool) -> None:
     from equipoise.cli.output import print_lines
     from equipoise.protocol.public_keys import fingerprint
 
@@ -167,10 +194,12 @@ def _show(joined: "Membership", state: str, own: str, membership: Path) -> None:
         print_lines(f"Your key is {joined.key}; keep it to yourself.")
         return
     print_lines(f"Noted in {membership}. Your key is {joined.key}; keep it to yourself.")
-    print_lines(
-        f"The service at {joined.url} has the fingerprint {fingerprint(joined.service)}. Compare it with what its "
-        "operator tells you by another way."
+    what_to_do = (
+        "Tell the parties this fingerprint, so that they can compare it."
+        if by_link
+        else "Compare it with what its operator tells you by another way."
     )
+    print_lines(f"The service at {joined.url} has the fingerprint {fingerprint(joined.service)}. {what_to_do}")
     if state == "requested":
         typer.echo(f"\nRead this to the operator, who then approves {joined.name} as {joined.role}:\n")
         typer.echo(f"    {fingerprint(own).upper()}\n")

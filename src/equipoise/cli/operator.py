@@ -55,7 +55,7 @@ def rounds(membership: MembershipOption = MEMBERSHIP, as_json: JsonOption = Fals
         return
     print_table(
         "Rounds",
-        ("round", "title", "state", "submitted", "still to come"),
+        ("round", "title", "state", "submitted", "not submitted"),
         [
             (
                 one["id"],
@@ -93,8 +93,14 @@ def create(
 
     agreed = Agreement.load(agreement)  # mistakes show here, in full
     with connected(membership) as connection:
+        same = [
+            one["id"]
+            for one in connection.get("/v1/rounds")["rounds"]
+            if one["identity"] == agreed.identity and one["state"] in ("open", "settling")
+        ]
         text = agreement.read_text(encoding="utf-8-sig")
         made = connection.post("/v1/rounds", {"agreement": text, "invite": invite_all})
+        members = {one["name"] for one in connection.get("/v1/people")["people"] if one["state"] == "approved"}
     parties = ", ".join(agreed.party_names)
     say(
         {"round": made["id"], "identity": made["identity"], "parties": agreed.party_names, "invited": invite_all},
@@ -102,6 +108,12 @@ def create(
         + (f"Invited: {parties}." if invite_all else f"Invite with: equipoise operator invite {made['id']} PARTY"),
         as_json=as_json,
     )
+    if strangers := [name for name in agreed.party_names if name not in members]:
+        typer.echo(f"Not yet approved under these names: {', '.join(strangers)}.", err=True)
+    if same:
+        typer.echo(
+            f"Note: round {', '.join(same)} of the same agreement is still open; close what is not meant.", err=True
+        )
 
 
 @app.command()
@@ -131,11 +143,14 @@ def start(
     draws: DrawsOption = 4_000,
     budget: BudgetOption = None,
     force: ForceOption = False,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Settle although some who are invited have not submitted.")
+    ] = False,
     watching: Annotated[bool, typer.Option("--watch", help="Wait until it is settled.")] = False,
     membership: MembershipOption = MEMBERSHIP,
     as_json: JsonOption = False,
 ) -> None:
-    """Start settling a round with the submissions that are there.
+    """Start settling a round with the submissions that are there. A round is settled once, and takes none after that.
 
     Example: equipoise operator start --seed 7 --watch
     """
@@ -152,7 +167,8 @@ def start(
         "force": force,
     }
     with connected(membership) as connection:
-        round_id = chosen_round(connection, round_id)
+        round_id = chosen_round(connection, round_id, "open")
+        _check_complete(connection, round_id, partial=partial)
         chosen = {name: value for name, value in options.items() if value is not None}
         found = connection.post(path_of(round_id, "settlement"), chosen)
         if watching:
@@ -169,9 +185,22 @@ def watch(
     Example: equipoise operator watch
     """
     with connected(membership) as connection:
-        round_id = chosen_round(connection, round_id)
+        round_id = chosen_round(connection, round_id, "settling")
         found = _watched(connection, round_id, quiet=as_json)
     say({"round": round_id, **found}, f"Round {round_id} is {found['state']}.", as_json=as_json)
+
+
+def _check_complete(connection: "Connection", round_id: str, *, partial: bool) -> None:
+    """Refuse to leave somebody out by accident."""
+    from equipoise.errors import ServiceError
+
+    seats = connection.get(path_of(round_id))["seats"]
+    missing = [seat["party"] for seat in seats if not seat["submitted"]]
+    if missing and len(missing) < len(seats) and not partial:
+        raise ServiceError(
+            f"{', '.join(missing)} has not submitted, and a round is settled once; wait, or settle without with "
+            "--partial"
+        )
 
 
 def _watched(
@@ -209,7 +238,7 @@ def cancel(
     Example: equipoise operator cancel k3v9q2m7x1ab
     """
     with connected(membership) as connection:
-        round_id = chosen_round(connection, round_id)
+        round_id = chosen_round(connection, round_id, "settling")
         found = connection.request("DELETE", path_of(round_id, "settlement"), repeatable=False).json()
     say({"round": round_id, **found}, f"Round {round_id} is {found['state']}.", as_json=as_json)
 
@@ -245,7 +274,7 @@ def export(
 
     claim_output(output, ServiceError)
     with connected(membership) as connection:
-        round_id = chosen_round(connection, round_id)
+        round_id = chosen_round(connection, round_id, "settled")
         data = connection.request("GET", path_of(round_id, "export"), most_bytes=4 * LARGEST_REWARD).body
     try:
         write_new_file(output, data, mode=0o600)

@@ -23,18 +23,18 @@ def path_of(round_id: str, *parts: str) -> str:
     return "/".join(("/v1/rounds", quote(round_id, safe=""), *parts))
 
 
-def chosen_round(connection: "Connection", round_id: str | None) -> str:
-    """The round that is meant: the one that is named, or the only one that was not closed."""
+def chosen_round(connection: "Connection", round_id: str | None, state: str) -> str:
+    """The round that is meant: the one that is named, or the only one in a state."""
     from equipoise.errors import ServiceError
 
     if round_id is not None:
         return round_id
-    found = [one for one in connection.get("/v1/rounds")["rounds"] if one["state"] != "closed"]
+    found = [one for one in connection.get("/v1/rounds")["rounds"] if one["state"] == state]
     if not found:
-        raise ServiceError("there is no round yet; create one with `equipoise operator create AGREEMENT`")
+        raise ServiceError(f"no round is {state}; `equipoise operator rounds` lists all")
     if len(found) > 1:
-        named = ", ".join(f"{one['id']} ({one['state']})" for one in found)
-        raise ServiceError(f"there are several rounds; name one of {named}")
+        named = ", ".join(f"{one['id']} ({one['title'] or 'untitled'})" for one in found)
+        raise ServiceError(f"several rounds are {state}; name one of {named}")
     return str(found[0]["id"])
 
 

@@ -57,18 +57,33 @@ def _decide(fingerprint: str, decision: str, membership: Path, *, as_json: bool)
     from equipoise.errors import ServiceError
     from equipoise.protocol.public_keys import same_fingerprint
 
+    _check_digits(fingerprint)
     with connected(membership) as connection:
         everybody = connection.get("/v1/people")["people"]
         found = [one for one in everybody if same_fingerprint(one["fingerprint"] or "", fingerprint)]
         if not found:
-            waiting = [f"{one['name']} ({one['fingerprint']})" for one in everybody if one["state"] == "requested"]
+            # Fingerprints are not shown: the one to approve is read by its owner, not copied from here.
+            waiting = [one["name"] for one in everybody if one["state"] == "requested"]
             raise ServiceError(
                 f"nobody asked to join with a key of fingerprint {fingerprint}; waiting are: "
-                f"{', '.join(waiting[:20]) or 'nobody'}. Do not approve another one because it looks alike"
+                f"{', '.join(waiting[:20]) or 'nobody'}. Have it read to you again, by the person itself"
             )
         path = f"/v1/people/{found[0]['id']}/{decision}"
         person = connection.post(path, {"fingerprint": found[0]["fingerprint"]}, repeatable=True)
     say(person, f"{person['name']} ({person['role']}) is {person['state']}.", as_json=as_json)
+
+
+def _check_digits(fingerprint: str) -> None:
+    """Tell a slip of the pen from a fingerprint that nobody has."""
+    import re
+
+    from equipoise.errors import ServiceError
+
+    bare = re.sub(r"[-\s:]", "", fingerprint).lower()
+    if not re.fullmatch("[0-9a-f]{32}", bare):
+        wrong = sorted(set(re.sub("[0-9a-f]", "", bare)))
+        but = f", and {' '.join(wrong[:8])} is none of 0 to 9 and a to f" if wrong else ""
+        raise ServiceError(f"a fingerprint has 32 digits in eight groups; got {len(bare)}{but}")
 
 
 def revoke(

@@ -70,27 +70,26 @@ def serve(
     )
     place = serving.Place(data, database, host, port, public_url)
     if operator_link:
-        _announce(None, serving.operator_link(place, settings), as_json=as_json)
+        link = serving.operator_link(place, settings)
+        _say({"operator_link": link}, [_INVITATION, link], as_json=as_json)
         return
 
-    def announce(url: str, link: str | None) -> None:
-        _announce(url, link, as_json=as_json)
+    def announce(url: str, link: str | None, fingerprint: str) -> None:
+        lines = [f"The service is at {url}", f"Its fingerprint, for parties to compare: {fingerprint}"]
+        lines += [] if link is None else [_INVITATION, link]
+        _say({"url": url, "operator_link": link, "fingerprint": fingerprint}, lines, as_json=as_json)
 
     serving.serve(place, settings, worker=worker, lease=lease, announce=announce)
 
 
-def _announce(url: str | None, link: str | None, *, as_json: bool) -> None:
+_INVITATION = "To become its operator, open this once, within a day:"
+
+
+def _say(document: dict[str, str | None], lines: list[str], *, as_json: bool) -> None:
     import json
     import sys
 
-    if as_json:
-        found = {"url": url, "operator_link": link}
-        typer.echo(json.dumps({name: value for name, value in found.items() if url is not None or value is not None}))
-    else:
-        if url is not None:
-            typer.echo(f"The service is at {url}")
-        if link is not None:
-            typer.echo(f"To become its operator, open this once, within a day:\n{link}")
+    typer.echo(json.dumps(document) if as_json else "\n".join(lines))
     sys.stdout.flush()
 
 

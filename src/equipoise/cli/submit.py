@@ -72,7 +72,12 @@ def submit(
         submission, spent = _released(agreed, me, source, guarantee, {**options, "family": family}, exchange)
         given = exchange.submit(submission.to_json())
         kept = None if given is None else _keep(given, receipt or Path(f"{me.name}.receipt.json"), chosen=bool(receipt))
-    _show(me, submission, given, kept, spent=spent, as_json=as_json)
+    unread = None if spent or source is None or _is_submission(source) else source
+    _show(me, submission, given, kept, spent=spent, unread=unread, as_json=as_json)
+
+
+def _is_submission(source: Path) -> bool:
+    return source.suffix.lower() == ".json"
 
 
 def _check_identity(agreed: "Agreement", me: "Membership", given: Path | None, membership: Path) -> None:
@@ -108,7 +113,7 @@ def _released(
     from equipoise.wire import Submission
 
     assert me.ledger is not None
-    if source is not None and source.suffix.lower() == ".json":
+    if source is not None and _is_submission(source):
         submission = Submission.load(source)
         _check_own(submission, agreed, me, source)
         return submission, False
@@ -126,8 +131,9 @@ def _released(
     if source is None:
         raise PrivacyError(
             f"{str(me.ledger)!r} has no finished release of {me.name!r} under this agreement; give the table to "
-            "release from, and the guarantee"
+            f"release from, and the guarantee: {_ways(agreed)}"
         )
+    _check_stated(agreed, guarantee)
     exchange.check_open()
     quiet = options.pop("quiet")
     with reading_progress(f"Reading {source.name}", quiet=quiet) as progress, warnings_as_lines():
@@ -135,6 +141,19 @@ def _released(
             agreed, source, party=me.name, ledger=me.ledger, key=me.key, progress=progress, **guarantee, **options
         )
     return made, True
+
+
+def _check_stated(agreed: "Agreement", guarantee: dict[str, Any]) -> None:
+    from equipoise.errors import AgreementError
+
+    if all(value is None for value in guarantee.values()):
+        raise AgreementError(f"say how much privacy to spend: {_ways(agreed)}. Nothing was read or spent")
+
+
+def _ways(agreed: "Agreement") -> str:
+    """How a guarantee is stated here."""
+    most = f"at order {agreed.privacy.order:g}, of which {agreed.privacy.max_epsilon:g} is the agreed maximum"
+    return f"--epsilon E ({most}), --zcdp R or --approx E D"
 
 
 def _stored(agreed: "Agreement", me: "Membership") -> "Submission | None":
@@ -176,8 +195,9 @@ def _preview(
     from equipoise.party import release as party_release
 
     assert me.ledger is not None
-    if source is None or source.suffix.lower() == ".json":
+    if source is None or _is_submission(source):
         raise ServiceError("--dry-run shows what a table would send; give the table")
+    _check_stated(agreed, guarantee)
     with reading_progress(f"Reading {source.name}", quiet=options["quiet"]) as progress, warnings_as_lines():
         seen = party_release.preview(
             agreed, source, party=me.name, ledger=me.ledger, key=me.key, progress=progress, **guarantee,
@@ -218,6 +238,7 @@ def _show(
     kept: Path | None,
     *,
     spent: bool,
+    unread: Path | None,
     as_json: bool,
 ) -> None:
     from equipoise.cli.output import print_json, print_lines
@@ -241,10 +262,13 @@ def _show(
     if spent:
         stated = submission.stated
         cost = f"spent epsilon {stated.epsilon:g} at order {stated.order:g}, recorded in {me.ledger}"
-    print_lines(
-        f"Submitted for {me.name}: {counted(len(submission.statistic), 'perturbed sum')} over "
-        f"{counted(submission.count, 'row')}. Privacy: {cost}."
-    )
+    if unread is not None:
+        print_lines(f"Sent again what was released before; {unread} was not read. Nothing more was spent.")
+    else:
+        print_lines(
+            f"Submitted for {me.name}: {counted(len(submission.statistic), 'perturbed sum')} over "
+            f"{counted(submission.count, 'row')}. Privacy: {cost}."
+        )
     if receipt is None:
         print_lines(f"It is in the folder {me.place.folder}; a folder gives no receipt.")
     else:

@@ -7,6 +7,8 @@ import typer
 
 from equipoise.cli.options import JsonOption
 
+_DAMAGED = ("the archive can be read safely", "every file is as it was signed")
+
 
 def verify(
     export: Annotated[Path, typer.Argument(help="The export, a .zip file.", metavar="EXPORT", readable=False)],
@@ -28,8 +30,12 @@ def verify(
     """
     from equipoise.cli.output import print_json
     from equipoise.client.export_check import check_export
+    from equipoise.durable import is_there
     from equipoise.errors import VerificationError
 
+    for name, path in (("EXPORT", export), *(("--receipt", one) for one in receipt or ())):
+        if not is_there(path):
+            raise typer.BadParameter(f"there is no file {str(path)!r}; nothing was checked.", param_hint=name)
     found = check_export(export, service=service, receipts=receipt or (), again=again)
     failed = [check for check in found if check.outcome == "failed"]
     if as_json:
@@ -40,6 +46,8 @@ def verify(
             if check.message and check.outcome == "ok":
                 typer.echo(f"{'':13}{check.message}")
     if failed:
-        raise VerificationError(failed[0].message)
+        # Whoever changed it, the service still has the right one.
+        remedy = "; get it again from the operator" if failed[0].title in _DAMAGED else ""
+        raise VerificationError(failed[0].message + remedy)
     if not as_json:
         typer.echo("The export is consistent.")

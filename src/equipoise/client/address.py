@@ -45,6 +45,15 @@ def place_of(text: str) -> Place:
     return Place(url=f"{parts.scheme}://{parts.netloc}".lower(), secret=parts.fragment if link else None)
 
 
+def address_meant(folder: Path) -> str | None:
+    """The address that was probably meant by a folder that is not there; None if it looks like no host."""
+    host = folder.as_posix().partition("/")[0]
+    bare = host.rpartition(":")[0] or host
+    if host.startswith(".") or len(bare) == 1 or not ("." in host or ":" in host or is_loopback(bare)):
+        return None
+    return f"{'http' if is_loopback(bare.strip('[]')) else 'https'}://{host}"
+
+
 def is_loopback(host: str) -> bool:
     """Whether a host is this machine, so that nothing leaves it."""
     if host.lower() == "localhost":

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from equipoise.agreement import Agreement
 from equipoise.canonical import read_limited
+from equipoise.client.address import address_meant
 from equipoise.client.exchange import RoundStatus, Status
 from equipoise.client.membership import Membership
 from equipoise.durable import is_there, write_new_file
@@ -29,8 +30,16 @@ class FolderExchange:
         assert membership.place.folder is not None
         self.membership, self.folder = membership, membership.place.folder
 
+    @property
+    def round_id(self) -> None:
+        """A folder is one round, which has no id."""
+
     def agreement(self) -> Agreement:
         """What is agreed."""
+        if not is_there(self.folder):
+            meant = address_meant(self.folder)
+            remedy = f"for a service, write {meant}" if meant else "is the path right, and is the folder mounted?"
+            raise ServiceError(f"there is no folder {str(self.folder)!r}; {remedy}")
         if not is_there(self.folder / AGREEMENT):
             raise ServiceError(f"the folder {str(self.folder)!r} has no {AGREEMENT}; is it the one of the round?")
         return Agreement.load(self.folder / AGREEMENT)

@@ -12,7 +12,8 @@ from equipoise.canonical import sha256_hex
 from equipoise.client.connection import Connection, RefusedError
 from equipoise.client.exchange import Progress, RoundStatus, Status
 from equipoise.client.membership import Membership
-from equipoise.errors import AgreementError, ServiceError, VerificationError
+from equipoise.durable import is_there
+from equipoise.errors import AgreementError, KeyFileError, ServiceError, VerificationError
 from equipoise.keys import load_key, public_hex
 from equipoise.protocol.public_keys import fingerprint
 from equipoise.protocol.receipts import Receipt
@@ -23,7 +24,13 @@ LARGEST_REWARD = 2**30
 
 def connect(membership: Membership) -> Connection:
     """A connection of a member to its service."""
-    return Connection(membership.url, key=load_key(membership.key), audience=membership.service, ca=membership.ca)
+    url = membership.url
+    if not is_there(membership.key):
+        raise KeyFileError(
+            f"your key {str(membership.key)!r} is not there; restore it from your copy; with a new key you must join "
+            "again and be approved again"
+        )
+    return Connection(url, key=load_key(membership.key), audience=membership.service, ca=membership.ca)
 
 
 class ServiceExchange:
@@ -49,12 +56,12 @@ class ServiceExchange:
     def round_id(self) -> str:
         """The round this is about."""
         if self._round_id is None:
-            self._round_id = only_round(self.connection.get("/v1/rounds")["rounds"], self._wanted)
+            self._round_id = only_round(self._get("/v1/rounds")["rounds"], self._wanted)
         return self._round_id
 
     def agreement(self) -> Agreement:
         """What is agreed; its identity is computed here, and must be what the service says it is."""
-        document = self.connection.get(self._path("agreement"))
+        document = self._get(self._path("agreement"))
         try:
             agreed = Agreement.model_validate(document["agreement"])
             stated = document["identity"]
@@ -69,7 +76,7 @@ class ServiceExchange:
 
     def check_open(self) -> None:
         """Refuse what the service would refuse after the spend: a round that is not open, a second submission."""
-        found = self.connection.get(self._path())
+        found = self._get(self._path())
         if found["state"] != "open":
             raise ServiceError(
                 f"round {self.round_id} is {found['state']}, not open; it takes no submission, and nothing was spent"
@@ -125,7 +132,7 @@ class ServiceExchange:
 
     def reward(self) -> bytes | None:
         """My reward, whole: what arrived has the digest that was sent with it."""
-        if self.connection.get(self._path())["state"] != "settled":
+        if self._get(self._path())["state"] != "settled":
             return None
         reply = self.connection.request("GET", self._path("reward"), most_bytes=LARGEST_REWARD)
         if not _has_digest(reply.body, reply.headers.get("digest", "")):
@@ -134,9 +141,20 @@ class ServiceExchange:
 
     def report(self) -> bytes | None:
         """My edition of the report."""
-        if self.connection.get(self._path())["state"] != "settled":
+        if self._get(self._path())["state"] != "settled":
             return None
         return self.connection.request("GET", self._path("report")).body
+
+    def _get(self, target: str) -> Any:
+        """The document at a path; somebody who is refused as unknown is told the fingerprint to be approved by."""
+        try:
+            return self.connection.get(target)
+        except RefusedError as refusal:
+            if refusal.code != "not-signed-in":
+                raise
+            own = fingerprint(public_hex(load_key(self.membership.key))).upper()
+            words = f"{refusal} (the fingerprint of your key is {own})"
+            raise RefusedError(words, status=refusal.status, code=refusal.code) from refusal
 
     def _path(self, *parts: str) -> str:
         return "/".join(("/v1/rounds", quote(self.round_id, safe=""), *parts))
@@ -175,8 +193,15 @@ def only_round(found: list[dict[str, Any]], wanted: str | None) -> str:
     if len(chosen) == 1:
         return str(chosen[0]["id"])
     listed = "; ".join(f"{one['id']} ({one['title'] or 'no title'}, {one['state']})" for one in found[:20])
-    which = f"none of your rounds is {wanted}" if not chosen else "you are in several rounds"
-    raise ServiceError(f"{which}; say which one with --round: {listed}")
+    if chosen:
+        raise ServiceError(f"you are in several rounds; say which one with --round: {listed}")
+    if wanted == "settled":
+        coming = [one for one in found if one["state"] != "closed"]
+        if len(coming) == 1:  # the one to wait for
+            return str(coming[0]["id"])
+        remedy = "; wait, or use --wait with --round" if coming else ""
+        raise ServiceError(f"none of your rounds is settled yet: {listed}{remedy}")
+    raise ServiceError(f"none of your rounds is {wanted}: {listed}; the operator opens one")
 
 
 def progress_of(document: dict[str, Any]) -> Progress | None:

@@ -6,8 +6,10 @@ same submission) are repeated by themselves, each time with a new signature; of 
 
 import random
 import ssl
+import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +32,7 @@ ATTEMPTS = 6
 LONGEST_WAIT = 60.0  # seconds, whatever a service asks for
 MOST_BYTES = 32 * 2**20
 _TIMES = httpx.Timeout(120.0, connect=10.0)
+_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")  # as OpenSSL calls it, depending on its version
 _BUSY = frozenset({429, 502, 503, 504})  # not done: the service was asked too often, or was not there
 
 
@@ -88,6 +91,8 @@ class Connection:
     ) -> None:
         self.url, self.key, self.audience = url, key, audience
         self._sleep = sleep
+        self._told = False  # the user, that it is being tried again
+        self._compared = False  # the service's key with the pinned one
         self._offset = 0.0  # of the service's clock from this one
         self._client = httpx.Client(
             base_url=url,
@@ -158,6 +163,7 @@ class Connection:
             except httpx.TransportError as error:
                 if last or _is_final(error) or not (repeatable or isinstance(error, httpx.ConnectError)):
                     raise self._unreachable(error, repeatable=repeatable) from error
+                self._tell_once(attempt)
                 self._sleep(_pause(attempt))
                 continue
             if reply.status in _BUSY and not last:
@@ -170,6 +176,8 @@ class Connection:
                 self._offset = self.introduction().time - time.time()
                 set_clock = True
                 continue
+            if refusal.status == 401 and signed:
+                self._compare_once()
             raise refusal
         raise AssertionError  # the last attempt answers or raises
 
@@ -191,6 +199,20 @@ class Connection:
             response.close()
         return Reply(response.status_code, response.headers, b"".join(parts))
 
+    def _tell_once(self, attempt: int) -> None:
+        """Why nothing happens for a while; on standard error, so that what scripts read stays as it is."""
+        if not self._told:
+            self._told = True
+            seconds = sum(_longer(number) for number in range(attempt, ATTEMPTS))
+            sys.stderr.write(f"{self.url} cannot be reached; trying again for about {seconds:.0f} s\n")
+
+    def _compare_once(self) -> None:
+        """A signature is refused by any other service too; that it is another one is then what matters."""
+        if not self._compared:
+            self._compared = True
+            with suppress(RefusedError):
+                self.introduction()
+
     def _signature(self, request: httpx.Request, body: bytes) -> dict[str, str]:
         if self.key is None or self.audience is None:
             raise ServiceError("this needs your key; join first with `equipoise join`")
@@ -205,6 +227,8 @@ class Connection:
 
     def _unreachable(self, error: httpx.TransportError, *, repeatable: bool) -> ServiceError:
         why = str(error) or type(error).__name__
+        if any(words in why for words in _NO_TLS):
+            return ServiceError(f"{self.url} does not speak TLS there ({why}); is it http://, or another port?")
         if _is_final(error):
             return ServiceError(
                 f"{self.url} cannot show that it is who it says ({why}); if it has a certificate of your own "
@@ -241,7 +265,11 @@ def _is_final(error: BaseException) -> bool:
 
 def _pause(attempt: int) -> float:
     """Seconds to wait: longer each time, and not the same for everybody who waits."""
-    return min(8.0, 0.25 * 2.0**attempt) * random.uniform(0.75, 1.25)  # noqa: S311  (no secret)
+    return _longer(attempt) * random.uniform(0.75, 1.25)  # noqa: S311  (no secret)
+
+
+def _longer(attempt: int) -> float:
+    return min(8.0, 0.25 * 2.0**attempt)
 
 
 def _asked_for(reply: Reply) -> float | None:

@@ -55,6 +55,10 @@ class Status:
 class Exchange(Protocol):
     """One round between a party and the mediator."""
 
+    @property
+    def round_id(self) -> str | None:
+        """Which round it is, where there can be several."""
+
     def agreement(self) -> "Agreement":
         """What is agreed."""
 

@@ -1,9 +1,9 @@
 """Checking the export of a round offline: that it is what the service signed, and that what it signed is consistent.
 
 The service's signature says that nobody else changed the export. Everything else is checked because the service itself
-may be wrong or lie: the log is one chain, every accepted submission is there and genuine, decisions are about exactly
-those, rewards are the ones decided, and the audit's verdicts follow from them. A party's own receipt shows whether the
-log was rewritten since.
+may be wrong or lie: the log is one chain and tells of a round that the rules allow, every accepted submission is there
+and genuine, decisions are about exactly those, rewards are the ones decided, and the audit's verdicts follow from them.
+A party's own receipt shows whether the log was rewritten since.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from equipoise.agreement import Agreement
 from equipoise.canonical import read_limited, sha256_hex
 from equipoise.client.export_archive import AGREEMENT, MANIFEST, SETTLEMENT, Archive, Manifest
+from equipoise.client.export_log import ACCEPTED, CREATED, SETTLED, RoundLog
 from equipoise.errors import EquipoiseError, VerificationError
 from equipoise.protocol.chain import check_chain
 from equipoise.protocol.public_keys import fingerprint, same_fingerprint
@@ -26,8 +27,6 @@ from equipoise.words import counted
 
 if TYPE_CHECKING:
     from equipoise.client.export_settlement import SettledRound
-
-ACCEPTED, STARTED, SETTLED = "submission-accepted", "settlement-started", "settled"
 
 
 @dataclass(frozen=True)
@@ -80,6 +79,7 @@ class _Examination:
         yield "the manifest is signed by the service", self._signed
         yield "every file is as it was signed", self._files_as_signed
         yield "the event log is one unbroken chain", self._chain
+        yield "the log tells of a round that the rules allow", self._allowed
         yield "the agreement is the one the round was made with", self._same_agreement
         yield "every accepted submission is there, and genuine", self._submissions_genuine
         yield "every receipt agrees with its submission and the log", self._receipts_agree
@@ -101,6 +101,10 @@ class _Examination:
     @cached_property
     def events(self) -> list[dict[str, Any]]:
         return self.archive.events()
+
+    @cached_property
+    def log(self) -> RoundLog:
+        return RoundLog.of(self.events, self.manifest.round)
 
     @cached_property
     def agreement(self) -> Agreement:
@@ -158,11 +162,16 @@ class _Examination:
             )
         return counted(len(self.events), "event")
 
+    def _allowed(self) -> str:
+        self.log.check_once()
+        self.log.check_order()
+        return "made and settled at most once, with one submission of each party"
+
     def _same_agreement(self) -> str:
-        created = self._logged("round-created")
+        created = self.log.of_kind(CREATED)
         if not created:
             raise VerificationError(f"the log has no event that made round {self.manifest.round!r}")
-        stated = created[0].get("agreement")
+        stated = created[0].details.get("agreement")
         if stated != self.agreement.identity:
             raise VerificationError(
                 f"the round was made with agreement {stated}, but the export has {self.agreement.identity}"
@@ -170,7 +179,7 @@ class _Examination:
         return f"identity {self.agreement.identity}"
 
     def _submissions_genuine(self) -> str:
-        accepted = {details["party"]: details["digest"] for details in self._logged(ACCEPTED)}
+        accepted = {one.details["party"]: one.details["digest"] for one in self.log.of_kind(ACCEPTED)}
         if missing := sorted(set(accepted) - set(self.submissions)):
             raise VerificationError(
                 f"the log says that {missing[0]!r} submitted, but its submission is not in the export"
@@ -181,6 +190,7 @@ class _Examination:
                 raise VerificationError(f"the file of {party!r} is the submission of {submission.party!r}")
             if accepted.get(party) != sha256_hex(self._submitted(party)):
                 raise VerificationError(f"the log has no event that accepted this submission of {party!r}")
+        self.log.check_keys(self.submissions)
         return counted(len(self.submissions), "submission")
 
     def _receipts_agree(self) -> str:
@@ -224,15 +234,16 @@ class _Examination:
             raise VerificationError(f"{name} names another submission than the one of {receipt.party!r}")
 
     def _not_settled(self) -> str:
-        if self._logged(SETTLED):
+        if self.log.of_kind(SETTLED):
             raise VerificationError("the log says that the round is settled, but the settlement is not in the export")
         if rewards := self.archive.parties_in("rewards"):
             raise VerificationError(f"there is a reward of {rewards[0]!r} without a settlement")
         return "submissions only"
 
     def _settlement_fits(self) -> str:
-        logged = [details.get("decisions") for details in self._logged(SETTLED)]
+        logged = [one.details.get("decisions") for one in self.log.of_kind(SETTLED)]
         self.settled.check_inputs(self.agreement, self.submissions, logged)
+        self.settled.check_options(self.log.chosen)
         return f"decisions {self.settled.settlement.decisions}"
 
     def _rewards_as_decided(self) -> str:
@@ -242,11 +253,4 @@ class _Examination:
         return self.settled.check_audit()
 
     def _settled_again(self) -> str:
-        started = self._logged(STARTED)
-        force = bool((started[-1].get("options") or {}).get("force")) if started else False
-        return self.settled.check_again(self.submissions, force=force)
-
-    def _logged(self, kind: str) -> list[dict[str, Any]]:
-        """Details of all events of a kind in this round."""
-        found = [one for one in self.events if one["kind"] == kind and one["round"] == self.manifest.round]
-        return [one["details"] if isinstance(one["details"], dict) else {} for one in found]
+        return self.settled.check_again(self.submissions, force=bool(self.log.chosen.get("force")))

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from equipoise.agreement import Agreement
 from equipoise.client.export_archive import SETTLEMENT, Archive
@@ -12,6 +13,9 @@ from equipoise.errors import VerificationError
 from equipoise.reward.model import Reward
 from equipoise.settlement import Contribution, Settlement
 from equipoise.wire import Submission
+
+_ALWAYS_CHOSEN = ("seed", "precision", "draws")
+_MAY_BE_LEFT_OUT = ("rho", "mechanism", "teams", "budget")  # None is the agreement's, or the default
 
 
 class SettledRound:
@@ -40,6 +44,29 @@ class SettledRound:
             said = "nothing of a settlement" if not logged else f"{str(logged[-1])[:16]}…"
             raise VerificationError(
                 f"the decisions are {settlement.decisions[:16]}…, but the log says {said}: the settlement was changed"
+            )
+
+    def check_options(self, chosen: Mapping[str, Any]) -> None:
+        """Refuse a settlement with other options than it was started with, as the log says.
+
+        What was left out at the start is as agreed. Of `force` a settlement tells only that it must have been used.
+        """
+        reward = self.settlement.agreement.reward
+        agreed = {"rho": reward.rho, "mechanism": reward.mechanism, "teams": [list(self.settlement.parties)]}
+        for name in (*_ALWAYS_CHOSEN, *_MAY_BE_LEFT_OUT):
+            said, used = chosen.get(name), self.settlement.options.get(name)
+            if said is None and name in _MAY_BE_LEFT_OUT:
+                said = agreed.get(name)
+            if _comparable(name, said) != _comparable(name, used):
+                raise VerificationError(
+                    f"the settlement was made with {name} = {used!r}, but the log's last event 'settlement-started' "
+                    f"says {said!r}: the options were changed after the start, perhaps for a better outcome"
+                )
+        doubtful = [one for one in self.settlement.coalitions if one.problems]
+        if doubtful and not chosen.get("force"):
+            raise VerificationError(
+                f"the posterior of {', '.join(doubtful[0].members)} has not converged, but the log's last event "
+                "'settlement-started' does not say force: the settlement should have failed"
             )
 
     @cached_property
@@ -95,3 +122,8 @@ class SettledRound:
             why = f"; versions differ, which alone can do that: {', '.join(other)}" if other else ""
             raise VerificationError(f"settling again decides otherwise ({anew.decisions[:16]}…){why}")
         return f"decisions {anew.decisions}"
+
+
+def _comparable(name: str, value: Any) -> Any:
+    """A settlement lists members of a team in the agreement's order, whatever order they were given in."""
+    return [sorted(team) for team in value] if name == "teams" and value is not None else value

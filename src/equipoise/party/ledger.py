@@ -193,10 +193,11 @@ class Ledger:
                 if unfinished
                 else ""
             )
+            smaller = "choose a smaller epsilon, or " if history.total_zcdp < history.cap_zcdp else ""
             raise BudgetError(
                 f"this release needs zCDP {guarantee.zcdp:g}, and {history.total_zcdp:g} of the cap "
-                f"{history.cap_zcdp:g} is spent{crashed}; choose a smaller epsilon, or raise the cap with "
-                "`equipoise party amend`"
+                f"{history.cap_zcdp:g} is spent{crashed}; {smaller}raise the cap with "
+                f"`equipoise party amend {self.path.name} --cap-zcdp {total:g} --reason TEXT`"
             )
 
     @contextmanager

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from equipoise.service.agreements import parsed
 from equipoise.service.refusals import Forbidden, NotFound, NotSignedIn
-from equipoise.service.tables import Round, Seat
+from equipoise.service.tables import Person, Round, Seat
 
 _OPERATOR = frozenset({"operator"})
 _PARTY = frozenset({"party"})
@@ -18,6 +18,7 @@ _OVERSEERS = frozenset({"operator", "auditor"})
 _EVERYBODY = frozenset({"operator", "party", "auditor"})
 
 _ROUND = re.compile("[a-z0-9]{4,40}")
+NO_ROUND = "there is no such round, or you are not invited to it; `equipoise status` lists yours"
 
 ACTIONS: dict[str, frozenset[str]] = {
     "see-self": _EVERYBODY,
@@ -63,12 +64,19 @@ def require(actor: Actor | None, action: str) -> Actor:
     return actor
 
 
+def confirm(session: Session, actor: Actor) -> None:
+    """Within a transaction that changes something: refuse somebody whose access ended since the request was let in."""
+    person = session.get(Person, actor.person_id)
+    if person is None or person.state != "approved":
+        raise NotSignedIn(f"the access of {actor.name!r} has ended; ask the operator")
+
+
 def round_of(session: Session, round_id: str) -> Round:
     """A round, whoever asks."""
     # Whatever else an address holds need not reach the database.
     found = session.get(Round, round_id) if _ROUND.fullmatch(round_id) else None
     if found is None:
-        raise NotFound("there is no such round, or you are not invited to it; ask the operator")
+        raise NotFound(NO_ROUND)
     return found
 
 

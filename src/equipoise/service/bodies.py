@@ -2,16 +2,20 @@
 
 Signatures are over the exact bytes, so these are kept beside the request. A body that is too large is refused as soon
 as that is known, not after all of it has come; one that comes too slowly is not waited for; and all that are held at
-one time have a limit together.
+one time have a limit together, of which one sender can take a part only: nobody keeps everybody else out.
 """
 
 import asyncio
 import time
+from collections import Counter
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from equipoise.service.limits import sender
 from equipoise.service.problems import problem
 from equipoise.service.settings import Settings
+
+_SENDERS = 8  # that together can hold as much as is held at all
 
 
 class _Stop(Exception):  # noqa: N818  (not an error: the answer to give instead)
@@ -31,15 +35,17 @@ class WholeBodies:
         self.app = app
         self.settings = settings
         self.held = 0
+        self.held_of: Counter[str] = Counter()  # by sender, those alone who hold something
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         chunks: list[bytes] = []
+        who = sender(scope)
         try:
             try:
-                await self._read(scope, receive, chunks)
+                await self._read(scope, receive, chunks, who)
             except _Stop as stop:
                 # The rest of the body is still to come, or never will.
                 response = problem(stop.status, stop.code, stop.message, {"Connection": "close"})
@@ -51,15 +57,17 @@ class WholeBodies:
             scope["state"]["body"] = body
             await self.app(scope, _again(body, receive), send)
         finally:
-            self.held -= sum(map(len, chunks))
+            self._hold(who, -sum(map(len, chunks)))
 
-    async def _read(self, scope: Scope, receive: Receive, chunks: list[bytes]) -> None:
+    async def _read(self, scope: Scope, receive: Receive, chunks: list[bytes], who: str) -> None:
         self._check_length(_stated_length(scope))
         began, received = time.monotonic(), 0
         while True:
-            allowed = self.settings.body_patience + received / self.settings.slowest_body
+            patience = self.settings.body_patience
+            left = began + patience + received / self.settings.slowest_body - time.monotonic()
             try:
-                async with asyncio.timeout(max(0.0, began + allowed - time.monotonic())):
+                # What came quickly buys no long silence.
+                async with asyncio.timeout(max(0.0, min(left, patience))):
                     message = await receive()
             except TimeoutError:
                 raise _Stop(408, "slow", "the body of the request came too slowly; try again") from None
@@ -68,12 +76,23 @@ class WholeBodies:
             chunk = message.get("body", b"")
             received += len(chunk)
             self._check_length(received)
-            if self.held + len(chunk) > self.settings.max_held:
-                raise _Stop(503, "busy", "the service is handling as much as it can; try again")
-            self.held += len(chunk)
+            self._check_room(who, len(chunk))
+            self._hold(who, len(chunk))
             chunks.append(chunk)
             if not message.get("more_body", False):
                 return
+
+    def _check_room(self, who: str, length: int) -> None:
+        if self.held + length > self.settings.max_held:
+            raise _Stop(503, "busy", "the service is handling as much as it can; try again")
+        if self.held_of[who] + length > self.settings.max_held // _SENDERS:
+            raise _Stop(503, "busy", "the service is handling as much from this address as it can; try again")
+
+    def _hold(self, who: str, length: int) -> None:
+        self.held += length
+        self.held_of[who] += length
+        if not self.held_of[who]:
+            del self.held_of[who]
 
     def _check_length(self, length: int) -> None:
         if length > self.settings.max_body:

@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from equipoise.canonical import canonical_json, sha256_hex
 from equipoise.protocol.chain import BEGINNING
 from equipoise.service import events
-from equipoise.service.access import Actor, require, round_of
+from equipoise.service.access import Actor, confirm, require, round_of
 from equipoise.service.context import Context
 from equipoise.service.tables import Answer, Received, Result
 
@@ -28,8 +28,11 @@ def export(context: Context, actor: Actor | None, round_id: str) -> bytes:
     """A zip file of agreement, submissions, receipts, event log, answers, and once settled settlement and rewards."""
     actor = require(actor, "export")
     with context.database.writing(alone=True) as session:
+        confirm(session, actor)
         round_of(session, round_id)
-        events.record(session, time=context.clock(), actor=actor.name, kind="exported", round_id=round_id)
+        events.record(
+            session, time=context.clock(), actor=actor.name, kind="exported", round_id=round_id, person=actor.person_id
+        )
     with context.database.reading(snapshot=True) as session:
         log = events.documents(session)
         files = _files(session, round_id, log)

@@ -16,7 +16,7 @@ from equipoise.protocol.one_time_secrets import hashed, new_secret
 from equipoise.protocol.public_keys import SMALL_ORDER, fingerprint, same_fingerprint
 from equipoise.schema import PARTY_NAME
 from equipoise.service import events
-from equipoise.service.access import Actor, require
+from equipoise.service.access import Actor, confirm, require
 from equipoise.service.context import Context
 from equipoise.service.refusals import Conflict, Invalid, NotFound, NotSignedIn, TooMany
 from equipoise.service.tables import ROLES, Person, Secret
@@ -69,7 +69,7 @@ def ask_to_join(context: Context, *, name: str, role: str, public_key: str, note
         )
         session.add(person)
         session.flush()
-        _record(session, context, name, "join-requested", person)
+        _record(session, context, events.SERVICE, "join-requested", person)  # whose name it is, nobody knows yet
         return _view(person)
 
 
@@ -112,6 +112,7 @@ def decide(context: Context, actor: Actor | None, person_id: int, *, approve: bo
     """Approve or refuse somebody's request; `fingerprint` is the one that the operator compared."""
     actor = require(actor, "decide-people")
     with context.database.writing(alone=True) as session:
+        confirm(session, actor)
         person = _person(session, person_id)
         if person.public_key is None or not same_fingerprint(fingerprint, _fingerprint(person) or ""):
             raise Conflict(
@@ -135,6 +136,7 @@ def revoke(context: Context, actor: Actor | None, person_id: int) -> PersonView:
     """End somebody's access at once, on all devices."""
     actor = require(actor, "revoke-people")
     with context.database.writing(alone=True) as session:
+        confirm(session, actor)
         person = _person(session, person_id)
         if person.state == "revoked":
             return _view(person)
@@ -174,6 +176,14 @@ def _first_operator(session: Session, context: Context, name: str, public_key: s
         select(Person).where(func.lower(Person.name) == name.lower(), Person.state == "approved")
     ).one_or_none()
     owner = None if public_key is None else _by_key(session, public_key)
+    if (
+        owner is not None
+        and person is None
+        and (owner.name, owner.role, owner.state) == (name, "operator", "requested")
+    ):
+        owner.state, owner.decided = "approved", context.clock()  # asked before the link was found
+        _record(session, context, name, "operator-created", owner)
+        return owner
     if owner is not None and owner is not person:
         raise Conflict(f"this key belongs to the request of {owner.role} {owner.name!r}; use another key")
     if person is None:
@@ -193,6 +203,8 @@ def _first_operator(session: Session, context: Context, name: str, public_key: s
 
 
 def _check_name(name: str) -> None:
+    if name.casefold() == events.SERVICE:
+        raise Invalid(f"the name {name!r} is the service's own in the log; choose another")
     if not re.fullmatch(PARTY_NAME, name) or name.endswith("\n"):
         raise Invalid(
             f"the name {name[:80]!r} cannot be used: 1 to 64 letters, digits, dots, dashes or underscores, beginning "

@@ -23,6 +23,7 @@ from equipoise.errors import (
     SubmissionError,
     VerificationError,
 )
+from equipoise.service.access import NO_ROUND
 from equipoise.service.logs import log_failure
 from equipoise.service.pages.problems import problem_page
 from equipoise.service.refusals import Refusal, TooMany
@@ -117,6 +118,8 @@ def _on_refusal(request: Request, error: Exception) -> Response:
 
 def _on_mistakes(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
+    if any(one["loc"][:2] == ("path", "round") for one in error.errors()):
+        return _shown(request, 404, "not-found", NO_ROUND)  # as of any other round that is not there
     mistakes = [_mistake(one) for one in error.errors()[:MOST_MISTAKES]]
     return _shown(request, 422, "invalid", "; ".join(mistakes))
 

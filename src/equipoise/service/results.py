@@ -22,7 +22,7 @@ from equipoise.service.access import Actor, require, round_of, seat_of
 from equipoise.service.agreements import parsed
 from equipoise.service.context import Context
 from equipoise.service.refusals import Conflict, NotFound
-from equipoise.service.tables import Received, Result, Round, Seat
+from equipoise.service.tables import Event, Received, Result, Round, Seat
 
 if TYPE_CHECKING:
     from equipoise.report.view import PartyView
@@ -111,12 +111,16 @@ def party_view(context: Context, actor: Actor | None, round_id: str) -> "PartyVi
 
 
 def reward(context: Context, actor: Actor | None, round_id: str, *, fetched: bool = True) -> bytes:
-    """A party's own reward, as its netCDF file; that it was `fetched` is recorded."""
+    """A party's own reward, as its netCDF file; that it was `fetched` is recorded, the first time."""
     actor = require(actor, "fetch-reward")
     with context.database.reading() as session:
         found, _ = seat_of(session, actor, round_id)
         _require_settled(found)
         kept = session.get(Result, (found.id, reward_name(actor.name)))
+        before = select(Event.sequence).where(
+            Event.round_id == found.id, Event.kind == "reward-fetched", Event.actor == actor.name
+        )
+        fetched = fetched and session.scalar(before.limit(1)) is None
     if kept is None:
         raise NotFound(f"{actor.name!r} did not submit to this round, so that it has no reward")
     if fetched:

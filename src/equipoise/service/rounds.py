@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from equipoise.agreement import Agreement
 from equipoise.protocol.public_keys import fingerprint
 from equipoise.service import events
-from equipoise.service.access import Actor, fits, require, round_of, seat_of
+from equipoise.service.access import Actor, confirm, fits, require, round_of, seat_of
 from equipoise.service.agreements import parsed, written
 from equipoise.service.context import Context
 from equipoise.service.refusals import Conflict, Invalid, NotFound
@@ -62,6 +62,7 @@ def create(context: Context, actor: Actor | None, agreement: Agreement, *, invit
     if parsed(text).identity != agreement.identity:
         raise Invalid("the agreement changes when it is written as JSON; write its numbers and texts more plainly")
     with context.database.writing(alone=True) as session:
+        confirm(session, actor)
         session.add(
             Round(
                 id=round_id,
@@ -82,6 +83,7 @@ def create(context: Context, actor: Actor | None, agreement: Agreement, *, invit
             time=now,
             actor=actor.name,
             kind="round-created",
+            person=actor.person_id,
             round_id=round_id,
             agreement=agreement.identity,
             title=agreement.title,
@@ -94,6 +96,7 @@ def invite(context: Context, actor: Actor | None, round_id: str, party: str) -> 
     """Let a party of the agreement see the round and submit; again is no mistake."""
     actor = require(actor, "invite")
     with context.database.writing(alone=True) as session:
+        confirm(session, actor)
         found = round_of(session, round_id)
         names = parsed(found.agreement_json).party_names
         if party not in names:
@@ -104,7 +107,13 @@ def invite(context: Context, actor: Actor | None, round_id: str, party: str) -> 
         require_open(found)
         seat.invited = context.clock()
         events.record(
-            session, time=seat.invited, actor=actor.name, kind="party-invited", round_id=found.id, party=party
+            session,
+            time=seat.invited,
+            actor=actor.name,
+            kind="party-invited",
+            round_id=found.id,
+            party=party,
+            person=actor.person_id,
         )
 
 
@@ -112,12 +121,20 @@ def close(context: Context, actor: Actor | None, round_id: str) -> None:
     """End a round that will not be settled; again is no mistake."""
     actor = require(actor, "close-rounds")
     with context.database.writing(alone=True) as session:
+        confirm(session, actor)
         found = round_of(session, round_id)
         if found.state == "closed":
             return
         require_open(found)
         found.state = "closed"
-        events.record(session, time=context.clock(), actor=actor.name, kind="round-closed", round_id=found.id)
+        events.record(
+            session,
+            time=context.clock(),
+            actor=actor.name,
+            kind="round-closed",
+            round_id=found.id,
+            person=actor.person_id,
+        )
 
 
 def listed(context: Context, actor: Actor | None) -> list[RoundView]:
@@ -190,7 +207,7 @@ def _view(
     for seat in seats:
         one = sent.get((found.id, seat.party))
         key = (one and one.public_key) or pinned[seat.party] or keys.get(seat.party)
-        shown = one is not None and (actor.role != "party" or actor.name == seat.party)
+        shown = actor.role != "party" or actor.name == seat.party
         views.append(
             SeatView(
                 party=seat.party,
@@ -198,7 +215,7 @@ def _view(
                 submitted=None if one is None else one.received,
                 epsilon=one.epsilon if one is not None and shown else None,
                 rows=one.rows if one is not None and shown else None,
-                fingerprint=None if key is None else fingerprint(key),
+                fingerprint=fingerprint(key) if key is not None and shown else None,
             )
         )
     return RoundView(

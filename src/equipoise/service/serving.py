@@ -12,16 +12,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
+from urllib.parse import urlsplit
 
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from equipoise.durable import replaced_file
 from equipoise.errors import ServiceError
+from equipoise.protocol.public_keys import fingerprint
 from equipoise.service import people
 from equipoise.service.app import create_app
 from equipoise.service.connections import PromptHeads
-from equipoise.service.context import Context
+from equipoise.service.context import KEY, Context
 from equipoise.service.embedded import EmbeddedWorker
 from equipoise.service.logs import write_logs
 from equipoise.service.patience import LEASE
@@ -31,7 +34,10 @@ from equipoise.service.settings import Settings
 KEEP_ALIVE = 15  # seconds that a connection may rest between two requests
 GRACE = 10  # seconds for requests to be answered once the server is told to end
 BACKLOG = 1_024
+ADDRESS = "address"  # a file in the data folder: where the service was reached last
 LONGEST_HEAD = 32 * 2**10  # bytes
+CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2, whose others are weaker; all of 1.3 are as good
+LEAST_CONNECTIONS = 50  # that one address may have, which can be a whole institution's
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,7 @@ class Place:
     public_url: str | None = None
 
 
-Announce = Callable[[str, str | None], None]  # address, and the first operator's link if there is no operator
+Announce = Callable[[str, str | None, str], None]  # address, first operator's link if there is none, fingerprint
 
 
 def serve(place: Place, settings: Settings, *, worker: bool, announce: Announce, lease: float = LEASE) -> None:
@@ -70,13 +76,20 @@ def serve(place: Place, settings: Settings, *, worker: bool, announce: Announce,
 
         def listening() -> None:
             link = None if people.has_operator(context) else _link(context, settings)
-            announce(settings.origin, link)
+            _note_address(place.folder, settings.origin)
+            announce(settings.origin, link, fingerprint(context.audience))
 
         _Server(_config(app, settings), listening).run(sockets=[listener])
 
 
 def operator_link(place: Place, settings: Settings) -> str:
     """A new one-time link for an operator; earlier ones stop to work."""
+    if not (place.folder / KEY).exists():
+        raise ServiceError(f"there is no service in {str(place.folder)!r}; give its data folder with --data")
+    noted = place.folder / ADDRESS
+    if place.public_url is None and noted.exists():  # where it was served last, whatever the port was
+        place = replace(place, public_url=noted.read_text(encoding="utf-8").strip())
+    _check_public_url(place, settings)
     settings = replace(settings, public_url=public_url(place, settings, place.port))
     with closing(Context.open(place.folder, place.database)) as context:
         return _link(context, settings)
@@ -84,6 +97,7 @@ def operator_link(place: Place, settings: Settings) -> str:
 
 def check_exposure(place: Place, settings: Settings) -> None:
     """Refuse to be reached from other machines without TLS, which tokens and rewards would cross in the clear."""
+    _check_public_url(place, settings)
     if is_loopback(place.host):
         if settings.trusted_proxies and place.public_url is None:
             raise ServiceError("--behind-proxy needs --public-url: the address at which people reach the proxy")
@@ -97,6 +111,23 @@ def check_exposure(place: Place, settings: Settings) -> None:
         raise ServiceError(
             f"--host {place.host} needs --public-url: the address at which people reach the service, as in "
             "https://rounds.example.org"
+        )
+
+
+def _check_public_url(place: Place, settings: Settings) -> None:
+    parts = urlsplit(place.public_url or "")
+    if parts.scheme != "http":
+        return
+    better = f"https://{parts.netloc}"
+    if settings.tls is not None:
+        raise ServiceError(
+            f"--public-url {place.public_url!r} is without TLS, but --tls-cert is given; write {better}, or leave out "
+            "the certificate"
+        )
+    if not is_loopback(parts.hostname or ""):
+        raise ServiceError(
+            f"--public-url {place.public_url!r} is without TLS, so that what people send could be read on the way; "
+            f"write {better}, and give --tls-cert and --tls-key or let the reverse proxy end TLS"
         )
 
 
@@ -117,6 +148,11 @@ def public_url(place: Place, settings: Settings, port: int) -> str:
     scheme = "http" if settings.tls is None else "https"
     name = f"[{place.host}]" if ":" in place.host else place.host
     return f"{scheme}://{name}:{port}"
+
+
+def _note_address(folder: Path, origin: str) -> None:
+    with replaced_file(folder / ADDRESS) as partial:
+        partial.write_text(f"{origin}\n", encoding="utf-8")
 
 
 def _link(context: Context, settings: Settings) -> str:
@@ -164,7 +200,7 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="asyncio",
-        http=PromptHeads,
+        http=PromptHeads.limited(_most_of_one(settings)),
         ws="none",
         lifespan="on",
         log_config=None,
@@ -178,7 +214,15 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         h11_max_incomplete_event_size=LONGEST_HEAD,
         ssl_certfile=certificate,
         ssl_keyfile=key,
+        ssl_ciphers=CIPHERS,
     )
+
+
+def _most_of_one(settings: Settings) -> int | None:
+    """Connections that one address may have; behind a proxy, which may have all of them, it is for the proxy to say."""
+    if settings.trusted_proxies:
+        return None
+    return max(LEAST_CONNECTIONS, settings.most_connections // 4)
 
 
 class _Server(uvicorn.Server):

@@ -46,8 +46,8 @@ class Settings:
     tls: tuple[Path, Path] | None = None  # certificate and key
     rates: Rates = field(default_factory=Rates)
     max_body: int = 5 * 2**20  # of one request
-    max_held: int = 256 * 2**20  # of all requests that are being answered
-    body_patience: float = 10.0  # for the first byte of a body; then it must come at `slowest_body`
+    max_held: int = 256 * 2**20  # of all requests that are being answered; an eighth for those of one address
+    body_patience: float = 10.0  # for the first byte of a body and for any next; all must come at `slowest_body`
     slowest_body: float = 16 * 2**10  # bytes a second
     most_connections: int = 1_000
 

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from equipoise.canonical import canonical_json
 from equipoise.errors import EquipoiseError
 from equipoise.service import events
-from equipoise.service.access import Actor, require, round_of, seat_of
+from equipoise.service.access import Actor, confirm, require, round_of, seat_of
 from equipoise.service.agreements import parsed
 from equipoise.service.context import Context
 from equipoise.service.options import Options
@@ -62,6 +62,7 @@ def start(context: Context, actor: Actor | None, round_id: str, options: Options
     except EquipoiseError as error:
         raise Invalid(str(error)) from error
     with context.database.writing(alone=True) as session:
+        confirm(session, actor)
         found = round_of(session, round_id)
         require_open(found)
         if _sent(session, found) != sent:
@@ -79,13 +80,22 @@ def start(context: Context, actor: Actor | None, round_id: str, options: Options
                 created=now,
             )
         )
-        events.record(session, time=now, actor=actor.name, kind="settlement-started", round_id=found.id, options=chosen)
+        events.record(
+            session,
+            time=now,
+            actor=actor.name,
+            kind="settlement-started",
+            round_id=found.id,
+            person=actor.person_id,
+            options=chosen,
+        )
 
 
 def cancel(context: Context, actor: Actor | None, round_id: str) -> None:
     """Stop a settlement; the round is open again, and what was computed stays for the next start."""
     actor = require(actor, "settle")
     with context.database.writing(alone=True) as session:
+        confirm(session, actor)
         found = round_of(session, round_id)
         if found.state != "settling":
             raise Conflict(f"the round is {found.state}; there is no settlement to cancel", code="not-settling")
@@ -97,7 +107,9 @@ def cancel(context: Context, actor: Actor | None, round_id: str) -> None:
                 .values(state="cancelled", owner=None, ended=now)
             )
         found.state = "open"
-        events.record(session, time=now, actor=actor.name, kind="settlement-cancelled", round_id=found.id)
+        events.record(
+            session, time=now, actor=actor.name, kind="settlement-cancelled", round_id=found.id, person=actor.person_id
+        )
 
 
 def progress(context: Context, actor: Actor | None, round_id: str) -> Progress:

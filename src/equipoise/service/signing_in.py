@@ -22,6 +22,7 @@ from equipoise.service.tables import Nonce, Person, Secret
 TOKEN_MS = 3_600_000
 SIGN_IN_MS = 600_000
 SESSION_MS = 12 * 3_600_000
+REQUEST_MS = 30 * 24 * 3_600_000
 NONCE_MS = 3_600_000  # more than the window, in case the clock is set back
 
 _UNKNOWN = "is not known, or no longer good; sign in again"
@@ -110,10 +111,12 @@ def end(context: Context, secret: str) -> None:
 
 
 def sweep(context: Context) -> None:
-    """Forget what is no longer good."""
+    """Forget what is no longer good, requests to join that nobody decided on included."""
     with context.database.writing() as session:
         for table in (Secret, Nonce):
             session.execute(delete(table).where(table.expires <= context.clock()))
+        old = context.clock() - REQUEST_MS
+        session.execute(delete(Person).where(Person.state == "requested", Person.requested <= old))
 
 
 _WHY_NOT = {

@@ -10,7 +10,7 @@ from equipoise.canonical import sha256_hex
 from equipoise.errors import SubmissionError
 from equipoise.protocol.receipts import Receipt
 from equipoise.service import events
-from equipoise.service.access import Actor, require, round_of, seat_of
+from equipoise.service.access import Actor, confirm, require, round_of, seat_of
 from equipoise.service.agreements import parsed
 from equipoise.service.context import Context
 from equipoise.service.refusals import Conflict, Forbidden, Invalid, NotFound
@@ -29,6 +29,7 @@ def accept(context: Context, actor: Actor | None, round_id: str, data: bytes) ->
         require_open(found)
     submission = _checked(found, actor, data)  # outside of the transaction: others need not wait for it
     with context.database.writing(alone=True) as session:
+        confirm(session, actor)
         found, _ = seat_of(session, actor, round_id)
         if (known := _same(session, found, actor, data)) is not None:
             return known, False

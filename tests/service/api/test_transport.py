@@ -4,6 +4,7 @@ import asyncio
 import io
 import json
 import logging
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from fastapi import FastAPI
 
 from equipoise.errors import ServiceError
 from equipoise.service.app import create_app
+from equipoise.service.bodies import WholeBodies
 from equipoise.service.context import Context
 from equipoise.service.limits import Buckets, sender
 from equipoise.service.logs import write_logs
@@ -60,11 +62,64 @@ def test_a_slow_body_is_not_waited_for(context: Context) -> None:
         assert caller.raw("POST", "/v1/people", HEADERS, [chunk]).status == 408
 
 
-def test_bodies_together_have_a_limit_and_are_let_go(context: Context) -> None:
-    for caller in called(create_app(context, replace(SETTINGS, max_held=1_000))):
-        for _ in range(3):
-            assert caller.call("POST", "/v1/people", b"x" * 900).status == 415
-            assert caller.call("POST", "/v1/people", b"x" * 1_001).code == "busy"
+def test_a_quick_beginning_buys_no_long_silence(context: Context) -> None:
+    patient = replace(SETTINGS, body_patience=0.05, slowest_body=10)
+    for caller in called(create_app(context, patient)):
+        chunk = {"type": "http.request", "body": b"x" * 100, "more_body": True}  # 10 s at the slowest
+        began = time.monotonic()
+        assert caller.raw("POST", "/v1/people", HEADERS, [chunk]).status == 408
+        assert time.monotonic() - began < 5
+
+
+def test_bodies_together_have_a_limit_and_are_let_go() -> None:
+    async def main() -> list[list[int]]:
+        answer = asyncio.Event()
+
+        async def inner(scope: Any, receive: Any, send: Any) -> None:
+            await answer.wait()
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+
+        whole = WholeBodies(inner, replace(SETTINGS, max_held=8_000))
+
+        async def status(address: str, length: int) -> int:
+            sent: list[Any] = []
+
+            async def receive() -> Any:
+                return {"type": "http.request", "body": b"x" * length, "more_body": False}
+
+            async def send(message: Any) -> None:
+                sent.append(message)
+
+            scope = {"type": "http", "client": (address, 1), "headers": [], "state": {}}
+            await whole(scope, receive, send)
+            return int(sent[0]["status"])
+
+        found = []
+        for asked in (
+            [("192.0.2.1", 600), ("192.0.2.1", 600), ("192.0.2.2", 600), ("192.0.2.2", 400)],  # an eighth for one
+            [(f"192.0.2.{number}", 950) for number in range(9)],  # 8,000 for all
+            [("192.0.2.1", 1_000), ("192.0.2.2", 1_001)],
+        ):
+            answer.clear()
+            tasks = [asyncio.create_task(status(*one)) for one in asked]
+            await asyncio.sleep(0.01)
+            answer.set()
+            found.append(await asyncio.gather(*tasks))
+            assert whole.held == len(whole.held_of) == 0
+        return found
+
+    assert asyncio.run(main()) == [[200, 503, 200, 200], [200] * 8 + [503], [200, 503]]
+
+
+def test_long_json_is_refused_before_it_is_read(caller: Caller) -> None:
+    broken = {"content-type": "application/json"}
+    for path in ("/v1/people", "/v1/operators", "/v1/rounds/abcd/invitations", "/v1/rounds/abcd/settlement"):
+        answer = caller.call("POST", path, b"[" * (2**16 + 1), headers=broken)
+        assert (answer.status, answer.code) == (413, "too-large"), path
+        assert caller.call("POST", path, b"[" * 2**16, headers=broken).status == 422, path
+    assert caller.call("POST", "/v1/rounds", b"[" * 2**21, headers=broken).status == 422
+    assert caller.call("POST", "/v1/rounds", b"[" * (2**21 + 1), headers=broken).code == "too-large"
+    assert caller.call("PUT", "/v1/rounds/abcd/submission", b"[" * (2**21 + 1), headers=broken).status == 401
 
 
 def test_who_hangs_up_is_not_answered(caller: Caller) -> None:
@@ -225,20 +280,24 @@ def test_nothing_secret_is_logged(caller: Caller, context: Context, tmp_path: Pa
         claimed = caller.call("POST", "/v1/operators", {"secret": secret, "name": "oscar"})
         token = claimed.json["token"]
         caller.call("GET", "/v1/me", token=token)
-        link = caller.call("POST", "/v1/sign-in", token=token).json["url"]
+        key = Key.new(tmp_path / "k")
+        claimed = caller.call(
+            "POST", "/v1/operators", {"secret": people.first_operator_secret(context), "name": "otto"}, key=key
+        )
+        link = caller.call("POST", "/v1/sign-in", key=key).json["url"]
         caller.call("GET", f"/first/{secret}?secret={secret}")
         caller.call("GET", f"/v1/rounds/{secret}?{secret}", token=token)
         caller.call("GET", f"/v1/rounds/{'a' * 12}", token=token)
-        key = Key.new(tmp_path / "k")
-        caller.call("GET", "/v1/me", key=key, headers={"cookie": f"equipoise_session={token}"})
+        stranger = Key.new(tmp_path / "s")
+        caller.call("GET", "/v1/me", key=stranger, headers={"cookie": f"equipoise_session={token}"})
     finally:
         logging.getLogger().handlers[:], level = before
         logging.getLogger().setLevel(level)
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
-    assert [line["status"] for line in lines] == [200, 200, 200, 404, 422, 404, 401]
+    assert [line["status"] for line in lines] == [200, 200, 200, 200, 404, 404, 404, 401]
     assert lines[1]["person"] == "oscar"
-    assert lines[5]["route"] == "/v1/rounds/{round}"
-    assert lines[5]["round"] == "a" * 12
+    assert lines[6]["route"] == "/v1/rounds/{round}"
+    assert lines[6]["round"] == "a" * 12
     for hidden in (secret, token, link.partition("#")[2], key.public):
         assert hidden not in stream.getvalue()
 

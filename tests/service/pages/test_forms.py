@@ -47,9 +47,34 @@ def test_cookie_is_for_tls_alone_where_the_address_is(fresh: World) -> None:
     address = "https://rounds.example.org"
     browser = Browser(create_app(fresh.context, Settings(public_url=address)))
     secret = people.first_operator_secret(fresh.context)
-    form = {"secret": secret, "name": "ann"}
-    answer = browser.post("/first", form, host="rounds.example.org", origin=address)
-    assert "Secure" in answer.headers["set-cookie"]
+    form = {"secret": secret, "name": "gertrude"}
+    here = {"host": "rounds.example.org", "origin": address}
+    answer = browser.post("/first", form, **here)
+    cookie = answer.headers["set-cookie"]
+    assert cookie.startswith(f"__Host-{SECRET}=")
+    assert "Secure" in cookie
+    assert "Path=/;" in cookie
+    assert "domain" not in cookie.lower()
+    session = cookie.partition(";")[0]
+    home = parsed(browser.get("/", cookie=session, **here).text)
+    assert "gertrude" in home.text
+    plain = session.removeprefix("__Host-")  # which a neighbour could set
+    assert "gertrude" not in browser.get("/", cookie=plain, **here).text
+    fields = home.forms[0]["fields"]
+    gone = browser.post("/sign-out", fields, cookie=session, **here).headers["set-cookie"]
+    assert gone.startswith(f"__Host-{SECRET}=")
+    assert "Secure" in gone  # browsers would not take it otherwise
+
+
+def test_becoming_operator_ends_an_earlier_session(fresh: World) -> None:
+    browser = fresh.browser("auditor")
+    earlier = browser.cookies[SECRET]
+    secret = people.first_operator_secret(fresh.context)
+    assert browser.fill("/first", "/first", secret=secret, name="gertrude").status_code == 303
+    assert "gertrude" in browser.get("/").text
+    old = fresh.browser()
+    old.cookies.set(SECRET, earlier, domain="127.0.0.1", path="/")
+    assert "equipoise join" in old.get("/").text
 
 
 def test_nobody_tries_often(fresh: World) -> None:

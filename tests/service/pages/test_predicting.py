@@ -167,6 +167,7 @@ def test_pasted_rows(text: str, rows: list[list[float]]) -> None:
         ("1,2\n" * 51, "51 rows are too many for a page"),
         ("1,\x00", "is not a number"),
         ('"1,2', "Row 1 has 1 cell"),
+        (",", "Row 1 has 0 cells; the model needs 2"),
     ],
 )
 def test_mistakes_in_pasted_rows(text: str, words: str) -> None:

@@ -17,7 +17,7 @@ from equipoise.service.kept import Kept
 
 router = new_router("results")
 _ERRORS = answers(401, 403, 404, 409)
-_EDITIONS: Kept[str] = Kept(32)  # a round is settled once, so that they stay true
+_EDITIONS: Kept[str] = Kept(256)  # a round is settled once, so that they stay true
 _NETCDF, _ZIP, _HTML = "application/x-netcdf", "application/zip", "text/html"
 
 

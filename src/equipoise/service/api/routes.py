@@ -14,6 +14,11 @@ from equipoise.service.problems import problem
 
 _LONG = 2**16  # bytes; longer ones are read in a thread, so that others need not wait
 
+# JSON is read before it is known who sent it, so that a stranger's must not cost much. An agreement can have 10,000
+# parties.
+_LARGEST = 2**16  # bytes
+_LARGEST_OF = {("POST", "/v1/rounds"): 2 * 2**20}
+
 # Any request can get these, whatever it asks.
 _ALWAYS = {
     408: "The body came too slowly.",
@@ -63,9 +68,13 @@ class StrictRoute(APIRoute):
         """The usual handler, with a stricter request."""
         handler = super().get_route_handler()
         takes_json = self.body_field is not None
+        largest = max(_LARGEST_OF.get((method, self.path), _LARGEST) for method in self.methods or ())
 
         async def handle(request: Request) -> Response:
             sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+            if takes_json and len(request.state.body) > largest:
+                message = f"the body of the request is larger than {largest:,} bytes, the most that is taken here"
+                return problem(413, "too-large", message)
             if takes_json and request.state.body and sent != "application/json":
                 return problem(415, "content-type", "send JSON, with the header Content-Type: application/json")
             return await handler(_StrictRequest(request.scope, request.receive))

@@ -9,7 +9,6 @@ from equipoise.service.access import Actor
 from equipoise.service.api.routes import answers, new_router
 from equipoise.service.api.shapes import FirstOperator, PersonShape, SignInLink, TokenShape, Welcome
 from equipoise.service.authentication import (
-    SignedIn,
     by_signature,
     by_token,
     context_of,
@@ -52,8 +51,8 @@ def end_token(request: Request, token: Annotated[str, Depends(by_token)]) -> Res
 
 
 @router.post("/sign-in", responses=answers(401, 403, 409))
-def sign_in(request: Request, actor: SignedIn) -> SignInLink:
-    """Get a link that signs your browser in, once, within ten minutes."""
+def sign_in(request: Request, actor: Annotated[Actor, Depends(by_signature)]) -> SignInLink:
+    """Get a link that signs your browser in, once, within ten minutes. The request must be signed."""
     settings: Settings = request.app.state.settings
     context = context_of(request)
     secret, expires = signing_in.sign_in_secret(context, actor), context.clock() + signing_in.SIGN_IN_MS

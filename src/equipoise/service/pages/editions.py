@@ -10,7 +10,7 @@ from equipoise.service.context import Context
 from equipoise.service.kept import Kept
 from equipoise.service.rounds import RoundView
 
-_drawn: Kept[Markup] = Kept(32)
+_drawn: Kept[Markup] = Kept(256)
 
 
 def operator_edition(context: Context, actor: Actor, view: RoundView) -> Markup:

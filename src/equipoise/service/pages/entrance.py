@@ -48,13 +48,15 @@ def first(request: Request, visitor: Annotated[Visitor, Depends(anybody)]) -> Re
 def become_operator(
     request: Request, visitor: Annotated[Visitor, Depends(anybody)], form: Annotated[Form, Depends(sent_here)]
 ) -> Response:
-    """Make the first operator, and sign it in."""
+    """Make the first operator, and sign it in; an earlier session of this browser ends."""
     context = context_of(request)
     name = form.get("name", "").strip()
     try:
         actor = people.claim_first_operator(context, form.get("secret", "").strip(), name=name)
     except Refusal as refusal:
         return page(request, "first.html", visitor, status=refusal.status, name=name, problem=str(refusal))
+    if visitor.secret:
+        signing_in.end(context, visitor.secret)
     return with_session(request, signing_in.start_session(context, actor))
 
 
@@ -83,4 +85,4 @@ def signed_in(
 def sign_out(request: Request, visitor: Annotated[Visitor, Depends(anybody)]) -> Response:
     """End the session, here and in the database."""
     signing_in.end(context_of(request), visitor.secret)
-    return without_session()
+    return without_session(request)

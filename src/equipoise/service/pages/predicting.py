@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SHARE = 0.9  # of new observations that an interval should hold
 MOST_ROWS = 50
-OBSERVATIONS = 100  # simulated for each draw of a model without features
+OBSERVATIONS = 400_000  # simulated of a model without features, or one for each draw
 _DELIMITERS = ("\t", ";", ",")
 _MOST_KEPT = 8
 
@@ -81,6 +81,7 @@ def pasted(agreement: Agreement, text: str) -> Reading:
         lines = [line for line in csv.reader(io.StringIO(text.strip("\n")), delimiter=delimiter) if any(line)]
     except csv.Error as error:
         return Reading(pasted=[f"The text cannot be read as CSV: {error}."])
+    lines = lines or [[]]  # nothing but empty cells
     header = [cell.strip() for cell in lines[0]]
     places = list(range(len(names)))
     has_names = any(_number(cell) is None and cell for cell in header) and (len(lines) > 1 or set(header) & set(names))
@@ -154,7 +155,7 @@ def new_observation(reward: "Reward") -> list[tuple[str, str, str]]:
     table: list[tuple[str, str, str]] = []
     target = reward.agreement.model.target
     if not isinstance(target, LabelColumn | CategoryColumn):
-        new = reward.sample_predictions(size=OBSERVATIONS)
+        new = reward.sample_predictions(size=max(1, OBSERVATIONS // len(reward.posterior)))
         low, high = np.quantile(new, tails, method="inverted_cdf").tolist()  # counts stay counts
         table.append((f"a new {target.name}", number(float(new.mean()), 4), f"{number(low, 4)} to {number(high, 4)}"))
     for name, values in own_units(reward.agreement, reward.posterior.draws).items():

@@ -21,6 +21,7 @@ from equipoise.service.refusals import Forbidden, Invalid, NotSignedIn, TooLarge
 from equipoise.service.signing_in import actor_of
 
 COOKIE = "equipoise_session"
+SECURE_COOKIE = f"__Host-{COOKIE}"  # browsers take it from this very host alone, by TLS, and for all of it
 SESSION_SECONDS = 12 * 3600
 LARGEST_FORM = 1_000_000  # bytes
 MOST_FIELDS = 1_000
@@ -55,7 +56,7 @@ def context_of(request: Request) -> Context:
 
 def anybody(request: Request) -> Visitor:
     """Who is there, signed in or not; an old session is as good as none."""
-    secret = request.cookies.get(COOKIE, "")
+    secret = request.cookies.get(_cookie(request), "")
     visitor = Visitor()
     if secret and secret.isascii():
         with suppress(NotSignedIn):
@@ -115,7 +116,7 @@ def with_session(request: Request, secret: str, place: str = "/") -> RedirectRes
     """Send somebody who has just signed in on to a page of this service."""
     answer = onward(place)
     answer.set_cookie(
-        COOKIE,
+        _cookie(request),
         secret,
         max_age=SESSION_SECONDS,
         path="/",
@@ -126,10 +127,16 @@ def with_session(request: Request, secret: str, place: str = "/") -> RedirectRes
     return answer
 
 
-def without_session(place: str = "/") -> RedirectResponse:
+def without_session(request: Request, place: str = "/") -> RedirectResponse:
     """Send somebody who has signed out on."""
     answer = onward(place)
-    answer.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+    answer.delete_cookie(
+        _cookie(request),
+        path="/",
+        httponly=True,
+        samesite="strict",
+        secure=request.app.state.settings.is_secure,  # without it, browsers would not let the cookie of TLS go
+    )
     return answer
 
 
@@ -138,6 +145,10 @@ def onward(place: str) -> RedirectResponse:
     assert place.startswith("/")
     assert not place.startswith("//")
     return RedirectResponse(place, status_code=303, headers={"Cache-Control": "no-store"})
+
+
+def _cookie(request: Request) -> str:
+    return SECURE_COOKIE if request.app.state.settings.is_secure else COOKIE
 
 
 def _refuse_other_sites(request: Request) -> None:
