@@ -62,6 +62,8 @@ def join(
         import sys
 
         place = sys.stdin.readline().strip()
+        if not place:
+            raise ServiceError("no address came from standard input; pipe the service's address or one-time link in")
     where = place_of(place)
     chosen = role or ("operator" if where.secret else "party")
     if chosen not in ROLES:
