@@ -78,7 +78,7 @@ def test_the_real_release_passes(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", PAIRS)
 def test_the_real_release_passes_a_long_audit(name: str, tmp_path: Path) -> None:
     case = PAIRS[name]
-    assert audit(case, EPSILON, releaser(case.agreed), 2500, tmp_path) == set()
+    assert audit(case, EPSILON, releaser(case.agreed), 1000, tmp_path) == set()
 
 
 def half_sigma(values: Any, *, sensitivity: int, zcdp: float) -> list[int]:

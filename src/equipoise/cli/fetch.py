@@ -44,17 +44,17 @@ def fetch(
         which, agreed = exchange.round_id, exchange.agreement()
         reward_path = output or _name(me, ".nc", data, which)
         _keep(data, reward_path, me, agreed)
-        written = exchange.report() or b""
-        report_path = report or _name(me, ".report.html", written, which)
-        _replace(written, report_path)
+        written, report_path = exchange.report(), None
+        if written is not None:
+            report_path = report or _name(me, ".report.html", written, which)
+            _replace(written, report_path)
     if as_json:
         found = {"party": me.name, "round": which, "title": agreed.title}
-        print_json(found | {"reward": str(reward_path), "report": str(report_path)})
+        print_json(found | {"reward": str(reward_path), "report": None if report_path is None else str(report_path)})
         return
     words = " ".join((*((which,) if which else ()), *((f"“{agreed.title}”",) if agreed.title else ())))
-    print_lines(
-        f"Your reward of {f'round {words}' if words else 'the round'} is {reward_path}, your report {report_path}."
-    )
+    there = "there is no report of yours (yet)" if report_path is None else f"your report {report_path}"
+    print_lines(f"Your reward of {f'round {words}' if words else 'the round'} is {reward_path}, {there}.")
     print_lines(f"Predict with it: equipoise predict {reward_path} --data FILE")
 
 

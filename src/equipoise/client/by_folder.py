@@ -87,8 +87,10 @@ class FolderExchange:
         return self._result(Path("rewards") / f"{self.membership.name}.nc")
 
     def report(self) -> bytes | None:
-        """My edition of the report."""
-        return self._result(Path("reports") / f"{self.membership.name}.html")
+        """My edition of the report, if the mediator wrote one; it comes a moment after the reward."""
+        name = Path("reports") / f"{self.membership.name}.html"
+        place = self._settlement()
+        return None if place is None or not is_there(place / name) else self._result(name)
 
     def close(self) -> None:
         """Nothing is held."""
