@@ -77,11 +77,10 @@ class Server(Process):
         *options: object,
         port: int = 0,
         variables: Mapping[str, str] | None = None,
-        prefix: list[str] | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         arguments = command("serve", "--data", folder / "data", "--port", port, "--json", *options)
-        super().__init__([*(prefix or []), *arguments], folder / "server.log", cwd=folder, variables=variables)
+        super().__init__(arguments, folder / "server.log", cwd=folder, variables=variables)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, self.said()

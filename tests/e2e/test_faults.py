@@ -1,6 +1,7 @@
 """Servers, databases and clocks that fail at the worst moment: no accepted submission is lost, no decision differs."""
 
 import random
+import resource
 import shutil
 import threading
 import time
@@ -131,22 +132,14 @@ def test_a_clock_that_jumps_changes_nothing(stage: Stage, tmp_path: Path) -> Non
 
 def test_the_disk_is_full_for_a_while(stage: Stage) -> None:
     """No file may grow during submissions: they are refused with words, and accepted once there is room."""
-    server = Server(stage.folder / "server", "--no-worker")
-    try:
+    with Server(stage.folder / "server") as server:
         stage.enter(server)
-        port = server.port
-        server.end()
-        # No file may have more than 4 KiB, so that not one page fits into the database's log.
-        limited = ["bash", "-c", 'trap "" XFSZ; ulimit -f 4; exec "$@"', "limited"]
-        server = Server(stage.folder / "server", "--no-worker", port=port, prefix=limited)
-        north = stage.parties["north"]
-        said = north.do("submit", "north.csv", "--epsilon", 8, code=11)
-        assert "try again" in said
-        server.end()
-        server = Server(stage.folder / "server", port=port)
+        number = server.process.pid
+        before = resource.prlimit(number, resource.RLIMIT_FSIZE)
+        resource.prlimit(number, resource.RLIMIT_FSIZE, (4096, before[1]))  # not one page more fits into a file
+        assert "try again" in stage.parties["north"].do("submit", "north.csv", "--epsilon", 8, code=11)
+        resource.prlimit(number, resource.RLIMIT_FSIZE, before)
         stage.submit()
         stage.start()
         stage.finished()
         stage.equals_undisturbed()
-    finally:
-        server.kill()
