@@ -119,7 +119,7 @@ def main() -> None:
         with serving(folder, database) as port:
             everybody_at_once(world, port)
             viewers(world, port)
-        with serving(folder, [*database, "--no-worker"]) as port, bare(folder) as bare_port:
+        with serving(folder, [*database, "--no-worker", "--rate", "100000"]) as port, bare(folder) as bare_port:
             against_bare(world, port, bare_port)
 
 

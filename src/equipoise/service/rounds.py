@@ -194,6 +194,9 @@ def _views(session: Session, actor: Actor, found: list[Round]) -> list[RoundView
         for one in session.execute(submitted if chosen is None else submitted.where(Received.round_id.in_(chosen)))
     }
     approved = select(Person.name, Person.public_key).where(Person.state == "approved", Person.role == "party")
+    names = {seat.party for some in seats.values() for seat in some}
+    if len(names) <= 100:
+        approved = approved.where(Person.name.in_(names))
     keys: dict[str, str | None] = {one.name: one.public_key for one in session.execute(approved)}
     return [_view(actor, one, seats[one.id], sent, keys) for one in found]
 
