@@ -7,8 +7,6 @@ hold.
 
 import json
 import tempfile
-import threading
-from collections import OrderedDict
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +19,7 @@ from equipoise.service import events
 from equipoise.service.access import Actor, require, round_of, seat_of
 from equipoise.service.agreements import parsed
 from equipoise.service.context import Context
+from equipoise.service.kept import Kept
 from equipoise.service.refusals import Conflict, NotFound
 from equipoise.service.tables import Event, Received, Result, Round, Seat
 
@@ -198,20 +197,10 @@ def _settlement(session: Session, found: Round) -> "Settlement":
     _require_settled(found)
     place = (Result.round_id == found.id, Result.name == SETTLEMENT)
     digest = session.scalars(select(Result.digest).where(*place)).one()
-    with _lock:
-        if digest in _parsed:
-            _parsed.move_to_end(digest)
-            return _parsed[digest]
-    settled = _read(session.scalars(select(Result.content).where(*place)).one())
-    with _lock:
-        _parsed[digest] = settled
-        while len(_parsed) > _KEPT:
-            _parsed.popitem(last=False)
-    return settled
+    return _parsed.get(digest, lambda: _read(session.scalars(select(Result.content).where(*place)).one()))
 
 
-_lock = threading.Lock()
-_parsed: OrderedDict[str, "Settlement"] = OrderedDict()
+_parsed: "Kept[Settlement]" = Kept(_KEPT)
 
 
 def _read(content: bytes) -> "Settlement":

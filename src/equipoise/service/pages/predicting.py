@@ -4,8 +4,6 @@ import csv
 import io
 import math
 import tempfile
-import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +13,7 @@ from equipoise.agreement import Agreement
 from equipoise.canonical import sha256_hex
 from equipoise.report.wording import number
 from equipoise.schema import CategoryColumn, LabelColumn, LinearModel, LogisticModel, NumberColumn
+from equipoise.service.kept import Kept
 from equipoise.words import counted
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ SHARE = 0.9  # of new observations that an interval should hold
 MOST_ROWS = 50
 OBSERVATIONS = 400_000  # simulated of a model without features, or one for each draw
 _DELIMITERS = ("\t", ";", ",")
-_MOST_KEPT = 8
 
 Row = list[float]
 
@@ -165,28 +163,21 @@ def new_observation(reward: "Reward") -> list[tuple[str, str, str]]:
     return table
 
 
-_kept: OrderedDict[str, "Reward"] = OrderedDict()
-_lock = threading.Lock()
+_opened: "Kept[Reward]" = Kept(8)
 
 
 def opened(content: bytes) -> "Reward":
     """A reward from the bytes of its file. Reading takes a moment, so the latest few are kept."""
+    return _opened.get(sha256_hex(content), lambda: _read(content))
+
+
+def _read(content: bytes) -> "Reward":
     from equipoise.reward.model import Reward
 
-    digest = sha256_hex(content)
-    with _lock:
-        if digest in _kept:
-            _kept.move_to_end(digest)
-            return _kept[digest]
     with tempfile.TemporaryDirectory(prefix="equipoise-") as folder:
         path = Path(folder) / "reward.nc"
         path.write_bytes(content)
-        reward = Reward.load(path)
-    with _lock:
-        _kept[digest] = reward
-        while len(_kept) > _MOST_KEPT:
-            _kept.popitem(last=False)
-    return reward
+        return Reward.load(path)
 
 
 def _number(text: str) -> float | None:
