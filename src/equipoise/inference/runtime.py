@@ -76,8 +76,14 @@ def _set(name: str, value: object) -> None:
 
 
 def compiler_options(effort: int) -> dict[str, int] | None:
-    """How hard the compiler should try, 0 to 3. On a CPU it spends most of its time on what gains little here."""
-    return None if on_accelerator() else {"xla_backend_optimization_level": effort}
+    """How hard the compiler should try, 0 to 3. On a CPU it spends most of its time on what gains little here.
+
+    XLA's fusion emitters double the time to compile our programs and make none of them faster
+    (`benchmarks/compiling.py`).
+    """
+    if on_accelerator():
+        return None
+    return {"xla_backend_optimization_level": effort, "xla_cpu_use_fusion_emitters": False}
 
 
 def on_accelerator() -> bool:
