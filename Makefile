@@ -6,7 +6,12 @@ BIN := $(VENV)/bin
 # Wheels only: no compiler is ever needed. Versions come from constraints.txt.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --constraint constraints.txt
 
-.PHONY: demo demo-service test test-packages slow check audit docs bench format constraints clean
+# Ledgers and databases sync every step to the disk: in memory, where there is room, tests take half the time.
+MEMORY := $(shell [ -w /dev/shm ] && [ $$(df --output=avail /dev/shm | tail -1) -gt 4000000 ] && echo /dev/shm)
+PYTEST := $(if $(MEMORY),TMPDIR=$(MEMORY) )$(BIN)/python -m pytest --numprocesses logical --durations 20
+UNIT := not (engine or process or statistical or slow or exhaustive)
+
+.PHONY: demo demo-service test-unit test slow exhaustive coverage test-packages check release-check audit docs bench format constraints clean
 
 demo: $(VENV)/.core
 	rm -rf demo-out
@@ -16,24 +21,47 @@ demo-service: $(VENV)/.service
 	rm -rf demo-service-out
 	$(BIN)/equipoise demo-service --output demo-service-out
 
-test: $(VENV)/.dev
-	$(BIN)/pytest --numprocesses auto --dist worksteal --durations 20
+# After every edit: nothing is compiled, no process is started.
+test-unit: $(VENV)/.dev
+	$(PYTEST) -m '$(UNIT)'
 
-# What some tests of the service run besides Python: a database server, a browser, a reverse proxy, a clock that jumps.
+# Every room and every promise once, without a database server or a browser.
+test: $(VENV)/.dev
+	$(PYTEST)
+
+# Statistics at full power, faults, PostgreSQL, Chromium, the documents, the paper.
+slow: $(VENV)/.dev
+	$(PYTEST) -m 'slow and not exhaustive'
+
+# Before a release: what takes too long for CI. Commit the file that it writes.
+exhaustive: $(VENV)/.dev
+	$(PYTEST) -m exhaustive --record tests/exhaustive.md
+
+# Branches that `make test` takes, in all processes that it starts.
+coverage: $(VENV)/.dev
+	rm -f .coverage .coverage.*
+	$(subst -m pytest,-m coverage run -m pytest,$(PYTEST))
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
+	$(BIN)/coverage html --quiet --directory build/coverage
+
+# What some slow tests run besides Python: a database server, a browser, a reverse proxy, a clock that jumps.
 # Tests that miss theirs are skipped, and say so.
 test-packages:
 	apt-get update -qq
 	DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends chromium faketime nginx-light postgresql > /dev/null
-
-slow: $(VENV)/.dev
-	$(BIN)/pytest --numprocesses auto --dist worksteal --durations 20 -m slow
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/release_check.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+# What a tag needs besides: `make release-check TAG=v1.2.3`.
+release-check: $(VENV)/.dev
+	$(BIN)/python scripts/release_check.py --tag $(TAG)
 
 # Known vulnerabilities of everything that is pinned; needs a network where their database can be reached.
 audit: $(VENV)/.dev
@@ -47,6 +75,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/statistic_throughput.py
 	$(BIN)/python benchmarks/statistic_memory.py
 	$(BIN)/python benchmarks/start_up.py
+	$(BIN)/python benchmarks/compiling.py
 	$(BIN)/python benchmarks/likelihood_gradient.py
 	$(BIN)/python benchmarks/auto_against_gibbs.py
 	$(BIN)/python benchmarks/fifty_features.py
@@ -70,7 +99,7 @@ constraints: $(VENV)/.dev
 	rm -rf $(VENV)/fresh
 
 clean:
-	rm -rf $(VENV) demo-out demo-service-out site build dist
+	rm -rf $(VENV) demo-out demo-service-out site build dist .coverage .coverage.*
 
 $(VENV)/.python:
 	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Equipoise needs Python 3.11 or newer, this is " + sys.version'

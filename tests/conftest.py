@@ -1,6 +1,6 @@
 """Property tests: no deadlines (machines are noisy), and the same examples on every CI run; locally they vary.
 
-What is costly and can be shared by all workers of a run lives in a folder of the run: see `postgres.py`.
+What is costly and can be shared by all workers of a run is in the folder of the run: see `run_folder.py`.
 """
 
 import os
@@ -10,6 +10,18 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import run_folder
+from postgres import KINDS_OF_DATABASE, shared_cluster, stop_shared
+
+pytest_plugins = ["tiers", "record"]
+
+# One cache of compiled programs, even of small ones, for all workers and all processes they start; kept between runs.
+os.environ.update(
+    JAX_COMPILATION_CACHE_DIR=str(Path(__file__).parents[1] / ".pytest_cache" / "jax"),
+    JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0",
+    JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES="-1",
+)
+
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
@@ -17,28 +29,23 @@ settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
-        from postgres import begin_run
-
-        begin_run()
+        run_folder.begin()
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
-        from postgres import end_run
-
-        end_run()
+        stop_shared()
+        run_folder.end()
 
 
 @pytest.fixture
 def postgres_url() -> Iterator[str]:
     """A fresh database of PostgreSQL with all tables."""
-    from postgres import shared_cluster
-
     with shared_cluster().database() as url:
         yield url
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=KINDS_OF_DATABASE)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A fresh database of each kind; that of SQLite has no tables yet."""
     if request.param == "postgresql":

@@ -1,13 +1,11 @@
-"""The engine works in double precision, and tests share one cache of compiled programs."""
+"""For tests that call the engine's parts themselves: double precision, and programs that compile as the engine's do."""
 
-import os
-from pathlib import Path
-
-os.environ.setdefault("EQUIPOISE_CACHE_DIR", str(Path(__file__).parents[1] / ".pytest_cache" / "jax"))
+from functools import partial
 
 import jax
 
-from equipoise.inference.runtime import use_compilation_cache
+from equipoise.inference.runtime import compiler_options
 
 jax.config.update("jax_enable_x64", True)
-use_compilation_cache()
+
+jit = partial(jax.jit, compiler_options=compiler_options(0))

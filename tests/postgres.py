@@ -1,7 +1,7 @@
 """A throw-away PostgreSQL: one cluster for each run of the tests, and a fresh, migrated database for each that asks.
 
-The main process names a folder in the environment, which the workers of pytest-xdist inherit; whoever first needs the
-cluster starts it there, and the main process stops it at the end. Without PostgreSQL these tests are skipped.
+Whoever first needs the cluster starts it in the folder of the run, and the main process stops it at the end. Without
+PostgreSQL these tests are skipped.
 """
 
 import os
@@ -9,7 +9,6 @@ import pwd
 import secrets
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,7 +17,9 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-FOLDER = "EQUIPOISE_TESTS_FOLDER"
+import run_folder
+
+KINDS_OF_DATABASE = ["sqlite", pytest.param("postgresql", marks=[pytest.mark.slow, pytest.mark.process])]
 USER = "equipoise"
 TEMPLATE = "migrated"
 SETTINGS = {
@@ -98,9 +99,8 @@ class Cluster:
 
 def shared_cluster() -> Cluster:
     """The cluster of this run of the tests."""
-    run = Path(os.environ[FOLDER])
-    cluster = Cluster(run / "postgresql")
-    with FileLock(run / "postgresql.lock"):
+    cluster = Cluster(run_folder.path() / "postgresql")
+    with FileLock(f"{cluster.folder}.lock"):
         if not cluster.is_there:
             _skip_without_postgresql()
             cluster.make()
@@ -111,7 +111,7 @@ def shared_cluster() -> Cluster:
 def own_cluster() -> Iterator[Cluster]:
     """A cluster for a test that stops it; databases of others are not hurt."""
     _skip_without_postgresql()
-    cluster = Cluster(Path(os.environ[FOLDER]) / f"own-{secrets.token_hex(4)}")
+    cluster = Cluster(run_folder.path() / f"own-{secrets.token_hex(4)}")
     cluster.make()
     try:
         yield cluster
@@ -120,20 +120,11 @@ def own_cluster() -> Iterator[Cluster]:
             cluster.stop("immediate")
 
 
-def begin_run() -> None:
-    """In the main process, before everything."""
-    folder = Path(tempfile.mkdtemp(prefix="equipoise-tests-"))
-    folder.chmod(0o755)  # PostgreSQL runs as another user
-    os.environ[FOLDER] = str(folder)
-
-
-def end_run() -> None:
+def stop_shared() -> None:
     """In the main process, after everything."""
-    folder = Path(os.environ.pop(FOLDER))
-    cluster = Cluster(folder / "postgresql")
+    cluster = Cluster(run_folder.path() / "postgresql")
     if (cluster.folder / "data" / "postmaster.pid").exists():
         cluster.stop("immediate")
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _programs() -> Path:

@@ -6,6 +6,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import pytest
 
 import equipoise as eq
 from equipoise.party.mechanism import noise_scale
@@ -26,6 +27,15 @@ target = { name = "y", bounds = [-3, 3] }""",
 features = [{ name = "x", bounds = [-2, 2] }]
 target = { name = "y", labels = ["no", "yes"] }""",
 }
+
+
+QUICKEST = ("bernoulli", "linear")  # a family and a regression
+
+
+def models(*kinds: str) -> list[Any]:
+    """Parameters of a test over models, all by default: the quickest in every run, the others in `make slow`."""
+    chosen = kinds or tuple(sorted(MODELS))
+    return [pytest.param(kind, marks=() if kind in QUICKEST else pytest.mark.slow) for kind in chosen]
 
 
 def agreement(kind: str, parties: int = 3, reward: str = "") -> eq.Agreement:

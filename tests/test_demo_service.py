@@ -5,19 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from program import run
+from program import spawn
+
+pytestmark = pytest.mark.process
 
 
 def test_mistakes_start_nothing(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
-    assert "exists" in run("demo-service", "-o", "there", cwd=tmp_path, code=1).stderr
-    assert "no demo 'magic'" in run("demo-service", "magic", cwd=tmp_path, code=1).stderr
+    assert "exists" in spawn("demo-service", "-o", "there", cwd=tmp_path, code=1).stderr
+    assert "no demo 'magic'" in spawn("demo-service", "magic", cwd=tmp_path, code=1).stderr
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 
 @pytest.mark.slow
 def test_the_whole_demo(tmp_path: Path) -> None:
-    done = run("demo-service", "-o", "round", "--port", 0, "--once", "--json", cwd=tmp_path)
+    done = spawn("demo-service", "-o", "round", "--port", 0, "--once", "--json", cwd=tmp_path)
     found = json.loads(done.stdout)
     assert found["url"].startswith("http://127.0.0.1:")
     assert set(found["sign_in"]) == {"ana", "north", "south", "west"}

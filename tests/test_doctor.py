@@ -10,13 +10,14 @@ import pytest
 import rounds
 from equipoise import doctor
 from equipoise.party.ledger import Ledger
-from program import run
+from program import spawn
 
 
 def results(*checks: doctor.Check) -> dict[str, str]:
     return {check.name: check.status for check in checks}
 
 
+@pytest.mark.engine
 def test_a_healthy_machine(tmp_path: Path) -> None:
     agreed = rounds.agreement("bernoulli")
     rounds.submissions(agreed, tmp_path, (1.0,))
@@ -27,6 +28,7 @@ def test_a_healthy_machine(tmp_path: Path) -> None:
     assert "opendp 0." in libraries.found
 
 
+@pytest.mark.engine
 def test_broken_ledgers(tmp_path: Path) -> None:
     agreed = rounds.agreement("bernoulli")
     rounds.submissions(agreed, tmp_path, (1.0, 1.0))
@@ -74,6 +76,7 @@ def test_a_clock_that_is_years_off() -> None:
     assert doctor.check_clock().status == "ok"
 
 
+@pytest.mark.engine
 def test_a_check_that_breaks_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> doctor.Check:
         raise OSError("out of order")
@@ -85,18 +88,25 @@ def test_a_check_that_breaks_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> No
     assert found["clock"] == "ok"
 
 
+@pytest.mark.process
+@pytest.mark.slow
 def test_the_program(tmp_path: Path) -> None:
     """A cache that cannot be written is a warning; a ledger that is none makes the exit code 1."""
     (tmp_path / "file").write_text("")
-    said = run("doctor", cwd=tmp_path, EQUIPOISE_CACHE_DIR=str(tmp_path / "file" / "cache")).stdout
+    said = spawn(
+        "doctor", cwd=tmp_path, JAX_COMPILATION_CACHE_DIR=None, EQUIPOISE_CACHE_DIR=str(tmp_path / "file" / "cache")
+    ).stdout
     assert "compilation cache warning: cannot write into" in said
     assert "choose another with EQUIPOISE_CACHE_DIR" in " ".join(said.split())
-    said = run("doctor", "--ledger", "file", "--json", cwd=tmp_path, code=1).stdout
+    said = spawn("doctor", "--ledger", "file", "--json", cwd=tmp_path, code=1).stdout
     assert '"fit": false' in said
 
 
+@pytest.mark.process
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="nothing is read-only to root")
 def test_a_read_only_cache(tmp_path: Path) -> None:
     (tmp_path / "cache").mkdir(mode=0o500)
-    said = run("doctor", cwd=tmp_path, EQUIPOISE_CACHE_DIR=str(tmp_path / "cache")).stdout
+    said = spawn(
+        "doctor", cwd=tmp_path, JAX_COMPILATION_CACHE_DIR=None, EQUIPOISE_CACHE_DIR=str(tmp_path / "cache")
+    ).stdout
     assert "compilation cache warning: cannot write into" in said

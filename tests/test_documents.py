@@ -85,6 +85,8 @@ def settled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
     return read
 
 
+@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("page", [page for page in PAGES[1:] if _steps(page)], ids=_name)
 def test_what_a_page_says_works(page: Path, tmp_path: Path, settled: Callable[[], Path]) -> None:
     if _name(page) == ROUND:
@@ -95,6 +97,8 @@ def test_what_a_page_says_works(page: Path, tmp_path: Path, settled: Callable[[]
         reader.read()
 
 
+@pytest.mark.slow
+@pytest.mark.process
 def test_what_the_readme_says_works(tmp_path: Path) -> None:
     (snippet,) = [step.text for step in _steps(README_PAGE) if step.kind == "python"]
     assert len(snippet.strip().splitlines()) <= 25
@@ -128,6 +132,7 @@ def test_what_is_not_run_is_known() -> None:
     assert left_out == NOT_RUN
 
 
+@pytest.mark.process
 def test_a_page_that_is_wrong_would_be_noticed(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     for wrong in ("```python\n1 / 0\n```", "```console\nfalse\n```", "```console\nfalse # exit 2\n```"):
@@ -139,6 +144,7 @@ def test_a_page_that_is_wrong_would_be_noticed(tmp_path: Path) -> None:
         steps_of(page)
 
 
+@pytest.mark.process
 def test_steps_of_a_page(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
@@ -162,8 +168,8 @@ def test_steps_of_a_page(tmp_path: Path) -> None:
 def test_make_targets_named_in_the_documents_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     text = README + (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    targets = set(re.findall(r"(?:^ *|`)make ([a-z]+)", text, re.M))
-    assert {"demo", "test", "check", "slow", "bench"} <= targets
+    targets = set(re.findall(r"(?:^ *|`)make ([a-z-]+)", text, re.M))
+    assert {"demo", "test-unit", "test", "slow", "exhaustive", "coverage", "check", "bench"} <= targets
     for target in targets:
         assert re.search(rf"^{target}:", makefile, re.M), target
 
@@ -232,6 +238,7 @@ def test_documented_commands_are_the_commands() -> None:
     assert documented == names(get_command(app), "equipoise")
 
 
+@pytest.mark.process
 def test_no_machine_path_or_package_index_is_committed() -> None:
     listing = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
     files = listing.stdout.splitlines() or [str(path) for path in ROOT.glob("*/**/*.py")]
@@ -258,6 +265,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.process
 def test_the_site_asks_no_other_host_for_anything(site: Path) -> None:
     checked = 0
     for path in site.rglob("*"):
@@ -305,6 +313,7 @@ def test_the_reference_covers_every_public_name() -> None:
     assert set(re.findall(r"^::: equipoise\.(\w+)$", page, re.M)) | {"__version__"} == set(equipoise.__all__)
 
 
+@pytest.mark.process
 def test_the_reference_shows_what_docstrings_say(site: Path) -> None:
     page = (site / "reference" / "python.html").read_text(encoding="utf-8")
     for name in equipoise.__all__:

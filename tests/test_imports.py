@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from reward_posteriors import some_reward
 
 BLOCK = """
@@ -24,6 +26,7 @@ def run(code: str, *, cwd: Path) -> str:
     return result.stdout
 
 
+@pytest.mark.process
 def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
     loaded = run(
         "from equipoise.cli.app import app\n"
@@ -36,12 +39,14 @@ def test_help_loads_nothing_heavy(tmp_path: Path) -> None:
     assert not heavy & set(loaded.split())
 
 
+@pytest.mark.process
 def test_importing_the_package_loads_only_the_package(tmp_path: Path) -> None:
     loaded = run("import equipoise\nprint(*sys.modules, sep='\\n')", cwd=tmp_path).split()
     assert {name for name in loaded if name.startswith("equipoise")} == {"equipoise", "equipoise._version"}
     assert "numpy" not in loaded
 
 
+@pytest.mark.process
 def test_a_whole_release_never_imports_jax(tmp_path: Path) -> None:
     run(
         "import numpy as np, equipoise as eq\n"
@@ -52,6 +57,7 @@ def test_a_whole_release_never_imports_jax(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.process
 def test_using_a_reward_never_imports_jax(tmp_path: Path) -> None:
     """A party predicts with what it got; the sampler that made it is the mediator's, and takes seconds to load."""
     some_reward("linear").save(tmp_path / "north.nc")
@@ -64,6 +70,7 @@ def test_using_a_reward_never_imports_jax(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.process
 def test_the_block_blocks(tmp_path: Path) -> None:
     result = subprocess.run(
         [sys.executable, "-c", BLOCK + "import matplotlib"], capture_output=True, text=True, cwd=tmp_path
@@ -71,6 +78,7 @@ def test_the_block_blocks(tmp_path: Path) -> None:
     assert "matplotlib was imported" in result.stderr
 
 
+@pytest.mark.process
 def test_reading_submissions_never_imports_the_party_side(tmp_path: Path) -> None:
     """What the mediator needs to receive a submission must not drag in the code that sees rows."""
     loaded = run("import equipoise.wire, equipoise.explain\nprint(*sys.modules, sep='\\n')", cwd=tmp_path).split()

@@ -16,6 +16,8 @@ from equipoise.inference.posterior import Posterior
 from equipoise.inference.question import Scenario
 from equipoise.utility import loss_on, mean_negative_log_probability, scaled_rows
 
+pytestmark = [pytest.mark.engine, pytest.mark.group("rounds")]
+
 
 def test_regression_is_in_the_targets_own_units(tmp_path: Path) -> None:
     """The predictive distribution of y itself, from draws of weights that are in scaled units."""
@@ -30,6 +32,7 @@ def test_regression_is_in_the_targets_own_units(tmp_path: Path) -> None:
     assert found == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_classification_is_the_cross_entropy(tmp_path: Path) -> None:
     agreed = rounds.agreement("logistic")
     posterior = infer(agreed, rounds.submissions(agreed, tmp_path, (50.0,)), draws=1_000)

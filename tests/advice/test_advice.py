@@ -4,6 +4,7 @@ import itertools
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -27,11 +28,21 @@ from equipoise.schema import MODEL_KINDS
 from equipoise.valuation.divergence import divergence
 from equipoise.valuation.shapley import exact_shapley
 
+pytestmark = pytest.mark.engine
+
 
 @pytest.fixture(scope="module")
 def shares() -> eq.Agreement:
     """A share of a label, uniform before any data: everything can be computed by counting."""
     return rounds.agreement("bernoulli", 2)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_process() -> Iterator[None]:
+    """Processes take longer to start than these simulations to run; `test_advice_cannot_see_a_row` has them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("equipoise.advice.processes_for", lambda _work: 1)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +110,7 @@ def test_the_same_seed_gives_the_same_advice(shares: eq.Agreement) -> None:
     assert json.loads(json.dumps(first.to_json()))["choices"][0]["reward"]["value"] == first.choices[0].reward.value
 
 
+@pytest.mark.slow
 def test_sampling_corrects_the_approximation() -> None:
     """Regression with much noise is where Laplace's approximation is worst; corrected, it is what sampling says."""
     agreed = rounds.agreement("linear", 2)
@@ -160,6 +172,7 @@ def test_the_knee_is_where_returns_fall() -> None:
     assert knee(x, -x) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [kind for kind in MODEL_KINDS if kind != "bernoulli"])
 def test_every_model(kind: str) -> None:
     agreed = eq.Agreement.parse(example_agreement(kind, ("north", "south")))
@@ -180,6 +193,7 @@ def test_every_model(kind: str) -> None:
     assert found.loss_truth < found.loss_prior
 
 
+@pytest.mark.slow
 def test_a_party_by_itself() -> None:
     """Whoever settles alone gets back what it released."""
     agreed = rounds.agreement("bernoulli", 1)
@@ -204,6 +218,8 @@ def test_mistakes_are_named(shares: eq.Agreement) -> None:
         advise(shares, party="north", rows=10, others={"south": (-1, 1.0)})
 
 
+@pytest.mark.slow
+@pytest.mark.process
 def test_advice_cannot_see_a_row(tmp_path: Path) -> None:
     """The code that reads tables is never even loaded."""
     code = (

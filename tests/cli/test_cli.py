@@ -1,29 +1,12 @@
-"""The command line as its user meets it: real processes, real files, messages instead of tracebacks."""
+"""The command line as its user meets it: real files, messages instead of tracebacks, exit codes."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from equipoise.wire import Submission
-
-
-def equipoise(*arguments: object, cwd: Path, code: int = 0, columns: int = 120) -> str:
-    """Run the program; check its exit code; return what it printed (standard error, if it failed)."""
-    command = [sys.executable, "-m", "equipoise", *(str(argument) for argument in arguments)]
-    environment = {**os.environ, "COLUMNS": str(columns), "NO_COLOR": "1"}
-    result = subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=environment)
-    assert result.returncode == code, result.stderr + result.stdout
-    assert "Traceback" not in result.stderr
-    return result.stderr if code else result.stdout
-
-
-def from_json(*arguments: object, cwd: Path) -> Any:
-    return json.loads(equipoise(*arguments, "--json", cwd=cwd))
+from program import equipoise, from_json, run
 
 
 @pytest.fixture
@@ -183,7 +166,7 @@ def test_changed_bounds_need_an_amendment(home: Path) -> None:
 
 @pytest.mark.parametrize("command", [(), ("agreement",), ("party",)])
 def test_bare_groups_show_help(command: tuple[str, ...], tmp_path: Path) -> None:
-    result = subprocess.run([sys.executable, "-m", "equipoise", *command], capture_output=True, text=True, cwd=tmp_path)
+    result = run(*command, cwd=tmp_path, code=2)
     assert "Usage:" in result.stdout + result.stderr
 
 
@@ -212,6 +195,8 @@ def test_version(tmp_path: Path) -> None:
     assert equipoise("--version", cwd=tmp_path) == f"equipoise {__version__}\n"
 
 
+@pytest.mark.process
+@pytest.mark.slow
 def test_demo(tmp_path: Path) -> None:
     """The whole round; then the mediator's half again from the files, which finds its own journal."""
     found = from_json("demo", "-o", "round", cwd=tmp_path)
@@ -259,6 +244,7 @@ def test_demo(tmp_path: Path) -> None:
     assert len(predicted) == 1 + 88
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_demo_of_classification(tmp_path: Path) -> None:
     said = equipoise("demo", "classification", "-o", "round", cwd=tmp_path, columns=80)
@@ -269,10 +255,12 @@ def test_demo_of_classification(tmp_path: Path) -> None:
     assert "no demo 'magic'" in equipoise("demo", "magic", cwd=tmp_path, code=1)
 
 
+@pytest.mark.engine
+@pytest.mark.group("tests/advice/test_advice.py")
 def test_advice_on_the_command_line(home: Path) -> None:
     """What it says, what it draws, and that it never looks at the table beside it."""
-    equipoise("agreement", "new", "poisson", "--party", "north", "--party", "south", "-o", "visits.toml", cwd=home)
-    ask = ("party", "advise", "visits.toml", "--party", "north", "--rows", 90, "--simulations", 6)
+    equipoise("agreement", "new", "bernoulli", "--party", "north", "--party", "south", "-o", "shares.toml", cwd=home)
+    ask = ("party", "advise", "shares.toml", "--party", "north", "--rows", 90, "--simulations", 6)
     found = from_json(*ask, "--other", "south=400,0.5", "--picture", "advice.svg", cwd=home)
     assert [choice["epsilon"] for choice in found["choices"]] == [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]
     assert found["others"] == {"south": {"rows": 400, "epsilon": 0.5}}
@@ -317,9 +305,7 @@ def test_totals_need_a_real_order(order: int, home: Path) -> None:
 def test_wrong_units_are_warned_of(home: Path) -> None:
     text = (home / "agreement.toml").read_text().replace("bounds = [15, 60]", "bounds = [0.15, 0.60]")
     (home / "agreement.toml").write_text(text)
-    command = [sys.executable, "-m", "equipoise", *RELEASE, "--epsilon", "0.2"]
-    result = subprocess.run(command, cwd=home, capture_output=True, text=True)
-    assert result.returncode == 0
+    result = run(*RELEASE, "--epsilon", 0.2, cwd=home)
     assert "Warning: 100% of the first values of 'bmi' lie outside" in result.stderr
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.test_cli import RELEASE, equipoise, from_json
-from program import run
+from cli.test_cli import RELEASE
+from program import equipoise, from_json, run
 from reward_posteriors import some_reward
 
 SENT = "north.submission.json"

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 import pytest
 
-from cli.test_cli import equipoise, from_json
-from program import run
+from program import equipoise, from_json, run
 from reward_posteriors import some_reward, some_rows
 
 

@@ -5,8 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import rounds
-from cli.test_cli import from_json
+from program import from_json
 
 
 def test_agreement_new(tmp_path: Path) -> None:
@@ -28,6 +30,7 @@ def test_party_amend(tmp_path: Path) -> None:
     assert found["cap_zcdp"] == 2.0
 
 
+@pytest.mark.process
 def test_completion(tmp_path: Path) -> None:
     words = {"COMP_WORDS": "equipoise agreement new lo", "COMP_CWORD": "3", "_EQUIPOISE_COMPLETE": "complete_bash"}
     program = Path(sys.executable).with_name("equipoise")  # completion goes by the program's name

@@ -83,6 +83,7 @@ def operator_of(command: Commands, context: Context, url: str, folder: Path) -> 
     return olga
 
 
+@pytest.mark.engine
 def test_a_whole_round(command: Commands, context: Context, url: str, tmp_path: Path) -> None:
     olga = operator_of(command, context, url, tmp_path / "olga")
     homes = {name: command.at(tmp_path / name) for name in ("north", "south")}
@@ -341,6 +342,9 @@ def south_submission(folder: Path) -> bytes:
     ).to_json()  # fmt: skip
 
 
+@pytest.mark.process
+@pytest.mark.engine
+@pytest.mark.slow
 def test_the_same_script_on_a_folder_and_on_a_service(
     command: Commands, context: Context, url: str, tmp_path: Path
 ) -> None:
@@ -386,6 +390,7 @@ def test_the_same_script_on_a_folder_and_on_a_service(
     assert (service / "predictions.csv").read_text() == predictions
 
 
+@pytest.mark.process
 def test_help_loads_no_network(tmp_path: Path) -> None:
     code = (
         "import sys\nfrom equipoise.cli.app import app\n"

@@ -78,6 +78,8 @@ def test_submitting_and_sending_again(world: World, north: Membership) -> None:
     exchange.close()
 
 
+@pytest.mark.engine
+@pytest.mark.group("gaussian")
 def test_a_settled_round(world: World, north: Membership) -> None:
     world.settled_round()
     world.round()
@@ -117,6 +119,8 @@ def test_lies_about_a_submission(world: World, north: Membership) -> None:
     honest.close()
 
 
+@pytest.mark.engine
+@pytest.mark.group("gaussian")
 def test_lies_about_agreement_and_reward(world: World, north: Membership) -> None:
     round_id = world.settled_round()
     exchange = lied_to(north, round_id, "/agreement", identity="0" * 64)

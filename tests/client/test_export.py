@@ -28,6 +28,8 @@ from equipoise.wire import Submission
 from service import world as worlds
 from service.world import OPTIONS, World, key_of, sent
 
+pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[World, Files]]:

@@ -15,6 +15,8 @@ from e2e.stage import AGREEMENT, EPSILONS, OPTIONS, Stage
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.engine,
+    pytest.mark.process,
     pytest.mark.skipif(chromium.program() is None, reason="Chromium is not installed: make test-packages"),
 ]
 PICTURES = "EQUIPOISE_TEST_PICTURES"  # a folder to keep pictures in, for people to look at

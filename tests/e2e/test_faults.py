@@ -12,7 +12,7 @@ import pytest
 from e2e.processes import Home, Server, Worker
 from e2e.stage import EPSILONS, Stage
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.engine, pytest.mark.process]
 
 
 def _restarted(stage: Stage, server: Server, *options: object) -> Server:

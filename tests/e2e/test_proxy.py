@@ -20,7 +20,7 @@ from cryptography.x509.oid import NameOID
 from e2e.processes import Home, Server, until
 from pages import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.engine, pytest.mark.process]
 
 
 @pytest.fixture

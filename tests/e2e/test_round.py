@@ -8,6 +8,8 @@ import pytest
 from e2e.processes import Server, Worker, until
 from e2e.stage import AGREEMENT, EPSILONS, Stage
 
+pytestmark = [pytest.mark.slow, pytest.mark.engine, pytest.mark.process]
+
 # What a party's data scientist might leave running: it works against a service and on a shared folder alike.
 SCRIPT = """
 $equipoise join "{place}" --party {name}
@@ -62,7 +64,6 @@ def test_a_round_on_sqlite(stage: Stage) -> None:
         assert server.end() == 0
 
 
-@pytest.mark.slow
 def test_a_round_on_postgresql(stage: Stage, postgres_url: str) -> None:
     url = postgres_url
     with (
@@ -73,7 +74,6 @@ def test_a_round_on_postgresql(stage: Stage, postgres_url: str) -> None:
         _play(stage, server)
 
 
-@pytest.mark.slow
 def test_the_same_script_on_a_shared_folder(stage: Stage, tmp_path: Path) -> None:
     place = tmp_path / "shared"
     place.mkdir()

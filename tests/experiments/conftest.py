@@ -10,6 +10,7 @@ from equipoise.experiments import posteriors, settings, sources
 from equipoise.experiments.settings import Setting
 from equipoise.experiments.sweep import Run, Variation, vary_epsilon
 from experiments.small import TINY
+from tiers import needs_engine
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 
@@ -33,6 +34,7 @@ def diab(data: Path) -> Setting:
 
 
 @pytest.fixture(scope="session")
+@needs_engine("settings", slow=True)
 def calih(data: Path) -> Setting:
     return settings.calih(data)
 
@@ -46,6 +48,7 @@ def one_process() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
+@needs_engine("sweep", slow=True)
 def runs(syn: Setting, one_process: None) -> list[Run]:
     """Party 2 of Syn at two levels of privacy: the strong one it has in the paper, and hardly any."""
     return vary_epsilon(syn, TINY, Variation(levels=(0.1, 12.5)))

@@ -8,7 +8,7 @@ from equipoise.experiments.catalogue import Bench, reproduce
 from equipoise.experiments.contents import chosen
 from equipoise.experiments.effort import QUICK
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.engine]
 
 
 def verdicts(name: str, folder: Path) -> dict[str, str]:

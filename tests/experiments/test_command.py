@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cli.test_cli import equipoise, from_json
 from equipoise.cli.app import app
 from equipoise.experiments import effort
 from equipoise.experiments.contents import ITEMS
 from experiments.small import TINY
+from program import equipoise, from_json
 
 
 def test_everything_has_a_name(tmp_path: Path) -> None:
@@ -35,7 +35,9 @@ def test_mistakes(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.csv"))
 
 
+@pytest.mark.engine
 @pytest.mark.usefixtures("one_process")
+@pytest.mark.slow
 def test_a_figure_is_reproduced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(effort, "QUICK", TINY)
     folder = tmp_path / "new" / "out"

@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 from equipoise.errors import ExperimentError
 from equipoise.experiments import network
 
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
+
 Floats = NDArray[np.float64]
 
 

@@ -12,6 +12,8 @@ from equipoise.inference.question import Scenario
 from equipoise.valuation.surprise import surprise
 from experiments.small import LITTLE, exact_posterior
 
+pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.group("sweep")]
+
 THREE = [Asked(Scenario(), 1), Asked(Scenario(["1"]), 2), Asked(Scenario(None, 0.0), 3)]
 
 
@@ -31,7 +33,7 @@ def test_more_parties_and_more_evidence_are_worth_more(three: list[Found]) -> No
     assert prior.value == pytest.approx(0, abs=4 * prior.error)
 
 
-@pytest.mark.parametrize("cores", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cores", [1, 2])
 def test_answers_come_in_the_order_asked(
     cores: int, syn: Setting, three: list[Found], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,7 +59,6 @@ def test_who_ignores_the_noise_is_too_sure(syn: Setting) -> None:
     assert naive.loss > aware.loss + 1
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("one_process")
 def test_who_ignores_the_noise_is_too_sure_of_labels(diab: Setting) -> None:
     asked = [Asked(Scenario(["2"]), 1)]
@@ -90,7 +91,6 @@ def test_added_noise_is_that_of_its_seed(syn: Setting) -> None:
     assert found[0].value != found[2].value
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("one_process")
 def test_the_papers_sampler_finds_the_same(syn: Setting) -> None:
     agreement, sent = plain_submissions(syn, EPSILONS, 1)

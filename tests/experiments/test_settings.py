@@ -11,6 +11,8 @@ from equipoise.inference.posterior import Posterior
 from equipoise.valuation.surprise import surprise
 from experiments.small import exact_posterior
 
+pytestmark = pytest.mark.engine
+
 Floats = NDArray[np.float64]
 DRAWS = 20_000
 

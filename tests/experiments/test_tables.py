@@ -57,7 +57,9 @@ def test_subsets_of_independent_draws_are_alike() -> None:
     assert found["first", 1_000] != found["thinned", 1_000]
 
 
+@pytest.mark.engine
 @pytest.mark.usefixtures("one_process")
+@pytest.mark.slow
 def test_more_of_the_input_space_is_worth_more(syn: Setting) -> None:
     found = coverage("coverage", [syn], TINY)
     assert [row["percentile"] for row in found.rows] == [25, 50, 75, 100]

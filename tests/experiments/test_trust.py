@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import equipoise
 
 SOURCE = Path(equipoise.__file__).parent
@@ -30,6 +32,7 @@ def test_only_the_command_imports_experiments() -> None:
     assert importers == {"cli/reproduce.py"}
 
 
+@pytest.mark.process
 def test_releasing_loads_no_experiment(tmp_path: Path) -> None:
     code = (
         "import sys, numpy as np, equipoise as eq\n"

@@ -13,6 +13,8 @@ from equipoise.inference.chains import Chains, Problem, Sampled, Settings
 from equipoise.inference.diagnostics import Diagnostics
 from equipoise.inference.scenario import Scenarios
 
+pytestmark = pytest.mark.engine
+
 ROUND = 4
 SETTINGS = Settings(draws=240, chains=2, max_thinning=8)  # three rounds
 

@@ -12,10 +12,13 @@ from jax import Array
 from numpy.typing import NDArray
 from scipy import stats
 
+from engine_setup import jit
 from equipoise.inference import families, moment_likelihood
 from equipoise.inference.collapsed import CollapsedModel
 from equipoise.inference.families import Bernoulli, Categorical, Exponential, Gaussian, Poisson
 from equipoise.inference.scenario import Observed
+
+pytestmark = pytest.mark.engine
 
 Floats = NDArray[np.float64]
 Family = Bernoulli | Categorical | Poisson | Exponential | Gaussian
@@ -87,7 +90,7 @@ class Evaluation(NamedTuple):
     information: Any
 
 
-@partial(jax.jit, static_argnames="model", compiler_options={"xla_backend_optimization_level": 0})
+@partial(jit, static_argnames="model", compiler_options={"xla_backend_optimization_level": 0})
 @partial(jax.vmap, in_axes=(None, None, None, 0))
 def evaluate_batch(model: Family, prior: Any, seen: Observed, position: Array) -> Evaluation:
     def row_moments(at: Array) -> tuple[Array, Array]:
@@ -397,6 +400,7 @@ def test_priors_keep_their_hyper_parameters() -> None:
     assert [float(part) for part in families.gaussian_prior(2.0, 3.0, 4.0, 5.0)[:4]] == [2.0, 3.0, 4.0, 5.0]
 
 
+@pytest.mark.slow
 def test_the_categorical_short_cut_equals_the_dense_density() -> None:
     model, prior = Categorical(2, 5), families.categorical_prior([0.5, 1.0, 2.0, 3.0, 0.7])
     rng = np.random.default_rng(3)

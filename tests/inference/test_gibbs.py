@@ -8,27 +8,39 @@ import numpy as np
 import pytest
 
 from dense import dense_covariance, upper
+from engine_setup import jit
 from equipoise.inference import gibbs
 from equipoise.inference.scenario import Scenarios
 from problems import everyone, simulate_linear
+
+pytestmark = pytest.mark.engine
+
+
+# Compiled whole: operation by operation, each of them would be compiled by itself.
+temper = jit(gibbs.temper, static_argnums=0)
+start = jit(gibbs.start, static_argnums=0)
+step = jit(gibbs.step, static_argnums=0)
+conjugate = jit(gibbs._conjugate, static_argnums=0)
+randomness = jit(gibbs._randomness, static_argnums=(1, 4))
 
 
 def prepared(shared: bool, kappa: float = 1.0) -> tuple:  # type: ignore[type-arg]
     simulated = simulate_linear(1, shared=shared, epsilons=[2.0, 1.0, 4.0])
     problem = simulated.problem
     scenario = jax.tree.map(lambda part: part[0], everyone(problem, kappa=kappa))
-    evidence = gibbs.temper(problem.model, problem.observations, scenario)
-    state = gibbs.start(problem.model, problem.prior, evidence, jnp.asarray(simulated.position))
+    evidence = temper(problem.model, problem.observations, scenario)
+    state = start(problem.model, problem.prior, evidence, jnp.asarray(simulated.position))
     return problem, evidence, state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [True, False])
 def test_drawn_statistics_have_the_conditional_mean_and_covariance(shared: bool) -> None:
     """s | θ, ω, o is the product of N(cM, cK) and N(o, noise); compare many structural draws with the dense answer."""
     problem, evidence, state = prepared(shared)
     model, bias = problem.model, problem.model.width
-    random = gibbs._randomness(jax.random.key(0), model, problem.prior, evidence, (60_000,))
-    draw = jax.jit(jax.vmap(partial(gibbs._draw_statistics, model, evidence, state)))
+    random = randomness(jax.random.key(0), model, problem.prior, evidence, (60_000,))
+    draw = jit(jax.vmap(partial(gibbs._draw_statistics, model, evidence, state)))
     drawn = np.asarray(draw(random))
     i, j = upper(model.width + 2, bias)
     for party in range(3):
@@ -57,9 +69,9 @@ def test_statistics_of_real_rows_are_valid_and_impossible_ones_are_not() -> None
     simulated = simulate_linear(2, shared=True)
     problem = simulated.problem
     scenario = jax.tree.map(lambda part: part[0], everyone(problem))
-    evidence = gibbs.temper(problem.model, problem.observations, scenario)
+    evidence = temper(problem.model, problem.observations, scenario)
     real = problem.model.matrices(jnp.asarray(simulated.exact), problem.observations.rows)
-    check = partial(gibbs._conjugate, problem.model, problem.prior, evidence)
+    check = partial(conjugate, problem.model, problem.prior, evidence)
     assert bool(check(real).valid)
     impossible = {
         "negative residual sum of squares": real.at[0, -1, -1].add(-1e4),
@@ -71,9 +83,9 @@ def test_statistics_of_real_rows_are_valid_and_impossible_ones_are_not() -> None
 
 def test_an_unusable_draw_leaves_the_statistics_as_they_were() -> None:
     problem, evidence, state = prepared(shared=True)
-    random = gibbs._randomness(jax.random.key(1), problem.model, problem.prior, evidence, ())
+    random = randomness(jax.random.key(1), problem.model, problem.prior, evidence, ())
     wild = random._replace(sampling_square=1e6 * random.sampling_square)
-    after, info = gibbs.step(problem.model, problem.prior, evidence, state, wild)
+    after, info = step(problem.model, problem.prior, evidence, state, wild)
     assert not bool(info.accepted)
     np.testing.assert_array_equal(after.statistic, state.statistic)
     assert float(after.variance) != float(state.variance)  # the parameters move all the same
@@ -82,7 +94,7 @@ def test_an_unusable_draw_leaves_the_statistics_as_they_were() -> None:
 def test_conjugate_update_equals_a_direct_one() -> None:
     problem, evidence, state = prepared(shared=True)
     prior = problem.prior
-    update = gibbs._conjugate(problem.model, prior, evidence, state.statistic)
+    update = conjugate(problem.model, prior, evidence, state.statistic)
     total = np.asarray(state.statistic.sum(axis=0))
     precision = 0.025 * np.eye(3) + total[:-1, :-1]
     mean = np.linalg.solve(precision, total[:-1, -1])

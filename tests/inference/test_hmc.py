@@ -7,13 +7,16 @@ import pytest
 from jax import Array
 from scipy import stats
 
+from engine_setup import jit
 from equipoise.inference import hmc
 from equipoise.inference.laplace import Approximation, laplace
 
+pytestmark = pytest.mark.engine
+
 
 def run(log_density: hmc.LogDensity, approximation: Approximation, *, rounds: int = 8, chains: int = 32) -> np.ndarray:
-    ensemble = jax.jit(lambda key: hmc.begin(key, log_density, approximation, chains))(jax.random.key(0))
-    advance = jax.jit(lambda key, ensemble, adapt: hmc.advance(key, log_density, ensemble, adapt))
+    ensemble = jit(lambda key: hmc.begin(key, log_density, approximation, chains))(jax.random.key(0))
+    advance = jit(lambda key, ensemble, adapt: hmc.advance(key, log_density, ensemble, adapt))
     kept = []
     for number in range(5 + rounds):
         ensemble, positions, _ = advance(jax.random.key(number + 1), ensemble, jnp.asarray(number < 5))
@@ -77,8 +80,8 @@ def test_a_normal_target_takes_one_step_in_any_dimension(dimension: int) -> None
         return -0.5 * x @ x
 
     exact = Approximation(jnp.zeros(dimension), jnp.eye(dimension), jnp.eye(dimension))
-    ensemble = hmc.begin(jax.random.key(0), log_density, exact, 8)
-    advance = jax.jit(lambda key, ensemble, adapt: hmc.advance(key, log_density, ensemble, adapt))
+    ensemble = jit(lambda key: hmc.begin(key, log_density, exact, 8))(jax.random.key(0))
+    advance = jit(lambda key, ensemble, adapt: hmc.advance(key, log_density, ensemble, adapt))
     ensemble, _, record = advance(jax.random.key(1), ensemble, jnp.asarray(False))
     assert float(jnp.min(record.acceptance)) > 1 - 1e-9
     tuned = ensemble._replace(log_step=jnp.full((), np.log(2.0)))  # what tuning for acceptance arrives at
@@ -103,7 +106,7 @@ def test_the_laplace_approximation_of_a_normal_posterior_is_exact() -> None:
     def log_likelihood(x: Array) -> Array:
         return -0.5 * jnp.sum((target - design @ x) ** 2)
 
-    near = laplace(log_likelihood, lambda _: design.T @ design, jnp.zeros(4))
+    near = jit(lambda: laplace(log_likelihood, lambda _: design.T @ design, jnp.zeros(4)))()
     precision = np.eye(4) + np.asarray(design.T @ design)
     np.testing.assert_allclose(near.centre, np.linalg.solve(precision, design.T @ target), atol=1e-6)
     np.testing.assert_allclose(near.root @ near.root.T, np.linalg.inv(precision), atol=1e-9)

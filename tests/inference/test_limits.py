@@ -14,6 +14,8 @@ from equipoise.inference.engine import Problem, Sampled, Settings
 from equipoise.inference.scenario import Scenarios
 from problems import Simulated, diabetes_prior, everyone, simulate_linear, simulate_logistic
 
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
+
 
 def sample(problem: Problem, scenarios: Scenarios, *, seed: int = 0, **options: Any) -> list[Sampled]:
     settings = Settings(**({"draws": 4_000} | options))

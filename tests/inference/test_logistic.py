@@ -7,9 +7,12 @@ import pytest
 from scipy import integrate, stats
 
 import builders
+from engine_setup import jit
 from equipoise.inference.logistic import LogisticPrior, LogisticRegression, expected_derivatives, logistic_prior
 from equipoise.models import layout_of
 from problems import linear_entries
+
+pytestmark = pytest.mark.engine
 
 
 def prior_of(width: int, mean_spread: float = 0.5) -> LogisticPrior:
@@ -59,7 +62,7 @@ def test_row_moments_equal_those_of_simulated_rows(width: int, centred: bool) ->
     model, prior = LogisticRegression(width, 1, shared=True, centred=centred), prior_of(width)
     rng = np.random.default_rng(5)
     position = jnp.asarray(rng.normal(size=model.dimension))
-    moments = jax.jit(model.row_moments)(prior, position)
+    moments = jit(model.row_moments)(prior, position)
     parameters = {name: np.asarray(value) for name, value in model.parameters(prior, position).items()}
     assert np.any(parameters["feature_mean"] != 0) != centred
     number = 300_000
@@ -86,7 +89,7 @@ def test_entries_are_in_the_agreed_order() -> None:
 def test_covariance_is_positive_semi_definite_far_out() -> None:
     model, prior = LogisticRegression(3, 1, shared=True), prior_of(3)
     positions = 3 * jax.random.normal(jax.random.key(6), (500, model.dimension))
-    moments = jax.jit(jax.vmap(lambda at: model.row_moments(prior, at)))(positions)
+    moments = jit(jax.vmap(lambda at: model.row_moments(prior, at)))(positions)
     covariance = np.asarray(moments.covariance[:, 0])
     assert np.all(np.linalg.eigvalsh(covariance)[:, 0] > -1e-12 * np.trace(covariance, axis1=1, axis2=2))
 
@@ -95,7 +98,7 @@ def test_covariance_is_positive_semi_definite_far_out() -> None:
 def test_prior_draws_follow_the_stated_prior(width: int) -> None:
     model, prior = LogisticRegression(width, 1, shared=True), prior_of(width)
     positions = jax.random.normal(jax.random.key(width), (40_000, model.dimension))
-    draws = jax.jit(jax.vmap(lambda at: model.parameters(prior, at)))(positions)
+    draws = jit(jax.vmap(lambda at: model.parameters(prior, at)))(positions)
     theta = np.asarray(draws["weights"]) / np.array([2.5] * width + [1.0])
     law = stats.chi2(width)
     square = np.sum(theta**2, axis=1)
@@ -120,7 +123,7 @@ def test_prior_draws_follow_the_stated_prior(width: int) -> None:
 def test_gradients_are_finite_at_the_prior_mode_and_far_out() -> None:
     model, prior = LogisticRegression(3, 1, shared=True), prior_of(3)
 
-    @jax.jit
+    @jit
     def gradient(at: jax.Array) -> jax.Array:
         return jax.grad(lambda x: jnp.sum(model.row_moments(prior, x).mean))(at)
 

@@ -16,6 +16,8 @@ from equipoise.inference.engine import Settings
 from equipoise.inference.scenario import Scenarios
 from problems import simulate_linear
 
+pytestmark = [pytest.mark.engine, pytest.mark.process]
+
 SETTINGS = Settings(draws=640, max_thinning=1)
 
 
@@ -23,6 +25,7 @@ def three_scenarios(slots: int) -> Scenarios:
     return Scenarios(jnp.ones((3, slots)), jnp.array([0.1, 0.5, 1.0]), jnp.zeros((3, slots)))
 
 
+@pytest.mark.slow
 def test_draws_are_those_of_one_process_whatever_the_order() -> None:
     problem = simulate_linear(1).problem
     scenarios = three_scenarios(problem.model.slots)
@@ -85,6 +88,7 @@ def test_a_backend_that_cannot_hand_over_results_as_they_come_will_do() -> None:
     assert processes._parallel(2).return_generator
 
 
+@pytest.mark.slow
 def test_a_thread_of_this_process_leaves_its_threads_alone() -> None:
     problem = simulate_linear(1).problem
     keys = jax.random.split(jax.random.key(3), 3)

@@ -8,6 +8,8 @@ from scipy import stats
 
 from equipoise.inference.transport import LIMIT, STEP, beta_table, log_gamma_table, transport, truncated_normal_table
 
+pytestmark = pytest.mark.engine
+
 many = jax.jit(jax.vmap(transport, in_axes=(None, 0)))
 BETWEEN = np.arange(-5.0, 5.0, 0.1) + 0.37 * STEP
 

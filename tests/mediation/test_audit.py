@@ -11,6 +11,8 @@ from equipoise.audit import PROMISES, audit
 from equipoise.estimate import Estimate
 from equipoise.settlement import CoalitionValue
 
+pytestmark = [pytest.mark.engine, pytest.mark.group("rounds")]
+
 
 def with_award(settlement: eq.Settlement, party: str, **changes: Any) -> eq.Settlement:
     award = replace(settlement.awards[party], **changes)

@@ -17,6 +17,8 @@ import equipoise as eq
 import rounds
 from equipoise.valuation import appraisal
 
+pytestmark = [pytest.mark.engine, pytest.mark.process, pytest.mark.slow]
+
 OPTIONS = {"draws": 1_200, "precision": 0.2, "progress": False}
 
 

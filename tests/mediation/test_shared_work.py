@@ -9,6 +9,7 @@ import pytest
 
 import equipoise as eq
 from equipoise.errors import MediationError
+from equipoise.inference import diagnostics
 from equipoise.journal import FileJournal
 from equipoise.mediator import JOURNAL, appraise, mediate, settle
 from equipoise.report import fragment
@@ -16,10 +17,13 @@ from equipoise.task import Task, task_of
 from equipoise.valuation import appraisal
 from equipoise.valuation.appraisal import Request
 
+pytestmark = [pytest.mark.engine, pytest.mark.group("rounds")]
+
 QUICK: dict[str, Any] = {"draws": 1_200, "precision": 0.2}
 HERE: dict[str, Any] = {"processes": 1, "progress": False}
 
 
+@pytest.mark.slow
 def test_other_workers_in_other_batches_decide_the_same(
     agreed: eq.Agreement, sent: list[eq.Submission], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -62,8 +66,11 @@ def test_other_workers_in_other_batches_decide_the_same(
         assert together.awards[party].digest == alone.awards[party].digest
 
 
-def test_a_worker_answers_once_and_leaves_doubts_to_the_driver(agreed: eq.Agreement, sent: list[eq.Submission]) -> None:
-    task = task_of(agreed, sent, draws=10, chains=4)
+def test_a_worker_answers_once_and_leaves_doubts_to_the_driver(
+    agreed: eq.Agreement, sent: list[eq.Submission], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnostics, "ESS_LIMIT", 1e6)
+    task = task_of(agreed, sent, draws=10)
     journal = FileJournal(None, task.inputs)
     request = Request(task.parties, 10, seed=1)
     appraise(task, [request, request], journal, **HERE)
@@ -78,15 +85,15 @@ def test_a_task_has_the_inputs_of_the_folder_it_was_settled_in(
     agreed: eq.Agreement, sent: list[eq.Submission], settled: eq.Settlement, out: Path
 ) -> None:
     inputs = json.loads((out / JOURNAL).read_text().splitlines()[0])["inputs"]
-    task = task_of(agreed, sent, seed=3)
+    task = task_of(agreed, sent, seed=3, **QUICK)
     assert task.inputs == inputs
     assert task.choices.to_json() == settled.options
     assert task.contributions == settled.contributions
     others = (
-        task_of(agreed, sent, seed=4),
-        task_of(agreed, sent[:2], seed=3),
-        task_of(agreed, sent, seed=3, force=True),
-        task_of(agreed, sent, seed=3, teams=[["north"], ["south", "west"]]),
+        task_of(agreed, sent, seed=4, **QUICK),
+        task_of(agreed, sent[:2], seed=3, **QUICK),
+        task_of(agreed, sent, seed=3, force=True, **QUICK),
+        task_of(agreed, sent, seed=3, teams=[["north"], ["south", "west"]], **QUICK),
     )
     assert len({inputs, *(one.inputs for one in others)}) == 5
 

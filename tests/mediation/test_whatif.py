@@ -9,6 +9,8 @@ import equipoise as eq
 from equipoise.errors import MediationError
 from equipoise.whatif import JOURNAL, what_if
 
+pytestmark = [pytest.mark.engine, pytest.mark.group("rounds")]
+
 
 def test_stronger_privacy_costs_the_party(settled: eq.Settlement, sent: list[eq.Submission], tmp_path: Path) -> None:
     found = what_if(settled, sent, {"north": 0.05}, folder=tmp_path, processes=1, progress=False)

@@ -14,6 +14,8 @@ from equipoise.agreement import Agreement
 from equipoise.models import GRID, UNIT, CodedColumn, Layout, ScaledColumn, layout_of
 from equipoise.party.statistics import exact_statistic
 
+pytestmark = pytest.mark.statistical
+
 Rows = npt.NDArray[np.float64]
 
 IN_BALLS = ((2, 1.0), (3, 1.5), (5, 1.25), (6, 1.7), (9, 2.9))
@@ -30,7 +32,9 @@ SETTINGS: dict[str, Agreement] = {
 }
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if " 6 " in name or " 9 " in name else ()) for name in SETTINGS]
+)
 def test_no_pair_of_rows_beats_the_bound_and_some_come_close(name: str) -> None:
     agreed = SETTINGS[name]
     layout = layout_of(agreed)

@@ -26,6 +26,7 @@ def outcomes(folder: Path, stride: int) -> dict[str, int]:
     return seen
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_killed_at_every_step(tmp_path: Path) -> None:
     """Every single step, and the ledger stays usable after each."""
@@ -34,11 +35,13 @@ def test_killed_at_every_step(tmp_path: Path) -> None:
     assert {"nothing", "spent", "stored", "sent"} <= set(seen)
 
 
+@pytest.mark.process
 def test_killed_at_some_steps(tmp_path: Path) -> None:
     """A quick sweep of the same kind, a few steps apart."""
     assert {"nothing", "spent", "sent"} <= set(outcomes(tmp_path, stride=7))
 
 
+@pytest.mark.process
 def test_the_sweep_notices_a_release_that_records_too_late(tmp_path: Path) -> None:
     """The same sweep fails for a release that draws noise first and puts the spend on disk afterwards."""
     done = sweep(tmp_path, 7, "careless")

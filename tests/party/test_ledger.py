@@ -235,6 +235,7 @@ print(done)
 """
 
 
+@pytest.mark.process
 def test_two_processes_never_overspend(tmp_path: Path) -> None:
     path = tmp_path / "l"
     spend(Ledger(path), 0.01, cap_zcdp=0.5)

@@ -1,6 +1,7 @@
 """One small settled round, and what can be made of it without sampling again."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,16 +9,23 @@ import pytest
 import engine_setup  # noqa: F401
 import equipoise as eq
 import rounds
+import run_folder
 from equipoise.settlement import Award, Settlement
+from tiers import needs_engine
 
 
 @pytest.fixture(scope="session")
-def settled(tmp_path_factory: pytest.TempPathFactory) -> Settlement:
+@needs_engine("gaussian")
+def settled() -> Settlement:
     """Three parties, a mean and a variance, rewards by tempering."""
-    agreed = rounds.agreement("gaussian")
-    sent = rounds.submissions(agreed, tmp_path_factory.mktemp("ledgers"), (8.0, 2.0, 0.5))
-    test: Any = (None, [0.1, 0.9, 1.2])
-    return eq.mediate(agreed, sent, seed=3, draws=1_000, precision=0.2, processes=1, test=test)
+
+    def settle(folder: Path) -> None:
+        agreed = rounds.agreement("gaussian")
+        sent = rounds.submissions(agreed, folder / "ledgers", (8.0, 2.0, 0.5))
+        test: Any = (None, [0.1, 0.9, 1.2])
+        eq.mediate(agreed, sent, seed=3, draws=1_000, precision=0.2, processes=1, test=test, folder=folder / "out")
+
+    return eq.Settlement.load(run_folder.once("report-round", settle) / "out")
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,8 @@ import equipoise as eq
 from equipoise.cli.report import report
 from equipoise.report import render
 
+pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]
+
 app = typer.Typer()
 app.command()(report)
 

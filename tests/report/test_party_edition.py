@@ -15,10 +15,12 @@ from equipoise.reward.tempering import FIRST_LOOK
 from equipoise.settlement import Award, Contribution, Settlement
 from equipoise.valuation.plausibility import Remark
 
+pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]
+
 MINE = "south"
 
 
-@pytest.fixture(params=["tempering", "noise"])
+@pytest.fixture(params=["tempering", pytest.param("noise", marks=pytest.mark.slow)])
 def settlement(request: pytest.FixtureRequest, settled: Settlement, noised: Settlement) -> Settlement:
     return settled if request.param == "tempering" else noised
 

@@ -18,6 +18,8 @@ from equipoise.settlement import CoalitionValue, Settlement
 from equipoise.valuation.plausibility import Remark
 from report.conftest import renamed
 
+pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]
+
 VOID = {"meta", "link", "br"}
 LONG = "a-very-long-name-of-an-institute-for-clinical-studies-in-the-nort"[:63]
 
@@ -194,6 +196,7 @@ def test_several_teams(settled: Settlement) -> None:
     assert "Team of north and south" in operator.text
 
 
+@pytest.mark.slow
 def test_sampled_coalitions_and_many_parties(settled: Settlement) -> None:
     many = grown(settled, 30)
     page = check(render(many))
@@ -240,6 +243,7 @@ def test_long_names_markup_and_missing_bounds(settled: Settlement) -> None:
     assert "There is no ρ that leaves everybody as well off as alone" in check(render(odd)).text
 
 
+@pytest.mark.slow
 def test_values_that_are_zero_or_negative(settled: Settlement) -> None:
     zero, below = eq.Estimate(0.0, 0.0), eq.Estimate(-0.3, 0.1)
     last = settled.parties[-1]
@@ -255,7 +259,7 @@ def test_values_that_are_zero_or_negative(settled: Settlement) -> None:
     editions(poor)
 
 
-@pytest.mark.parametrize("features", [2, 40])
+@pytest.mark.parametrize("features", [2, pytest.param(40, marks=pytest.mark.slow)])
 def test_regressions_show_effects_over_the_agreed_range(settled: Settlement, features: int) -> None:
     names = [f"x{place}" for place in range(features)]
     columns = ", ".join(f'{{ name = "{name}", bounds = [0, 10] }}' for name in names)

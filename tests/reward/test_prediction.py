@@ -41,6 +41,8 @@ def test_regression_is_the_known_predictive_distribution() -> None:
     np.testing.assert_array_equal(expected, made.predict(rows))
 
 
+@pytest.mark.statistical
+@pytest.mark.slow
 def test_intervals_cover_as_often_as_they_say() -> None:
     made, predictive = conjugate()
     rows = some_rows(4_000)

@@ -46,6 +46,8 @@ def test_a_backup_is_whole_or_not_there(world: World, tmp_path: Path, monkeypatc
     assert list((tmp_path / "new").iterdir()) == []
 
 
+@pytest.mark.slow
+@pytest.mark.process
 def test_postgresql_is_backed_up_by_its_own_program(tmp_path: Path, postgres_url: str) -> None:
     context = Context.open(tmp_path / "service", postgres_url)
     with pytest.raises(ServiceError, match="pg_dump"):

@@ -91,6 +91,7 @@ def test_events_are_listed_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyP
     context.close()
 
 
+@pytest.mark.process
 def test_the_server_need_not_load_what_samples() -> None:
     modules = "access, backup, context, events, export, people, results, rounds, settlements, signing_in, submissions"
     program = (

@@ -192,6 +192,8 @@ def test_a_lost_connection_is_said_and_a_new_one_made(tmp_path: Path, postgres_u
     context.close()
 
 
+@pytest.mark.slow
+@pytest.mark.process
 def test_a_database_that_is_restarted_is_found_again(tmp_path: Path) -> None:
     with own_cluster() as cluster, cluster.database() as url:
         context = Context.open(tmp_path / "service", url)

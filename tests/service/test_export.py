@@ -20,6 +20,8 @@ from equipoise.settlement import Settlement
 from equipoise.wire import Submission
 from service.world import PARTIES, World, sent, settled
 
+pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]
+
 
 def _files(data: bytes) -> dict[str, bytes]:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:

@@ -15,6 +15,7 @@ from equipoise.errors import ServiceError
 from equipoise.service.context import Context
 from equipoise.service.database import Database
 from equipoise.service.tables import Base
+from postgres import KINDS_OF_DATABASE, shared_cluster
 
 SQLITE = "SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'index') AND sql IS NOT NULL ORDER BY name"
 POSTGRESQL = (
@@ -32,13 +33,11 @@ def bare_urls(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'one.sqlite'}", f"sqlite:///{tmp_path / 'two.sqlite'}"
         return
-    from postgres import shared_cluster
-
     with shared_cluster().database(template="template0") as one, shared_cluster().database(template="template0") as two:
         yield one, two
 
 
-BOTH = pytest.mark.parametrize("bare_urls", ["sqlite", "postgresql"], indirect=True)
+BOTH = pytest.mark.parametrize("bare_urls", KINDS_OF_DATABASE, indirect=True)
 
 
 def _shape(connection: Connection) -> list[Any]:

@@ -11,6 +11,8 @@ from equipoise.service import events, results, rounds, settlements
 from equipoise.service.refusals import Conflict, NotFound
 from service.world import OPTIONS, PARTIES, World, agreement, sent, settled
 
+pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]
+
 
 def test_what_is_kept_is_what_was_decided(world: World) -> None:
     round_id = world.settled_round()

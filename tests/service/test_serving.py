@@ -28,7 +28,7 @@ from equipoise.errors import ServiceError
 from equipoise.service.connections import PromptHeads
 from equipoise.service.serving import Place, _config, check_exposure, public_url
 from equipoise.service.settings import Settings
-from program import run
+from program import spawn
 
 PROXY = Settings(trusted_proxies=("10.0.0.1",))
 
@@ -59,6 +59,7 @@ def served(folder: Path, *options: object) -> Iterator[tuple["subprocess.Popen[s
             process.wait(30)
 
 
+@pytest.mark.process
 def test_a_first_operator_a_second_start_and_a_clean_end(tmp_path: Path) -> None:
     with served(tmp_path / "data") as (process, said):
         url, link = said["url"], said["operator_link"]
@@ -71,7 +72,7 @@ def test_a_first_operator_a_second_start_and_a_clean_end(tmp_path: Path) -> None
         assert me.json()["role"] == "operator"
         assert "server" not in me.headers
         port = int(url.rpartition(":")[2])
-        taken = run("serve", "--data", tmp_path / "other", "--port", port, "--no-worker", cwd=tmp_path, code=11)
+        taken = spawn("serve", "--data", tmp_path / "other", "--port", port, "--no-worker", cwd=tmp_path, code=11)
         assert f"port {port}" in taken.stderr
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
@@ -81,13 +82,15 @@ def test_a_first_operator_a_second_start_and_a_clean_end(tmp_path: Path) -> None
     requests = [line for line in map(json.loads, log.splitlines()) if "route" in line]
     assert [(line["route"], line["status"], line["person"]) for line in requests][-1] == ("/v1/me", 200, "olga")
     assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
-    new = json.loads(run("serve", "--data", "data", "--operator-link", "--json", cwd=tmp_path).stdout)
+    new = json.loads(spawn("serve", "--data", "data", "--operator-link", "--json", cwd=tmp_path).stdout)
     assert new["operator_link"].partition("#")[2] != secret
     with served(tmp_path / "data") as (_, again):
         assert again["operator_link"] is None
         assert httpx.get(f"{again['url']}/v1/me", headers={"Authorization": f"Bearer {token}"}).status_code == 200
 
 
+@pytest.mark.process
+@pytest.mark.slow
 def test_it_speaks_tls(tmp_path: Path) -> None:
     certificate, key = self_signed(tmp_path)
     with served(tmp_path / "data", "--tls-cert", certificate, "--tls-key", key) as (_, said):
@@ -100,9 +103,9 @@ def test_it_speaks_tls(tmp_path: Path) -> None:
         assert shaken_hands(said["url"], trust, "ECDHE+AESGCM") == "ECDHE-ECDSA-AES256-GCM-SHA384"
         with pytest.raises(ssl.SSLError):
             shaken_hands(said["url"], trust, "ECDHE-ECDSA-AES256-SHA384")
-    broken = run("serve", "--tls-cert", key, "--tls-key", key, cwd=tmp_path, code=11)
+    broken = spawn("serve", "--tls-cert", key, "--tls-key", key, cwd=tmp_path, code=11)
     assert "cannot be used" in broken.stderr
-    assert "give both" in run("serve", "--tls-key", key, cwd=tmp_path, code=11).stderr
+    assert "give both" in spawn("serve", "--tls-key", key, cwd=tmp_path, code=11).stderr
 
 
 @asynccontextmanager
@@ -236,6 +239,7 @@ def test_one_address_has_a_part_of_the_connections() -> None:
     assert [getattr(one, "most_of_one", 0) for one in limits] == [250, 50, None]
 
 
+@pytest.mark.process
 def test_it_is_not_exposed_by_mistake(tmp_path: Path) -> None:
     open_to_all = Place(tmp_path, host="0.0.0.0")
     with pytest.raises(ServiceError, match="tls-cert"):
@@ -255,13 +259,14 @@ def test_it_is_not_exposed_by_mistake(tmp_path: Path) -> None:
     for host in ("127.0.0.1", "::1", "localhost"):
         check_exposure(Place(tmp_path, host=host), Settings())
     assert public_url(Place(tmp_path, host="::1"), Settings(), 81) == "http://[::1]:81"
-    refused = run("serve", "--host", "0.0.0.0", cwd=tmp_path, code=11)
+    refused = spawn("serve", "--host", "0.0.0.0", cwd=tmp_path, code=11)
     assert "other machines" in refused.stderr
     assert not (tmp_path / "equipoise-data").exists()
     with pytest.raises(ServiceError, match="neither an address nor a network"):
         Settings(trusted_proxies=("*",))
 
 
+@pytest.mark.process
 def test_help_and_refusals_need_none_of_the_services_libraries(tmp_path: Path) -> None:
     block = (
         "import sys, importlib.util as util\n"
@@ -289,6 +294,7 @@ def test_help_and_refusals_need_none_of_the_services_libraries(tmp_path: Path) -
     assert result.stdout.count("pip install 'equipoise[service]'") == 2
 
 
+@pytest.mark.process
 def test_a_worker_ends_when_told_to(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "equipoise", "worker", "--data", str(tmp_path / "data")]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:

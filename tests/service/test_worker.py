@@ -25,6 +25,7 @@ from equipoise.service.options import Options
 from equipoise.service.patience import Patience
 from equipoise.service.tables import Answer, Job, Round
 from service.working import OPERATOR, decided, kept, ready_round, small
+from tiers import needs_engine
 
 OPTIONS = Options(draws=400, precision=0.5)
 
@@ -32,6 +33,7 @@ Everything = tuple[eq.Agreement, list[eq.Submission], tuple[str, dict[str, str]]
 
 
 @pytest.fixture(scope="module")
+@needs_engine("bernoulli")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Everything:
     """An agreement, its submissions, and what `mediate` decides."""
     agreed, sent = small("bernoulli", tmp_path_factory.mktemp("parties"), 3)
@@ -68,6 +70,7 @@ def kinds_of_events(context: Context) -> list[str]:
         return [event["kind"] for event in events.documents(session)]
 
 
+@pytest.mark.engine
 def test_a_worker_settles_as_the_mediator_does(context: Context, started: str, everything: Everything) -> None:
     work(context)
     assert kept(context, started) == everything[2]
@@ -232,6 +235,7 @@ def test_a_batch_for_other_versions_is_left_to_others(context: Context, started:
     assert other.id != hold.id
 
 
+@pytest.mark.process
 def test_a_worker_without_work_loads_no_sampler(tmp_path: Path) -> None:
     script = (
         "import sys, threading; from pathlib import Path; from equipoise.service import worker;"
@@ -243,6 +247,7 @@ def test_a_worker_without_work_loads_no_sampler(tmp_path: Path) -> None:
     assert done.stdout.strip() == "False", done.stderr
 
 
+@pytest.mark.process
 def test_the_embedded_worker_is_started_again_and_ends_when_told(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,6 +262,7 @@ def test_the_embedded_worker_is_started_again_and_ends_when_told(
     assert companion.pid is None
 
 
+@pytest.mark.process
 def test_the_embedded_worker_ends_with_its_server(context: Context) -> None:
     script = (
         "import sys, time; from pathlib import Path; from equipoise.service.embedded import EmbeddedWorker;"

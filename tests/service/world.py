@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from filelock import FileLock
 
 import rounds as releases
+import run_folder
 from equipoise.agreement import Agreement
 from equipoise.canonical import sha256_hex
 from equipoise.keys import public_hex
@@ -24,7 +24,6 @@ from equipoise.service.access import Actor
 from equipoise.service.context import Context
 from equipoise.service.options import Options
 from equipoise.wire import Submission
-from postgres import FOLDER
 
 if TYPE_CHECKING:
     from equipoise.settlement import Settlement
@@ -53,7 +52,7 @@ def signed(submission: Submission, key: Ed25519PrivateKey, **changes: Any) -> Su
 
 @lru_cache
 def _released() -> list[Submission]:
-    return releases.submissions(agreement(), Path(os.environ[FOLDER]) / f"ledgers-{os.getpid()}", EPSILONS)
+    return releases.submissions(agreement(), run_folder.path() / f"ledgers-{os.getpid()}", EPSILONS)
 
 
 @lru_cache
@@ -78,16 +77,15 @@ def settled() -> tuple["Settlement", dict[str, bytes]]:
     from equipoise import mediator
     from equipoise.settlement import Settlement
 
-    place = Path(os.environ[FOLDER]) / "settled"
-    with FileLock(f"{place}.lock"):
-        if not place.exists():
-            options = OPTIONS.model_dump(exclude={"force"})
-            made = mediator.mediate(
-                agreement(), [Submission.parse(one) for one in sent().values()], processes=1, **options
-            )
-            for name, content in results.files_of(made).items():
-                (place / name).parent.mkdir(parents=True, exist_ok=True)
-                (place / name).write_bytes(content)
+    def settle(folder: Path) -> None:
+        options = OPTIONS.model_dump(exclude={"force"})
+        submissions = [Submission.parse(one) for one in sent().values()]
+        made = mediator.mediate(agreement(), submissions, processes=1, **options)
+        for name, content in results.files_of(made).items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+
+    place = run_folder.once("service-round", settle)
     found = Settlement.load(place)
     files = {str(path.relative_to(place)): path.read_bytes() for path in sorted(place.rglob("*.*"))}
     return found, files
@@ -105,7 +103,7 @@ class Clock:
 
 @lru_cache
 def _template() -> Path:
-    folder = Path(os.environ[FOLDER]) / f"service-{os.getpid()}"
+    folder = run_folder.path() / f"service-{os.getpid()}"
     World._made(folder, None).context.close()
     return folder
 

@@ -41,31 +41,43 @@ class Pair:
 
 
 def audit(pair: Pair, epsilon: float, releaser: Releaser, times: int, folder: Path) -> set[str]:
-    """Names of the objections that stand."""
-    order = pair.agreed.privacy.order
-    zcdp = epsilon / order
-    weights = np.array([entry.weight for entry in layout_of(pair.agreed).entries], dtype=float)
-    sigma = pair.sensitivity * math.sqrt(order / (2 * epsilon)) * weights.min() / weights
+    """Names of the objections that stand after so many releases of each table."""
     outputs, exact, counts = [], [], set()
     for side, table in enumerate((pair.table, pair.neighbour)):
         released, seen = _run(table, releaser, times, folder / str(side), pair.agreed)
         outputs.append(released)
         counts |= seen
-        exact.append(np.array([float(value) for value in reference_statistic(pair.agreed, table)]))
-    residuals = np.concatenate([(o - s) / sigma for o, s in zip(outputs, exact, strict=True)])
-
-    objections = set()
-    if _p_value_of_scale(residuals) < SIGNIFICANCE:
-        objections.add("noise scale")
-    standard = [o / sigma for o in outputs]
-    known = (exact[1] - exact[0]) / sigma
-    if _mu_lower_bound(standard, known) > math.sqrt(2 * zcdp):
-        objections.add("privacy loss")
+        exact.append(exact_of(pair.agreed, table))
+    found = objections(pair, epsilon, outputs, exact)
     if counts != {len(next(iter(pair.table.values())))}:
-        objections.add("row count")
+        found.add("row count")
+    return found
+
+
+def objections(pair: Pair, epsilon: float, outputs: list[Floats], exact: list[Floats]) -> set[str]:
+    """What outputs [releases, entries] of the two tables, whose exact statistics are known, give away."""
+    sigma = promised_sigma(pair, epsilon)
+    residuals = np.concatenate([(o - s) / sigma for o, s in zip(outputs, exact, strict=True)])
+    found = set()
+    if _p_value_of_scale(residuals) < SIGNIFICANCE:
+        found.add("noise scale")
+    known = (exact[1] - exact[0]) / sigma
+    if _mu_lower_bound([o / sigma for o in outputs], known) > math.sqrt(2 * epsilon / pair.agreed.privacy.order):
+        found.add("privacy loss")
     if _repeats(residuals):
-        objections.add("repeats")
-    return objections
+        found.add("repeats")
+    return found
+
+
+def promised_sigma(pair: Pair, epsilon: float) -> Floats:
+    """Noise of every entry under the guarantee."""
+    weights = np.array([entry.weight for entry in layout_of(pair.agreed).entries], dtype=float)
+    return pair.sensitivity * math.sqrt(pair.agreed.privacy.order / (2 * epsilon)) * weights.min() / weights
+
+
+def exact_of(agreed: Agreement, table: dict[str, list[Any]]) -> Floats:
+    """The statistic without noise, by the slow reference."""
+    return np.array([float(value) for value in reference_statistic(agreed, table)])
 
 
 def _run(

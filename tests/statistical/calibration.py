@@ -2,6 +2,11 @@
 
 If prior, simulator, likelihood and sampler all speak of the same model, ranks are uniform (Talts et al. 2018). Data are
 real rows with real noise, so the central limit theorem inside the likelihood is tested too.
+
+Ranks are tested by Neyman's smooth test with four components, which looks for what goes wrong with posteriors: a shift,
+a wrong width, lopsidedness. At the level used here, 120 replications notice a posterior that is 0.7 times as wide as it
+should be with probability 0.91 and one shifted by half its width with 0.93; a χ² test of 20 bins needs 200 for 0.88 and
+0.94 (`test_the_power_of_the_test_itself`).
 """
 
 from collections.abc import Callable
@@ -13,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
+from scipy.special import eval_legendre
 
 from equipoise.inference import baselines, engine
 from equipoise.inference.engine import Problem, Settings
@@ -21,8 +27,8 @@ from equipoise.inference.scenario import Scenarios
 Floats = NDArray[np.float64]
 Quantities = Callable[[dict[str, Any]], Floats]
 
-REPLICATIONS = 200
-BINS = 20
+REPLICATIONS = 120
+COMPONENTS = 4
 LEAST_PVALUE = 0.001
 
 # Draws the truth is ranked among, which must be nearly independent: Gibbs sweeps are so much alike that only the last
@@ -60,7 +66,7 @@ def draws_of(one: Replication, method: str, seed: int) -> dict[str, Floats]:
     settings = (
         Settings(draws=1, chains=number, sampler="gibbs", rule="scaled", max_thinning=1)
         if gibbs
-        else Settings(draws=2_560, max_thinning=4)
+        else Settings(draws=1_280, max_thinning=4)
     )
     scenario = Scenarios(jnp.asarray(one.member)[None], jnp.ones(1), jnp.zeros((1, len(one.member))))
     sampled = engine.run(jax.random.split(jax.random.key(seed), 1), one.problem, scenario, settings)[0]
@@ -72,7 +78,10 @@ def draws_of(one: Replication, method: str, seed: int) -> dict[str, Floats]:
 
 
 def uniformity(found: Floats, method: str) -> Floats:
-    """χ² p-value of uniform ranks, for each quantity."""
-    bins = found * BINS // (RANKED[method] + 1)
-    counts = np.stack([np.bincount(column.astype(int), minlength=BINS) for column in bins.T])
-    return np.array([stats.chisquare(row).pvalue for row in counts])
+    """p-value of uniform ranks by Neyman's smooth test, for each quantity [replications, quantities]."""
+    centred = 2 * (found + 0.5) / (RANKED[method] + 1) - 1
+    scores = [
+        np.sqrt(2 * degree + 1) * eval_legendre(degree, centred).sum(axis=0) / np.sqrt(len(found))
+        for degree in range(1, COMPONENTS + 1)
+    ]
+    return np.asarray(stats.chi2.sf(np.sum(np.square(scores), axis=0), COMPONENTS))

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 from equipoise.inference import families
 from equipoise.inference.engine import Problem
@@ -13,9 +14,9 @@ from equipoise.inference.linear import linear_prior
 from equipoise.inference.logistic import logistic_prior
 from equipoise.inference.scenario import Observations
 from problems import Simulated, simulate_linear, simulate_logistic
-from statistical.calibration import LEAST_PVALUE, Floats, Replication, ranks, uniformity
+from statistical.calibration import LEAST_PVALUE, RANKED, REPLICATIONS, Floats, Replication, ranks, uniformity
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.engine]
 
 COUNTS = [300, 500, 400]
 LARGE, SMALL = [20.0, 10.0, 5.0], [0.3, 0.1, 0.2]
@@ -89,6 +90,18 @@ def test_linear_regression_is_calibrated(method: str, shared: bool, epsilons: li
 
     pvalues = uniformity(ranks(replicate, all_parameters, method), method)
     assert pvalues.min() > LEAST_PVALUE, pvalues
+
+
+@pytest.mark.parametrize(
+    ("width", "shift", "least"), [(1.0, 0.0, 0.0), (0.7, 0.0, 0.8), (0.6, 0.0, 0.98), (1.0, 0.5, 0.85)]
+)
+def test_the_power_of_the_test_itself(width: float, shift: float, least: float) -> None:
+    """How often posteriors that are too narrow or shifted are noticed; true ones hardly ever fail."""
+    rng = np.random.default_rng(5)
+    quantile = stats.norm.cdf((rng.normal(size=(REPLICATIONS, 1_000)) - shift) / width)
+    found = rng.binomial(RANKED["collapsed"], quantile).astype(float)
+    noticed = np.mean(uniformity(found, "collapsed") < LEAST_PVALUE)
+    assert noticed < 0.005 if least == 0 else noticed > least
 
 
 def test_ignoring_the_noise_is_not_calibrated() -> None:

@@ -24,7 +24,7 @@ from equipoise.inference.scenario import Observations, Scenarios
 from equipoise.models import layout_of
 from equipoise.valuation.divergence import divergence
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.engine]
 
 ROUNDS = 40
 COUNT = 200

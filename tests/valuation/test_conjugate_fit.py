@@ -70,6 +70,7 @@ def test_a_normal_inverse_gamma_posterior() -> None:
     assert abs(by_neighbours.value - truth) < 4 * by_neighbours.error + 0.05
 
 
+@pytest.mark.engine
 def test_counts_and_rates() -> None:
     rng = RNG(2)
     bernoulli = {"probability": rng.beta(30.0, 10.0, size=(16, 1_000))}

@@ -22,7 +22,8 @@ def normal_case(dimension: int, seed: int) -> tuple[np.ndarray, np.ndarray, floa
     return mean, root, float(kl)
 
 
-@pytest.mark.parametrize("dimension", [1, 4, 8])
+@pytest.mark.statistical
+@pytest.mark.parametrize("dimension", [1, 4, pytest.param(8, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("estimator", ["knn-entropy", "gaussian-fit"])
 def test_good_estimators_find_the_divergence_of_a_normal(estimator: Estimator, dimension: int) -> None:
     """Errors are as large as they say, over repetitions, and the mean of many is unbiased within its own error."""
@@ -40,6 +41,8 @@ def test_the_papers_estimator_comes_close() -> None:
     assert abs(divergence(draws, "knn").value - truth) < 0.15 * truth
 
 
+@pytest.mark.statistical
+@pytest.mark.slow
 def test_the_classifier_works_for_close_distributions_only() -> None:
     """Half a deviation apart it is right; where the samples do not overlap it knows no scale."""
     rng = np.random.default_rng(2)
@@ -86,7 +89,10 @@ def test_autocorrelated_draws_have_a_larger_error() -> None:
     assert divergence(scaled).error > 2 * divergence(0.3 * noise + 1).error
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    "estimator", [pytest.param(one, marks=pytest.mark.slow if one == "classifier" else ()) for one in ESTIMATORS]
+)
 def test_the_prior_itself_is_worth_nothing(estimator: Estimator) -> None:
     found = divergence(np.random.default_rng(6).normal(size=(CHAINS, LENGTH, 3)), estimator)
     assert abs(found.value) < 4 * found.error + 0.03

@@ -23,7 +23,9 @@ from equipoise.valuation.plausibility import (
 )
 
 
-@pytest.mark.parametrize("kind", sorted(rounds.MODELS))
+@pytest.mark.engine
+@pytest.mark.group("rounds")
+@pytest.mark.parametrize("kind", rounds.models())
 def test_moments_of_a_row_are_those_of_the_table(kind: str, tmp_path: Path) -> None:
     """With little noise, the posterior's rows have the means of the rows that were released."""
     agreed = rounds.agreement(kind)
@@ -36,6 +38,9 @@ def test_moments_of_a_row_are_those_of_the_table(kind: str, tmp_path: Path) -> N
     assert np.linalg.eigvalsh(covariance.mean(axis=0)).min() > -1e-9
 
 
+@pytest.mark.engine
+@pytest.mark.group("rounds")
+@pytest.mark.slow
 def test_honest_parties_have_ordinary_p_values(tmp_path: Path) -> None:
     """Over repeated rounds they are spread out; a posterior-predictive p-value is a little too central at worst."""
     agreed = rounds.agreement("gaussian")
@@ -48,7 +53,9 @@ def test_honest_parties_have_ordinary_p_values(tmp_path: Path) -> None:
     assert min(found) > SUSPICIOUS
 
 
-@pytest.mark.parametrize("kind", ["linear", "logistic", "gaussian", "poisson"])
+@pytest.mark.engine
+@pytest.mark.group("rounds")
+@pytest.mark.parametrize("kind", rounds.models("linear", "logistic", "gaussian", "poisson"))
 def test_a_party_with_other_units_is_noticed(kind: str, tmp_path: Path) -> None:
     agreed = rounds.agreement(kind)
     sent = rounds.submissions(agreed, tmp_path, (4.0, 4.0), rows=600)
@@ -67,6 +74,8 @@ def test_a_party_with_other_units_is_noticed(kind: str, tmp_path: Path) -> None:
     assert unlikely_party("west", 0.5) is None
 
 
+@pytest.mark.engine
+@pytest.mark.group("rounds")
 def test_copies_are_noticed_and_independent_rows_are_not(tmp_path: Path) -> None:
     agreed = rounds.agreement("linear")
     sent = rounds.submissions(agreed, tmp_path, (20.0, 20.0), rows=2_000)
@@ -91,6 +100,8 @@ def test_sums_that_no_rows_can_have(tmp_path: Path) -> None:
     assert "must lie between" in found[0].message
 
 
+@pytest.mark.engine
+@pytest.mark.group("rounds")
 def test_remarks_reach_the_settlement(tmp_path: Path) -> None:
     agreed = rounds.agreement("gaussian")
     sent = rounds.submissions(agreed, tmp_path, (4.0, 4.0), rows=600)

@@ -58,6 +58,7 @@ def relative_error(found: Floats, truth: Floats) -> float:
     return float(np.linalg.norm(found - truth) / np.linalg.norm(truth))
 
 
+@pytest.mark.statistical
 def test_twelve_parties_and_two_hundred_evaluations() -> None:
     """Relative error below 0.06, where marginal contributions along permutations leave several times as much."""
     ours, by_permutations = [], []
@@ -88,6 +89,7 @@ def permutation_sampling(game: SurpriseGame, budget: int, seed: int) -> Floats:
     return total / orders
 
 
+@pytest.mark.statistical
 def test_without_a_proxy_it_is_unbiased_and_its_errors_are_true() -> None:
     game = SurpriseGame(7, 3, error=0.05)
     truth = game.exact()

@@ -9,6 +9,7 @@ import pytest
 import equipoise as eq
 import rounds
 from equipoise.errors import ConvergenceError, InferenceError
+from equipoise.inference import diagnostics
 from equipoise.inference.infer import infer
 from equipoise.inference.linear import LinearRegression, regression_coordinates
 from equipoise.inference.problem import model_of
@@ -17,13 +18,15 @@ from equipoise.valuation.conjugate_fit import dirichlet_divergence
 from equipoise.valuation.divergence import divergence_between
 from equipoise.valuation.surprise import ESTIMATORS, alternative_value, similarity, surprise
 
+pytestmark = [pytest.mark.engine, pytest.mark.group("rounds")]
+
 
 def one_release(kind: str, folder: Path, epsilon: float) -> tuple[eq.Agreement, list[eq.Submission]]:
     agreed = rounds.agreement(kind)
     return agreed, rounds.submissions(agreed, folder, (epsilon,))
 
 
-@pytest.mark.parametrize("kind", sorted(rounds.MODELS))
+@pytest.mark.parametrize("kind", rounds.models())
 def test_every_model_has_a_value_and_the_prior_has_none(kind: str, tmp_path: Path) -> None:
     agreed, sent = one_release(kind, tmp_path, 4.0)
     assert surprise(agreed, infer(agreed, sent, draws=2_000)).value > 0.5
@@ -31,6 +34,7 @@ def test_every_model_has_a_value_and_the_prior_has_none(kind: str, tmp_path: Pat
     assert abs(nothing.value) < 4 * nothing.error + 0.02
 
 
+@pytest.mark.slow
 def test_with_little_noise_it_is_the_conjugate_divergence(tmp_path: Path) -> None:
     """Beta posterior of a share: KL in closed form, by every estimator but the classifier, which is overconfident."""
     agreed, sent = one_release("bernoulli", tmp_path, 100.0)
@@ -46,6 +50,7 @@ def test_with_little_noise_it_is_the_conjugate_divergence(tmp_path: Path) -> Non
         assert found.value == pytest.approx(closed, abs=tolerance), estimator
 
 
+@pytest.mark.slow
 def test_gibbs_draws_are_mapped_to_the_same_coordinates(tmp_path: Path) -> None:
     agreed, sent = one_release("linear", tmp_path, 4.0)
     collapsed = infer(agreed, sent, draws=4_000)
@@ -75,9 +80,12 @@ def test_coordinates_keep_their_digits_in_both_tails() -> None:
     np.testing.assert_allclose(back[:, 1:], np.tile([0.5, -2.0], (33, 1)), atol=1e-9)
 
 
-def test_a_posterior_that_has_not_converged_has_no_value_unless_forced(tmp_path: Path) -> None:
+def test_a_posterior_that_has_not_converged_has_no_value_unless_forced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnostics, "ESS_LIMIT", 1e6)
     agreed, sent = one_release("linear", tmp_path, 4.0)
-    short = infer(agreed, sent, draws=160, chains=4)
+    short = infer(agreed, sent, draws=640)
     with pytest.raises(ConvergenceError):
         surprise(agreed, short)
     assert surprise(agreed, short, force=True).error > 0
@@ -92,7 +100,7 @@ def test_bad_requests(tmp_path: Path) -> None:
         surprise(agreed, infer(agreed, sent, method="naive", draws=500))
 
 
-@pytest.mark.parametrize("dimension", [1, 3, 8])
+@pytest.mark.parametrize("dimension", [1, 3, pytest.param(8, marks=pytest.mark.slow)])
 def test_divergence_between_samples_of_normals(dimension: int) -> None:
     """Unbiased within its own error, which is as large as it says."""
     rng = np.random.default_rng(dimension)

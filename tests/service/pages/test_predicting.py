@@ -176,6 +176,7 @@ def test_mistakes_in_pasted_rows(text: str, words: str) -> None:
     assert words in " ".join(reading.pasted)
 
 
+@pytest.mark.process
 def test_predicting_needs_no_jax(tmp_path: Path) -> None:
     reward_posteriors.some_reward("linear").save(tmp_path / "reward.nc")
     program = (

@@ -1,0 +1,58 @@
+"""Commands as processes of their own do what they do in the tests' process: outputs, files and exit codes."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.test_cli import RELEASE
+from program import Completed, equipoise, run, spawn
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    equipoise("agreement", "new", "linear", cwd=tmp_path)
+    rows = ["age,bmi,blood_pressure,progression"]
+    rows += [f"{20 + k % 70},{18 + k % 30},{60 + k % 70},{(7 * k) % 400}" for k in range(200)]
+    (tmp_path / "north.csv").write_text("\n".join(rows) + "\n")
+    return tmp_path
+
+
+def heard(result: Completed) -> list[object]:
+    """What it says, with its name as people type it."""
+    said = (text.replace("python -m equipoise", "equipoise") for text in (result.stdout, result.stderr))
+    return [result.returncode, *said]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("agreement", "check", "agreement.toml", "--epsilon", 0.2), 0),
+        (("--help",), 0),
+        (("party",), 2),
+        (("agreement", "check", "none.toml"), 3),
+        ((*RELEASE, "--epsilon", "much"), 2),
+        ((*RELEASE, "--epsilon", 0), 5),
+        (("mediate", "agreement.toml", "none.json", "-o", "out"), 6),
+    ],
+)
+def test_both_ways_say_the_same(arguments: tuple[object, ...], code: int, home: Path) -> None:
+    there = spawn(*arguments, cwd=home, code=code)
+    assert heard(run(*arguments, cwd=home, code=code)) == heard(there)
+    assert there.stdout or there.stderr
+
+
+def test_a_release_by_either_is_read_by_the_other(home: Path) -> None:
+    """Its warning included; noise is drawn anew each time."""
+    text = (home / "agreement.toml").read_text().replace("bounds = [15, 60]", "bounds = [20, 25]")
+    (home / "agreement.toml").write_text(text)
+    said = spawn(*RELEASE, "--epsilon", 0.2, cwd=home).stderr
+    assert said.startswith("Warning: 79% of the first values of 'bmi'")
+    shown = json.loads(run("party", "ledger", "north.ledger", "--json", cwd=home).stdout)
+    assert shown["total"]["zcdp"] == 0.1
+    again = [word.replace("north.ledger", "other.ledger") for word in RELEASE]
+    assert run(*again, "--epsilon", 0.2, "-o", "other.json", cwd=home).stderr == said
+    check = ("party", "ledger", "other.ledger", "--check", "other.json", "--json")
+    assert json.loads(spawn(*check, cwd=home).stdout)["spends"][0]["finished"]
