@@ -68,6 +68,7 @@ def _as_a_process(argv: list[str], cwd: Path, environment: dict[str, str]) -> It
     out, err = io.StringIO(), io.StringIO()
     with (
         mock.patch.object(sys, "argv", argv),
+        mock.patch.object(sys.modules["__main__"], "__package__", None, create=True),  # or the name is pytest's
         mock.patch.object(sys, "stdin", io.StringIO()),
         mock.patch.dict(os.environ, environment, clear=True),
         contextlib.chdir(cwd),

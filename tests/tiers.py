@@ -34,7 +34,7 @@ GROUPS = "groups.json"
 LONGEST = ("rounds", "gaussian", "infer")  # groups that begin first
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 
-_seen: set[str] = set()
+_seen: dict[str, str] = {}  # marks that were needed, and what for
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -55,14 +55,14 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.addaudithook(_note_process)
 
 
-def _note_process(event: str, _arguments: Any) -> None:
-    if event in _STARTS:
-        _seen.add("process")
+def _note_process(event: str, arguments: tuple[Any, ...]) -> None:
+    if event in _STARTS and arguments[:1] != ("uname",):  # what `platform` asks once
+        _seen["process"] = f"{event} {arguments[0] if arguments else ''}".strip()
 
 
 def _note_program(event: str, duration_secs: float, **kwargs: str | int) -> None:
     if event == _COMPILED:
-        _seen.add("engine")
+        _seen["engine"] = str(kwargs.get("fun_name", "a program"))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -145,8 +145,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def _hold(item: pytest.Item) -> None:
-    wrong = sorted(mark for mark in _seen if not item.get_closest_marker(mark))
+    wrong = {mark: what for mark, what in _seen.items() if not item.get_closest_marker(mark)}
     _seen.clear()
     if wrong:
-        done = " and ".join(MARKS[mark] for mark in wrong)
+        done = " and ".join(f"{MARKS[mark]} ({what})" for mark, what in wrong.items())
         raise AssertionError(f"this test {done}; mark it {', '.join(wrong)}, or keep it from doing that")

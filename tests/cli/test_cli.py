@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from equipoise.wire import Submission
-from program import equipoise, from_json, run
+from program import equipoise, from_json, run, spawn
 
 
 @pytest.fixture
@@ -197,9 +197,10 @@ def test_version(tmp_path: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.slow
+@pytest.mark.engine
 def test_demo(tmp_path: Path) -> None:
     """The whole round; then the mediator's half again from the files, which finds its own journal."""
-    found = from_json("demo", "-o", "round", cwd=tmp_path)
+    found = json.loads(spawn("demo", "-o", "round", "--json", cwd=tmp_path).stdout)
     assert [h["rows"] for h in found["hospitals"]] == [71, 106, 177]
     settlement = found["settlement"]
     verdicts = {finding["code"]: finding["verdict"] for finding in settlement["audit"]["findings"]}
@@ -247,7 +248,7 @@ def test_demo(tmp_path: Path) -> None:
 @pytest.mark.process
 @pytest.mark.slow
 def test_demo_of_classification(tmp_path: Path) -> None:
-    said = equipoise("demo", "classification", "-o", "round", cwd=tmp_path, columns=80)
+    said = spawn("demo", "classification", "-o", "round", cwd=tmp_path, COLUMNS="80").stdout
     assert "accuracy with reward" in said
     assert "Report: round/settlement/report.html" in said
     assert "fails" not in said

@@ -127,7 +127,7 @@ def test_batches_compile_once(submissions: list[eq.Submission]) -> None:
 @pytest.mark.slow
 def test_gibbs_batches_compile_once(submissions: list[eq.Submission]) -> None:
     begin, advance = fresh(gibbs.begin), fresh(gibbs.advance)
-    for kappas in ([0.0, 0.5, 1.0], [0.1, 0.2]):
+    for kappas in ([0.0, 1.0], [0.2]):
         infer_batch(AGREEMENT, submissions, [eq.Scenario(kappa=k) for k in kappas], method="gibbs", draws=640)
     assert begin._cache_size() == 1
     assert advance._cache_size() == 1

@@ -1,0 +1,76 @@
+"""`equipoise mediate` from files to rewards, and questions about the settlement that is there."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+import rounds
+from equipoise import mediator, whatif
+from program import equipoise
+
+pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]
+
+AGREEMENT = f"""format = 1
+[model]
+{rounds.MODELS["gaussian"]}
+[privacy]
+order = 2
+max_epsilon = 100.0
+[[parties]]
+name = "north"
+[[parties]]
+name = "south"
+[[parties]]
+name = "west"
+"""
+
+
+@pytest.fixture(autouse=True)
+def one_process() -> Iterator[None]:
+    """Others would first have to start."""
+    with (
+        mock.patch.object(mediator, "processes_for", return_value=1),
+        mock.patch.object(whatif, "processes_for", return_value=1),
+    ):
+        yield
+
+
+def test_a_round_from_files(tmp_path: Path) -> None:
+    (tmp_path / "agreement.toml").write_text(AGREEMENT)
+    (tmp_path / "test.csv").write_text("y\n0.1\n0.9\n1.2\n")
+    sent = rounds.submissions(rounds.agreement("gaussian"), tmp_path / "ledgers", (8.0, 2.0, 0.5))
+    for one in sent:
+        one.save(tmp_path / f"{one.party}.json")
+    files = [f"{one.party}.json" for one in reversed(sent)]
+    settle = ("mediate", "agreement.toml", *files, "-o", "out", "--draws", 1000, "--precision", 0.2)
+    settle = (*settle, "--test", "test.csv", "--seed", 3)
+    found = json.loads(equipoise(*settle, "--json", cwd=tmp_path))
+    verdicts = {finding["code"]: finding["verdict"] for finding in found["audit"]["findings"]}
+    assert "fails" not in verdicts.values(), found["audit"]
+
+    # Again: the journal answers, and people read the same.
+    journal = (tmp_path / "out" / "journal.jsonl").read_bytes()
+    said = equipoise(*settle, cwd=tmp_path, columns=80)
+    assert (tmp_path / "out" / "journal.jsonl").read_bytes() == journal
+    for words in ("value alone", "Shapley value", "attained", "kappa", "Audit of the paper's promises", "holds"):
+        assert words in said
+    assert "…" not in said  # nothing is cut off at the usual width
+    for name, award in found["awards"].items():
+        assert f"{award['target']['value']:.2f} ±" in said
+        assert f"{award['losses']['reward']['value']:.3f} ±" in said
+        for file in (f"rewards/{name}.nc", f"reports/{name}.html", "report.html"):
+            assert (tmp_path / "out" / file).exists()
+
+    said = equipoise(*settle, "--rho-sweep", "--what-if", "party=north,epsilon=0.5", cwd=tmp_path, columns=80)
+    assert "8 → 0.5" in said
+    assert "rationality bound" in said
+    assert "…" not in said
+    assert (tmp_path / "out" / "journal.jsonl").read_bytes() == journal
+    assert "other inputs" in equipoise(*settle[:-1], 1, cwd=tmp_path, code=9)
+    weaker = equipoise(*settle, "--what-if", "party=west,epsilon=1", cwd=tmp_path, code=9)
+    assert "not below the 0.5 it released with" in weaker
+    assert "party=NAME,epsilon=E" in equipoise(*settle, "--what-if", "north=0.1", cwd=tmp_path, code=9)
+    assert "a new y" in equipoise("predict", "out/rewards/west.nc", cwd=tmp_path)
