@@ -345,6 +345,7 @@ def south_submission(folder: Path) -> bytes:
 @pytest.mark.process
 @pytest.mark.engine
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_same_script_on_a_folder_and_on_a_service(
     command: Commands, context: Context, url: str, tmp_path: Path
 ) -> None:

@@ -61,6 +61,7 @@ def test_the_server_is_killed_while_parties_submit(stage: Stage) -> None:
         server.kill()
 
 
+@pytest.mark.exhaustive
 def test_server_and_worker_are_killed_during_a_settlement(stage: Stage) -> None:
     rng = random.Random(11)
     server = Server(stage.folder / "server", "--lease", 2)
@@ -77,6 +78,7 @@ def test_server_and_worker_are_killed_during_a_settlement(stage: Stage) -> None:
         server.kill()
 
 
+@pytest.mark.exhaustive
 def test_requests_twice_and_out_of_order(stage: Stage) -> None:
     """Everything that can be said again is harmless, and what comes too early is refused and can be said later."""
     with Server(stage.folder / "server") as server:
@@ -107,6 +109,7 @@ def test_requests_twice_and_out_of_order(stage: Stage) -> None:
 
 
 @pytest.mark.skipif(shutil.which("faketime") is None, reason="faketime is not installed: make test-packages")
+@pytest.mark.exhaustive
 def test_a_clock_that_jumps_changes_nothing(stage: Stage, tmp_path: Path) -> None:
     """A day ahead during submissions, then back during the settlement."""
     clock = tmp_path / "clock"
@@ -130,6 +133,7 @@ def test_a_clock_that_jumps_changes_nothing(stage: Stage, tmp_path: Path) -> Non
         stage.equals_undisturbed()
 
 
+@pytest.mark.exhaustive
 def test_the_disk_is_full_for_a_while(stage: Stage) -> None:
     """No file may grow during submissions: they are refused with words, and accepted once there is room."""
     with Server(stage.folder / "server") as server:

@@ -58,6 +58,7 @@ def _play(stage: Stage, server: Server) -> None:
         assert str(EPSILONS[others[0]]) not in str(mine)
 
 
+@pytest.mark.exhaustive
 def test_a_round_on_sqlite(stage: Stage) -> None:
     with Server(stage.folder / "server", "--no-worker") as server, Worker(stage.folder / "server"):
         _play(stage, server)

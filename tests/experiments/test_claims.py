@@ -19,6 +19,7 @@ def verdicts(name: str, folder: Path) -> dict[str, str]:
     return {one.claim: one.word for one in found.verdicts}
 
 
+@pytest.mark.exhaustive
 def test_less_privacy_brings_more(tmp_path: Path) -> None:
     found = verdicts("tradeoff-syn", tmp_path)
     for claim in ("v2 grows with ε2", "φ2 grows with ε2", "r2 grows with ε2"):
@@ -32,6 +33,7 @@ def test_who_does_not_know_of_the_noise_sees_no_trade_off(tmp_path: Path) -> Non
         assert found[f"without noise-aware inference, {name} does not grow with ε2 throughout"] == "holds", name
 
 
+@pytest.mark.exhaustive
 def test_more_evidence_is_worth_more(tmp_path: Path) -> None:
     assert verdicts("control-syn", tmp_path)["r grows with κ"] == "holds"
 

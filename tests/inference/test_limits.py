@@ -81,10 +81,10 @@ def test_value_grows_with_kappa_under_power_and_turns_up_under_scaled() -> None:
     kappas = [1e-6, 3e-3, 0.1, 1.0]
     member, nothing = jnp.ones((4, 3)), jnp.zeros((4, 3))
     scenarios = Scenarios(member, jnp.asarray(kappas), nothing)
-    power = [divergence_from_prior(one) for one in sample(problem, scenarios)]
+    power = [divergence_from_prior(one) for one in sample(problem, scenarios, draws=2_000)]
     assert all(ahead > behind - 0.1 for behind, ahead in itertools.pairwise(power))
     assert power[0] < 0.1
-    scaled = [divergence_from_prior(one) for one in sample(problem, scenarios, rule="scaled")]
+    scaled = [divergence_from_prior(one) for one in sample(problem, scenarios, rule="scaled", draws=2_000)]
     assert scaled[3] == pytest.approx(power[3], abs=0.3)
     assert scaled[0] > scaled[1] + 0.5
 

@@ -165,7 +165,7 @@ def killed_rounds(
     return midway
 
 
-@pytest.mark.parametrize("number", [10, pytest.param(50, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("number", [6, pytest.param(50, marks=pytest.mark.exhaustive)])
 def test_rounds_with_server_or_worker_killed_in_each(number: int, tmp_path: Path, naive: Example) -> None:
     """Parties submit and the operator starts over the network; each time something is killed meanwhile, or both."""
     chance = random.Random(13)

@@ -75,12 +75,12 @@ def all_parameters(values: dict[str, Floats]) -> Floats:
 @pytest.mark.parametrize(
     ("method", "shared", "epsilons"),
     [
-        pytest.param("collapsed", True, LARGE, id="collapsed, shared, little noise"),
+        pytest.param("collapsed", True, LARGE, id="collapsed, shared, little noise", marks=pytest.mark.exhaustive),
         pytest.param("collapsed", True, SMALL, id="collapsed, shared, much noise"),
         pytest.param("collapsed", False, LARGE, id="collapsed, per party, little noise"),
-        pytest.param("collapsed", False, SMALL, id="collapsed, per party, much noise"),
-        pytest.param("gibbs", True, LARGE, id="gibbs, shared, little noise"),
-        pytest.param("gibbs", False, SMALL, id="gibbs, per party, much noise"),
+        pytest.param("collapsed", False, SMALL, id="collapsed, per party, much noise", marks=pytest.mark.exhaustive),
+        pytest.param("gibbs", True, LARGE, id="gibbs, shared, little noise", marks=pytest.mark.exhaustive),
+        pytest.param("gibbs", False, SMALL, id="gibbs, per party, much noise", marks=pytest.mark.exhaustive),
     ],
 )
 def test_linear_regression_is_calibrated(method: str, shared: bool, epsilons: list[float]) -> None:
@@ -113,8 +113,15 @@ def test_ignoring_the_noise_is_not_calibrated() -> None:
     assert pvalues.max() < 1e-6, pvalues
 
 
-@pytest.mark.parametrize("epsilons", [LARGE, SMALL], ids=["little noise", "much noise"])
-@pytest.mark.parametrize("shared", [True, False], ids=["shared", "per party"])
+@pytest.mark.parametrize(
+    ("shared", "epsilons"),
+    [
+        pytest.param(True, SMALL, id="shared, much noise"),
+        pytest.param(False, LARGE, id="per party, little noise", marks=pytest.mark.exhaustive),
+        pytest.param(True, LARGE, id="shared, little noise", marks=pytest.mark.exhaustive),
+        pytest.param(False, SMALL, id="per party, much noise", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_logistic_regression_is_calibrated(shared: bool, epsilons: list[float]) -> None:
     def replicate(number: int) -> Replication:
         simulated = simulate_logistic(
@@ -149,7 +156,9 @@ FAMILIES: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("epsilons", [LARGE, SMALL], ids=["little noise", "much noise"])
+@pytest.mark.parametrize(
+    "epsilons", [pytest.param(LARGE, marks=pytest.mark.exhaustive), SMALL], ids=["little noise", "much noise"]
+)
 @pytest.mark.parametrize("name", FAMILIES)
 def test_families_are_calibrated_although_rows_are_clipped(name: str, epsilons: list[float]) -> None:
     model, prior = FAMILIES[name]

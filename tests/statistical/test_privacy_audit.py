@@ -72,7 +72,7 @@ def releaser(agreed: Agreement, epsilon: float = EPSILON) -> Callable[[Path, Pat
 
 @pytest.mark.parametrize(
     "times",
-    [50, pytest.param(500, marks=pytest.mark.slow), pytest.param(2_500, marks=pytest.mark.exhaustive)],
+    [50, pytest.param(300, marks=pytest.mark.slow), pytest.param(2_500, marks=pytest.mark.exhaustive)],
 )
 @pytest.mark.parametrize("name", PAIRS)
 def test_the_real_release_passes(name: str, times: int, tmp_path: Path) -> None:

@@ -106,6 +106,7 @@ def test_diabetes_posterior_equals_nuts_on_the_same_density(epsilon: float) -> N
     compare(sampled.positions, reference, tolerance=0.0)
 
 
+@pytest.mark.exhaustive
 def test_without_noise_logistic_regression_equals_nuts_on_the_rows() -> None:
     """Approximate statistics without noise against the likelihood of the rows themselves, Gaussian features.
 

@@ -88,7 +88,13 @@ def positions(sampled: Any) -> np.ndarray:
     return sampled.positions
 
 
-@pytest.mark.parametrize("kind", sorted(rounds.MODELS))
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=() if kind in (*rounds.QUICKEST, "gaussian") else pytest.mark.exhaustive)
+        for kind in sorted(rounds.MODELS)
+    ],
+)
 def test_expected_values_rise_with_parties_and_with_weaker_privacy(kind: str) -> None:
     found = np.array([values(kind, seed) for seed in range(ROUNDS)])
     for name, difference in (
