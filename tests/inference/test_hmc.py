@@ -74,7 +74,7 @@ def test_the_integrator_is_reversible_and_keeps_volume() -> None:
     assert abs(float(jnp.linalg.det(jax.jacfwd(leap)(point)))) == pytest.approx(1.0, abs=1e-12)
 
 
-@pytest.mark.parametrize("dimension", [2, 200])
+@pytest.mark.parametrize("dimension", [2, pytest.param(200, marks=pytest.mark.slow)])
 def test_a_normal_target_takes_one_step_in_any_dimension(dimension: int) -> None:
     def log_density(x: Array) -> Array:
         return -0.5 * x @ x

@@ -57,7 +57,9 @@ def test_expected_derivatives_equal_quadrature(mean: float, deviation: float) ->
         assert float(value) == pytest.approx(exact, abs=1e-9)
 
 
-@pytest.mark.parametrize(("width", "centred"), [(1, False), (3, False), (3, True)])
+@pytest.mark.parametrize(
+    ("width", "centred"), [(1, False), *(pytest.param(3, one, marks=pytest.mark.slow) for one in (False, True))]
+)
 def test_row_moments_equal_those_of_simulated_rows(width: int, centred: bool) -> None:
     model, prior = LogisticRegression(width, 1, shared=True, centred=centred), prior_of(width)
     rng = np.random.default_rng(5)
@@ -94,7 +96,7 @@ def test_covariance_is_positive_semi_definite_far_out() -> None:
     assert np.all(np.linalg.eigvalsh(covariance)[:, 0] > -1e-12 * np.trace(covariance, axis1=1, axis2=2))
 
 
-@pytest.mark.parametrize("width", [1, 2, 4])
+@pytest.mark.parametrize("width", [1, *(pytest.param(one, marks=pytest.mark.slow) for one in (2, 4))])
 def test_prior_draws_follow_the_stated_prior(width: int) -> None:
     model, prior = LogisticRegression(width, 1, shared=True), prior_of(width)
     positions = jax.random.normal(jax.random.key(width), (40_000, model.dimension))

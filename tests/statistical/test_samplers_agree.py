@@ -90,7 +90,7 @@ def nuts(potential: Any, dimension: int, *, samples: int = 1_500) -> Floats:
         return np.asarray(mcmc.get_samples(group_by_chain=True))
 
 
-@pytest.mark.parametrize("epsilon", [0.2, 12.5])
+@pytest.mark.parametrize("epsilon", [pytest.param(0.2, marks=pytest.mark.exhaustive), 12.5])
 def test_diabetes_posterior_equals_nuts_on_the_same_density(epsilon: float) -> None:
     simulated = simulate_logistic(4, epsilons=[epsilon] * 3)
     problem = simulated.problem

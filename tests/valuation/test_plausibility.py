@@ -102,6 +102,7 @@ def test_sums_that_no_rows_can_have(tmp_path: Path) -> None:
 
 @pytest.mark.engine
 @pytest.mark.group("rounds")
+@pytest.mark.slow
 def test_remarks_reach_the_settlement(tmp_path: Path) -> None:
     agreed = rounds.agreement("gaussian")
     sent = rounds.submissions(agreed, tmp_path, (4.0, 4.0), rows=600)

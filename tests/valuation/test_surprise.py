@@ -100,7 +100,7 @@ def test_bad_requests(tmp_path: Path) -> None:
         surprise(agreed, infer(agreed, sent, method="naive", draws=500))
 
 
-@pytest.mark.parametrize("dimension", [1, 3, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("dimension", [1, *(pytest.param(one, marks=pytest.mark.slow) for one in (3, 8))])
 def test_divergence_between_samples_of_normals(dimension: int) -> None:
     """Unbiased within its own error, which is as large as it says."""
     rng = np.random.default_rng(dimension)
