@@ -48,6 +48,7 @@ def test_renyi_agrees_with_dp_accounting(order: float) -> None:
     assert Guarantee.from_zcdp(zcdp, order=order).epsilon == pytest.approx(accountant._rdp[0])
 
 
+@pytest.mark.statistical
 @given(zcdp=zcdps, delta=deltas)
 def test_three_readings_are_one_guarantee(zcdp: float, delta: float) -> None:
     epsilon = epsilon_of(zcdp, delta)
@@ -65,6 +66,7 @@ def test_smaller_delta_is_larger_epsilon(zcdp: float, delta: float, factor: floa
     assert epsilon_of(zcdp, delta / factor) >= epsilon_of(zcdp, delta)
 
 
+@pytest.mark.statistical
 @given(epsilon=st.floats(0.01, 30), delta=deltas, order=st.floats(1.1, 64))
 def test_approx_guarantee_is_met_and_not_wasteful(epsilon: float, delta: float, order: float) -> None:
     guarantee = Guarantee.from_approx(epsilon, delta, order=order)

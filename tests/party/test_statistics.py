@@ -36,6 +36,7 @@ def test_equals_rational_arithmetic(name: str) -> None:
     assert list(exact.values) == [e * s for e, s in zip(expected, layout.steps_per_unit, strict=True)]
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("name", ALL_MODELS)
 @given(data=st.data())
 @settings(max_examples=25)
@@ -144,6 +145,7 @@ def test_bounds_map_to_minus_one_and_one() -> None:
     assert high == [1.0, 1.0, 1.0, 1.0, 1.0]
 
 
+@pytest.mark.statistical
 @given(lower=st.floats(0, 1e12), width=st.floats(1e-6, 1e12), share=st.floats(0, 1))
 def test_any_bounds_stay_on_the_grid(lower: float, width: float, share: float) -> None:
     """Whatever the rounding of the public map, no cell leaves [−1, 1], and bounds some way apart reach ±1."""
@@ -158,6 +160,7 @@ def test_any_bounds_stay_on_the_grid(lower: float, width: float, share: float) -
     assert -1 <= inside <= 1
 
 
+@pytest.mark.statistical
 def test_ball_holds_exactly() -> None:
     agreed = linear(4, norm_bound=1.25)
     layout = layout_of(agreed)

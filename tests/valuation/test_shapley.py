@@ -71,6 +71,7 @@ def test_any_game_equals_the_average_over_permutations(parties: int) -> None:
     np.testing.assert_allclose(found.values.sum(), table[-1])
 
 
+@pytest.mark.statistical
 def test_errors_are_those_of_repeated_noise() -> None:
     rng = np.random.default_rng(0)
     truth = np.array([c.bit_count() ** 0.5 for c in range(16)])
