@@ -73,9 +73,13 @@ def _release(root: Path, version: str, tag: str) -> list[str]:
     found = []
     if tag != f"v{version}":
         found.append(f"the tag {tag} is not v{version}, the version in _version.py")
-    record = _read(root, "tests/exhaustive.md")
-    if not re.search(rf"^\| {re.escape(version)} \| .*\| passed \|$", record, re.M):
-        found.append(f"tests/exhaustive.md has no passed run of {version}; run `make exhaustive` and commit the file")
+    runs = re.findall(r"^\| ([a-z ]+) \| (\S+) \| .*`(.*)` \|$", _read(root, "tests/exhaustive.md"), re.M)
+    open_ones = [test for result, of, test in runs if (result, of) != ("passed", version)]
+    if open_ones or not runs:
+        found.append(
+            f"{len(open_ones)} of {len(runs)} tests in tests/exhaustive.md have not passed with {version}; run `make "
+            f"exhaustive` and commit the file"
+        )
     return found
 
 

@@ -1,34 +1,36 @@
-"""`pytest --record FILE`: write down what a run found, for runs that are too long to be repeated at every change."""
+"""`pytest --record FILE`: write down when each test last ran and what it found, for runs that are too long for CI.
+
+The file has a line for each test. A run rewrites the lines of the tests it ran, so that a long run may be made in
+parts; a test that was chosen and did not run is written down as not run, unless an earlier run has a line for it.
+"""
 
 import datetime
-import platform
+import json
+import re
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import run_folder
 from equipoise._version import __version__
-from equipoise.cores import usable_cores
+from tiers import GROUPS
 
 ROOT = Path(__file__).parents[1]
-PAGE = """# The last exhaustive run
+HEAD = """# The last exhaustive runs
 
-Written by `make exhaustive`, which runs before a release what takes too long for CI: commit it with the release.
+Written by `make exhaustive`, which runs before a release what takes too long for CI. `make release-check` wants every
+line to have passed with the version that is released.
 
-| version | date | commit | machine | minutes | passed | failed | skipped | result |
-|---|---|---|---|---|---|---|---|---|
-| {version} | {date} | {commit} | {machine} | {minutes:.0f} | {passed} | {failed} | {skipped} | {result} |
-
-| seconds | test |
-|---|---|
-{tests}
+| result | version | date | commit | seconds | test |
+|---|---|---|---|---|---|
 """
+_LINE = re.compile(r"^\| ([a-z ]+) \| .* \| `(.*)` \|$", re.M)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--record", type=Path, metavar="FILE", help="write result, date and durations to this file")
+    parser.addoption("--record", type=Path, metavar="FILE", help="write date, result and duration of each test there")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,39 +40,28 @@ def pytest_configure(config: pytest.Config) -> None:
 
 class _Recorder:
     def __init__(self, path: Path) -> None:
-        self._path, self._began = path, time.monotonic()
+        self._path = path
 
-    def pytest_terminal_summary(self, terminalreporter: Any, exitstatus: int) -> None:
-        stats = terminalreporter.stats
-        counts = {
-            "passed": len(stats.get("passed", [])),
-            "failed": len(stats.get("failed", [])) + len(stats.get("error", [])),
-            "skipped": len(stats.get("skipped", [])),
-        }
-        minutes = (time.monotonic() - self._began) / 60
-        seconds = {report.nodeid.split("@")[0]: report.duration for report in stats.get("passed", [])}
-        self._path.write_text(page(counts, exitstatus, minutes, seconds), encoding="utf-8")
-
-
-def page(counts: dict[str, int], exitstatus: int, minutes: float, seconds: dict[str, float]) -> str:
-    """What is written down; only a run in which everything ran and nothing failed has passed."""
-    if exitstatus or counts["failed"]:
-        result = "failed"
-    else:
-        result = "passed" if counts["passed"] and not counts["skipped"] else "incomplete"
-    longest = sorted(seconds.items(), key=lambda one: -one[1])
-    return PAGE.format(
-        version=__version__,
-        date=datetime.datetime.now(datetime.UTC).date(),
-        commit=_commit(),
-        machine=f"{platform.machine()}, {usable_cores()} cores",
-        minutes=minutes,
-        result=result,
-        tests="\n".join(f"| {time:.0f} | `{name}` |" for name, time in longest),
-        **counts,
-    )
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        found = {}
+        for result, name in (("passed", "passed"), ("skipped", "skipped"), ("failed", "failed"), ("failed", "error")):
+            for report in terminalreporter.stats.get(name, []):
+                found[report.nodeid] = (result, report.duration)
+        groups = run_folder.path() / GROUPS  # names of all that were chosen
+        chosen = json.loads(groups.read_text(encoding="utf-8")) if groups.exists() else found
+        before = self._path.read_text(encoding="utf-8") if self._path.exists() else ""
+        commit = subprocess.run(
+            ["git", "describe", "--always"], cwd=ROOT, capture_output=True, text=True
+        ).stdout.strip()
+        self._path.write_text(page(before, chosen, found, commit), encoding="utf-8")
 
 
-def _commit() -> str:
-    found = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True)
-    return found.stdout.strip() or "unknown"
+def page(before: str, chosen: Any, found: dict[str, tuple[str, float]], commit: str) -> str:
+    """What is written down: earlier lines, and over them what was found of those that were chosen."""
+    lines = {match[2]: match[0] for match in _LINE.finditer(before)}
+    for name in chosen:
+        lines.setdefault(name, f"| not run | – | – | – | – | `{name}` |")
+    today = datetime.datetime.now(datetime.UTC).date()
+    for name, (result, seconds) in found.items():
+        lines[name] = f"| {result} | {__version__} | {today} | {commit} | {seconds:.0f} | `{name}` |"
+    return HEAD + "\n".join(lines[name] for name in sorted(lines)) + "\n"

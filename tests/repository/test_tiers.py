@@ -39,22 +39,13 @@ def test_what_is_marked_may() -> None:
     tiers._hold(item("engine", "process"))
 
 
-@pytest.mark.process
-@pytest.mark.parametrize(
-    ("counts", "status", "result"),
-    [
-        ((3, 0, 0), 0, "passed"),
-        ((3, 1, 0), 1, "failed"),
-        ((3, 0, 0), 2, "failed"),  # interrupted
-        ((3, 0, 1), 0, "incomplete"),
-        ((0, 0, 0), 0, "incomplete"),
-    ],
-)
-def test_only_a_whole_run_is_written_down_as_passed(counts: tuple[int, int, int], status: int, result: str) -> None:
-    named = dict(zip(("passed", "failed", "skipped"), counts, strict=True))
-    page = record.page(named, status, 31.4, {"tests/test_a.py::test_b": 12.0})
-    assert re.search(rf"\| 31 \| {counts[0]} \| {counts[1]} \| {counts[2]} \| {result} \|$", page, re.M)
-    assert "| 12 | `tests/test_a.py::test_b` |" in page
+def test_a_run_in_parts_is_written_down() -> None:
+    first = record.page("", ["a[1]", "b", "c"], {"a[1]": ("passed", 12.4), "b": ("failed", 1.0)}, "abc")
+    assert re.search(r"^\| passed \| [\d.]+ \| [\d-]+ \| abc \| 12 \| `a\[1\]` \|$", first, re.M)
+    assert "| not run | – | – | – | – | `c` |" in first
+    second = record.page(first, ["b", "c"], {"b": ("passed", 2.0)}, "def")
+    assert [line.split(" | ")[0] for line in second.splitlines()[-3:]] == ["| passed", "| passed", "| not run"]
+    assert second.count("abc") == second.count("def") == 1
 
 
 def test_workflows_and_hooks_call_what_exists() -> None:
