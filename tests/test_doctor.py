@@ -1,5 +1,6 @@
 """The doctor finds what is wrong, says what to do, and never falls ill itself."""
 
+import json
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -10,7 +11,7 @@ import pytest
 import rounds
 from equipoise import doctor
 from equipoise.party.ledger import Ledger
-from program import spawn
+from program import run, spawn
 
 
 def results(*checks: doctor.Check) -> dict[str, str]:
@@ -89,6 +90,17 @@ def test_a_check_that_breaks_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.process
+@pytest.mark.engine
+def test_what_it_says(tmp_path: Path) -> None:
+    rounds.submissions(rounds.agreement("bernoulli"), tmp_path, (1.0,))
+    said = " ".join(run("doctor", "--ledger", "north.ledger", cwd=tmp_path).stdout.split())
+    assert "chain intact, 1 spend" in said
+    assert "compilation cache ok" in said
+    (tmp_path / "file").write_text("")
+    found = json.loads(run("doctor", "--ledger", "file", "--json", cwd=tmp_path, code=1).stdout)
+    assert not found["fit"]
+
+
 @pytest.mark.slow
 def test_the_program(tmp_path: Path) -> None:
     """A cache that cannot be written is a warning; a ledger that is none makes the exit code 1."""

@@ -218,6 +218,19 @@ def test_how_well_rewards_predict(agreed: eq.Agreement, sent: list[eq.Submission
         assert truth - 0.1 < utility < truth + 1.0
 
 
+def test_a_game_that_is_sampled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its shape, by the quick sampler; `test_more_parties_than_can_be_enumerated` has its numbers."""
+    monkeypatch.setattr(choices, "EXACT_UP_TO", 3)
+    agreed = rounds.agreement("linear", 6)
+    sent = rounds.submissions(agreed, tmp_path, (40.0, 30.0, 30.0, 20.0, 20.0, 10.0))
+    options = {**QUICK, "draws": 400, "precision": 1.0}
+    sampled = mediate(agreed, sent, rho=0.5, budget=40, method="naive", **options)
+    assert not sampled.exact
+    assert len(sampled.coalitions) <= 40
+    shared_out = sum(one.value for one in sampled.shapley.values())
+    assert shared_out == pytest.approx(sampled.value(*sampled.parties).value, abs=0.05)
+
+
 @pytest.mark.slow
 def test_more_parties_than_can_be_enumerated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     agreed = rounds.agreement("gaussian", 6)
