@@ -65,6 +65,7 @@ def _note_program(event: str, duration_secs: float, **kwargs: str | int) -> None
         _seen["engine"] = str(kwargs.get("fun_name", "a program"))
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist tells the main process that this worker is ready
 def pytest_collection_finish(session: pytest.Session) -> None:
     if "jax" in sys.modules:
         from jax import monitoring

@@ -71,6 +71,7 @@ def test_permutation_importance_of_a_frame() -> None:
     assert importance[0] > importance[1] > 0
 
 
+@pytest.mark.statistical
 @pytest.mark.parametrize("labels", ['["no", "yes"]', '["yes", "no"]', "[0, 1]", "[1, 0]", "[-1, 1]"])
 def test_no_metric_is_flipped(labels: str) -> None:
     """Whatever the agreed order, the area under the curve is that of a good classifier, and it is calibrated."""

@@ -63,6 +63,7 @@ def test_when_a_party_is_better_off_alone_no_exponent_will_do() -> None:
     assert not set_targets(shapley, exactly(2.0, 0.5), 0.5).rational
 
 
+@pytest.mark.statistical
 def test_errors_are_those_of_repeated_noise() -> None:
     rng = np.random.default_rng(0)
     errors = np.array([0.0, 0.03, 0.05, 0.02, 0.04, 0.03, 0.02, 0.05])

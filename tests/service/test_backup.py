@@ -11,6 +11,8 @@ from equipoise.service.context import Context
 from service.world import World, sent
 
 
+@pytest.mark.engine
+@pytest.mark.group("gaussian")
 def test_a_backup_is_a_service_of_its_own(world: World, tmp_path: Path) -> None:
     round_id = world.settled_round()
     reward = results.reward(world.context, world.parties["north"], round_id)

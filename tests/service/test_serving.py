@@ -164,6 +164,7 @@ def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert b"204" in prompt
 
 
+@pytest.mark.slow
 def test_who_does_not_read_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     from equipoise.service import connections
 
