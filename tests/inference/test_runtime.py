@@ -15,7 +15,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     settings: dict[str, Any] = {"jax_compilation_cache_dir": None}
     monkeypatch.setattr(runtime, "jax", SimpleNamespace(config=SimpleNamespace(values=settings)))
     monkeypatch.setattr(runtime, "_set", settings.__setitem__)
-    monkeypatch.setattr(runtime.compilation_cache, "reset_cache", lambda: None)
+    monkeypatch.setattr("equipoise.inference.runtime.compilation_cache.reset_cache", lambda: None)
     monkeypatch.delenv(runtime.CACHE_VARIABLE, raising=False)
     return settings
 
