@@ -89,7 +89,6 @@ def test_a_check_that_breaks_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> No
     assert found["clock"] == "ok"
 
 
-@pytest.mark.process
 @pytest.mark.engine
 def test_what_it_says(tmp_path: Path) -> None:
     rounds.submissions(rounds.agreement("bernoulli"), tmp_path, (1.0,))
@@ -101,6 +100,7 @@ def test_what_it_says(tmp_path: Path) -> None:
     assert not found["fit"]
 
 
+@pytest.mark.process
 @pytest.mark.slow
 def test_the_program(tmp_path: Path) -> None:
     """A cache that cannot be written is a warning; a ledger that is none makes the exit code 1."""
