@@ -38,11 +38,16 @@ def models(*kinds: str) -> list[Any]:
     return [pytest.param(kind, marks=() if kind in QUICKEST else pytest.mark.slow) for kind in chosen]
 
 
-def agreement(kind: str, parties: int = 3, reward: str = "") -> eq.Agreement:
-    """An agreement among so many parties."""
+def agreement_text(kind: str, parties: int = 3, reward: str = "") -> str:
+    """The file of an agreement among so many parties."""
     members = "".join(f'[[parties]]\nname = "{name}"\n' for name in NAMES[:parties])
     privacy = "[privacy]\norder = 2\nmax_epsilon = 100.0\n"
-    return eq.Agreement.parse(f"format = 1\n[model]\n{MODELS[kind]}\n{privacy}[reward]\n{reward}\n{members}")
+    return f"format = 1\n[model]\n{MODELS[kind]}\n{privacy}[reward]\n{reward}\n{members}"
+
+
+def agreement(kind: str, parties: int = 3, reward: str = "") -> eq.Agreement:
+    """An agreement among so many parties."""
+    return eq.Agreement.parse(agreement_text(kind, parties, reward))
 
 
 def table(kind: str, rows: int, seed: int) -> dict[str, Any]:

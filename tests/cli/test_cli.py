@@ -10,12 +10,12 @@ from program import equipoise, from_json, run, spawn
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    equipoise("agreement", "new", "linear", cwd=tmp_path)
-    rows = ["age,bmi,blood_pressure,progression,name"]
-    rows += [f"{20 + k % 70},{18 + k % 30},{60 + k % 70},{(7 * k) % 400},patient{k}" for k in range(200)]
-    (tmp_path / "north.csv").write_text("\n".join(rows) + "\n")
-    return tmp_path
+def home(home: Path) -> Path:
+    """The table has a column that nobody asks for."""
+    header, *rows = (home / "north.csv").read_text().splitlines()
+    named = [f"{header},name", *(f"{row},patient{number}" for number, row in enumerate(rows))]
+    (home / "north.csv").write_text("\n".join(named) + "\n")
+    return home
 
 
 RELEASE = ("party", "release", "agreement.toml", "north.csv", "--party", "north", "--ledger", "north.ledger")
@@ -212,31 +212,11 @@ def test_demo(tmp_path: Path) -> None:
     mediate: tuple[object, ...] = ("mediate", "round/agreement.toml", *sent, "-o", "round/settlement")
     mediate = (*mediate, "--test", "round/test.csv", "--seed", 2023)
     journal = (tmp_path / "round" / "settlement" / "journal.jsonl").read_bytes()
-    said = equipoise(*mediate, cwd=tmp_path, columns=80)
+    equipoise(*mediate, cwd=tmp_path)
     assert (tmp_path / "round" / "settlement" / "journal.jsonl").read_bytes() == journal
-    for words in ("value alone", "Shapley value", "attained", "kappa", "Audit of the paper's promises", "holds"):
-        assert words in said
-    assert "…" not in said  # nothing is cut off at the usual width
-    for name, award in settlement["awards"].items():
-        assert f"{award['target']['value']:.2f} ±" in said
-        assert f"{award['losses']['reward']['value']:.3f} ±" in said
+    for name in settlement["awards"]:
         for file in (f"rewards/{name}.nc", f"reports/{name}.html", "report.html"):
             assert (tmp_path / "round" / "settlement" / file).exists()
-    assert "other inputs" in equipoise(*mediate[:-1], 1, cwd=tmp_path, code=9)
-
-    # Questions about the settlement that is there: nothing is settled again.
-    asked = ("--what-if", "party=north,epsilon=0.5", "--rho-sweep", "--json")
-    answers = json.loads(equipoise(*mediate, *asked, cwd=tmp_path))
-    assert answers["what_if"][0]["after"]["north"]["epsilon"] == 0.5
-    assert {one["rho"] for one in answers["rho_sweep"]} >= {0.1, 1.0, settlement["rho"]}
-    assert (tmp_path / "round" / "settlement" / "journal.jsonl").read_bytes() == journal
-    said = equipoise(*mediate, *asked[:-1], cwd=tmp_path, columns=80)
-    assert "4 → 0.5" in said
-    assert "rationality bound" in said
-    assert "…" not in said
-    weaker = equipoise(*mediate, "--what-if", "party=west,epsilon=1", cwd=tmp_path, code=9)
-    assert "not below the 0.25 it released with" in weaker
-    assert "party=NAME,epsilon=E" in equipoise(*mediate, "--what-if", "north=0.1", cwd=tmp_path, code=9)
 
     predicted = equipoise(
         "predict", "round/settlement/rewards/west.nc", "--data", "round/test.csv", cwd=tmp_path

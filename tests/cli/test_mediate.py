@@ -13,20 +13,6 @@ from program import equipoise
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]
 
-AGREEMENT = f"""format = 1
-[model]
-{rounds.MODELS["gaussian"]}
-[privacy]
-order = 2
-max_epsilon = 100.0
-[[parties]]
-name = "north"
-[[parties]]
-name = "south"
-[[parties]]
-name = "west"
-"""
-
 
 @pytest.fixture(autouse=True)
 def one_process() -> Iterator[None]:
@@ -39,7 +25,7 @@ def one_process() -> Iterator[None]:
 
 
 def test_a_round_from_files(tmp_path: Path) -> None:
-    (tmp_path / "agreement.toml").write_text(AGREEMENT)
+    (tmp_path / "agreement.toml").write_text(rounds.agreement_text("gaussian"))
     (tmp_path / "test.csv").write_text("y\n0.1\n0.9\n1.2\n")
     sent = rounds.submissions(rounds.agreement("gaussian"), tmp_path / "ledgers", (8.0, 2.0, 0.5))
     for one in sent:

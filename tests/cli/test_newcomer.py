@@ -12,16 +12,6 @@ from reward_posteriors import some_reward
 SENT = "north.submission.json"
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    """An agreement fresh from the program, and a table that fits it."""
-    equipoise("agreement", "new", "linear", cwd=tmp_path)
-    rows = ["age,bmi,blood_pressure,progression"]
-    rows += [f"{20 + k % 70},{18 + k % 30},{60 + k % 70},{(7 * k) % 400}" for k in range(200)]
-    (tmp_path / "north.csv").write_text("\n".join(rows) + "\n")
-    return tmp_path
-
-
 def change(path: Path, old: str, new: str) -> None:
     text = path.read_text()
     assert old in text

@@ -6,18 +6,9 @@ from pathlib import Path
 import pytest
 
 from cli.test_cli import RELEASE
-from program import Completed, equipoise, run, spawn
+from program import Completed, run, spawn
 
 pytestmark = pytest.mark.process
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    equipoise("agreement", "new", "linear", cwd=tmp_path)
-    rows = ["age,bmi,blood_pressure,progression"]
-    rows += [f"{20 + k % 70},{18 + k % 30},{60 + k % 70},{(7 * k) % 400}" for k in range(200)]
-    (tmp_path / "north.csv").write_text("\n".join(rows) + "\n")
-    return tmp_path
 
 
 def heard(result: Completed) -> list[object]:
