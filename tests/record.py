@@ -41,6 +41,8 @@ def pytest_configure(config: pytest.Config) -> None:
 class _Recorder:
     def __init__(self, path: Path) -> None:
         self._path = path
+        describe = ["git", "describe", "--always", "--dirty"]  # before the run: the tree may go on meanwhile
+        self._commit = subprocess.run(describe, cwd=ROOT, capture_output=True, text=True).stdout.strip()
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         found = {}
@@ -50,10 +52,7 @@ class _Recorder:
         groups = run_folder.path() / GROUPS  # names of all that were chosen
         chosen = json.loads(groups.read_text(encoding="utf-8")) if groups.exists() else found
         before = self._path.read_text(encoding="utf-8") if self._path.exists() else ""
-        commit = subprocess.run(
-            ["git", "describe", "--always"], cwd=ROOT, capture_output=True, text=True
-        ).stdout.strip()
-        self._path.write_text(page(before, chosen, found, commit), encoding="utf-8")
+        self._path.write_text(page(before, chosen, found, self._commit), encoding="utf-8")
 
 
 def page(before: str, chosen: Any, found: dict[str, tuple[str, float]], commit: str) -> str:
