@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Wheels only: no compiler is ever needed. Versions come from constraints.txt.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --constraint constraints.txt
 
-# Ledgers and databases sync every step to the disk: in memory, where there is room, tests take half the time.
+# Ledgers and databases sync every step to the disk: tests keep their files in memory, where there is room.
 MEMORY := $(shell [ -w /dev/shm ] && [ $$(df --output=avail /dev/shm | tail -1) -gt 4000000 ] && echo /dev/shm)
 PYTEST := $(if $(MEMORY),TMPDIR=$(MEMORY) )$(BIN)/python -m pytest --numprocesses logical --durations 20
 UNIT := not (engine or process or statistical or slow or exhaustive)
