@@ -78,7 +78,7 @@ def _set(name: str, value: object) -> None:
 def compiler_options(effort: int) -> dict[str, int] | None:
     """How hard the compiler should try, 0 to 3. On a CPU it spends most of its time on what gains little here.
 
-    XLA's fusion emitters double the time to compile our programs and make none of them faster
+    XLA's fusion emitters make first calls up to twice as long, and later ones no faster
     (`benchmarks/compiling.py`).
     """
     if on_accelerator():
