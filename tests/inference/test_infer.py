@@ -4,8 +4,10 @@ import os
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import jax
 import numpy as np
@@ -15,7 +17,7 @@ from scipy import stats
 import builders
 import equipoise as eq
 import rounds
-from equipoise.inference import collapsed, engine, gibbs
+from equipoise.inference import collapsed, diagnostics, engine, gibbs
 from equipoise.inference.engine import Problem, Settings
 from equipoise.inference.infer import infer, infer_batch, infer_exact
 from equipoise.models import layout_of
@@ -30,7 +32,14 @@ AGREEMENT = builders.ALL_MODELS["linear"]
 
 @pytest.fixture(scope="module")
 def submissions(tmp_path_factory: pytest.TempPathFactory) -> list[eq.Submission]:
-    return released(AGREEMENT, tmp_path_factory.mktemp("ledgers"))
+    with mock.patch("equipoise.party.release.perturb", rounds.seeded(0)):
+        return released(AGREEMENT, tmp_path_factory.mktemp("ledgers"))
+
+
+@pytest.fixture(autouse=True)
+def repeatable_noise() -> Iterator[None]:
+    with mock.patch("equipoise.party.release.perturb", rounds.seeded(0)):
+        yield
 
 
 def released(agreement: eq.Agreement, folder: Path) -> list[eq.Submission]:
@@ -347,7 +356,10 @@ def gentle_table(agreement: eq.Agreement, rows: int) -> dict[str, Any]:
     return table
 
 
-def test_an_unconverged_posterior_is_refused_unless_forced(submissions: list[eq.Submission]) -> None:
+def test_an_unconverged_posterior_is_refused_unless_forced(
+    submissions: list[eq.Submission], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnostics, "ESS_LIMIT", 1e6)
     posterior = infer(AGREEMENT, submissions, draws=160)
     assert not posterior.converged
     with pytest.raises(eq.ConvergenceError, match="has not converged"):
