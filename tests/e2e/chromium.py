@@ -83,7 +83,7 @@ class Browser:
 
     def text(self) -> str:
         """What a person reads."""
-        return str(self.run("document.body.innerText"))
+        return str(self.run("document.body?.innerText ?? ''"))  # none yet while a page renews itself
 
     def fill(self, name: str, value: str) -> None:
         """Type into the field of that name."""
