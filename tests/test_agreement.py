@@ -242,3 +242,26 @@ def test_one_mistake_is_one_line() -> None:
     with pytest.raises(AgreementError) as caught:
         Agreement.parse(TEXT.replace('"north"', '"no/rth"').replace('"south"', '"so/uth"'))
     assert len(str(caught.value).splitlines()) == 3
+
+
+def test_keys_of_later_versions_leave_identities_as_they_were() -> None:
+    """Releases name the identity; that of an agreement written for 0.6.0 is as 0.6.0 computed it."""
+    written = Agreement.parse(example_agreement("bernoulli").replace("format = 2", "format = 1"))
+    assert written.identity == "7a153b92b3dbb558639c874c00a5118df64c6d607704d633d8f53440b0a20771"
+    said = Agreement.parse(TEXT + '\n[reward]\nfallback = "alone"\n')
+    assert said.identity == Agreement.parse(TEXT).identity
+    for other in (
+        TEXT + '\n[reward]\nfallback = "shares"\n',
+        TEXT.replace("max_epsilon = 1", "max_epsilon = 1\nmin_epsilon = 0.1"),
+    ):
+        assert Agreement.parse(other).identity != said.identity
+
+
+def test_the_smallest_epsilon_that_is_agreed() -> None:
+    agreed = Agreement.parse(TEXT.replace("max_epsilon = 1", "max_epsilon = 1\nmin_epsilon = 0.1"))
+    assert agreed.guarantee(epsilon=0.1).epsilon == 0.1
+    assert agreed.guarantee(zcdp=agreed.guarantee(epsilon=0.1).zcdp).epsilon == 0.1  # however it is stated
+    with pytest.raises(AgreementError, match="epsilon = 1e-06 at order 2 is below the agreed minimum 0.1"):
+        agreed.guarantee(epsilon=1e-6)
+    with pytest.raises(AgreementError, match=r"min_epsilon = 2 is above max_epsilon = 1; nobody could release"):
+        Agreement.parse(TEXT.replace("max_epsilon = 1", "max_epsilon = 1\nmin_epsilon = 2"))

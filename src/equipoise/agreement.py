@@ -30,6 +30,8 @@ from equipoise.schema import (
 )
 from equipoise.section import Section
 
+ADDED_LATER = (("privacy", "min_epsilon"), ("reward", "fallback"))  # to the first format: section and key
+
 
 class Agreement(Section):
     """The whole agreement. Load one with `Agreement.load(path)`."""
@@ -85,6 +87,9 @@ class Agreement(Section):
     def identity(self) -> str:
         """SHA-256 of the canonical form. Equal identities mean equal meaning; the order of parties has none."""
         document = self.model_dump(mode="json")
+        for section, key in ADDED_LATER:
+            if document[section][key] == type(getattr(self, section)).model_fields[key].default:
+                del document[section][key]  # so that agreements from before there was such a key keep their identity
         document["parties"].sort(key=lambda party: party["name"])
         return sha256_hex(canonical_json(document))
 
@@ -141,4 +146,12 @@ class Agreement(Section):
                 f"epsilon = {guarantee.epsilon:g} at order {order:g} is above the agreed maximum "
                 f"{self.privacy.max_epsilon:g}; choose a smaller one (more privacy)"
             )
+        least = self.privacy.min_epsilon
+        if least is not None and guarantee.epsilon < least:
+            if guarantee.epsilon < least * (1 - 1e-12):
+                raise AgreementError(
+                    f"epsilon = {guarantee.epsilon:g} at order {order:g} is below the agreed minimum {least:g}; choose "
+                    "a larger one (less privacy), or take no part"
+                )
+            guarantee = Guarantee(order=order, epsilon=least)
         return guarantee

@@ -20,6 +20,13 @@ _PURPOSES = {
     "gaussian": "the mean and variance of {target}",
 }
 
+_FALLBACKS = {
+    "alone": "Where no exponent leaves a party as well off as alone (it adds nothing to the others, or knows as much "
+    "alone as all together), it gets the posterior of its own release, and rho is set by the rest.",
+    "shares": "Where no exponent leaves a party as well off as alone (it adds nothing to the others, or knows as much "
+    "alone as all together), it gets its share all the same, and rho is set by the rest.",
+}
+
 TOLERANCE = 0.05
 
 
@@ -56,7 +63,8 @@ def explain(agreement: Agreement, epsilons: tuple[float, ...] = (), delta: float
     """Say what is agreed, and what noise a party of each ε will add (by default a range up to the agreed maximum)."""
     layout = layout_of(agreement)
     top = agreement.privacy.max_epsilon
-    chosen = epsilons or tuple(top / 4**step for step in (4, 3, 2, 1, 0))
+    least = agreement.privacy.min_epsilon or 0.0
+    chosen = epsilons or tuple(dict.fromkeys(max(top / 4**step, least) for step in (4, 3, 2, 1, 0)))
     guarantees = [agreement.guarantee(epsilon=epsilon) for epsilon in chosen]
     return Explanation(
         identity=agreement.identity,
@@ -77,7 +85,12 @@ def _sentences(agreement: Agreement, layout: Layout) -> tuple[str, ...]:
     privacy, reward, parties = agreement.privacy, agreement.reward, agreement.parties
     weakest = Guarantee(order=privacy.order, epsilon=privacy.max_epsilon)
     pinned = [party.name for party in parties if party.public_key]
-    rule = "the largest exponent that leaves nobody worse off than alone" if reward.rho == "max" else f"{reward.rho:g}"
+    rule = (
+        "the largest that leaves everybody better off than alone, by a margin for the errors of the estimates"
+        if reward.rho == "max"
+        else f"{reward.rho:g}, whether or not that leaves everybody better off than alone"
+    )
+    least = "" if privacy.min_epsilon is None else f", the smallest {privacy.min_epsilon:g}"
     mechanism = {"tempering": "a tempered likelihood", "noise": "added noise"}[reward.mechanism]
     return (
         f"What is learnt: {_purpose(agreement)}.",
@@ -86,11 +99,13 @@ def _sentences(agreement: Agreement, layout: Layout) -> tuple[str, ...]:
         f"Replacing one row changes the sums by at most {_units(layout):.4g} in Euclidean norm; the noise hides that.",
         f"Guarantees are Rényi differential privacy of order {privacy.order:g}; the largest epsilon allowed is "
         f"{privacy.max_epsilon:g}, which is zCDP {weakest.zcdp:g} or "
-        f"({weakest.epsilon_at(DEFAULT_DELTA):.3g}, {short(DEFAULT_DELTA)})-differential privacy.",
+        f"({weakest.epsilon_at(DEFAULT_DELTA):.3g}, {short(DEFAULT_DELTA)})-differential privacy{least}.",
         *_norm_sentence(agreement),
         f"Prior beliefs: {_fields(agreement.model.prior)}.",
         *_data_prior_sentence(agreement),
         f"Rewards are controlled by {mechanism}; the fairness exponent rho is {rule}.",
+        "Whoever brings nothing that can be told from 0 gets the prior, which is worth nothing. "
+        + _FALLBACKS[reward.fallback],
         f"The parties are {', '.join(agreement.party_names)}; "
         + (f"submissions of {', '.join(pinned)} must carry the agreed key." if pinned else "no keys are agreed."),
     )

@@ -204,17 +204,33 @@ MODEL_KINDS = tuple(str(get_args(m.model_fields["kind"].annotation)[0]) for m in
 
 
 class Privacy(Section):
-    """The Rényi order λ everyone's ε refers to, and the weakest privacy (largest ε) anyone may choose."""
+    """The Rényi order λ everyone's ε refers to, and the weakest privacy (largest ε) anyone may choose.
+
+    `min_epsilon` is the strongest, if there is one: whoever sends more noise than that brings next to nothing.
+    """
 
     order: Annotated[float, Field(strict=True, gt=1, le=1000, allow_inf_nan=False)] = 2.0
     max_epsilon: Positive
+    min_epsilon: Positive | None = None
+
+    @model_validator(mode="after")
+    def _range(self) -> Self:
+        if self.min_epsilon is not None and self.min_epsilon > self.max_epsilon:
+            raise ValueError(
+                f"min_epsilon = {self.min_epsilon:g} is above max_epsilon = {self.max_epsilon:g}; nobody could release"
+            )
+        return self
 
 
 class RewardRule(Section):
-    """How rewards follow from contributions: mechanism and fairness exponent ρ ("max": the largest rational one)."""
+    """How rewards follow from contributions: mechanism and fairness exponent ρ ("max": the largest rational one).
+
+    `fallback` says what those get for whom no ρ will do: their own posterior ("alone") or their share ("shares").
+    """
 
     mechanism: Literal["tempering", "noise"] = "tempering"
     rho: float | Literal["max"] = "max"
+    fallback: Literal["alone", "shares"] = "alone"
 
     @field_validator("rho", mode="before")
     @classmethod

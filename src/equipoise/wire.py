@@ -123,6 +123,9 @@ class Submission(_Strict):
             raise SubmissionError(
                 f"{who} states epsilon {self.guarantee.epsilon:g}, above the agreed {agreement.privacy.max_epsilon:g}"
             )
+        least = agreement.privacy.min_epsilon
+        if least is not None and self.guarantee.epsilon < least:
+            raise SubmissionError(f"{who} states epsilon {self.guarantee.epsilon:g}, below the agreed {least:g}")
         layout = layout_of(agreement)
         if len(self.statistic) != len(layout):
             raise SubmissionError(f"{who} has {len(self.statistic)} numbers; this agreement needs {len(layout)}")
