@@ -14,11 +14,10 @@ from equipoise.errors import MediationError
 from equipoise.inference.infer import Method
 from equipoise.inference.question import is_whole
 from equipoise.inference.scenario import Rule
+from equipoise.reward.making import Mechanism
 from equipoise.settlement import ordered
 from equipoise.valuation.sampling import smallest_budget
 from equipoise.valuation.surprise import Estimator
-
-Mechanism = Literal["tempering", "noise"]
 
 EXACT_UP_TO = 12  # parties
 PRECISION = 0.05  # nats, of a target's or an attained value's standard error

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 from equipoise.choices import default_budget
 from equipoise.estimate import Estimate
-from equipoise.reward.deciding import decide, mask_of, targets_of_teams
-from equipoise.reward.precision import sharpen
-from equipoise.reward.targets import NoTargetsError, Targets, for_team, stability_bound, target_slopes
+from equipoise.reward.deciding import decide, decide_from, quantities
+from equipoise.reward.precision import Wanted, sharpen, told_from_nothing
+from equipoise.reward.targets import Targets, stability_bound
 from equipoise.settlement import ordered
 from equipoise.task import Task
 from equipoise.valuation.appraisal import Appraiser, Pooled, Request, derived_seed
 from equipoise.valuation.proxy import normal_proxy
 from equipoise.valuation.sampling import sampled_shapley
-from equipoise.valuation.shapley import ShapleyValues, repaired_by_values_alone, weights
+from equipoise.valuation.shapley import ShapleyValues
 
 Floats = NDArray[np.float64]
 
@@ -35,8 +35,8 @@ class Coalitions:
         self._parties = task.parties
         self.known: dict[tuple[str, ...], Pooled] = {}
 
-    def shares(self) -> tuple[ShapleyValues, list[Targets]]:
-        """Shapley values of all parties, and targets team by team."""
+    def shares(self) -> tuple[ShapleyValues, Targets]:
+        """Shapley values of all parties, and their targets."""
         return self._exact() if self._task.exact else self._sampled()
 
     def request(self, members: Sequence[str], replicate: int = 0, draws: int | None = None) -> Request:
@@ -49,13 +49,14 @@ class Coalitions:
         """Whether somebody will see draws of it: those of whole teams are a reward, and single parties' compared."""
         return members in self._options.teams or (len(members) == 1 and self._task.exact)
 
-    def stability(self, shapley: ShapleyValues) -> float | None:
+    def stability(self, shapley: ShapleyValues, targets: Targets) -> float | None:
         """The largest fairness exponent with which no coalition's best member would rather leave with it, if any."""
         numbered = {
             frozenset(self._parties.index(party) for party in members): pooled.value
             for members, pooled in self.known.items()
         }
-        return stability_bound(shapley.values, numbered, shapley.grand)
+        counted = {party: float(shapley.values[party]) for party in np.flatnonzero(~targets.nothing).tolist()}
+        return stability_bound(counted, numbered, shapley.grand)
 
     def _value(self, coalitions: Sequence[tuple[str, ...]], draws: int | None = None) -> None:
         """Value coalitions; one that is known already is valued once more, by other draws."""
@@ -69,7 +70,7 @@ class Coalitions:
             known = self.known.get(members)
             self.known[members] = known + found if known else Pooled((found,))
 
-    def _exact(self) -> tuple[ShapleyValues, list[Targets]]:
+    def _exact(self) -> tuple[ShapleyValues, Targets]:
         every = [
             tuple(party for place, party in enumerate(self._parties) if mask >> place & 1)
             for mask in range(1, 2 ** len(self._parties))
@@ -82,34 +83,24 @@ class Coalitions:
             return {index: self.known[every[index]].parts[-1] for index in extra}
 
         budget = EXTRA_DRAWS * self._options.draws * len(every)
-        known = [self.known[members] for members in every]
-        sharpen(known, self._slopes, more, precision=self._options.precision, budget=budget)
+        sharpen([self.known[members] for members in every], self._wanted, more, budget=budget)
         return self._decide([self.known[members].value for members in every])
 
-    def _slopes(self, values: Sequence[Estimate]) -> Floats:
-        """How each target would change with each value."""
-        try:
-            shapley, targets = self._decide(values)
-        except NoTargetsError:  # may be luck: what matters does not depend much on the exponent
-            try:
-                shapley, targets = self._decide(values, rho=0.5)
-            except NoTargetsError:
-                return weights(len(self._parties))[:, 1:]
-        matrix = weights(len(self._parties))
-        found = []
-        for team, target in zip(self._options.teams, targets, strict=True):
-            chosen = [self._parties.index(party) for party in team]
-            local = target_slopes(for_team(shapley, chosen, Estimate(1.0, 0.0), np.zeros(len(team))), target)
-            rows = local[:, :-1] @ matrix[chosen]
-            rows[:, mask_of(team, self._parties)] += target.values / values[mask_of(team, self._parties) - 1].value
-            found.append(rows)
-        return np.concatenate(found)[:, 1:]
+    def _wanted(self, values: Sequence[Estimate]) -> Wanted:
+        """How targets and Shapley values would change with each value, and how well they should be known."""
+        shapley, targets = self._decide(values)
+        matrix = quantities(self._parties, self._options.teams)[:, 1:]
+        precision = self._options.precision
+        return Wanted(
+            np.concatenate([targets.slopes @ matrix, matrix[: len(self._parties)]]),
+            np.concatenate([np.full(len(targets), precision), told_from_nothing(shapley, precision)]),
+        )
 
-    def _decide(self, values: Sequence[Estimate], rho: float | None = None) -> tuple[ShapleyValues, list[Targets]]:
+    def _decide(self, values: Sequence[Estimate]) -> tuple[ShapleyValues, Targets]:
         everything = [Estimate(0.0, 0.0), *values]  # nobody is worth nothing
-        return decide(self._parties, self._options.teams, everything, rho or self._options.rho)
+        return decide(self._parties, self._options.teams, everything, self._task.terms)
 
-    def _sampled(self) -> tuple[ShapleyValues, list[Targets]]:
+    def _sampled(self) -> tuple[ShapleyValues, Targets]:
         parties, options = self._parties, self._options
 
         def evaluate(coalitions: Sequence[frozenset[int]]) -> list[Estimate]:
@@ -124,15 +115,8 @@ class Coalitions:
             proxy=normal_proxy(self._task.agreement, self._task.submissions),
             seed=derived_seed(options.seed, "coalitions"),
         )
-        alone = [self.known[party,].value for party in parties]
-        shapley = repaired_by_values_alone(
-            found.shapley, np.array([one.value for one in alone]), np.array([one.error for one in alone])
-        )
         if missing := [team for team in options.teams if team not in self.known]:
             self._value(missing)
-        teams = []
-        for team in options.teams:
-            chosen = [parties.index(party) for party in team]
-            covariance = shapley.covariance_with_grand[chosen] if team == parties else np.zeros(len(team))
-            teams.append(for_team(shapley, chosen, self.known[team].value, covariance))
-        return shapley, targets_of_teams(parties, options.teams, teams, alone, options.rho)
+        alone = [self.known[party,].value for party in parties]
+        worth = [self.known[team].value for team in options.teams]
+        return found.shapley, decide_from(parties, options.teams, found.shapley, alone, worth, self._task.terms)

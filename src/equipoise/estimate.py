@@ -3,8 +3,9 @@
 import math
 from dataclasses import dataclass
 
-# Standard errors: a difference within the first may be luck, one beyond the second is not, however many are looked at.
-UNSURE, SURE = 2.0, 4.0
+# Standard errors: a difference within the first may be luck, one beyond the last is not, however many are looked at.
+# A number counts as above 0 beyond the one between: of a thousand that are 0 one does.
+UNSURE, ABOVE_ZERO, SURE = 2.0, 3.0, 4.0
 
 
 @dataclass(frozen=True)

@@ -15,19 +15,18 @@ from typing import Literal
 from numpy.typing import ArrayLike
 
 from equipoise.agreement import Agreement
-from equipoise.choices import PRECISION, Mechanism, default_budget
+from equipoise.choices import PRECISION, default_budget
 from equipoise.coalitions import Coalitions
-from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
 from equipoise.inference.infer import DRAWS, Method, infer
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.processes import processes_for
 from equipoise.inference.scenario import Rule
 from equipoise.journal import FileJournal, Journal
-from equipoise.reward.making import Made, RewardMaker
+from equipoise.reward.making import Aim, Made, Mechanism, RewardMaker
 from equipoise.reward.model import Reward
 from equipoise.reward.summary import summarise
-from equipoise.reward.targets import NoTargetsError, Targets
+from equipoise.reward.targets import Targets
 from equipoise.settlement import Award, CoalitionValue, Settlement
 from equipoise.task import Task, environment, task_of
 from equipoise.utility import Rows, loss_on, scaled_rows
@@ -173,16 +172,11 @@ class _Round:
     def settle(self, rows: Rows | None) -> Settlement:
         exact = self.task.exact
         with _timed(self.timings, "valuing coalitions"):
-            try:
-                shapley, targets = self.coalitions.shares()
-            except NoTargetsError as error:
-                self._look_for_oddities()  # which may be why
-                advice = "".join(f". Note also: {remark.message}" for remark in self.remarks)
-                raise MediationError(f"no targets can be set: {error}{advice}") from error
+            shapley, targets = self.coalitions.shares()
         with _timed(self.timings, "making rewards"):
             awards: dict[str, Award] = {}
-            for team, target in zip(self.options.teams, targets, strict=True):
-                awards |= self._awards(team, target, rows)
+            for team in self.options.teams:
+                awards |= self._awards(team, targets, rows)
         with _timed(self.timings, "plausibility"):
             self._look_for_oddities()
         self.timings["all"] = perf_counter() - self.begun
@@ -196,10 +190,10 @@ class _Round:
             exact=exact,
             shapley={party: shapley[index] for index, party in enumerate(self.parties)},
             shapley_covariance=tuple(tuple(map(float, row)) for row in shapley.covariance),
-            shapley_repair=float(shapley.repair),
-            rho=targets[0].rho,
-            rational_rho=_smallest([target.rational_rho for target in targets]),
-            stable_rho=self.coalitions.stability(shapley) if exact and len(self.options.teams) == 1 else None,
+            nothing=tuple(party for party, useless in zip(self.parties, targets.nothing, strict=True) if useless),
+            rho=targets.rho,
+            rational_rho=targets.rational_rho,
+            stable_rho=self.coalitions.stability(shapley, targets) if exact and len(self.options.teams) == 1 else None,
             curve=tuple(self.maker.points),
             awards={party: awards[party] for party in self.parties},
             prior=summarise(self.agreement, self.prior.draws),
@@ -211,40 +205,41 @@ class _Round:
     def _awards(self, team: tuple[str, ...], targets: Targets, rows: Rows | None) -> dict[str, Award]:
         whole = self.coalitions.known[team].value
         whole_request = self.coalitions.request(team)
-        # Nobody else's target reaches the team's value, unless it ties with the best.
-        rest = [index for index in range(len(team)) if targets.values[index] < whole.value]
-        rewards: dict[int, Made] = {
-            index: (whole_request, whole, ()) for index in range(len(team)) if index not in rest
-        }
-        make = self.maker.temper if self.options.mechanism == "tempering" else self.maker.add_noise
-        rewards |= make(team, rest, targets, whole)
+        places = {party: self.parties.index(party) for party in team}
+        rewards: dict[str, Made] = {}
+        for party, place in places.items():
+            if targets.falls_back[place]:
+                rewards[party] = (self.coalitions.request((party,)), self.coalitions.known[party,].value, ())
+            elif targets.values[place] >= whole.value:  # the best, and who ties with it
+                rewards[party] = (whole_request, whole, ())
+        rest = {party: Aim.of(targets, place) for party, place in places.items() if party not in rewards}
+        rewards |= self.maker.make(team, rest, whole, self.options.mechanism)
         singles = [self.coalitions.request((party,)) for party in team if self.coalitions.is_shown((party,))]
         self.appraiser.posteriors(  # all at once, if they are gone
             [whole_request, *singles, *(request for request, _, _ in rewards.values())]
         )
         grand = self.appraiser.posterior(whole_request)
         return {
-            team[index]: self._award(team, index, targets[index], rewards[index], grand, rows)
-            for index in range(len(team))
+            party: self._award(team, party, targets[place], rewards[party], grand, rows)
+            for party, place in places.items()
         }
 
     def _award(
         self,
         team: tuple[str, ...],
-        index: int,
+        party: str,
         target: Estimate,
         made: Made,
         grand: Posterior,
         rows: Rows | None,
     ) -> Award:
         request, attained, notes = made
-        party = team[index]
         posterior = self.appraiser.posterior(request)
         if request.tau:
             posterior = replace(posterior, noise_seed=0)  # whoever knew it could take the added noise away again
         notes += tuple(f"not converged: {problem}" for problem in posterior.diagnostics.problems)
         reward = Reward(party, self.agreement, posterior, attained)
-        epsilons = {one.party: one.stated.epsilon for one in self.submissions if one.party in team}
+        epsilons = {one.party: one.stated.epsilon for one in self.submissions if one.party in request.coalition}
         compared = {"reward": posterior, "team": grand}
         if self.coalitions.is_shown((party,)):
             compared = {"alone": self.appraiser.posterior(self.coalitions.request((party,))), **compared}
@@ -265,6 +260,7 @@ class _Round:
             if rows is None
             else {name: loss_on(rows, one.draws) for name, one in {"prior": self.prior, **compared}.items()},
             notes=notes,
+            falls_back=request.coalition != team,
             reward=reward,
         )
 
@@ -288,8 +284,3 @@ def _timed(timings: dict[str, float], name: str) -> Iterator[None]:
     start = perf_counter()
     yield
     timings[name] = perf_counter() - start
-
-
-def _smallest(bounds: Sequence[float | None]) -> float | None:
-    known = [bound for bound in bounds if bound is not None]
-    return min(known) if len(known) == len(bounds) else None

@@ -28,7 +28,8 @@ from equipoise.valuation.plausibility import Remark
 from equipoise.wire import Submission
 
 FORMAT = "equipoise-settlement"
-VERSION = 2
+VERSION = 3
+READABLE = (2, 3)  # 2, of 0.4 to 0.6, does not say who counts as bringing nothing
 REWARDS = "rewards"
 FILE = "settlement.json"
 
@@ -75,10 +76,11 @@ class CoalitionValue:
 class Award:
     """One party's share.
 
-    `epsilons` are the guarantees all members of the team enjoy in this reward. `posteriors` summarise what the party
-    knows "alone", with its "reward", and what the "team" knows; `losses` are mean negative log probabilities of a test
-    set under the "prior" and these posteriors, if one was given. `notes` say what did not go as planned; `reward` has
-    the draws. Posteriors and losses alone are left out where coalitions were sampled.
+    `falls_back` says that no share would leave it as well off as alone, so that it gets the posterior of its own
+    release. `epsilons` are the guarantees that all whose releases are in the reward enjoy there. `posteriors` summarise
+    what the party knows "alone", with its "reward", and what the "team" knows; `losses` are mean negative log
+    probabilities of a test set under the "prior" and these posteriors, if one was given. `notes` say what did not go as
+    planned; `reward` has the draws. Posteriors and losses alone are left out where coalitions were sampled.
     """
 
     party: str
@@ -95,6 +97,7 @@ class Award:
     posteriors: dict[str, Summary] = field(default_factory=dict)
     losses: dict[str, Estimate] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    falls_back: bool = False
     reward: Reward | None = field(default=None, repr=False)
 
     @property
@@ -110,7 +113,9 @@ class Settlement:
     """What was decided.
 
     `options` are the mediator's choices, `seed` among them; `prior` summarises what is believed before any data;
-    `environment` names versions.
+    `environment` names versions. `nothing` names those who count as bringing nothing, because their Shapley values
+    cannot be told from 0; None in settlements of versions up to 0.6, which repaired negative ones for everybody
+    (`shapley_repair`: by how much contributions to nobody were up-weighted).
     """
 
     agreement: Agreement
@@ -121,7 +126,6 @@ class Settlement:
     exact: bool
     shapley: dict[str, Estimate]
     shapley_covariance: tuple[tuple[float, ...], ...]
-    shapley_repair: float
     rho: float
     rational_rho: float | None
     stable_rho: float | None
@@ -130,6 +134,8 @@ class Settlement:
     prior: Summary
     remarks: tuple[Remark, ...]
     environment: dict[str, str]
+    nothing: tuple[str, ...] | None = None
+    shapley_repair: float = 1.0
     timings: dict[str, float] = field(default_factory=dict, compare=False)
 
     @property
@@ -161,15 +167,26 @@ class Settlement:
         """Awards of the members of a team."""
         return [self.awards[party] for party in team]
 
+    def ratio(self, party: str) -> float:
+        """φ/φ_max, of which the party's share is the power ρ; 0 if it brings nothing, 1 in a team where nobody does."""
+        team, nothing = self.awards[party].team, self.nothing or ()
+        if all(member in nothing for member in team):
+            return 1.0
+        sharing = [one for one in team if one not in nothing]
+        staying = [one for one in sharing if not self.awards[one].falls_back]
+        best = max((self.shapley[one].value for one in staying), default=0.0)
+        if best <= 0:
+            return float(self.nothing is None)  # up to 0.6, where nobody brings anything all are alike
+        return min(max(self.shapley[party].value, 0.0) / best, 1.0) if party in sharing else 0.0
+
     def targets_at(self, rho: float) -> dict[str, float]:
-        """Everybody's target had the fairness exponent been another: v (φ_i/φ_max)^ρ within each team."""
-        found: dict[str, float] = {}
-        for team in self.teams:
-            whole, best = self.value(*team).value, max(self.shapley[party].value for party in team)
-            for party in team:
-                ratio = self.shapley[party].value / best if best > 0 else 1.0
-                found[party] = whole * ratio**rho
-        return found
+        """Everybody's target had the fairness exponent been another: v (φ_i/φ_max)^ρ, or what it falls back to."""
+        return {
+            party: award.alone.value
+            if award.falls_back
+            else self.value(*award.team).value * float(self.ratio(party) ** rho)
+            for party, award in self.awards.items()
+        }
 
     @cached_property
     def audit(self) -> "auditing.Audit":
@@ -257,13 +274,15 @@ class Settlement:
         try:
             document = dict(document)
             found = document.pop("audit", None)
-            if (document.pop("format"), document.pop("version")) != (FORMAT, VERSION):
+            if document.pop("format") != FORMAT or document.pop("version") not in READABLE:
                 raise ValueError("it has another format, or was written by another version of Equipoise: settle again")
             document["agreement"] = Agreement.model_validate(document["agreement"])
             if document.pop("identity") != document["agreement"].identity:
                 raise ValueError("its agreement was changed")
             document["contributions"] = {party: Contribution(**one) for party, one in document["contributions"].items()}
             document["teams"] = tuple(map(tuple, document["teams"]))
+            if document.get("nothing") is not None:
+                document["nothing"] = tuple(document["nothing"])
             document["coalitions"] = tuple(
                 CoalitionValue(**_with(one, members=tuple, value=_estimate, problems=tuple))
                 for one in document["coalitions"]

@@ -18,7 +18,6 @@ from equipoise.canonical import canonical_json, sha256_hex
 from equipoise.choices import (
     PRECISION,
     Choices,
-    Mechanism,
     all_are_valued,
     check_budget,
     check_mechanism,
@@ -32,6 +31,8 @@ from equipoise.errors import MediationError
 from equipoise.inference.infer import DRAWS, Method, check_settings
 from equipoise.inference.runtime import on_accelerator
 from equipoise.inference.scenario import Rule
+from equipoise.reward.making import Mechanism
+from equipoise.reward.targets import Terms
 from equipoise.settlement import Contribution
 from equipoise.valuation.surprise import Estimator, check_estimator
 from equipoise.wire import Submission, one_of_each
@@ -55,6 +56,12 @@ class Task:
     def exact(self) -> bool:
         """Whether every coalition is valued, not a sample of them."""
         return all_are_valued(len(self.submissions))
+
+    @property
+    def terms(self) -> Terms:
+        """By which targets follow from values."""
+        choices = self.choices
+        return Terms(choices.rho, self.agreement.reward.fallback, choices.precision, choices.tolerance)
 
     @cached_property
     def contributions(self) -> dict[str, Contribution]:

@@ -18,7 +18,7 @@ from equipoise.estimate import Estimate
 from equipoise.inference.processes import processes_for
 from equipoise.journal import FileJournal
 from equipoise.reward.deciding import decide
-from equipoise.reward.targets import NoTargetsError
+from equipoise.reward.targets import Terms
 from equipoise.settlement import Contribution, Settlement
 from equipoise.valuation.appraisal import Appraiser, Request, Sampling, derived_seed
 from equipoise.wire import Submission, one_of_each
@@ -163,17 +163,19 @@ def _request(settlement: Settlement, members: tuple[str, ...], extra: Mapping[st
 
 def _outcome(settlement: Settlement, values: Sequence[Estimate], notes: list[str]) -> list[Estimate]:
     """Value of all, exponent, then values alone, Shapley values and targets of the parties in order."""
-    parties, teams = settlement.parties, settlement.teams
-    try:
-        shapley, targets = decide(parties, teams, values, settlement.options["rho"])
-    except NoTargetsError as error:
-        notes.append(f"with some noise {error}; there the exponent of the settlement, {settlement.rho:.3g}, was used")
-        shapley, targets = decide(parties, teams, values, settlement.rho)
-    target = {party: one[place] for team, one in zip(teams, targets, strict=True) for place, party in enumerate(team)}
+    parties, options = settlement.parties, settlement.options
+    fallback = settlement.agreement.reward.fallback
+    terms = Terms(options["rho"], fallback, options["precision"], options["tolerance"])
+    shapley, targets = decide(parties, settlement.teams, values, terms)
+    for party, falls_back in zip(parties, targets.falls_back, strict=True):
+        if falls_back:
+            notes.append(
+                f"with some noise no exponent leaves {party} as well off as alone, and it gets its own posterior"
+            )
     alone = [values[1 << place] for place in range(len(parties))]
     contributed = [shapley[place] for place in range(len(parties))]
-    exponent = Estimate(targets[0].rho, 0.0)
-    return [values[-1], exponent, *alone, *contributed, *(target[party] for party in parties)]
+    exponent = Estimate(targets.rho, 0.0)
+    return [values[-1], exponent, *alone, *contributed, *(targets[place] for place in range(len(parties)))]
 
 
 def _pooled(found: Sequence[Estimate]) -> Estimate:

@@ -148,8 +148,10 @@ def test_bringing_more_than_before(settled: eq.Settlement) -> None:
     target = settled.awards["west"].target
     before = with_award(with_values(settled, lower), "west", target=Estimate(target.value - 0.2, target.error))
     assert audit(settled, before)["F4"].verdict == "holds"
-    generous = with_award(before, "west", target=Estimate(target.value + 0.1, target.error))
+    generous = with_award(before, "west", target=Estimate(target.value + 0.3, target.error))
     assert audit(settled, generous)["F4"].verdict == "fails"
+    hardly = with_award(before, "west", target=Estimate(target.value + 0.01, target.error))
+    assert audit(settled, hardly)["F4"].verdict == "cannot tell"
     assert audit(settled, settled)["F4"].verdict == "cannot tell"
 
 

@@ -1,11 +1,14 @@
 """Adaptive precision: draws go where the targets' errors come from, until the error or the budget is reached."""
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import pytest
 
 from equipoise.estimate import Estimate
-from equipoise.reward.precision import SMALLEST, allocate, sharpen
+from equipoise.reward.precision import SMALLEST, Wanted, allocate, sharpen, told_from_nothing
 from equipoise.valuation.appraisal import Appraisal, Pooled
+from equipoise.valuation.shapley import ShapleyValues
 
 SPREAD = np.array([1.0, 5.0, 1.0, 20.0])  # of one draw
 SLOPES = np.array([[1.0, 0.5, 0.0, 0.2], [0.0, 1.0, 0.0, 0.0]])
@@ -24,6 +27,10 @@ class Sampler:
         return {index: self.draw(index, draws) for index, draws in extra.items()}
 
 
+def wanted(error: float) -> Callable[[Sequence[Estimate]], Wanted]:
+    return lambda _: Wanted(SLOPES, np.full(2, error))
+
+
 def errors(known: list[Pooled]) -> np.ndarray:
     each = np.array([one.value.error for one in known])
     return np.asarray(np.sqrt(np.sum((SLOPES * each) ** 2, axis=1)))
@@ -33,7 +40,7 @@ def test_the_error_asked_for_is_reached_where_it_matters() -> None:
     sampler = Sampler()
     known = [Pooled((sampler.draw(index, 1_000),)) for index in range(4)]
     assert errors(known).max() > 0.1
-    known = sharpen(known, lambda _: SLOPES, sampler.more, precision=0.03, budget=10_000_000)
+    known = sharpen(known, wanted(0.03), sampler.more, budget=10_000_000)
     assert errors(known).max() <= 0.03
     assert sampler.drawn[2] == 1_000  # nothing depends on it
     assert sampler.drawn[1] > sampler.drawn[0]
@@ -45,14 +52,14 @@ def test_the_error_asked_for_is_reached_where_it_matters() -> None:
 def test_the_budget_is_kept() -> None:
     sampler = Sampler()
     known = [Pooled((sampler.draw(index, 1_000),)) for index in range(4)]
-    sharpen(known, lambda _: SLOPES, sampler.more, precision=1e-4, budget=20_000)
+    sharpen(known, wanted(1e-4), sampler.more, budget=20_000)
     assert 4_000 < sampler.drawn.sum() <= 4_000 + 20_000 + 4 * SMALLEST
 
 
 def test_nothing_is_drawn_that_is_not_needed() -> None:
     sampler = Sampler()
     known = [Pooled((sampler.draw(index, 1_000),)) for index in range(4)]
-    assert sharpen(known, lambda _: SLOPES, sampler.more, precision=10.0, budget=10**9) == known
+    assert sharpen(known, wanted(10.0), sampler.more, budget=10**9) == known
 
 
 def test_neymans_allocation_is_the_cheapest() -> None:
@@ -60,7 +67,7 @@ def test_neymans_allocation_is_the_cheapest() -> None:
     sampler = Sampler()
     known = [Pooled((sampler.draw(index, 1_000),)) for index in range(4)]
     slopes = SLOPES[:1]
-    wanted = allocate(known, slopes, 0.05)
+    wanted = allocate(known, slopes, np.array([0.05]))
 
     def variance(draws: np.ndarray) -> float:
         used = slopes[0] != 0
@@ -73,3 +80,11 @@ def test_neymans_allocation_is_the_cheapest() -> None:
         moved[a] *= 1.1
         moved[b] -= 0.1 * wanted[a]
         assert moved[b] < 0 or variance(moved) > least
+
+
+def test_draws_are_asked_for_until_something_can_be_told_from_nothing() -> None:
+    """Errors wanted of Shapley values: known ones need none, doubtful ones a quarter of what they seem to be."""
+    values = np.array([1.0, 0.2, 0.04, 0.001, -0.02])
+    shapley = ShapleyValues(values, np.diag(np.full(5, 0.03**2)), Estimate(1.2, 0.03), np.zeros(5))
+    wanted = told_from_nothing(shapley, precision=0.06)
+    np.testing.assert_allclose(wanted, [np.inf, np.inf, 0.01, 0.02, 0.02])

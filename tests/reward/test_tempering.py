@@ -48,7 +48,7 @@ def test_targets_are_attained_in_one_or_two_tries() -> None:
     noisy = Noisy(0.01)
     targets = [0.05, 1.0, 4.0, 7.5, 0.95 * truth(1)]
     tempered, curve = temper(
-        first_curve(Estimate(truth(1), 0.01), min(targets), noisy.at), targets, noisy.verify, tolerance=0.05
+        first_curve(Estimate(truth(1), 0.01), min(targets), noisy.at), [(one, 0.05) for one in targets], noisy.verify
     )
     for target, one in zip(targets, tempered, strict=True):
         assert one.within_tolerance
@@ -71,7 +71,7 @@ def test_what_cannot_be_attained_is_said() -> None:
         return {index: Estimate(8.0, 0.01) for index in wanted}
 
     curve = first_curve(Estimate(truth(1), 0.01), 4.0, Noisy(0.01).at)
-    tempered, _ = temper(curve, [4.0], verify, tolerance=0.05)
+    tempered, _ = temper(curve, [(4.0, 0.05)], verify)
     assert not tempered[0].within_tolerance
     assert tempered[0].attained.value == 8.0
 

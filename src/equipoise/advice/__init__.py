@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from equipoise.advice import expected, quality
 from equipoise.advice.imagined import Assumed, imagine
 from equipoise.agreement import Agreement
+from equipoise.choices import PRECISION
 from equipoise.errors import AgreementError
 from equipoise.estimate import Estimate
 from equipoise.guarantee import DEFAULT_DELTA, Guarantee
@@ -23,8 +24,7 @@ from equipoise.inference.processes import processes_for, spread
 from equipoise.inference.progress import progress_bar
 from equipoise.inference.question import is_whole
 from equipoise.inference.runtime import double_precision
-from equipoise.reward.targets import NoTargetsError, Targets, set_targets
-from equipoise.valuation.shapley import ShapleyValues
+from equipoise.reward.targets import Stakes, Targets, Terms, set_targets, standing_of
 
 Floats = NDArray[np.float64]
 
@@ -122,14 +122,13 @@ def advise(
     ]
     rough, normals, found = _value(tasks, simulations, anchors, seed, progress)
     corrected = np.array([_between(ladder, anchors, one) for one in found])
-    shapley, alone = _combine(rough, corrected, len(parties))
-
-    targets = [_targets(agreement, one, own) for one, own in zip(shapley, alone, strict=True)]
+    stakes = _stakes(rough, corrected, len(parties))
+    targets = [_targets(agreement, one) for one in stakes]
     mean = rough.mean(axis=0)
     shares = np.array(
         [
-            (_share(values[place].value, mean[k, 1 + place]), _share(target[place].value, one.grand.value))
-            for k, (one, values, target) in enumerate(zip(shapley, alone, targets, strict=True))
+            (_share(one.alone[place], mean[k, 1 + place]), _share(target.values[place], one.worth[0]))
+            for k, (one, target) in enumerate(zip(stakes, targets, strict=True))
         ]
     )
     losses = quality.losses(tasks[:simulations], normals, shares, rng)
@@ -139,14 +138,15 @@ def advise(
     lines = []
     for k, epsilon in enumerate(ladder):
         guarantee = Guarantee(agreement.privacy.order, epsilon)
+        contributed, own, whole = stakes[k].estimates
         lines.append(
             Choice(
                 epsilon=epsilon,
                 zcdp=guarantee.zcdp,
                 epsilon_delta=guarantee.epsilon_at(delta),
-                alone=alone[k][place],
-                shapley=shapley[k][place],
-                team=shapley[k].grand,
+                alone=own[place],
+                shapley=contributed[place],
+                team=whole[0],
                 reward=targets[k][place],
                 loss_alone=float(typical[k, 1]),
                 loss_reward=float(typical[k, 2]),
@@ -227,35 +227,24 @@ def _assumptions(
     return {name: Assumed(*others.get(name, usual)) for name in agreement.party_names if name != party}
 
 
-def _combine(rough: Floats, corrections: Floats, parties: int) -> tuple[list[ShapleyValues], list[list[Estimate]]]:
-    """Expected Shapley values, and values alone, at every choice; the errors of both levels add."""
-    shapley, alone = [], []
+def _stakes(rough: Floats, corrections: Floats, parties: int) -> list[Stakes]:
+    """Expected Shapley values, values alone and of all, at every choice; the errors of both levels add."""
+    found = []
     for k in range(rough.shape[1]):
         mean = rough[:, k].mean(axis=0) + corrections[:, k].mean(axis=0)
         spread = np.cov(rough[:, k].T) / len(rough) + np.cov(corrections[:, k].T) / len(corrections)
-        own = slice(1, 1 + parties)
-        contributed = slice(1 + parties, None)
-        errors = np.sqrt(np.diag(spread))[own].tolist()
-        alone.append([Estimate(*pair) for pair in zip(mean[own].tolist(), errors, strict=True)])
-        shapley.append(
-            ShapleyValues(
-                np.maximum(mean[contributed], 0.0),  # not negative in truth
-                spread[contributed, contributed],
-                Estimate(float(mean[0]), float(np.sqrt(spread[0, 0]))),
-                spread[contributed, 0],
-            )
-        )
-    return shapley, alone
+        order = [*range(1 + parties, 1 + 2 * parties), *range(1, 1 + parties), 0]  # as stakes have it
+        shapley, alone, whole = np.split(mean[order], [parties, 2 * parties])
+        one_team = np.zeros(parties, dtype=np.intp)
+        found.append(Stakes(np.maximum(shapley, 0.0), alone, whole, one_team, spread[np.ix_(order, order)]))
+    return found
 
 
-def _targets(agreement: Agreement, shapley: ShapleyValues, alone: list[Estimate]) -> Targets:
-    try:
-        return set_targets(shapley, alone, agreement.reward.rho, agreement.party_names)
-    except NoTargetsError as error:
-        raise AgreementError(
-            f"no reward can be expected under this agreement: {error}. Together the parties are assumed to know hardly "
-            "more than one of them alone; check the assumed rows and epsilons"
-        ) from error
+def _targets(agreement: Agreement, stakes: Stakes) -> Targets:
+    """As the mediator would set them, who knows values far better than they are simulated here."""
+    terms = Terms(agreement.reward.rho, agreement.reward.fallback, PRECISION, 2 * PRECISION)
+    known = replace(stakes, covariance=np.zeros_like(stakes.covariance))
+    return set_targets(stakes, terms, standing_of(known, terms))
 
 
 def _share(part: float, whole: float) -> float:

@@ -26,9 +26,9 @@ PROMISES = {
     "F2": "Who brings the same to every coalition gets the same",
     "F3": "Who brings more somewhere and less nowhere gets more",
     "F4": "Who brings more than before, all else equal, gets more than before",
-    "P4": "Nobody's target is below its value alone",
-    "P5": "More valuable rewards are closer to the team's posterior",
-    "P6": "No value that fairness allows is withheld",
+    "P4": "Nobody's reward is worth less than its own release is alone",
+    "P5": "Of rewards of one value, the one more like the team's posterior is made",
+    "P6": "Rewards are worth as much together as the agreed fairness allows",
 }
 
 

@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from equipoise.audit.verdict import Found, same
-from equipoise.estimate import SURE, UNSURE
-from equipoise.reward.targets import rationality_bound
-from equipoise.valuation.shapley import exact_shapley
+from equipoise.estimate import SURE, UNSURE, Estimate
+from equipoise.reward.deciding import decide, decide_from
+from equipoise.reward.targets import Targets, Terms
+from equipoise.valuation.shapley import ShapleyValues
 from equipoise.valuation.surprise import surprise
 
 if TYPE_CHECKING:
@@ -17,20 +18,26 @@ if TYPE_CHECKING:
 def shares_as_agreed(settlement: "Settlement") -> Found:
     """P3: targets are the agreed shares, and rewards are worth their targets."""
     awards = settlement.awards.values()
-    broken = _wrong_shapley(settlement) or _wrong_exponent(settlement) or _wrong_targets(settlement)
+    broken = "" if _earlier(settlement) else _wrong_decision(settlement)
     broken = broken or next(filter(None, (_wrong_reward(settlement, award) for award in awards)), "")
     if broken:
         return "fails", broken
     if absent := [award.party for award in awards if award.reward is None]:
         return "cannot tell", f"the rewards of {', '.join(absent)} were not there to be looked at"
     shares = ", ".join(
-        f"{award.party} {award.target.value / settlement.value(*award.team).value:.0%}" for award in awards
+        f"{award.party} {_share(award.target.value, settlement.value(*award.team).value)}" for award in awards
     )
     miss = max(abs(award.attained.value - award.target.value) for award in awards)
     words = f"rho = {settlement.rho:.3g}, shares {shares}; largest miss {miss:.3f} nats"
+    if _earlier(settlement):
+        return "cannot tell", f"{words}; an earlier version set these targets, by other rules for errors: settle again"
     if settlement.exact:
         return "holds", words
     return "cannot tell", f"{words}; Shapley values of a sample of coalitions are taken as stated"
+
+
+def _share(part: float, whole: float) -> str:
+    return f"{part / whole:.0%}" if whole > 0 else "all of nothing"
 
 
 def _wrong_reward(settlement: "Settlement", award: "Award") -> str:
@@ -46,7 +53,7 @@ def _wrong_reward(settlement: "Settlement", award: "Award") -> str:
             seed=reward.posterior.seed,
             force=True,
         )
-        # The whole posterior is valued from more draws than are handed out; all others are the same numbers.
+        # A coalition's own posterior is valued from more draws than are handed out; all others are the same numbers.
         pooled = award.kappa == 1 and award.tau == 0
         if abs((again - award.attained).in_errors) > SURE if pooled else not same(again.value, award.attained.value):
             return f"the draws {award.party} gets are worth {again}, not {award.attained} nats"
@@ -56,55 +63,71 @@ def _wrong_reward(settlement: "Settlement", award: "Award") -> str:
     return ""
 
 
-def _wrong_shapley(settlement: "Settlement") -> str:
-    """What is wrong with the Shapley values, if all coalitions are there to recompute them from."""
-    if not settlement.exact:
-        return ""
-    parties = settlement.parties
-    coalitions = [[party for i, party in enumerate(parties) if mask >> i & 1] for mask in range(2 ** len(parties))]
-    if missing := [members for members in coalitions[1:] if frozenset(members) not in settlement.values]:
-        return f"the value of {{{', '.join(missing[0])}}} is missing"
-    values = [settlement.value(*members) for members in coalitions]
-    shapley = exact_shapley([one.value for one in values], [one.error for one in values])
-    for i, party in enumerate(parties):
-        stated = settlement.shapley[party].value
-        if not same(stated, float(shapley.values[i])):
-            return f"the Shapley value of {party} is stated as {stated:.4f}, and is {shapley.values[i]:.4f}"
-    return ""
-
-
-def _wrong_exponent(settlement: "Settlement") -> str:
-    """What is wrong with the exponent: it is the one asked for, or the largest that leaves nobody worse off."""
-    asked = settlement.options["rho"]
-    if asked != "max":
-        return "" if asked == settlement.rho else f"rho is stated as {settlement.rho:g}, and {asked:g} was asked for"
-    bounds = [
-        rationality_bound(
-            np.array([settlement.shapley[party].value for party in team]),
-            [settlement.value(party) for party in team],
-            settlement.value(*team),
+def _wrong_decision(settlement: "Settlement") -> str:
+    """What is wrong with Shapley values, exponent or targets: all follow from the values of coalitions."""
+    if asked := _other_exponent(settlement):
+        return asked
+    parties, stated = settlement.parties, settlement.shapley
+    for award in settlement.awards.values():
+        if award.alone != settlement.value(award.party):
+            return f"{award.party} is stated to be worth {award.alone} alone, and is {settlement.value(award.party)}"
+    if settlement.exact:
+        coalitions = [[party for i, party in enumerate(parties) if mask >> i & 1] for mask in range(2 ** len(parties))]
+        if missing := [members for members in coalitions[1:] if frozenset(members) not in settlement.values]:
+            return f"the value of {{{', '.join(missing[0])}}} is missing"
+        values = [settlement.value(*members) for members in coalitions]
+        shapley, targets = decide(parties, settlement.teams, values, _terms(settlement))
+        for place, party in enumerate(parties):
+            if not same(stated[party].value, float(shapley.values[place])):
+                found = shapley.values[place]
+                return f"the Shapley value of {party} is stated as {stated[party].value:.4f}, and is {found:.4f}"
+    else:
+        targets = decide_from(
+            parties,
+            settlement.teams,
+            ShapleyValues(
+                np.array([stated[party].value for party in parties]),
+                np.array(settlement.shapley_covariance),
+                settlement.values.get(frozenset(parties), Estimate(0.0, 0.0)),
+                np.zeros(len(parties)),  # which errors of targets depend on, and nothing else
+            ),
+            [settlement.value(party) for party in parties],
+            [settlement.value(*team) for team in settlement.teams],
+            _terms(settlement),
         )
-        for team in settlement.teams
-    ]
-    if None in bounds:
-        return "no exponent leaves everybody as well off as alone, and one was chosen all the same"
-    bound = min(one for one in bounds if one is not None)
-    if not same(bound, settlement.rho):
-        return f"rho is stated as {settlement.rho:.4g}, and the largest that leaves nobody worse off is {bound:.4g}"
+    return _other_targets(settlement, targets)
+
+
+def _terms(settlement: "Settlement") -> Terms:
+    options = settlement.options
+    return Terms(options["rho"], settlement.agreement.reward.fallback, options["precision"], options["tolerance"])
+
+
+def _other_exponent(settlement: "Settlement") -> str:
+    """Whether the exponent is not the one that was asked for."""
+    asked = settlement.options["rho"]
+    if asked in ("max", settlement.rho):
+        return ""
+    return f"rho is stated as {settlement.rho:g}, and {asked:g} was asked for"
+
+
+def _other_targets(settlement: "Settlement", targets: Targets) -> str:
+    """Where the settlement differs from the targets as they should be."""
+    if not same(settlement.rho, targets.rho):
+        right = f"the largest that leaves everybody better off is {targets.rho:.4g}"
+        return f"rho is stated as {settlement.rho:.4g}, and {right}"
+    for place, (party, award) in enumerate(settlement.awards.items()):
+        nothing = bool(targets.nothing[place])
+        if nothing != (party in (settlement.nothing or ())):
+            found = f"{settlement.shapley[party]} nats, which {'cannot' if nothing else 'can'} be told from nothing"
+            return f"{party} brings {found}, and is counted otherwise"
+        if award.falls_back != bool(targets.falls_back[place]):
+            return f"{party} should {'' if targets.falls_back[place] else 'not '}get its own posterior"
+        if not same(award.target.value, float(targets.values[place])):
+            return f"the target of {party} is stated as {award.target.value:.4f}, and is {targets.values[place]:.4f}"
     return ""
 
 
-def _wrong_targets(settlement: "Settlement") -> str:
-    """What is wrong with the targets, given Shapley values and exponent."""
-    for team in settlement.teams:
-        whole, best = settlement.value(*team).value, max(settlement.shapley[party].value for party in team)
-        for award in settlement.awards_of(team):
-            if award.alone != settlement.value(award.party):
-                return (
-                    f"{award.party} is stated to be worth {award.alone} alone, and is {settlement.value(award.party)}"
-                )
-            share = max(settlement.shapley[award.party].value, 0.0) / best if best > 0 else 1.0
-            target = whole * share**settlement.rho
-            if not same(award.target.value, target):
-                return f"the target of {award.party} is stated as {award.target.value:.4f}, and is {target:.4f}"
-    return ""
+def _earlier(settlement: "Settlement") -> bool:
+    """Whether it was settled by a version that counted otherwise."""
+    return settlement.nothing is None

@@ -60,11 +60,15 @@ def show_settlement(settlement: "Settlement") -> None:
         f"largest with which no coalition's best member would rather leave: {_number(settlement.stable_rho)}",
         f"largest standard error of a target or a reward: {settlement.precision:.3f} nats",
     ]
-    if settlement.shapley_repair > 1:
+    if settlement.shapley_repair > 1:  # by a version up to 0.6
         bounds.append(
             "a negative Shapley value was repaired: contributions to nobody count "
             f"{settlement.shapley_repair:.2f} times as much"
         )
+    if settlement.nothing:
+        bounds.append(f"cannot be told from bringing nothing, and counted so: {', '.join(settlement.nothing)}")
+    if own := [award.party for award in awards if award.falls_back]:
+        bounds.append(f"no share would do, so the reward is its own posterior, as agreed: {', '.join(own)}")
     for line in bounds:
         print_lines(line, bullet=True)
     for award in awards:

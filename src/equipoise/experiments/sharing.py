@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from equipoise.estimate import Estimate
 from equipoise.experiments.settings import PARTIES
 from equipoise.reward.deciding import decide, mask_of
-from equipoise.reward.targets import Targets
+from equipoise.reward.targets import Targets, Terms
 from equipoise.valuation.shapley import ShapleyValues
 
 COALITIONS = [
@@ -19,5 +19,4 @@ def shared_out(values: Mapping[tuple[str, ...], Estimate], rho: float) -> tuple[
     by_mask = [Estimate(0.0, 0.0)] * 2 ** len(PARTIES)
     for members in COALITIONS:
         by_mask[mask_of(members, PARTIES)] = values[members]
-    shapley, (targets,) = decide(PARTIES, [PARTIES], by_mask, rho)
-    return shapley, targets
+    return decide(PARTIES, [PARTIES], by_mask, Terms(rho, "shares"))  # as the paper, whoever is worse off

@@ -55,13 +55,12 @@ def exponent(settlement: "Settlement") -> Section:
     """Targets against the fairness exponent."""
     figures = []
     for team in settlement.teams:
-        best = max(settlement.shapley[party].value for party in team)
         shares = [
             charts.Share(
                 party,
                 settlement.awards[party].alone.value,
                 settlement.value(*team).value,
-                max(settlement.shapley[party].value, 0.0) / best if best > 0 else 1.0,
+                settlement.ratio(party),
             )
             for party in team  # so that a party looks the same here and on the curve
         ]
@@ -80,7 +79,11 @@ def exponent(settlement: "Settlement") -> Section:
         "The fairness exponent ρ says how much of the differences between parties is handed on: ρ = 1 rewards in "
         "proportion to Shapley values, smaller ρ is kinder to those who bring less.",
         f"Chosen is ρ = {number(settlement.rho)}"
-        + (", the largest that leaves nobody worse off than alone. " if settlement.options["rho"] == "max" else ". ")
+        + (
+            ", the largest that leaves everybody better off than alone, with a margin for errors. "
+            if settlement.options["rho"] == "max"
+            else ". "
+        )
         + (
             "There is no ρ that leaves everybody as well off as alone."
             if rational is None
@@ -88,6 +91,13 @@ def exponent(settlement: "Settlement") -> Section:
         )
         + ("" if stable is None else f" Up to {number(stable)} no coalition’s best member would rather leave with it."),
     ]
+    most = sum(settlement.targets_at(0.0).values())
+    chosen = sum(settlement.targets_at(settlement.rho).values())
+    least = "" if rational is None else f", and {number(sum(settlement.targets_at(rational).values()))} at the bound"
+    words.append(
+        f"A larger ρ hands out less: together the targets are worth {number(chosen)} nats, up to {number(most)} as ρ "
+        f"goes to 0{least}. The largest ρ that is rational is the one with the smallest sum."
+    )
     return Section("exponent", "How fairness was set", words, figures)
 
 

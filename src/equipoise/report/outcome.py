@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from equipoise import charts
 from equipoise.report.page import Figure, Section, Table
-from equipoise.report.wording import estimate, number
+from equipoise.report.wording import estimate, listed, number
 from equipoise.words import counted
 
 if TYPE_CHECKING:
@@ -44,10 +44,15 @@ def shapley(settlement: "Settlement") -> Section:
         "A party’s Shapley value is what it adds, averaged over all orders in which the parties could have joined. "
         "Shares of the rewards follow from it."
     ]
-    if settlement.shapley_repair > 1:
+    if settlement.shapley_repair > 1:  # by a version up to 0.6
         words.append(
             "One would have been negative; contributions to nobody count "
             f"{number(settlement.shapley_repair)} times as much, as the paper has it, so that none is."
+        )
+    if settlement.nothing:
+        words.append(
+            f"What {listed(settlement.nothing)} {'brings' if len(settlement.nothing) == 1 else 'bring'} cannot be told "
+            "from nothing and counts as nothing; nobody else’s share depends on it."
         )
     if not settlement.exact:
         words.append("Not all coalitions were valued; the errors include the choice of those that were.")
@@ -98,6 +103,12 @@ def awards(settlement: "Settlement") -> Section:
     ]
     if len(settlement.teams) > 1:
         words.append("Teams share what each of them is worth: " + "; ".join(map(", ".join, settlement.teams)) + ".")
+    own = [award.party for award in settlement.awards.values() if award.falls_back]
+    if own:
+        words.append(
+            f"No share would leave {listed(own)} as well off as alone; as agreed beforehand, "
+            f"{'it gets the posterior of its own release' if len(own) == 1 else 'each gets that of its own release'}."
+        )
     missed = [award.party for award in settlement.awards.values() if not award.within_tolerance]
     if missed:
         words.append(f"Not within tolerance of the target: {', '.join(missed)}.")

@@ -1,47 +1,78 @@
 """From the values of all coalitions to Shapley values and targets, for one team or several."""
 
 from collections.abc import Sequence
-from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from equipoise.estimate import Estimate
-from equipoise.reward.targets import Targets, for_team, set_targets
+from equipoise.reward.targets import Stakes, Targets, Terms, set_targets
 from equipoise.valuation.shapley import ShapleyValues, exact_shapley, weights
 
+Floats = NDArray[np.float64]
 Teams = Sequence[Sequence[str]]
 
 
 def decide(
-    parties: Sequence[str], teams: Teams, values: Sequence[Estimate], rho: float | Literal["max"]
-) -> tuple[ShapleyValues, list[Targets]]:
-    """Shapley values and every team's targets; coalitions are numbered by their bits, nobody first."""
-    shapley = exact_shapley([one.value for one in values], [one.error for one in values])
-    matrix = weights(len(parties))
-    shares = []
-    for team in teams:
-        mask = mask_of(team, parties)
-        chosen = [parties.index(party) for party in team]
-        shares.append(for_team(shapley, chosen, values[mask], matrix[chosen, mask] * values[mask].error ** 2))
-    alone = [values[1 << index] for index in range(len(parties))]
-    return shapley, targets_of_teams(parties, teams, shares, alone, rho)
+    parties: Sequence[str], teams: Teams, values: Sequence[Estimate], terms: Terms
+) -> tuple[ShapleyValues, Targets]:
+    """Shapley values and everybody's targets; coalitions are numbered by their bits, nobody first."""
+    worth, errors = np.array([one.value for one in values]), np.array([one.error for one in values])
+    matrix = quantities(parties, teams)
+    found, number = matrix @ worth, len(parties)
+    stakes = Stakes(
+        found[:number],
+        found[number : 2 * number],
+        found[2 * number :],
+        team_numbers(parties, teams),
+        (matrix * errors**2) @ matrix.T,
+    )
+    return exact_shapley(worth, errors), set_targets(stakes, terms)
 
 
-def targets_of_teams(
+def decide_from(
     parties: Sequence[str],
     teams: Teams,
-    shares: Sequence[ShapleyValues],
+    shapley: ShapleyValues,
     alone: Sequence[Estimate],
-    rho: float | Literal["max"],
-) -> list[Targets]:
-    """Targets of all teams with one exponent: with "max", the largest that is rational in each."""
+    worth: Sequence[Estimate],
+    terms: Terms,
+) -> Targets:
+    """Targets where not all coalitions are known; Shapley values, values alone and of teams as if independent.
 
-    def at(rho: float | Literal["max"]) -> list[Targets]:
-        found = []
-        for share, names in zip(shares, teams, strict=True):
-            own = [alone[parties.index(party)] for party in names]
-            found.append(set_targets(share, own, rho, names))
-        return found
+    But for the value of all together, whose covariance with the Shapley values is known.
+    """
+    errors = [one.error for one in (*alone, *worth)]
+    covariance = np.diag(np.square([*shapley.errors, *errors]))
+    number = len(parties)
+    covariance[:number, :number] = shapley.covariance
+    if len(teams) == 1:
+        covariance[:number, -1] = covariance[-1, :number] = shapley.covariance_with_grand
+    return set_targets(
+        Stakes(
+            shapley.values,
+            np.array([one.value for one in alone]),
+            np.array([one.value for one in worth]),
+            team_numbers(parties, teams),
+            covariance,
+        ),
+        terms,
+    )
 
-    return at(min(target.rho for target in at(rho)))
+
+def quantities(parties: Sequence[str], teams: Teams) -> Floats:
+    """What targets depend on, from values of coalitions [2 parties + teams, 2ⁿ]: Shapley values, alone, teams."""
+    number = len(parties)
+    single = np.zeros((number, 2**number))
+    single[np.arange(number), 2 ** np.arange(number)] = 1.0
+    whole = np.zeros((len(teams), 2**number))
+    whole[np.arange(len(teams)), [mask_of(team, parties) for team in teams]] = 1.0
+    return np.concatenate([weights(number), single, whole])
+
+
+def team_numbers(parties: Sequence[str], teams: Teams) -> NDArray[np.intp]:
+    """The number of every party's team."""
+    return np.array([next(place for place, team in enumerate(teams) if party in team) for party in parties])
 
 
 def mask_of(members: Sequence[str], parties: Sequence[str]) -> int:

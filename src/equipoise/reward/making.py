@@ -1,7 +1,8 @@
 """Making rewards worth their targets: scenarios are valued until the draws of each are as good as asked for."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, Self
 
 import numpy as np
 
@@ -9,6 +10,8 @@ from equipoise.estimate import Estimate
 from equipoise.reward import noising, tempering
 from equipoise.reward.targets import Targets
 from equipoise.valuation.appraisal import Appraiser, Request, derived_seed
+
+Mechanism = Literal["tempering", "noise"]
 
 MOST_DRAWS = 16  # times the draws asked for
 
@@ -24,6 +27,24 @@ class CurvePoint:
     tau: float
     value: Estimate
     recipient: str | None = None
+
+
+@dataclass(frozen=True)
+class Aim:
+    """What a reward should be worth, by the target; one that must not fall short may be worth more only."""
+
+    target: Estimate
+    no_less: bool = False
+
+    @classmethod
+    def of(cls, targets: Targets, place: int) -> Self:
+        """Of one party's target."""
+        return cls(targets[place], bool(targets.close[place]))
+
+    def within(self, tolerance: float) -> tuple[float, float]:
+        """The value to look for, and by how much it may be missed."""
+        value = self.target.value
+        return (value + 0.5 * tolerance, 0.5 * tolerance) if self.no_less else (value, tolerance)
 
 
 class RewardMaker:
@@ -43,24 +64,41 @@ class RewardMaker:
         self._precision, self._tolerance = precision, tolerance
         self.points: list[CurvePoint] = []
 
-    def temper(self, team: tuple[str, ...], rest: Sequence[int], targets: Targets, whole: Estimate) -> dict[int, Made]:
-        """Tempered rewards of those members of a team, by place, whose targets are below its value."""
-        if not rest:
-            return {}
+    def make(
+        self, team: tuple[str, ...], aims: Mapping[str, Aim], whole: Estimate, mechanism: Mechanism
+    ) -> dict[str, Made]:
+        """Rewards of members of a team, who are to get less than all; who is to get nothing gets the prior."""
+        nothing = [party for party, aim in aims.items() if aim.target.value <= 0]
+        found = self._precise(
+            {
+                place: Request(team, self._draws, derived_seed(self._seed, "reward", party, 0), 0.0)
+                for place, party in enumerate(nothing)
+            },
+            "verifying rewards",
+        )
+        made: dict[str, Made] = {party: (*found[place], ()) for place, party in enumerate(nothing)}
+        rest = {party: aim for party, aim in aims.items() if party not in made}
+        if rest:
+            made |= (self._temper if mechanism == "tempering" else self._add_noise)(team, rest, whole)
+        return made
+
+    def _temper(self, team: tuple[str, ...], aims: Mapping[str, Aim], whole: Estimate) -> dict[str, Made]:
+        """Rewards by a tempered likelihood."""
+        rest = tuple(aims)
         seed = derived_seed(self._seed, "curve", sorted(team))  # one for all κ: common random numbers
 
         def at(kappas: Sequence[float]) -> list[Estimate]:
             requests = [Request(team, self._draws, seed, kappa) for kappa in kappas]
             return [one.value for one in self._appraiser.appraise(requests, what="tempering curve")]
 
-        final: dict[int, dict[int, Request]] = {index: {} for index in rest}
+        final: dict[str, dict[int, Request]] = {party: {} for party in rest}
 
         def verify(wanted: dict[int, tuple[float, int]]) -> dict[int, Estimate]:
             requests = {
                 place: Request(
                     team,
                     self._draws,
-                    derived_seed(self._seed, "reward", team[rest[place]], attempt),
+                    derived_seed(self._seed, "reward", rest[place], attempt),
                     kappa,
                 )
                 for place, (kappa, attempt) in wanted.items()
@@ -70,27 +108,23 @@ class RewardMaker:
                 final[rest[place]][wanted[place][1]] = request
             return {place: value for place, (_, value) in found.items()}
 
-        wanted = [float(targets.values[index]) for index in rest]
-        tempered, curve = tempering.temper(
-            tempering.first_curve(whole, min(wanted), at), wanted, verify, self._tolerance
-        )
+        wanted = [aim.within(self._tolerance) for aim in aims.values()]
+        lowest = min(value for value, _ in wanted)
+        tempered, curve = tempering.temper(tempering.first_curve(whole, lowest, at), wanted, verify)
         self.points += [CurvePoint(team, point.kappa, 0.0, point.value) for point in curve.points]
-        made: dict[int, Made] = {}
-        for index, one in zip(rest, tempered, strict=True):
-            notes = () if one.within_tolerance else (_missed(one.attained, targets[index], one.tries),)
-            made[index] = (final[index][one.attempt], one.attained, notes)
+        made: dict[str, Made] = {}
+        for party, one in zip(rest, tempered, strict=True):
+            notes = () if one.within_tolerance else (_missed(one.attained, aims[party].target, one.tries),)
+            made[party] = (final[party][one.attempt], one.attained, notes)
         chosen = [request for request, _, _ in made.values()]
         self._appraiser.drop([one for tries in final.values() for one in tries.values() if one not in chosen])
         return made
 
-    def add_noise(
-        self, team: tuple[str, ...], rest: Sequence[int], targets: Targets, whole: Estimate
-    ) -> dict[int, Made]:
-        """The same by added noise, which each recipient has drawn for itself."""
+    def _add_noise(self, team: tuple[str, ...], aims: Mapping[str, Aim], whole: Estimate) -> dict[str, Made]:
+        """Rewards by added noise, which each recipient has drawn for itself."""
         weakest = max(one.stated.epsilon for one in self._appraiser.submissions if one.party in team)
-        made: dict[int, Made] = {}
-        for index in rest:
-            party = team[index]
+        made: dict[str, Made] = {}
+        for party, aim in aims.items():
             noise_seed = derived_seed(self._noise_secret, "noise", party)
             seed = derived_seed(self._seed, "noise curve", party)
 
@@ -116,11 +150,12 @@ class RewardMaker:
                 tries.append(request)
                 return value
 
-            noised = noising.add_noise(whole, float(targets.values[index]), 1 / weakest, at, verify, self._tolerance)
+            value, tolerance = aim.within(self._tolerance)
+            noised = noising.add_noise(whole, value, 1 / weakest, at, verify, tolerance)
             notes = [noised.doubt] if noised.doubt else []
             if not noised.within_tolerance:
-                notes.append(_missed(noised.attained, targets[index], len(tries)))
-            made[index] = (tries[noised.attempt], noised.attained, tuple(notes))
+                notes.append(_missed(noised.attained, aim.target, len(tries)))
+            made[party] = (tries[noised.attempt], noised.attained, tuple(notes))
             self._appraiser.drop([one for place, one in enumerate(tries) if place != noised.attempt])
         return made
 

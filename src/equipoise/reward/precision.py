@@ -1,4 +1,4 @@
-"""More draws where they matter: for the coalitions whose errors weigh most in the targets.
+"""More draws where they matter: for the coalitions whose errors weigh most in targets and in who brings anything.
 
 A target's variance is Σ_C g_C² σ_C² / n_C, where g_C is what the value of coalition C counts in it, σ_C² the variance
 of one draw's share and n_C the number of draws. The fewest draws that bring it to a wanted p² are
@@ -7,12 +7,15 @@ n_C = |g_C| σ_C Σ|g σ| / p² (Neyman's allocation). Several targets take the 
 
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.estimate import Estimate
+from equipoise.estimate import ABOVE_ZERO, Estimate
+from equipoise.reward.targets import LEAST
 from equipoise.valuation.appraisal import Appraisal, Pooled
+from equipoise.valuation.shapley import ShapleyValues
 
 Floats = NDArray[np.float64]
 
@@ -20,16 +23,26 @@ SAFETY = 0.9  # of the wanted error, since errors are estimates themselves
 LEAST_SHARE = 0.5  # of a coalition's draws; less would cost more in warming up than it gives
 MOST_ROUNDS = 6
 SMALLEST = 640  # draws
+TOLD = ABOVE_ZERO + 1  # errors
+UNTOLD = 1 / 3  # of the precision
 
 
-Slopes = Callable[[Sequence[Estimate]], Floats]  # coalition values to d target / d value [targets, coalitions]
+class Wanted(NamedTuple):
+    """What should be known how well: derivatives by the coalitions' values [quantities, coalitions], and errors."""
+
+    slopes: Floats
+    errors: Floats
+
+
 More = Callable[[dict[int, int]], dict[int, Appraisal]]  # {coalition: draws} to what they gave
 
 
-def sharpen(known: list[Pooled], slopes: Slopes, more: More, *, precision: float, budget: int) -> list[Pooled]:
-    """Draw more until every target's standard error is at most `precision`, or `budget` more draws are spent."""
+def sharpen(
+    known: list[Pooled], wanted_of: Callable[[Sequence[Estimate]], Wanted], more: More, *, budget: int
+) -> list[Pooled]:
+    """Draw more until everything is known as well as wanted, or `budget` more draws are spent."""
     for _ in range(MOST_ROUNDS):
-        wanted = allocate(known, slopes([one.value for one in known]), precision)
+        wanted = allocate(known, *wanted_of([one.value for one in known]))
         extra = {
             index: int(number - known[index].draws)
             for index, number in enumerate(wanted)
@@ -56,11 +69,22 @@ def _rounded(draws: int) -> int:
     return round(SMALLEST * 2 ** (max(0, math.ceil(2 * math.log2(draws / SMALLEST))) / 2))
 
 
-def allocate(known: Sequence[Pooled], slopes: Floats, precision: float) -> Floats:
-    """Draws every coalition should have, in all; no more than it has for targets that are good enough."""
+def allocate(known: Sequence[Pooled], slopes: Floats, wanted_errors: Floats) -> Floats:
+    """Draws every coalition should have, in all; no more than it has for quantities that are good enough."""
     errors = np.array([one.value.error for one in known])
     draws = np.array([one.draws for one in known], float)
-    spread = np.abs(slopes) * errors * np.sqrt(draws)  # |g| σ [targets, coalitions]
-    open_targets = np.sqrt(np.sum((slopes * errors) ** 2, axis=1)) > precision
-    wanted = spread * spread.sum(axis=1, keepdims=True) / (SAFETY * precision) ** 2
-    return np.asarray(np.max(np.where(open_targets[:, None], wanted, 0.0), axis=0, initial=0.0))
+    spread = np.abs(slopes) * errors * np.sqrt(draws)  # |g| σ [quantities, coalitions]
+    open_ones = np.sqrt(np.sum((slopes * errors) ** 2, axis=1)) > wanted_errors
+    wanted = spread * spread.sum(axis=1, keepdims=True) / (SAFETY * wanted_errors[:, None]) ** 2
+    return np.asarray(np.max(np.where(open_ones[:, None], wanted, 0.0), axis=0, initial=0.0))
+
+
+def told_from_nothing(shapley: ShapleyValues, precision: float) -> Floats:
+    """Errors with which Shapley values can be told from 0 [parties]; none is wanted of those that can already.
+
+    One that looks like something should be `TOLD` errors away from 0; one that looks like nothing should be nothing
+    still if it were an error more.
+    """
+    values, errors = shapley.values, shapley.errors
+    wanted = np.where(values > errors, np.maximum(values, LEAST * precision) / TOLD, UNTOLD * precision)
+    return np.where(values > TOLD * errors, np.inf, wanted)

@@ -1,34 +1,119 @@
-"""ρ-Shapley-fair targets: r*_i = v_N (φ_i / φ_max)^ρ (paper §4, after Sim et al. 2020).
+"""ρ-Shapley-fair targets: r*_i = v_N (φ_i / φ_max)^ρ (paper §4, after Sim et al. 2020), from estimates.
 
 ρ = 1 rewards in proportion to Shapley values; a smaller ρ is kinder to those who contribute less. Nobody is worse off
 than alone if ρ ≤ min_i log(v_i/v_N) / log(φ_i/φ_max), over parties with φ_i < φ_max (maths note §6).
+
+All of these are estimates, and targets must not turn on their errors:
+
+* A Shapley value that cannot be told from 0 is 0. At a small ρ, one that is 0.01 by luck would earn a third of all.
+  The paper's remedy for negative ones, up-weighting contributions to nobody, moves everybody's share; here only those
+  who bring nothing are counted as bringing nothing.
+* A value alone that cannot be told from 0 is no claim: who has nothing loses nothing.
+* ρ = "max" leaves everybody who has a claim a margin above its value alone: errors, and what a reward may miss.
+* For some, no ρ will do: they bring nothing, and yet have something alone, or alone are worth as much as all together.
+  The agreed fallback says what they get: their own posterior ("alone"), or their share all the same ("shares").
+
+Standard errors of targets come from simulated estimates, ρ included: near φ = 0 slopes tell nothing.
 """
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.estimate import UNSURE, Estimate
-from equipoise.valuation.shapley import ShapleyValues
+from equipoise.estimate import ABOVE_ZERO, UNSURE, Estimate
 
 Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+Fallback = Literal["alone", "shares"]
+
+LEAST = 0.2  # of the precision: contributions below are nothing, however well they are known
+SIMULATED = 4_096
+SMALLEST_RHO = 1e-3
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The agreed exponent and fallback, and how close to its target a reward can be made."""
+
+    rho: float | Literal["max"]
+    fallback: Fallback = "alone"
+    precision: float = 0.0
+    tolerance: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.rho != "max" and not 0 < self.rho <= 1:
+            raise ValueError(f"rho = {self.rho!r} is not above 0 and up to 1")
+
+
+@dataclass(frozen=True)
+class Stakes:
+    """What targets follow from: Shapley values and values alone [parties], and what each team is worth [teams].
+
+    `team` is the number of every party's team, `covariance` that of the errors of all three, one after the other.
+    """
+
+    shapley: Floats
+    alone: Floats
+    worth: Floats
+    team: NDArray[np.intp]
+    covariance: Floats
+
+    @property
+    def errors(self) -> tuple[Floats, Floats, Floats]:
+        """Standard errors of all three."""
+        parties = len(self.shapley)
+        found = np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
+        return found[:parties], found[parties : 2 * parties], found[2 * parties :]
+
+    @property
+    def estimates(self) -> tuple[list[Estimate], list[Estimate], list[Estimate]]:
+        """All three with their errors."""
+        values = (self.shapley, self.alone, self.worth)
+        first, second, third = (
+            [Estimate(*pair) for pair in zip(one.tolist(), error.tolist(), strict=True)]
+            for one, error in zip(values, self.errors, strict=True)
+        )
+        return first, second, third
+
+    def simulated(self, number: int = SIMULATED) -> Floats:
+        """Errors as they might have been [number, 2 parties + teams]; the same in every run."""
+        values, vectors = np.linalg.eigh(self.covariance)
+        half = np.random.default_rng(0).normal(size=(number // 2, len(values)))
+        half = np.linalg.solve(
+            np.linalg.cholesky(half.T @ half / len(half)), half.T
+        ).T  # just as wide as they should be
+        draws: Floats = np.concatenate([half, -half]) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+        return draws
+
+    def moved(self, errors: Floats) -> tuple[Floats, Floats, Floats]:
+        """Shapley values, values alone and of teams, with errors [..., all] added."""
+        parties = len(self.shapley)
+        every = np.concatenate([self.shapley, self.alone, self.worth]) + errors
+        return every[..., :parties], every[..., parties : 2 * parties], every[..., 2 * parties :]
 
 
 @dataclass(frozen=True)
 class Targets:
     """Target values [parties] with their standard errors, and the exponent they were set with.
 
-    `rational_rho` is the largest exponent up to 1 with which nobody is worse off than alone; None if there is none.
+    `nothing` marks those who count as bringing nothing, `falls_back` those who get their own posterior instead of a
+    share, `close` those whose value alone is so near that their reward must not fall short. `rational_rho` is the
+    largest exponent up to 1 with which nobody is worse off than alone; None if there is none. `slopes` are derivatives
+    by everything in the stakes [parties, 2 parties + teams].
     """
 
     values: Floats
     errors: Floats
     rho: float
     rational_rho: float | None
+    nothing: Mask
+    falls_back: Mask
+    close: Mask
+    slopes: Floats
 
     def __getitem__(self, party: int) -> Estimate:
         return Estimate(float(self.values[party]), float(self.errors[party]))
@@ -36,62 +121,128 @@ class Targets:
     def __len__(self) -> int:
         return len(self.values)
 
-    @property
-    def rational(self) -> bool:
-        """Whether nobody's target is below its value alone."""
-        return self.rational_rho is not None and self.rho <= self.rational_rho
+
+@dataclass(frozen=True)
+class Standing:
+    """What is known of everybody, whatever ρ is."""
+
+    counted: Mask  # brings something
+    claims: Mask  # has something alone
+    hopeless: Mask  # has a claim that no ρ can meet
+    leaves: Mask  # is one of those, contributes most, and gets its own posterior
+    margin: Floats  # above its value alone
 
 
-class NoTargetsError(ValueError):
-    """Values from which no targets follow."""
+def set_targets(stakes: Stakes, terms: Terms, standing: Standing | None = None) -> Targets:
+    """Targets of everybody, with one exponent for all teams; `standing` follows from the stakes unless given."""
+    standing = standing or standing_of(stakes, terms)
+    values, rho = _shares(stakes.team, standing, terms, *stakes.moved(np.zeros(len(stakes.covariance))))
+    errors = stakes.simulated()
+    repeated, _ = _shares(stakes.team, standing, terms, *stakes.moved(errors))
+    loses = standing.hopeless & (values < stakes.alone)
+    falls_back = loses if terms.fallback == "alone" else np.zeros_like(loses)
+    values, repeated = (
+        np.where(falls_back, stakes.alone, values),
+        np.where(falls_back, stakes.moved(errors)[1], repeated),
+    )
+    rational = None if loses.any() else _largest(stakes.team, standing, 0.0, *stakes.moved(np.zeros(errors.shape[1])))
+    _, own_error, worth_error = stakes.errors
+    known = np.where(falls_back, own_error, worth_error[stakes.team])
+    near = values - terms.tolerance < stakes.alone + UNSURE * np.hypot(own_error, terms.precision)
+    return Targets(
+        values=values,
+        errors=np.where(falls_back | (values == stakes.worth[stakes.team]), known, repeated.std(axis=0)),
+        rho=float(rho),
+        rational_rho=None if rational is None else float(rational),
+        nothing=~standing.counted,
+        falls_back=falls_back,
+        close=standing.claims & ~falls_back & near & (values >= stakes.alone),
+        slopes=np.linalg.lstsq(errors, repeated - repeated.mean(axis=0), rcond=1e-9)[0].T,
+    )
 
 
-def set_targets(
-    shapley: ShapleyValues,
-    alone: Sequence[Estimate],
-    rho: float | Literal["max"],
-    names: Sequence[str] | None = None,
-) -> Targets:
-    """Targets from Shapley values and the parties' values alone.
+def nothing_below(error: float | Floats, precision: float) -> Floats:
+    """Up to which a Shapley value counts as nothing."""
+    return np.maximum(ABOVE_ZERO * np.asarray(error, float), LEAST * precision)
 
-    Errors come from those of the Shapley values and of v_N, taken together, at the exponent as chosen.
+
+def standing_of(stakes: Stakes, terms: Terms) -> Standing:
+    """Who brings something, who has a claim, and who has one that cannot be met."""
+    shapley_error, own_error, worth_error = stakes.errors
+    worth = stakes.worth[stakes.team]
+    counted = (stakes.shapley > 0) & (stakes.shapley > nothing_below(shapley_error, terms.precision))
+    claims = (stakes.alone > 0) & (stakes.alone > ABOVE_ZERO * own_error)
+    spread = UNSURE * np.hypot(own_error, worth_error[stakes.team])
+    best = counted & (stakes.shapley == _most(stakes.team, counted, stakes.shapley)[stakes.team])
+    # As much as all together, for all that is known; the best contributor gets all, and must be known to have more.
+    as_much = np.where(best, stakes.alone > worth + spread, stakes.alone >= worth - spread)
+    hopeless = claims & (~counted | as_much)
+    margin = terms.tolerance + UNSURE * np.hypot(own_error, terms.precision)
+    return Standing(counted, claims, hopeless, hopeless & best & (terms.fallback == "alone"), margin)
+
+
+def _most(team: NDArray[np.intp], counted: Mask, shapley: Floats) -> Floats:
+    """The largest Shapley value that counts in every team [..., teams]; −∞ where none does."""
+    return np.stack(
+        [
+            np.max(shapley, axis=-1, where=counted & (team == number), initial=-np.inf)
+            for number in range(int(team.max()) + 1)
+        ],
+        axis=-1,
+    )
+
+
+def _ratios(team: NDArray[np.intp], standing: Standing, shapley: Floats) -> Floats:
+    """φ/φ_max within teams, 0 for those who bring nothing; where nobody brings anything, all are alike."""
+    most = _most(team, standing.counted & ~standing.leaves, shapley)[..., team]
+    ratio = np.where(standing.counted, np.clip(shapley / np.where(most > 0, most, 1.0), 0.0, 1.0), 0.0)
+    nobody = ~np.isin(team, team[standing.counted])
+    return np.where(nobody, 1.0, ratio)
+
+
+def _largest(
+    team: NDArray[np.intp], standing: Standing, margin: float | Floats, shapley: Floats, alone: Floats, worth: Floats
+) -> Floats:
+    """Largest ρ up to 1 with v (φ/φ_max)^ρ no less than the value alone and a margin, for all whose claim can be met.
+
+    The margin is at most half of what there is to gain.
     """
-    grand, values = shapley.grand.value, shapley.values
-    if not grand > 0:
-        raise NoTargetsError(f"all together are worth {shapley.grand} nats; there is nothing to share")
-    bound = rationality_bound(values, alone, shapley.grand)
-    if rho == "max":
-        if bound is None:
-            own = np.array([one.value for one in alone])
-            worst = int(np.argmax((own > 0) & ((own >= grand) | (values <= 0))))
-            raise NoTargetsError(
-                f"no fairness exponent leaves everybody as well off as alone: "
-                f"{names[worst] if names else f'party {worst}'} is worth "
-                f"{own[worst]:.4g} alone and all together {grand:.4g}, with a Shapley value of {values[worst]:.4g}; "
-                "choose a number for rho, or settle without that party"
-            )
-        rho = bound
-    if not 0 < rho <= 1:
-        raise ValueError(f"rho = {rho!r} is not above 0 and up to 1")
-    best = int(np.argmax(values))
-    ratios = values / values[best] if values[best] > 0 else np.ones(len(values))  # nobody brings anything: all alike
-    found = grand * ratios**rho
-    return Targets(found, _errors(shapley, found, best, rho), float(rho), bound)
+    ratio, whole = _ratios(team, standing, shapley), worth[..., team]
+    gain = whole - alone
+    wanted = alone + np.minimum(margin, 0.5 * gain)
+    binds = standing.claims & ~standing.hopeless & (ratio > 0) & (ratio < 1) & (wanted > 0)
+    with np.errstate(all="ignore"):
+        bounds = np.where(binds, np.log(wanted / whole) / np.log(ratio), 1.0)
+    found: Floats = np.clip(np.min(np.nan_to_num(bounds, nan=1.0), axis=-1), SMALLEST_RHO, 1.0)
+    return found
 
 
-def rationality_bound(shapley: Floats, alone: Sequence[Estimate], grand: Estimate) -> float | None:
-    """Largest ρ up to 1 with v_N (φ_i/φ_max)^ρ ≥ v_i for everybody; None if not even ρ → 0 does."""
-    return _largest_exponent(zip(shapley, alone, strict=True), shapley.max(), grand)
+def _shares(
+    team: NDArray[np.intp], standing: Standing, terms: Terms, shapley: Floats, alone: Floats, worth: Floats
+) -> tuple[Floats, Floats]:
+    """Targets [..., parties] by their shares, and exponents [...]."""
+    rho = (
+        _largest(team, standing, standing.margin, shapley, alone, worth)
+        if terms.rho == "max"
+        else np.asarray(float(terms.rho))
+    )
+    return worth[..., team] * _ratios(team, standing, shapley) ** rho[..., None], rho
 
 
-def stability_bound(shapley: Floats, coalitions: Mapping[frozenset[int], Estimate], grand: Estimate) -> float | None:
+def stability_bound(
+    shapley: Mapping[int, float], coalitions: Mapping[frozenset[int], Estimate], grand: Estimate
+) -> float | None:
     """Largest ρ up to 1 with which no coalition's best member would be better off if that coalition left.
 
-    The member with the largest Shapley value would have all that its coalition is worth (Sim et al. 2020). None if not
-    even ρ → 0 does, because some coalition is worth more than all.
+    The member with the largest Shapley value would have all that its coalition is worth (Sim et al. 2020); `shapley`
+    has those that count. None if not even ρ → 0 does, because some coalition is worth more than all.
     """
-    claims = ((max(shapley[party] for party in members), worth) for members, worth in coalitions.items())
-    return _largest_exponent(claims, shapley.max(), grand)
+    best = max(shapley.values(), default=0.0)
+    claims = (
+        (max((shapley.get(party, 0.0) for party in members), default=0.0), worth)
+        for members, worth in coalitions.items()
+    )
+    return _largest_exponent(claims, best, grand)
 
 
 def _largest_exponent(claims: Iterable[tuple[float, Estimate]], best: float, grand: Estimate) -> float | None:
@@ -101,50 +252,10 @@ def _largest_exponent(claims: Iterable[tuple[float, Estimate]], best: float, gra
     """
     bound = 1.0
     for value, claim in claims:
-        if claim.value <= 0 or (value == best and (claim - grand).in_errors <= UNSURE):
-            continue  # whatever ρ is, the target is no less
+        if claim.in_errors <= ABOVE_ZERO or (value == best and (claim - grand).in_errors <= UNSURE):
+            continue  # there is no claim, or whatever ρ is, the target is no less
         if claim.value > grand.value or value <= 0:
             return None
         if value < best:
-            bound = min(bound, math.log(claim.value / grand.value) / math.log(value / best))
+            bound = min(bound, float(np.log(claim.value / grand.value) / np.log(value / best)))
     return bound if bound > 0 else None
-
-
-def for_team(shapley: ShapleyValues, team: Sequence[int], value: Estimate, covariance: Floats) -> ShapleyValues:
-    """Shapley values of one team of a coalition structure, to be shared by what the team itself is worth.
-
-    Values stay those of the game of all parties (paper App. D.1); `covariance` [team] is between them and the team's
-    value.
-    """
-    chosen = np.asarray(team)
-    return ShapleyValues(
-        shapley.values[chosen], shapley.covariance[np.ix_(chosen, chosen)], value, covariance, shapley.repair
-    )
-
-
-def target_slopes(shapley: ShapleyValues, targets: Targets) -> Floats:
-    """Derivatives of targets by (Shapley values, v_N), at the exponent as chosen: [parties, parties + 1]."""
-    return _slopes(shapley, targets.values, int(np.argmax(shapley.values)), targets.rho)
-
-
-def _errors(shapley: ShapleyValues, targets: Floats, best: int, rho: float) -> Floats:
-    parties = len(shapley)
-    slopes = _slopes(shapley, targets, best, rho)
-    joint = np.zeros((parties + 1, parties + 1))
-    joint[:parties, :parties] = shapley.covariance
-    joint[:parties, -1] = joint[-1, :parties] = shapley.covariance_with_grand
-    joint[-1, -1] = shapley.grand.error**2
-    variances: Floats = np.einsum("ij,jk,ik->i", slopes, joint, slopes)
-    return np.sqrt(np.maximum(variances, 0.0))
-
-
-def _slopes(shapley: ShapleyValues, targets: Floats, best: int, rho: float) -> Floats:
-    """Delta method: d log r_i = d log v_N + ρ (d log φ_i − d log φ_max)."""
-    parties = len(shapley)
-    slopes = np.zeros((parties, parties + 1))
-    for party in range(parties):
-        slopes[party, -1] = targets[party] / shapley.grand.value
-        if party != best and shapley.values[party] > 0:
-            slopes[party, party] = rho * targets[party] / shapley.values[party]
-            slopes[party, best] = -rho * targets[party] / shapley.values[best]
-    return slopes

@@ -92,11 +92,10 @@ class Tempered:
 
 def temper(
     curve: Curve,
-    targets: Sequence[float],
+    targets: Sequence[tuple[float, float]],
     verify: Callable[[dict[int, tuple[float, int]]], dict[int, Estimate]],
-    tolerance: float,
 ) -> tuple[list[Tempered], Curve]:
-    """Find κ for all targets, and the curve with all that was learnt on the way.
+    """Find κ for all targets, each with its tolerance, and the curve with all that was learnt on the way.
 
     `verify` is asked for {target: (κ, try)} and answers with values by fresh draws. A target that is not attained
     within the tolerance after a few tries keeps its closest one.
@@ -106,15 +105,15 @@ def temper(
     for attempt in range(MOST_TRIES):
         wanted = {
             index: (curve.kappa_of(target), attempt)
-            for index, target in enumerate(targets)
+            for index, (target, _) in enumerate(targets)
             if index not in best or not best[index].within_tolerance
         }
         if not wanted:
             break
         for index, attained in verify(wanted).items():
-            kappa = wanted[index][0]
-            miss = abs(attained.value - targets[index])
-            if index not in best or miss < abs(best[index].attained.value - targets[index]):
+            kappa, (target, tolerance) = wanted[index][0], targets[index]
+            miss = abs(attained.value - target)
+            if index not in best or miss < abs(best[index].attained.value - target):
                 best[index] = Tempered(kappa, attained, attempt, attempt + 1, miss <= tolerance)
             if 0 < kappa < 1:
                 points.append(Point(kappa, attained))

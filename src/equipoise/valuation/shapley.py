@@ -20,15 +20,14 @@ Floats = NDArray[np.float64]
 class ShapleyValues:
     """Shapley values [parties], the covariance of their errors, and the value of all parties together, v_N.
 
-    `repair` is how much the contribution to the empty coalition had to be up-weighted to make all of them non-negative
-    (1: not at all).
+    They may be negative: a divergence from the prior grows with every party on average only, and estimates of nothing
+    are as often below it as above. `reward.targets` says who counts as bringing nothing.
     """
 
     values: Floats
     covariance: Floats
     grand: Estimate
     covariance_with_grand: Floats
-    repair: float = 1.0
 
     @property
     def errors(self) -> Floats:
@@ -74,68 +73,10 @@ def exact_shapley(values: Sequence[float] | Floats, errors: Sequence[float] | Fl
     if len(worth) != 2**parties or parties < 1:
         raise ValueError(f"{len(worth)} coalition values; a game of n parties has 2ⁿ, n at least 1")
     spread = np.zeros(len(worth)) if errors is None else np.asarray(errors, float)
-    return _repaired(weights(parties), worth, spread)
-
-
-def _repaired(matrix: Floats, worth: Floats, spread: Floats) -> ShapleyValues:
-    """φ = W v; where some are negative, with the contribution to the empty coalition up-weighted until none is.
-
-    A contribution to the empty coalition is the party's own value, never negative, and all parties get the same
-    weights, which keeps the ranking fair (the paper's footnote on negative Shapley values). The sum is then no longer
-    v_N; targets need ratios only.
-    """
-    plain = matrix @ worth
-    repair = 1.0
-    if np.any(plain < 0):
-        parties = len(matrix)
-        alone = np.zeros_like(matrix)
-        alone[np.arange(parties), 2 ** np.arange(parties)] = 1.0
-        alone[:, 0] -= 1.0
-        share, lost = _smallest_share(plain, alone @ worth)
-        matrix = (1 - share) * matrix + share * alone
-        matrix[lost] = 0.0
-        repair = 1 + share * (parties - 1)
+    matrix = weights(parties)
     return ShapleyValues(
-        _at_least_nothing(matrix @ worth, plain) if np.any(plain < 0) else plain,
+        matrix @ worth,
         (matrix * spread**2) @ matrix.T,
         Estimate(float(worth[-1]), float(spread[-1])),
         matrix[:, -1] * spread[-1] ** 2,
-        repair,
     )
-
-
-def repaired_by_values_alone(shapley: ShapleyValues, alone: Floats, errors: Floats) -> ShapleyValues:
-    """As `_repaired`, where not all coalitions are known: (1 − s) φ + s v_i, with the smallest s that suffices.
-
-    Errors of φ and of the values alone are combined as if they were independent.
-    """
-    if np.all(shapley.values >= 0):
-        return shapley
-    share, lost = _smallest_share(shapley.values, alone)
-    mixed = np.where(lost, 0.0, (1 - share) * shapley.values + share * alone)
-    return ShapleyValues(
-        _at_least_nothing(mixed, shapley.values),
-        (1 - share) ** 2 * shapley.covariance + share**2 * np.diag(errors**2),
-        shapley.grand,
-        (1 - share) * shapley.covariance_with_grand,
-        1 + share * (len(shapley) - 1),
-    )
-
-
-def _smallest_share(plain: Floats, alone: Floats) -> tuple[float, NDArray[np.bool_]]:
-    """Smallest share of the contribution to the empty coalition at which no value is negative.
-
-    No share helps a party that is worth nothing alone either (an estimate of 0 or less); such parties, returned as
-    well, have the value 0, as those who bring nothing should.
-    """
-    negative = plain < 0
-    lost = negative & (alone <= 0)
-    repairable = negative & ~lost
-    shares = -plain[repairable] / (alone[repairable] - plain[repairable])
-    return float(np.max(shares, initial=0.0)), lost
-
-
-def _at_least_nothing(values: Floats, plain: Floats) -> Floats:
-    """Exactly 0, not ±1e-17, for those whom the repair brought there."""
-    scale = float(np.max(np.abs(plain)))
-    return np.where(values < 1e-12 * scale, 0.0, values)
