@@ -253,7 +253,7 @@ class _Round:
             kappa=request.kappa,
             tau=request.tau,
             within_tolerance=abs(attained.value - target.value) <= self.options.tolerance,
-            epsilons={name: epsilon / (1 + request.tau * epsilon) for name, epsilon in epsilons.items()},
+            epsilons=epsilons,
             digest=reward.digest,
             posteriors={name: summarise(self.agreement, one.draws) for name, one in compared.items()},
             losses={}

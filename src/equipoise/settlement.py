@@ -77,10 +77,11 @@ class Award:
     """One party's share.
 
     `falls_back` says that no share would leave it as well off as alone, so that it gets the posterior of its own
-    release. `epsilons` are the guarantees that all whose releases are in the reward enjoy there. `posteriors` summarise
-    what the party knows "alone", with its "reward", and what the "team" knows; `losses` are mean negative log
-    probabilities of a test set under the "prior" and these posteriors, if one was given. `notes` say what did not go as
-    planned; `reward` has the draws. Posteriors and losses alone are left out where coalitions were sampled.
+    release. `epsilons` are the guarantees of everybody whose release is in the reward, as released: no reward weakens
+    them, and none that has added noise is relied on to strengthen them. `posteriors` summarise what the party knows
+    "alone", with its "reward", and what the "team" knows; `losses` are mean negative log probabilities of a test set
+    under the "prior" and these posteriors, if one was given. `notes` say what did not go as planned; `reward` has the
+    draws. Posteriors and losses alone are left out where coalitions were sampled.
     """
 
     party: str

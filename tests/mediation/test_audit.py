@@ -98,6 +98,17 @@ def test_a_guarantee_that_was_weakened(settled: eq.Settlement) -> None:
     assert audit(with_award(settled, "north", kappa=2.0))["P1"].verdict == "fails"
 
 
+def test_a_guarantee_stated_as_stronger_than_released(settled: eq.Settlement) -> None:
+    """Only as older versions computed it, and then with words that it is not to be relied on."""
+    epsilons = settled.awards["west"].epsilons
+    halved = {party: epsilon / 2 for party, epsilon in epsilons.items()}
+    assert "which released at" in audit(with_award(settled, "west", epsilons=halved))["P1"].reason
+    old = {party: epsilon / (1 + 0.3 * epsilon) for party, epsilon in epsilons.items()}
+    found = audit(with_award(settled, "west", kappa=1.0, tau=0.3, epsilons=old, reward=None))["P1"]
+    assert found.verdict == "holds"
+    assert "rely on those that were released" in found.reason
+
+
 def test_nobody_with_the_whole_posterior(settled: eq.Settlement) -> None:
     assert audit(with_award(settled, "north", kappa=0.9))["P2"].verdict == "fails"
     less = Estimate(settled.awards["north"].attained.value - 1, 0.02)

@@ -151,7 +151,7 @@ def _own(settlement: Settlement) -> set[str | float]:
             **{name: vars(getattr(award, name)) for name in ("alone", "target", "attained", "similarity")},
             "party": award.party,
             "digest": award.digest,
-            "control": [award.kappa, award.tau, award.epsilons[MINE]],
+            "control": [award.kappa, award.tau],
             "posteriors": [award.posteriors["alone"], award.posteriors["reward"]],
             "losses": [vars(award.losses[name]) for name in ("prior", "alone", "reward")],
         },
@@ -197,3 +197,11 @@ def test_remarks_on_itself_alone(settled: Settlement) -> None:
     page = render(replace(settled, remarks=remarks), party=MINE)
     assert "south sent something odd" in page
     assert "north sent it" not in page
+
+
+def test_only_the_guarantee_that_was_released_is_stated(noised: Settlement) -> None:
+    """A settlement of an older version states smaller ε for rewards with added noise, which do not hold."""
+    award = noised.awards[MINE]
+    smaller = {party: epsilon / 7.123 for party, epsilon in award.epsilons.items()}
+    older = replace(noised, awards=noised.awards | {MINE: replace(award, epsilons=smaller)})
+    assert render(older, party=MINE) == render(noised, party=MINE)

@@ -76,10 +76,6 @@ def _contribution(view: PartyView) -> Section:
         "What was released, once, and how well it hides any single row: the smaller ε, the better. The three readings "
         "of ε are of one and the same guarantee, and nothing that was made from the release weakens it."
     ]
-    if view.epsilon < one.epsilon:
-        words.append(
-            f"In the reward of {view.party}, added noise strengthens it further, to ε = {number(view.epsilon)}."
-        )
     return Section(
         "contribution",
         "What you sent",

@@ -52,7 +52,6 @@ class PartyView:
     tau: float
     mechanism: str
     within_tolerance: bool
-    epsilon: float  # its own guarantee in its own reward
     digest: str
     prior: Summary
     posteriors: dict[str, Summary]
@@ -87,7 +86,6 @@ def view_of(settlement: "Settlement", party: str) -> PartyView:
         tau=award.tau,
         mechanism=settlement.options["mechanism"],
         within_tolerance=award.within_tolerance,
-        epsilon=award.epsilons[party],
         digest=award.digest,
         prior=settlement.prior,
         posteriors={name: award.posteriors[name] for name in OWN_BELIEFS if name in award.posteriors},
