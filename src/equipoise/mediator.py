@@ -25,6 +25,7 @@ from equipoise.inference.scenario import Rule
 from equipoise.journal import FileJournal, Journal
 from equipoise.reward.making import Aim, Made, Mechanism, RewardMaker
 from equipoise.reward.model import Reward
+from equipoise.reward.own import own_part
 from equipoise.reward.summary import summarise
 from equipoise.reward.targets import Targets
 from equipoise.settlement import Award, CoalitionValue, Settlement
@@ -234,7 +235,8 @@ class _Round:
         rows: Rows | None,
     ) -> Award:
         request, attained, notes = made
-        posterior = self.appraiser.posterior(request)
+        drawn = self.appraiser.posterior(request)
+        posterior = own_part(self.agreement, drawn)
         if request.tau:
             posterior = replace(posterior, noise_seed=0)  # whoever knew it could take the added noise away again
         notes += tuple(f"not converged: {problem}" for problem in posterior.diagnostics.problems)
@@ -249,7 +251,7 @@ class _Round:
             alone=self.coalitions.known[party,].value,
             target=target,
             attained=attained,
-            similarity=similarity(self.agreement, posterior, grand, force=True),
+            similarity=similarity(self.agreement, drawn, grand, force=True),
             kappa=request.kappa,
             tau=request.tau,
             within_tolerance=abs(attained.value - target.value) <= self.options.tolerance,

@@ -4,8 +4,8 @@ It predicts as scikit-learn's estimators do, and can stand where they stand: at 
 cross-validation, in permutation importance. It is fitted already, so that `fit` changes nothing.
 
 The file is ArviZ's: group `posterior` has the draws by chain, `unconstrained_posterior` the coordinates in which the
-prior is N(0, I), `diagnostics` R̂ and effective sizes; the agreement and the scenario are attributes. It holds no other
-party's reward, and nothing that the parties did not release.
+prior is N(0, I), `diagnostics` R̂ and effective sizes; the agreement and the scenario are attributes. The draws are
+of the model's own parameters (`reward/own.py`); files of versions up to 0.6 also have those of the features.
 """
 # ruff: noqa: N803, ARG002 (scikit-learn's tools call by these names)
 
