@@ -14,6 +14,7 @@ from equipoise import choices
 from equipoise.errors import ConvergenceError, InferenceError, MediationError, SubmissionError
 from equipoise.inference import diagnostics
 from equipoise.mediator import JOURNAL, mediate
+from equipoise.reward import noising
 from equipoise.valuation import appraisal
 from equipoise.valuation.shapley import exact_shapley
 from mediation.conftest import QUICK
@@ -44,6 +45,17 @@ def test_the_precision_asked_for_is_reached(settled: eq.Settlement) -> None:
     for award in settled.awards.values():
         assert award.within_tolerance
         assert abs(award.attained.value - award.target.value) <= settled.options["tolerance"]
+
+
+def test_rewards_hold_the_models_own_parameters(settled: eq.Settlement, out: Path) -> None:
+    """Also of the party that gets the whole posterior; the features' means and covariances stay with the mediator."""
+    loaded = eq.Settlement.load(out)
+    for party, award in settled.awards.items():
+        for held in (award.posterior, loaded.awards[party].posterior):
+            assert set(held.draws) == {"weights", "variance"}
+            assert held.coordinates is not None
+            assert len(held.diagnostics.rhat) == held.coordinates.shape[1] + 1
+    assert loaded.audit["P3"].verdict == "holds"
 
 
 def test_the_best_contributor_gets_the_whole_posterior(settled: eq.Settlement) -> None:
@@ -162,6 +174,9 @@ def test_rewards_by_added_noise(agreed: eq.Agreement, sent: list[eq.Submission],
         assert award.tau > 0
         assert award.kappa == 1
         assert award.within_tolerance
+        # τ is of a grid that the agreement gives: nothing of anybody's ε can be read off its digits.
+        place = noising.FINEST * np.log2(award.tau * agreed.privacy.max_epsilon / noising.FIRST)
+        assert place == pytest.approx(round(place), abs=1e-6)
         assert award.posterior.scenario.tau == dict.fromkeys(settlement.parties, award.tau)
         # Not what the added noise alone would give: the party is told values that were computed without it.
         assert award.epsilons == {name: one.epsilon for name, one in settlement.contributions.items()}

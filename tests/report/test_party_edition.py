@@ -205,3 +205,29 @@ def test_only_the_guarantee_that_was_released_is_stated(noised: Settlement) -> N
     smaller = {party: epsilon / 7.123 for party, epsilon in award.epsilons.items()}
     older = replace(noised, awards=noised.awards | {MINE: replace(award, epsilons=smaller)})
     assert render(older, party=MINE) == render(noised, party=MINE)
+
+
+def test_notes_about_the_search_for_tau_name_no_place(noised: Settlement) -> None:
+    """Up to version 0.6 they did, and places were multiples of 1/ε of the weakest guarantee."""
+    first = "at tau = 0.01953 the reward may be worth the target already (1.2), and at 0.03906 it is worth more again"
+    second = "even at tau = 0.0781 the reward is worth 1.2; no root was found"
+    award = replace(noised.awards[MINE], notes=(first, second))
+    page = render(replace(noised, awards=noised.awards | {MINE: award}), party=MINE)
+    assert "0.01953" not in page
+    assert "0.0781" not in page
+    assert "no root was found" in page
+
+
+def test_a_party_is_told_what_follows_by_arithmetic(settled: Settlement) -> None:
+    """With a ρ that is agreed as a number, the largest Shapley value follows from one's own, and so the third."""
+    some = next(party for party, award in settled.awards.items() if award.kappa < 1)
+    every = next(party for party, award in settled.awards.items() if award.kappa == 1)
+    assert "two follow from one" not in render(settled, party=some)
+    document = settled.agreement.model_dump(mode="json")
+    agreed = eq.Agreement.model_validate(document | {"reward": document["reward"] | {"rho": settled.rho}})
+    fixed = replace(settled, agreement=agreed)
+    assert "two follow from one" in render(fixed, party=some)
+    assert "two follow from one" not in render(fixed, party=every)  # which only knows the others' sum
+    whole, target = settled.value(*settled.parties).value, settled.awards[some].target.value
+    largest = settled.shapley[some].value * (whole / target) ** (1 / settled.rho)
+    assert largest == pytest.approx(max(one.value for one in settled.shapley.values()))

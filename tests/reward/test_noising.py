@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from equipoise.estimate import Estimate
-from equipoise.reward.noising import Noised, add_noise
+from equipoise.reward.noising import EARLIER_ROOT, FINEST, FIRST, NO_ROOT, Noised, add_noise
 
 ERROR = 0.01
 
@@ -52,10 +52,25 @@ def test_a_dip_that_may_be_a_root_is_reported() -> None:
 
     found = search(curve, 2.0, error=0.02, luck=0.0)
     assert found.tau > 8
-    assert "may be worth the target already" in found.doubt
+    assert found.doubt == EARLIER_ROOT
 
 
 def test_a_curve_that_stays_up_is_reported() -> None:
     found = search(lambda _tau: 3.0, 1.0)
     assert not found.within_tolerance
-    assert "no root was found" in found.doubt
+    assert found.doubt == NO_ROOT
+
+
+@pytest.mark.parametrize("epsilon", [0.0317, 0.2, 0.7123])
+def test_what_a_recipient_is_told_is_of_a_public_grid_or_words(epsilon: float) -> None:
+    """Curves of the same shape, further left for larger ε: every τ tried is of the grid that the agreement gives."""
+    tried: list[float] = []
+
+    def curve(tau: float) -> float:
+        tried.append(tau)
+        return 5 / (1 + tau * epsilon)
+
+    assert search(curve, 2.0, scale=1 / 0.9).within_tolerance
+    places = FINEST * np.log2(np.array([tau for tau in tried if tau > 0]) * 0.9 / FIRST)
+    np.testing.assert_allclose(places, np.round(places), atol=1e-6)
+    assert not any(letter.isdigit() for letter in NO_ROOT + EARLIER_ROOT)

@@ -40,8 +40,11 @@ def party_page(view: PartyView) -> Page:
 
 def _edition(view: PartyView) -> str:
     words = f"Edition for {view.party}: holds nothing of the other parties’ numbers"
-    # φ₁ = ½ (v₁ + v_N − v₂)
-    return f"{words}, though of two parties’ values each follows from the other" if len(view.team) == 2 else words
+    if len(view.team) == 2:  # φ₁ = ½ (v₁ + v_N − v₂)
+        return f"{words}, though of two parties’ values each follows from the other"
+    if len(view.team) == 3 and view.agreement.reward.rho != "max" and not view.gets_all:  # φ_max = φ₁ (v_N / t₁)^(1/ρ)
+        return f"{words}, though of three parties’ Shapley values two follow from one where ρ is known"
+    return words
 
 
 def _summary(view: PartyView) -> list[str]:

@@ -7,8 +7,11 @@ give these away are left out as well:
 * ρ as chosen, where the agreement does not fix it: own target, own Shapley value, the team's value and ρ give the
   largest Shapley value;
 * seed and noise secret: who knows the secret can take added noise away again;
-* places on the curve r(κ) that were chosen for others' targets, and those of r(τ), whose spacing tells the largest ε:
-  the curve is drawn through places that are the same in every settlement, or follow from the party's own.
+* places on the curve r(κ) that were chosen for others' targets: the curve is drawn through places that are the same in
+  every settlement, or follow from the party's own;
+* places on the curve r(τ), whose spacing told the largest ε up to version 0.6, and the notes that named them.
+
+What still follows by arithmetic is in docs/privacy.md.
 """
 
 from collections.abc import Sequence
@@ -21,6 +24,7 @@ from equipoise.agreement import Agreement
 from equipoise.audit import Finding
 from equipoise.estimate import Estimate
 from equipoise.reward.making import CurvePoint
+from equipoise.reward.noising import EARLIER_ROOT, NO_ROOT
 from equipoise.reward.summary import Summary
 from equipoise.reward.tempering import FIRST_LOOK, FURTHER
 
@@ -90,12 +94,19 @@ def view_of(settlement: "Settlement", party: str) -> PartyView:
         prior=settlement.prior,
         posteriors={name: award.posteriors[name] for name in OWN_BELIEFS if name in award.posteriors},
         losses={name: award.losses[name] for name in OWN_LOSSES if name in award.losses},
-        notes=award.notes,
+        notes=tuple(map(_in_words, award.notes)),
         remarks=tuple(one.message for one in settlement.remarks if one.parties == (party,)),
         curve=_own_curve(settlement, award),
         findings=tuple(Finding(one.code, one.promise, one.verdict, "") for one in settlement.audit),
         version=settlement.environment.get("equipoise", ""),
     )
+
+
+def _in_words(note: str) -> str:
+    """A note of an older settlement about the search for τ, without its places."""
+    if note.startswith("even at tau = "):
+        return NO_ROOT
+    return EARLIER_ROOT if note.startswith("at tau = ") else note
 
 
 def _own_curve(settlement: "Settlement", award: "Award") -> Points:

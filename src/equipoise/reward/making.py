@@ -122,7 +122,7 @@ class RewardMaker:
 
     def _add_noise(self, team: tuple[str, ...], aims: Mapping[str, Aim], whole: Estimate) -> dict[str, Made]:
         """Rewards by added noise, which each recipient has drawn for itself."""
-        weakest = max(one.stated.epsilon for one in self._appraiser.submissions if one.party in team)
+        scale = 1 / self._appraiser.agreement.privacy.max_epsilon  # of nobody's choice of ε, which τ could give away
         made: dict[str, Made] = {}
         for party, aim in aims.items():
             noise_seed = derived_seed(self._noise_secret, "noise", party)
@@ -134,7 +134,7 @@ class RewardMaker:
                 requests = {
                     place: Request(team, self._draws, seed, 1.0, tau, noise_seed) for place, tau in enumerate(taus)
                 }
-                asked = self._precise(requests, f"adding noise for {party}", keep=False)
+                asked = self._precise(requests, "adding noise", keep=False)
                 found = [asked[place][1] for place in range(len(taus))]
                 self.points += [CurvePoint(team, 1.0, tau, one, party) for tau, one in zip(taus, found, strict=True)]
                 return found
@@ -151,7 +151,7 @@ class RewardMaker:
                 return value
 
             value, tolerance = aim.within(self._tolerance)
-            noised = noising.add_noise(whole, value, 1 / weakest, at, verify, tolerance)
+            noised = noising.add_noise(whole, value, scale, at, verify, tolerance)
             notes = [noised.doubt] if noised.doubt else []
             if not noised.within_tolerance:
                 notes.append(_missed(noised.attained, aim.target, len(tries)))

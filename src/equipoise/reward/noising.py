@@ -4,8 +4,13 @@ The noise of a recipient is one fixed draw scaled by √τ. r(τ) tends to 0 but
 Fig. 4d): τ grows by steps from where it hardly matters, and the first step whose estimate is below the target brackets
 the smallest root that the evaluations can tell. If they cannot exclude a smaller one, that is said. The reward itself
 is drawn anew; a value of it that misses the target joins the evaluations, and the search goes on.
+
+A recipient is told its τ. Every τ that is tried is therefore of one grid, which follows from the agreement alone: its
+digits tell nothing of what the others chose, beyond where r(τ) crosses the target. For the same reason words say what
+became of the search; the operator has the curve.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -15,9 +20,15 @@ from equipoise.estimate import UNSURE, Estimate
 
 FIRST = 2.0**-6  # of 1/ε, where added noise hardly matters beside the party's own
 GROWTH = 2.0
-MOST_STEPS = 40
+FINEST = 1024  # places of the grid between a τ and its double: 0.07 % apart
+MOST_STEPS = 48
 MOST_HALVINGS = 12
 MOST_TRIES = 5  # verifications
+
+NO_ROOT = "even with the most noise that was tried the reward is worth more than its target; no root was found"
+EARLIER_ROOT = (
+    "with less noise the reward may be worth the target already, though with some amount between it is worth more again"
+)
 
 AtTaus = Callable[[Sequence[float]], Sequence[Estimate]]
 
@@ -44,7 +55,7 @@ def add_noise(
     verify: Callable[[float], Estimate],
     tolerance: float,
 ) -> Noised:
-    """Find the smallest τ with r(τ) = target that can be certified; `scale` is 1/ε of the weakest guarantee.
+    """Find the smallest τ with r(τ) = target that can be certified; `scale` is 1/ε of the weakest guarantee allowed.
 
     `at` evaluates r at several τ with common random numbers, `verify` at one by fresh draws.
     """
@@ -60,8 +71,7 @@ def add_noise(
             break
     else:
         last = max(known)
-        doubt = f"even at tau = {last:.4g} the reward is worth {known[last]}; no root was found"
-        return Noised(last, verify(last), 0, False, doubt)
+        return Noised(last, verify(last), 0, False, NO_ROOT)
 
     best: Noised | None = None
     for attempt in range(MOST_TRIES):
@@ -90,12 +100,19 @@ def _narrow(
         above, below = known[low].value, known[high].value
         share = np.clip((above - target) / (above - below), 0.1, 0.9)  # where a straight line would cross, not too near
         middle = float(np.expm1(np.log1p(low / scale) * (1 - share) + np.log1p(high / scale) * share) * scale)
+        middle = on_grid(middle, scale)
         if not low < middle < high:
             break
         look([middle])
         low, high = (low, middle) if known[middle].value < target else (middle, high)
         best = min((low, high), key=lambda tau: abs(known[tau].value - target))
     return best if best > 0 else high
+
+
+def on_grid(tau: float, scale: float) -> float:
+    """The nearest τ that may be tried."""
+    place = round(FINEST * math.log(tau / (scale * FIRST), GROWTH))
+    return float(scale * FIRST * GROWTH ** (place / FINEST))
 
 
 def _pooled(first: Estimate, second: Estimate) -> Estimate:
@@ -107,12 +124,9 @@ def _pooled(first: Estimate, second: Estimate) -> Estimate:
 
 def _doubt(known: dict[float, Estimate], root: float, target: float) -> str:
     """Why a smaller root cannot be excluded: r may have come down to the target before, and was above it again."""
-    below = [(tau, known[tau]) for tau in sorted(known) if tau < root]
-    for place, (tau, value) in enumerate(below):
-        again = [later for later, other in below[place + 1 :] if other.value - UNSURE * other.error > target]
+    below = [known[tau] for tau in sorted(known) if tau < root]
+    for place, value in enumerate(below):
+        again = any(later.value - UNSURE * later.error > target for later in below[place + 1 :])
         if value.value - UNSURE * value.error <= target and again:
-            return (
-                f"at tau = {tau:.4g} the reward may be worth the target already ({value}), and at {again[0]:.4g} it is "
-                "worth more again"
-            )
+            return EARLIER_ROOT
     return ""
