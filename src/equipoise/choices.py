@@ -115,9 +115,9 @@ def check_teams(parties: tuple[str, ...], teams: Sequence[Sequence[str]] | None)
 def noise_secret_of(mechanism: Mechanism, given: str | None, folder: Path | None) -> str | None:
     """What the noise of rewards is drawn from: as given, as an earlier run in the folder left it, or new.
 
-    Added noise strengthens everybody's guarantee only against those who do not know it. So it comes from the operating
-    system, not from the seed, and no reward says which it is. The folder keeps it for a run that is killed, readable by
-    its owner alone.
+    Whoever knows the noise that was added to a reward can take it away again. So it comes from the operating system,
+    not from the seed, and neither rewards nor the settlement say which it is. The folder keeps it for a run that is
+    killed, and for whoever repeats one, readable by its owner alone.
     """
     if mechanism != "noise":
         if given is not None:
@@ -126,7 +126,7 @@ def noise_secret_of(mechanism: Mechanism, given: str | None, folder: Path | None
     if given is not None:
         if not re.fullmatch("[0-9a-f]{32}", given):
             raise MediationError(
-                f"the noise secret {given!r} must be 32 hexadecimal digits; leave it out for a new one"
+                "the noise secret must be 32 hexadecimal digits, 0 to 9 and a to f; leave it out for a new one"
             )
         return given
     if folder is None:

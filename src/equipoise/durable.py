@@ -24,9 +24,13 @@ def write_new_file(path: Path, data: bytes, *, mode: int) -> None:
 
 
 @contextmanager
-def replaced_file(path: Path) -> Iterator[Path]:
-    """A path to write to, whose file takes this one's place once it is whole; what was there stays until then."""
+def replaced_file(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
+    """A file to write to, which takes this one's place once it is whole; what was there stays until then.
+
+    It is there, empty and with its `mode` (less what the system's mask takes), before anything is written.
+    """
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
     try:
         yield partial
         with partial.open("rb+") as file:

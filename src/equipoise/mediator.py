@@ -185,7 +185,7 @@ class _Round:
         return Settlement(
             agreement=self.agreement,
             contributions=self.task.contributions,
-            options=self.options.to_json(),
+            options=self.options.to_json() | {"noise_secret": None},  # nobody who reads the settlement needs it
             teams=self.options.teams,
             coalitions=tuple(CoalitionValue.of(members, pooled) for members, pooled in self.coalitions.known.items()),
             exact=exact,

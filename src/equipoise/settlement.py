@@ -245,7 +245,7 @@ class Settlement:
                 award.reward.save(place / REWARDS / f"{award.party}.nc")
         # Last, so that a folder with a settlement has all of it.
         document = self.to_document()
-        with replaced_file(place / FILE) as partial:
+        with replaced_file(place / FILE, mode=0o600) as partial:
             partial.write_text(
                 json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
             )

@@ -17,6 +17,8 @@ from equipoise import mediator
 from equipoise.canonical import sha256_hex
 from equipoise.client import export_archive
 from equipoise.client.export_check import Check, check_export
+from equipoise.client.export_settlement import SettledRound
+from equipoise.errors import VerificationError
 from equipoise.keys import public_hex
 from equipoise.protocol.public_keys import fingerprint
 from equipoise.protocol.receipts import Receipt
@@ -112,6 +114,30 @@ def test_settling_again(files: Files, tmp_path: Path) -> None:
         assert check_export(path, again=True)[-1].outcome == "ok"
     with mock.patch.object(mediator, "mediate", lambda *_, **options: _Other(options)):
         assert "decides otherwise (ffff" in failure(path, again=True)[1]
+
+
+def test_settling_again_where_rewards_were_made_by_noise(files: Files, tmp_path: Path) -> None:
+    """The secret is a file of its own; in exports of versions up to 0.6 it stands in the settlement."""
+    seen = []
+
+    def mediate(*_: object, **options: object) -> _Other:
+        seen.append(options["noise_secret"])
+        return _Other(options)
+
+    for place in ("nowhere", "file", "options"):
+        options = {"mechanism": "noise", "noise_secret": "6b" * 16 if place == "options" else None}
+
+        def choose(one: dict[str, Any], chosen: dict[str, str | None] = options) -> None:
+            one["options"].update(chosen)
+
+        changed = exports.edited(files, "settlement.json", choose)
+        secret = {"noise.secret": b"5a" * 16 + b"\n"} if place == "file" else {}
+        path = exports.pack(tmp_path / f"{place}.zip", {**changed, **secret})
+        with export_archive.Archive(path) as archive, mock.patch.object(mediator, "mediate", mediate):
+            expected = "has not the secret" if place == "nowhere" else "decides otherwise"
+            with pytest.raises(VerificationError, match=expected):
+                SettledRound(archive).check_again({}, force=False)
+    assert seen == ["5a" * 16, "6b" * 16]
 
 
 class _Other:

@@ -47,6 +47,13 @@ def test_the_precision_asked_for_is_reached(settled: eq.Settlement) -> None:
         assert abs(award.attained.value - award.target.value) <= settled.options["tolerance"]
 
 
+def test_what_a_run_leaves_is_for_its_owner_alone(settled: eq.Settlement, out: Path) -> None:
+    """Rewards, values and the journal; of these a lock holds nothing."""
+    files = [path for path in out.rglob("*") if path.is_file() and path.suffix != ".lock"]
+    assert len(files) == len(settled.parties) + 2
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+
+
 def test_rewards_hold_the_models_own_parameters(settled: eq.Settlement, out: Path) -> None:
     """Also of the party that gets the whole posterior; the features' means and covariances stay with the mediator."""
     loaded = eq.Settlement.load(out)
@@ -164,7 +171,17 @@ def test_teams_share_what_each_is_worth(agreed: eq.Agreement, sent: list[eq.Subm
     assert not settlement.audit.failures
 
 
-def test_rewards_by_added_noise(agreed: eq.Agreement, sent: list[eq.Submission], tmp_path: Path) -> None:
+def test_rewards_by_added_noise(
+    agreed: eq.Agreement, sent: list[eq.Submission], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels = set()
+    sample: Any = vars(appraisal)["infer_batch"]
+
+    def noting(*arguments: Any, **options: Any) -> Any:
+        labels.add(options["label"])
+        return sample(*arguments, **options)
+
+    monkeypatch.setattr(appraisal, "infer_batch", noting)
     settlement = mediate(
         agreed, sent, mechanism="noise", seed=2, noise_secret="5a" * 16, folder=tmp_path / "out", **QUICK
     )
@@ -184,7 +201,11 @@ def test_rewards_by_added_noise(agreed: eq.Agreement, sent: list[eq.Submission],
         assert reward.posterior.noise_seed == 0  # or its owner could take the noise away again
     lines = (tmp_path / "out" / JOURNAL).read_text().splitlines()[1:]
     seeds = {json.loads(line)["key"]["noise_seed"] for line in lines} - {0}
-    assert len(seeds) == 2  # every recipient has noise of its own
+    assert seeds == {appraisal.derived_noise("5a" * 16, "noise", party) for party in ("south", "west")}
+    assert not any(secret in (tmp_path / "out" / "settlement.json").read_text() for secret in ("5a" * 16, *seeds))
+    # Parties that watch a service at work see these words.
+    assert "adding noise" in labels
+    assert not [label for label in labels if any(party in label for party in settlement.parties)]
     assert settlement.audit["P1"].verdict == "holds"
     assert settlement.audit["P5"].verdict == "cannot tell"
 

@@ -15,7 +15,7 @@ from equipoise.protocol.public_keys import verify
 from equipoise.protocol.receipts import Receipt
 from equipoise.service import events, export
 from equipoise.service.refusals import NotFound
-from equipoise.service.tables import Answer
+from equipoise.service.tables import Answer, Round
 from equipoise.settlement import Settlement
 from equipoise.wire import Submission
 from service.world import PARTIES, World, sent, settled
@@ -63,6 +63,21 @@ def test_a_settled_round_can_be_checked_offline(world: World) -> None:
         assert files[f"rewards/{name}.nc"]
     assert json.loads(files["answers.jsonl"]) == {"inputs": "a" * 64, "key": {"k": 1}, "result": [2]}
     assert [one["kind"] for one in log.values()][-2:] == ["settled", "exported"]
+
+
+def test_the_secret_of_added_noise_is_a_file_of_its_own(world: World) -> None:
+    """The settlement does not have it, and without it nobody could settle again."""
+    round_id = world.settled_round()
+    assert "noise.secret" not in _files(export.export(world.context, world.operator, round_id))
+    with world.context.database.writing() as session:
+        session.get_one(Round, round_id).noise_secret = "5a" * 16
+    files = _files(export.export(world.context, world.operator, round_id))
+    assert files["noise.secret"] == b"5a" * 16
+    _checked(files, world.context.audience)
+    open_round = world.round(submitted=True)
+    with world.context.database.writing() as session:
+        session.get_one(Round, open_round).noise_secret = "5a" * 16
+    assert "noise.secret" not in _files(export.export(world.context, world.operator, open_round))
 
 
 def test_an_open_round_can_be_exported_and_the_same_is_the_same(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

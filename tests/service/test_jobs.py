@@ -205,6 +205,13 @@ def test_batches_are_of_one_kind_and_not_too_large() -> None:
     assert jobs.batches_of([]) == []
 
 
+def test_requests_with_public_and_with_secret_noise_are_put_in_order() -> None:
+    """Of a round whose rewards are made by noise: noise 0 is a number, that of recipients 32 digits."""
+    secret = [one | {"noise_seed": letter * 32} for letter in "ba" for one in requests(2)]
+    batches = jobs.batches_of([*secret, *requests(2)])
+    assert [one["noise_seed"] for batch in batches for one in batch] == [0, 0, *["a" * 32] * 2, *["b" * 32] * 2]
+
+
 def test_the_first_answer_is_kept_and_counted_once(context: Context) -> None:
     settlement = add(context, "settlement", 1)
     driver = claimed(context)

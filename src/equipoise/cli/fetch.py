@@ -132,8 +132,7 @@ def _replace(data: bytes, path: Path) -> None:
     from equipoise.errors import MediationError
 
     try:
-        with replaced_file(path) as partial:
-            partial.touch(mode=0o600)
+        with replaced_file(path, mode=0o600) as partial:
             partial.write_bytes(data)
     except OSError as error:
         raise MediationError(

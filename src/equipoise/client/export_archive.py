@@ -21,13 +21,14 @@ from equipoise.schema import PARTY_NAME
 
 FORMAT = "equipoise-export"
 MANIFEST, AGREEMENT, SETTLEMENT, EVENTS = "manifest.json", "agreement.json", "settlement.json", "events.jsonl"
+NOISE = "noise.secret"
 PARTS = {"submissions": ".json", "receipts": ".json", "rewards": ".nc"}
 MOST_FILES = 50_000
 MOST_BYTES = 4 * 2**30  # of all files together, unpacked
 MOST_DOCUMENT_BYTES = 512 * 2**20
 _PARTY = PARTY_NAME.strip("^$")
 _NAMES = re.compile(
-    r"manifest\.json|agreement\.json|settlement\.json|events\.jsonl|answers\.jsonl|"
+    r"manifest\.json|agreement\.json|settlement\.json|noise\.secret|events\.jsonl|answers\.jsonl|"
     rf"(?:submissions|receipts)/{_PARTY}\.json|rewards/{_PARTY}\.nc"
 )
 _PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from equipoise.agreement import Agreement
-from equipoise.client.export_archive import SETTLEMENT, Archive
+from equipoise.client.export_archive import NOISE, SETTLEMENT, Archive
 from equipoise.errors import VerificationError
 from equipoise.reward.model import Reward
 from equipoise.settlement import Contribution, Settlement
@@ -111,7 +111,12 @@ class SettledRound:
         recorded = self.settlement
         options = dict(recorded.options)
         if options.get("mechanism") == "noise" and options.get("noise_secret") is None:
-            raise VerificationError("rewards were made by noise, and the export has not the secret it was drawn from")
+            if NOISE not in self.archive.names:
+                raise VerificationError(
+                    "rewards were made by noise, and the export has not the secret it was drawn from; ask the operator "
+                    "for an export of the whole round"
+                )
+            options["noise_secret"] = self.archive.read(NOISE).decode("ascii", errors="replace").strip()
         try:
             anew = mediate(recorded.agreement, list(submissions.values()), **options, force=force, progress=False)
         except TypeError as error:

@@ -103,8 +103,7 @@ class Membership:
         import json
 
         try:
-            with replaced_file(path) as partial:
-                os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            with replaced_file(path, mode=0o600) as partial:
                 partial.write_text(json.dumps(self._document(path), indent=1) + "\n", encoding="utf-8")
         except OSError as error:
             raise ServiceError(f"cannot write the membership {str(path)!r}: {error.strerror or error}") from error

@@ -23,7 +23,7 @@ from equipoise.inference.problem import (
 from equipoise.inference.processes import processes_for
 from equipoise.inference.processes import run as run_in_processes
 from equipoise.inference.progress import progress_bar
-from equipoise.inference.question import Scenario, is_whole
+from equipoise.inference.question import Scenario, UnitNoise, check_unit_noise, is_whole
 from equipoise.inference.runtime import ONE_AT_A_TIME, double_precision, on_accelerator, use_compilation_cache
 from equipoise.inference.scenario import Rule, Scenarios
 from equipoise.wire import Submission
@@ -50,7 +50,7 @@ def infer(
     draws: int = DRAWS,
     chains: int | None = None,
     seed: int = 0,
-    noise_seed: int = 0,
+    noise_seed: UnitNoise = 0,
     progress: bool | None = None,
 ) -> Posterior:
     """Sample the noise-aware posterior of one scenario.
@@ -87,7 +87,7 @@ def infer_batch(
     draws: int = DRAWS,
     chains: int | None = None,
     seed: int | Sequence[int] = 0,
-    noise_seed: int = 0,
+    noise_seed: UnitNoise = 0,
     processes: int | None = None,
     progress: bool | None = None,
     label: str = LABEL,
@@ -106,7 +106,8 @@ def infer_batch(
         raise InferenceError('method "naive" knows of no noise, so tau means nothing to it; leave tau out')
     rule = _check_rule(rule, chosen, scenarios)
     seeds = [seed] * len(scenarios) if isinstance(seed, int | np.integer) else list(seed)
-    _check_sizes(scenarios, [*seeds, noise_seed], draws, chains)
+    _check_sizes(scenarios, seeds, draws, chains)
+    check_unit_noise(noise_seed)
     _check_seeds(scenarios, seeds)
     if processes is not None:
         _check_whole("processes", processes, 1)
@@ -173,7 +174,7 @@ def _posteriors(
     draws: int,
     chains: int | None,
     seeds: Sequence[int],
-    noise_seed: int,
+    noise_seed: UnitNoise,
     processes: int | None,
     progress: bool | None,
     label: str = LABEL,

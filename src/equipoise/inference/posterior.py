@@ -12,7 +12,7 @@ from equipoise.inference.diagnostics import Diagnostics
 if TYPE_CHECKING:
     import arviz
 
-    from equipoise.inference.question import Scenario
+    from equipoise.inference.question import Scenario, UnitNoise
 
 Floats = NDArray[np.float64]
 
@@ -33,7 +33,7 @@ class Posterior:
     method: str
     rule: str
     seed: int
-    noise_seed: int
+    noise_seed: "UnitNoise"
     chains: int
     coordinates: Floats | None = field(default=None, repr=False)
 

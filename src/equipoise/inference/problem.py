@@ -18,7 +18,7 @@ from equipoise.inference import families
 from equipoise.inference.engine import Problem
 from equipoise.inference.linear import LinearPrior, LinearRegression, linear_prior
 from equipoise.inference.logistic import LogisticPrior, LogisticRegression, logistic_prior
-from equipoise.inference.question import Scenario, is_number
+from equipoise.inference.question import Scenario, UnitNoise, is_number
 from equipoise.inference.runtime import double_precision
 from equipoise.inference.scenario import Observations, Scenarios
 from equipoise.models import Layout, ScaledColumn, layout_of
@@ -38,7 +38,7 @@ BIAS_PRECISION = 0.1  # unless agreed otherwise
 _UNIT_NOISE_STREAM = 0x7A75  # keeps the noise that τ scales apart from the samplers' random numbers
 
 
-def observations_of(agreement: Agreement, submissions: Sequence[Submission], *, seed: int) -> Observations:
+def observations_of(agreement: Agreement, submissions: Sequence[Submission], *, seed: UnitNoise) -> Observations:
     """Check and stack submissions, one slot for every party of the agreement, in its order.
 
     Slots of parties that did not submit hold fixed numbers, so leaving a party out of a scenario and never having
@@ -55,11 +55,20 @@ def observations_of(agreement: Agreement, submissions: Sequence[Submission], *, 
         guarantee = submission.stated
         variance[slot] = np.square(layout.noise_deviations(guarantee))
         added[slot] = np.sqrt(guarantee.epsilon * variance[slot])  # ½ λ Δ² = ε · ½ (λ/ε) Δ²
-    noise_key = jax.random.fold_in(jax.random.key(seed), _UNIT_NOISE_STREAM)
-    unit_noise = jax.random.normal(noise_key, (slots, entries))
     return Observations(
-        jnp.asarray(statistic), jnp.asarray(count), jnp.asarray(variance), jnp.asarray(added), unit_noise
+        jnp.asarray(statistic),
+        jnp.asarray(count),
+        jnp.asarray(variance),
+        jnp.asarray(added),
+        _unit_noise(seed, (slots, entries)),
     )
+
+
+def _unit_noise(seed: UnitNoise, shape: tuple[int, int]) -> jax.Array:
+    """Standard normal numbers; of a secret every one of its 128 bits counts, where JAX's keys have 64."""
+    if isinstance(seed, str):
+        return jnp.asarray(np.random.Generator(np.random.Philox(key=int(seed, 16))).standard_normal(shape))
+    return jax.random.normal(jax.random.fold_in(jax.random.key(seed), _UNIT_NOISE_STREAM), shape)
 
 
 def exact_observations(agreement: Agreement, statistics: Mapping[str, tuple[int, Sequence[float]]]) -> Observations:

@@ -1,6 +1,7 @@
 """What is asked of inference. Rewards carry it too, so it needs no JAX."""
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from equipoise.errors import InferenceError
+
+UnitNoise = int | str  # which noise τ scales: a number that anybody may know, or 32 hexadecimal digits that are secret
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,12 @@ class Scenario:
 def is_whole(value: Any, least: int) -> bool:
     """Whether a value is a whole number, and large enough."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
+
+
+def check_unit_noise(value: Any) -> None:
+    """Refuse what names no noise, without repeating it: it may be a secret with a typing error."""
+    if not (re.fullmatch("[0-9a-f]{32}", value) if isinstance(value, str) else is_whole(value, 0)):
+        raise InferenceError("noise_seed must be a whole number, 0 or more, or a secret of 32 hexadecimal digits")
 
 
 def is_number(value: Any) -> bool:

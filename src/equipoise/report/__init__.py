@@ -48,12 +48,12 @@ def _page(settlement: "Settlement", party: str | None) -> "Page":
 
 
 def write_report(settlement: "Settlement", path: str | Path, *, party: str | None = None) -> None:
-    """Write one edition; what was at the path stays until the new one is whole."""
+    """Write one edition, for its owner to read; what was at the path stays until the new one is whole."""
     text = render(settlement, party=party)
     place = Path(path)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        with replaced_file(place) as partial:
+        with replaced_file(place, mode=0o600) as partial:
             partial.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
         raise MediationError(

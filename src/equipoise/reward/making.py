@@ -9,7 +9,7 @@ import numpy as np
 from equipoise.estimate import Estimate
 from equipoise.reward import noising, tempering
 from equipoise.reward.targets import Targets
-from equipoise.valuation.appraisal import Appraiser, Request, derived_seed
+from equipoise.valuation.appraisal import Appraiser, Request, derived_noise, derived_seed
 
 Mechanism = Literal["tempering", "noise"]
 
@@ -123,17 +123,14 @@ class RewardMaker:
     def _add_noise(self, team: tuple[str, ...], aims: Mapping[str, Aim], whole: Estimate) -> dict[str, Made]:
         """Rewards by added noise, which each recipient has drawn for itself."""
         scale = 1 / self._appraiser.agreement.privacy.max_epsilon  # of nobody's choice of ε, which τ could give away
+        assert self._noise_secret is not None  # `Choices` has one for this mechanism
         made: dict[str, Made] = {}
         for party, aim in aims.items():
-            noise_seed = derived_seed(self._noise_secret, "noise", party)
+            noise = derived_noise(self._noise_secret, "noise", party)
             seed = derived_seed(self._seed, "noise curve", party)
 
-            def at(
-                taus: Sequence[float], noise_seed: int = noise_seed, seed: int = seed, party: str = party
-            ) -> list[Estimate]:
-                requests = {
-                    place: Request(team, self._draws, seed, 1.0, tau, noise_seed) for place, tau in enumerate(taus)
-                }
+            def at(taus: Sequence[float], noise: str = noise, seed: int = seed, party: str = party) -> list[Estimate]:
+                requests = {place: Request(team, self._draws, seed, 1.0, tau, noise) for place, tau in enumerate(taus)}
                 asked = self._precise(requests, "adding noise", keep=False)
                 found = [asked[place][1] for place in range(len(taus))]
                 self.points += [CurvePoint(team, 1.0, tau, one, party) for tau, one in zip(taus, found, strict=True)]
@@ -141,11 +138,9 @@ class RewardMaker:
 
             tries: list[Request] = []
 
-            def verify(
-                tau: float, noise_seed: int = noise_seed, party: str = party, tries: list[Request] = tries
-            ) -> Estimate:
+            def verify(tau: float, noise: str = noise, party: str = party, tries: list[Request] = tries) -> Estimate:
                 fresh = derived_seed(self._seed, "reward", party, len(tries))
-                request = Request(team, self._draws, fresh, 1.0, tau, noise_seed)
+                request = Request(team, self._draws, fresh, 1.0, tau, noise)
                 request, value = self._precise({0: request}, "verifying rewards")[0]
                 tries.append(request)
                 return value

@@ -184,8 +184,8 @@ class Reward:
         return data
 
     def save(self, path: str | Path) -> None:
-        """Write a netCDF file; one that is there is replaced, once the new one is whole."""
-        with replaced_file(Path(path)) as partial:
+        """Write a netCDF file for its owner to read; one that is there is replaced, once the new one is whole."""
+        with replaced_file(Path(path), mode=0o600) as partial:
             self.to_inferencedata().to_netcdf(str(partial), engine="h5netcdf")
 
     @classmethod

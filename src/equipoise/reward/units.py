@@ -56,7 +56,7 @@ def own_units(agreement: Agreement, draws: Mapping[str, Floats]) -> dict[str, Fl
 def write_csv(path: Path, own: Mapping[str, Floats], chains: int) -> None:
     """Write draws of all chains together, one line for each, in place of what is there."""
     length = len(next(iter(own.values()))) // chains
-    with replaced_file(path) as partial, partial.open("w", newline="", encoding="utf-8") as file:
+    with replaced_file(path, mode=0o600) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["chain", "draw", *own])
         for place, values in enumerate(zip(*(column.tolist() for column in own.values()), strict=True)):

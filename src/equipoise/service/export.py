@@ -17,6 +17,7 @@ from equipoise.protocol.chain import BEGINNING
 from equipoise.service import events
 from equipoise.service.access import Actor, confirm, require, round_of
 from equipoise.service.context import Context
+from equipoise.service.results import SETTLEMENT
 from equipoise.service.tables import Answer, Received, Result
 
 FORMAT, VERSION = "equipoise-export", 1
@@ -58,6 +59,8 @@ def _files(session: Session, round_id: str, log: list[dict[str, Any]]) -> dict[s
         files[f"receipts/{one.party}.json"] = one.receipt
     for result in session.scalars(select(Result).where(Result.round_id == round_id)):
         files[result.name] = result.content
+    if SETTLEMENT in files and found.noise_secret is not None:
+        files["noise.secret"] = found.noise_secret.encode("ascii")  # without it nobody could settle again
     files["events.jsonl"] = _lines(log)
     answers = select(Answer).where(Answer.round_id == round_id).order_by(Answer.inputs, Answer.digest)
     files["answers.jsonl"] = _lines(

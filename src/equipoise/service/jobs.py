@@ -153,7 +153,7 @@ def begin_stage(
 
 def batches_of(requests: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Requests in portions; those of one portion are alike, since they are sampled together."""
-    alike = sorted(requests, key=lambda request: (request["draws"], request["noise_seed"]))
+    alike = sorted(requests, key=lambda request: (request["draws"], str(request["noise_seed"])))
     size = max(1, min(LARGEST_BATCH, -(-len(alike) // FEWEST_BATCHES)))
     return [alike[first : first + size] for first in range(0, len(alike), size)]
 

@@ -81,7 +81,7 @@ def keep(
 
 
 def settlement(context: Context, actor: Actor | None, round_id: str) -> "Settlement":
-    """The whole settlement, without draws. Its options hold the noise secret, which is nobody's to see."""
+    """The whole settlement, without draws. Options of versions up to 0.6 hold the noise secret, nobody's to see."""
     require(actor, "see-settlement")
     with context.database.reading() as session:
         return _settlement(session, round_of(session, round_id))

@@ -19,7 +19,7 @@ from equipoise.errors import ConvergenceError
 from equipoise.estimate import Estimate
 from equipoise.inference.infer import Method, infer_batch
 from equipoise.inference.posterior import Posterior
-from equipoise.inference.question import Scenario
+from equipoise.inference.question import Scenario, UnitNoise
 from equipoise.inference.scenario import Rule
 from equipoise.journal import Journal
 from equipoise.valuation.plausibility import predictive_probability
@@ -31,7 +31,7 @@ MORE_DRAWS = (4, 16)  # times as many, where chains do not agree
 
 @dataclass(frozen=True)
 class Request:
-    """A scenario to be valued; `tau` is added to every member's statistic, as noise number `noise_seed`.
+    """A scenario to be valued; `tau` is added to every member's statistic, as noise `noise_seed` (`UnitNoise`).
 
     `extra` names members to whose statistics more is added.
     """
@@ -41,7 +41,7 @@ class Request:
     seed: int
     kappa: float = 1.0
     tau: float = 0.0
-    noise_seed: int = 0
+    noise_seed: UnitNoise = 0
     extra: tuple[tuple[str, float], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -218,10 +218,10 @@ class Appraiser:
         *,
         keep: Container[Request],
     ) -> None:
-        def alike(request: Request) -> tuple[int, int]:
-            return request.draws, request.noise_seed
+        def alike(request: Request) -> tuple[int, str]:
+            return request.draws, str(request.noise_seed)
 
-        for (draws, noise_seed), group in groupby(sorted(requests, key=alike), key=alike):
+        for (draws, _), group in groupby(sorted(requests, key=alike), key=alike):
             batch = list(group)
 
             def finished(index: int, posterior: Posterior, batch: list[Request] = batch) -> None:
@@ -239,7 +239,7 @@ class Appraiser:
                 draws=draws,
                 chains=sampling.chains,
                 seed=[request.seed for request in batch],
-                noise_seed=noise_seed,
+                noise_seed=batch[0].noise_seed,
                 processes=sampling.processes,
                 progress=self._progress,
                 label=what,
@@ -257,6 +257,11 @@ class Appraiser:
                 )
 
 
-def derived_seed(seed: int | str | None, *purpose: object) -> int:
+def derived_seed(seed: int | None, *purpose: object) -> int:
     """A seed of its own for everything that is random in a run: 52 bits, which any reader of JSON keeps."""
     return int(sha256_hex(canonical_json([seed, *purpose]))[:13], 16)
+
+
+def derived_noise(secret: str, *purpose: object) -> str:
+    """Noise of its own for a purpose: 128 bits of SHA-256, so that it is as hard to guess as the secret."""
+    return sha256_hex(canonical_json([secret, *purpose]))[:32]
