@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from builders import bernoulli, linear
 from equipoise.agreement import Agreement
 from equipoise.canonical import canonical_json
-from equipoise.errors import SubmissionError
+from equipoise.errors import GuaranteeError, SubmissionError
 from equipoise.keys import create_key, public_hex
+from equipoise.models import LARGEST_NOISE, layout_of
 from equipoise.party.release import release
 from equipoise.wire import Submission
 
@@ -188,6 +189,16 @@ def resigned(signed: Submission, tmp_path: Path, **changes: Any) -> Submission:
         ({"guarantee": {"order": 2.0, "epsilon": 5.5}}, "epsilon 5.5, above the agreed 5"),
         ({"statistic": [1, 2, 3]}, "has 3 numbers; this agreement needs 5"),
         ({"count": 2**52}, "rows; at most"),
+        (
+            {"guarantee": {"order": 2.0, "epsilon": 5e-324}},
+            "states epsilon 4.94066e-324, with which nothing can be rel",
+        ),
+        ({"guarantee": {"order": 2.0, "epsilon": 1e-17}}, "states epsilon 1e-17, with which nothing can be released"),
+        ({"statistic": [2**63 - 1, 0, 0, 0, 0]}, "'north' has 2.684e.08 for 'x0', which for 20 rows lies between -20 "),
+        (
+            {"statistic": [0, 0, -(2**63), 0, 0]},
+            "lies between 0 and 20, and is .*: no table and no noise give that; ask",
+        ),
     ],
 )
 def test_what_does_not_fit_the_agreement(
@@ -195,6 +206,32 @@ def test_what_does_not_fit_the_agreement(
 ) -> None:
     with pytest.raises(SubmissionError, match=says):
         resigned(signed, tmp_path, **changes).check(AGREED)
+
+
+def test_extreme_noise_is_believed_until_none_could_be(signed: Submission, tmp_path: Path) -> None:
+    """Outside of what 20 rows add up to by standard deviations of the noise; the mediator remarks on more than 6."""
+    layout = layout_of(AGREED)
+    most = layout.steps_per_unit[0] * signed.count
+    for number, (deviations, fine) in enumerate([(7, True), (39, True), (41, False)]):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        far = most + round(deviations * layout.noise_steps(signed.stated))
+        odd = resigned(signed, folder, statistic=[far, *signed.statistic[1:]])
+        if fine:
+            odd.check(AGREED)
+        else:
+            with pytest.raises(SubmissionError, match="is 41 standard deviations of its noise outside"):
+                odd.check(AGREED)
+
+
+def test_whatever_can_be_released_is_accepted(tmp_path: Path) -> None:
+    """Down to the smallest epsilon; there the noise fills 64-bit numbers, and may be saturated."""
+    epsilon = AGREED.privacy.order * layout_of(AGREED).sensitivity ** 2 / (2 * LARGEST_NOISE**2)
+    table = np.ones((20, 2))
+    for number in range(20):
+        release(AGREED, table, party="north", epsilon=1.0001 * epsilon, ledger=tmp_path / f"{number}").check(AGREED)
+    with pytest.raises(GuaranteeError, match="more noise than 64-bit numbers hold"):
+        release(AGREED, table, party="north", epsilon=0.99 * epsilon, ledger=tmp_path / "ledger")
 
 
 def test_edited_submission(signed: Submission) -> None:

@@ -6,6 +6,7 @@ canonical form. Reading one assumes a hostile sender: `Submission.parse` refuses
 recomputes it from the agreement and (λ, ε).
 """
 
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -17,7 +18,7 @@ from equipoise.canonical import StrictJSONError, canonical_json, read_limited, s
 from equipoise.durable import write_new_file
 from equipoise.errors import SubmissionError
 from equipoise.guarantee import MAX_STATISTIC_LENGTH, Guarantee
-from equipoise.models import layout_of
+from equipoise.models import LARGEST_NOISE, layout_of
 from equipoise.schema import PartyName
 from equipoise.section import Hex64
 
@@ -26,6 +27,12 @@ VERSION = 1
 
 PLACEHOLDER_ID = "0" * 64  # what a preview shows in place of a spend
 SignatureHex = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
+# Standard deviations of the noise beyond anything that rows can add up to. The discrete Gaussian is sub-Gaussian with
+# its σ (E e^{tX} = e^{t²σ²/2} Σ_x e^{−(x−tσ²)²/2σ²} / Σ_x e^{−x²/2σ²}, and by Poisson summation no shift of that sum
+# exceeds the unshifted one), so a number of an honest statistic is that far off with a probability below e⁻⁸⁰⁰, and one
+# of the 2¹⁵ of the longest with less than 1e-340. Sums that would leave 64 bits are saturated, towards the middle.
+IMPOSSIBLE = 40.0
+_SEARCHED = 2e-3  # OpenDP's search may find a scale that is smaller than the formula's by half as much
 Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 
 
@@ -127,11 +134,18 @@ class Submission(_Strict):
         if least is not None and self.guarantee.epsilon < least:
             raise SubmissionError(f"{who} states epsilon {self.guarantee.epsilon:g}, below the agreed {least:g}")
         layout = layout_of(agreement)
+        zcdp = math.nextafter(self.stated.zcdp, 0.0)  # as a release computes it
+        if zcdp == 0 or layout.sensitivity / math.sqrt(2 * zcdp) > LARGEST_NOISE * (1 + _SEARCHED):
+            raise SubmissionError(
+                f"{who} states epsilon {self.guarantee.epsilon:g}, with which nothing can be released: the noise would "
+                "exceed 64-bit numbers; ask the party to release with a larger one"
+            )
         if len(self.statistic) != len(layout):
             raise SubmissionError(f"{who} has {len(self.statistic)} numbers; this agreement needs {len(layout)}")
         if self.count > layout.max_rows:
             raise SubmissionError(f"{who} claims {self.count:,} rows; at most {layout.max_rows:,} are possible")
         self._check_signature(who)
+        self._check_magnitudes(who, agreement)
 
     def values(self, agreement: Agreement) -> tuple[float, ...]:
         """The perturbed statistic in the entries' own units."""
@@ -142,6 +156,19 @@ class Submission(_Strict):
     def stated(self) -> Guarantee:
         """The stated guarantee, with its other readings."""
         return Guarantee(order=self.guarantee.order, epsilon=self.guarantee.epsilon)
+
+    def _check_magnitudes(self, who: str, agreement: Agreement) -> None:
+        """Refuse what no rows and no noise could give; what is merely hard to believe is for the mediator to remark."""
+        layout, values = layout_of(agreement), self.values(agreement)
+        beyond = layout.beyond_rows(values, self.count, self.stated)
+        worst = max(range(len(beyond)), key=beyond.__getitem__)
+        if beyond[worst] > IMPOSSIBLE:
+            low, high = (self.count * limit for limit in layout.row_limits[worst])
+            raise SubmissionError(
+                f"{who} has {values[worst]:.4g} for {layout.entries[worst].name!r}, which for {self.count:,} rows lies "
+                f"between {low:.4g} and {high:.4g}, and is {beyond[worst]:.3g} standard deviations of its noise "
+                "outside: no table and no noise give that; ask the party to release again from the agreed columns"
+            )
 
     def _check_signature(self, who: str) -> None:
         from cryptography.exceptions import InvalidSignature  # `--help` need not load it

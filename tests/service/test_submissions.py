@@ -78,6 +78,11 @@ FORGED: dict[str, tuple[type[Refusal], Callable[[Submission], Submission | bytes
     ),
     "too short": (Invalid, lambda one: signed(one, key_of("north"), statistic=one.statistic[:-1])),
     "too many rows": (Invalid, lambda one: signed(one, key_of("north"), count=2**53)),
+    "too little of anything": (
+        Invalid,
+        lambda one: signed(one, key_of("north"), guarantee=one.guarantee.model_copy(update={"epsilon": 5e-324})),
+    ),
+    "impossible sums": (Invalid, lambda one: signed(one, key_of("north"), statistic=[-(2**63)] * len(one.statistic))),
     "preview": (Invalid, lambda one: signed(one, key_of("north"), id=PLACEHOLDER_ID)),
 }
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from equipoise.agreement import Agreement
-from equipoise.models.base import GRID, UNIT, CodedColumn, Entry, Layout, ScaledColumn
+from equipoise.models.base import GRID, LARGEST_NOISE, UNIT, CodedColumn, Entry, Layout, ScaledColumn
 from equipoise.models.conjugate import (
     bernoulli_layout,
     categorical_layout,
@@ -19,7 +19,7 @@ from equipoise.models.conjugate import (
 from equipoise.models.linear import linear_layout
 from equipoise.models.logistic import logistic_layout
 
-__all__ = ["GRID", "UNIT", "CodedColumn", "Entry", "Layout", "ScaledColumn", "layout_of"]
+__all__ = ["GRID", "LARGEST_NOISE", "UNIT", "CodedColumn", "Entry", "Layout", "ScaledColumn", "layout_of"]
 
 _LAYOUTS: dict[str, Callable[[Any], Layout]] = {
     "linear": linear_layout,

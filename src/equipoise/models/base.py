@@ -11,6 +11,7 @@ for free (see the proofs in `linear.py`, `logistic.py` and `conjugate.py`).
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -20,6 +21,7 @@ from equipoise.guarantee import Guarantee
 
 GRID = 2**16  # grid steps per unit of a scaled column
 UNIT = GRID * GRID  # steps per unit of an unweighted entry
+LARGEST_NOISE = 2.0**58  # steps, of a standard deviation: sixteen fit beside the sums
 BASE_WEIGHT = 8  # weight of an ordinary entry where others are up-weighted: 1/8 is fine enough to lose 7 % at most
 
 
@@ -87,6 +89,34 @@ class Layout:
     def max_rows(self) -> int:
         """Most rows whose weighted sums surely stay below 2⁶², leaving as much again for the noise."""
         return 2**62 // max(self.steps_per_unit)
+
+    @cached_property
+    def row_limits(self) -> tuple[tuple[float, float], ...]:
+        """Least and most that one row can add to each entry, in the entry's own units."""
+
+        def of_column(index: int) -> tuple[float, float]:
+            column = self.columns[index]
+            return (min(column.codes), max(column.codes)) if isinstance(column, CodedColumn) else (-1.0, 1.0)
+
+        found = []
+        for entry in self.entries:
+            low, high = of_column(entry.first)
+            if entry.second == entry.first:
+                low, high = 0.0, max(low**2, high**2)
+            elif entry.second is not None:
+                corners = [a * b for a in (low, high) for b in of_column(entry.second)]
+                low, high = min(corners), max(corners)
+            found.append((low, high))
+        return tuple(found)
+
+    def beyond_rows(self, values: Sequence[float], count: int, guarantee: Guarantee) -> list[float]:
+        """How far each entry lies outside of what so many rows can add up to, in standard deviations of its noise."""
+        return [
+            max(count * low - value, value - count * high) / deviation
+            for value, (low, high), deviation in zip(
+                values, self.row_limits, self.noise_deviations(guarantee), strict=True
+            )
+        ]
 
     def noise_steps(self, guarantee: Guarantee) -> float:
         """Standard deviation of the noise on every released integer: σ = Δ/√(2ρ), in grid steps."""

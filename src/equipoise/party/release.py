@@ -27,14 +27,13 @@ from equipoise.durable import is_there
 from equipoise.errors import ClippingWarning, GuaranteeError, KeyFileError, LedgerError
 from equipoise.guarantee import Guarantee
 from equipoise.keys import load_key, load_or_create_key, public_hex
-from equipoise.models import Layout, layout_of
+from equipoise.models import LARGEST_NOISE, Layout, layout_of
 from equipoise.party.ledger import Ledger
 from equipoise.party.mechanism import noise_scale, perturb
 from equipoise.party.statistics import ExactStatistic, Progress, exact_statistic
 from equipoise.wire import FORMAT, PLACEHOLDER_ID, VERSION, StatedGuarantee, Submission
 
 CLIPPED_IS_MANY = 0.2
-_LARGEST_NOISE = 2.0**58  # sixteen standard deviations fit beside the sums
 
 
 @dataclass(frozen=True)
@@ -147,7 +146,7 @@ def _refuse_before_data(
     signing_key = _signing_key(agreement, party, book, key)
     book.check_spend(agreement, party, guarantee, again=again, cap_zcdp=cap_zcdp)
     zcdp = certified_zcdp(guarantee)
-    if zcdp == 0 or noise_scale(layout_of(agreement).sensitivity, zcdp) > _LARGEST_NOISE:
+    if zcdp == 0 or noise_scale(layout_of(agreement).sensitivity, zcdp) > LARGEST_NOISE:
         raise GuaranteeError(
             f"epsilon = {guarantee.epsilon:g} asks for more noise than 64-bit numbers hold, and nothing would be left "
             "of the data; choose a larger one"

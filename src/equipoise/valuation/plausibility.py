@@ -19,10 +19,10 @@ import numpy as np
 from scipy import special, stats
 
 from equipoise.agreement import Agreement
-from equipoise.inference.posterior import Floats, Posterior
+from equipoise.inference.posterior import Posterior
 from equipoise.inference.predictive import rows_of_posterior
 from equipoise.inference.problem import model_of
-from equipoise.models import CodedColumn, Layout, layout_of
+from equipoise.models import layout_of
 from equipoise.wire import Submission
 
 MOST_DRAWS = 400  # of a posterior, for a p-value
@@ -105,42 +105,20 @@ def near_duplicates(agreement: Agreement, submissions: Sequence[Submission], eve
 def impossible_magnitudes(agreement: Agreement, submissions: Sequence[Submission]) -> list[Remark]:
     """Entries beyond what any rows within the bounds could sum to, by more than the noise explains."""
     layout = layout_of(agreement)
-    lowest, highest = _limits(layout)
     found = []
     for submission in submissions:
-        values = np.asarray(submission.values(agreement))
-        deviations = np.asarray(layout.noise_deviations(submission.stated))
-        low, high = submission.count * lowest, submission.count * highest
-        beyond = np.maximum(low - values, values - high) / deviations
+        values = submission.values(agreement)
+        beyond = layout.beyond_rows(values, submission.count, submission.stated)
         worst = int(np.argmax(beyond))
         if beyond[worst] > FAR:
+            low, high = (submission.count * limit for limit in layout.row_limits[worst])
             found.append(
                 Remark(
                     "impossible magnitude",
                     (submission.party,),
                     f"{submission.party} sent {values[worst]:.4g} for {layout.entries[worst].name!r}, which for "
-                    f"{submission.count:,} rows must lie between {low[worst]:.4g} and {high[worst]:.4g}: "
+                    f"{submission.count:,} rows must lie between {low:.4g} and {high:.4g}: "
                     f"{beyond[worst]:.0f} standard deviations of its noise outside",
                 )
             )
     return found
-
-
-def _limits(layout: Layout) -> tuple[Floats, Floats]:
-    """Least and most that one row can add to every entry."""
-
-    def of_column(index: int) -> tuple[float, float]:
-        column = layout.columns[index]
-        return (min(column.codes), max(column.codes)) if isinstance(column, CodedColumn) else (-1.0, 1.0)
-
-    lowest, highest = [], []
-    for entry in layout.entries:
-        low, high = of_column(entry.first)
-        if entry.second == entry.first:
-            low, high = 0.0, max(low**2, high**2)
-        elif entry.second is not None:
-            corners = [a * b for a in (low, high) for b in of_column(entry.second)]
-            low, high = min(corners), max(corners)
-        lowest.append(low)
-        highest.append(high)
-    return np.array(lowest), np.array(highest)
