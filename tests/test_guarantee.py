@@ -3,6 +3,7 @@
 import math
 
 import dp_accounting
+import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from hypothesis import given
@@ -11,7 +12,8 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from equipoise.errors import GuaranteeError
-from equipoise.guarantee import Guarantee, delta_of, epsilon_of, zcdp_of
+from equipoise.guarantee import Guarantee, delta_of, epsilon_of, guess_of, zcdp_of
+from equipoise.readings import approx, guessing, percent
 
 zcdps = st.floats(1e-6, 20)
 deltas = st.floats(1e-10, 0.1)
@@ -38,6 +40,48 @@ def test_epsilon_agrees_with_dp_accounting(zcdp: float, delta: float) -> None:
     )
     theirs = distribution.get_epsilon_for_delta(delta)
     assert epsilon_of(zcdp, delta) == pytest.approx(theirs, abs=2e-3)
+
+
+@given(zcdp=zcdps)
+def test_the_best_guess_is_half_the_total_variation_above_a_coins(zcdp: float) -> None:
+    """δ(0) is the total variation; of continuous noise it is 2Φ(μ/2) − 1."""
+    assert guess_of(zcdp) == pytest.approx(norm.cdf(math.sqrt(2 * zcdp) / 2), abs=1e-12)
+    assert guess_of(zcdp) == pytest.approx(0.5 + delta_of(0.0, zcdp) / 2, abs=1e-15)
+    assert guess_of(0.0) == 0.5
+    assert guess_of(1e9) == 1.0
+    assert guess_of(zcdp) < guess_of(1.1 * zcdp) or guess_of(zcdp) == 1
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("zcdp", [0.025, 0.125, 0.5, 2.0])
+def test_no_guess_on_discrete_noise_is_better(zcdp: float) -> None:
+    """The likelihood-ratio rule, which is the best there is, on neighbours as far apart as sensitivity allows.
+
+    Simulated with a scale of 300 steps, where the gap to continuous noise is 1e-6, and summed exactly with 12.
+    """
+    draws, scale = 400_000, 300.0
+    shift = scale * math.sqrt(2 * zcdp)
+    noise = np.rint(scale * np.random.default_rng(0).normal(size=(2, draws)))
+    right = np.mean([np.mean(noise[0] < shift / 2), np.mean(noise[1] + shift > shift / 2)])
+    assert right == pytest.approx(guess_of(zcdp), abs=5 * 0.5 / math.sqrt(2 * draws) + 0.002)
+    # Exactly: the discrete Gaussian itself, at shifts of whole steps, no further apart than the guarantee says.
+    places = np.arange(-400, 500)
+    mass = np.exp(-(places**2) / (2 * 12.0**2))
+    mass /= mass.sum()
+    whole = math.floor(12.0 * math.sqrt(2 * zcdp))
+    variation = 0.5 * np.abs(mass - np.roll(mass, whole)).sum()
+    assert 0.5 + variation / 2 <= guess_of(zcdp) + 0.07 / 12.0**2
+
+
+def test_what_people_read() -> None:
+    """(ε, δ) and a sentence; Rényi ε = 1 alone would read as strong privacy."""
+    weak, strong, none = Guarantee(2, 1.0), Guarantee(2, 0.25), Guarantee(2, 100.0)
+    assert approx(weak) == "(4.89, 1e-6)-DP"
+    assert percent(strong.zcdp) == "59.9 %"
+    said = guessing(strong.zcdp)
+    assert "By tossing a coin they are right 50 % of the time; with your release, at most 59.9 % of the time." in said
+    assert "nearly always: your release hides single rows badly" in guessing(none.zcdp)
+    assert percent(0.0) == "50.0 %"
 
 
 @pytest.mark.parametrize("order", [2.0, 10.0])

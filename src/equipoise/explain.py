@@ -7,8 +7,9 @@ from typing import Any
 from equipoise.agreement import Agreement
 from equipoise.guarantee import DEFAULT_DELTA, Guarantee
 from equipoise.models import Layout, ScaledColumn, layout_of
+from equipoise.readings import approx, percent
 from equipoise.schema import LabelColumn, LinearModel, LogisticModel, NumberColumn
-from equipoise.words import counted, first_few, short
+from equipoise.words import counted, first_few
 
 _PURPOSES = {
     "linear": "linear regression of {target} on {features}",
@@ -34,6 +35,7 @@ TOLERANCE = 0.05
 class NoiseRow:
     """Noise of a party that chooses one ε.
 
+    `guess` is how often somebody who knows all other rows can tell which of two values one row has.
     `deviation` is the standard deviation on a sum to which every row adds `Explanation.contribution`;
     `square_deviation` the one on sums of squares, which get less;
     `rows_needed` how many rows bring the noise on a mean down to `TOLERANCE`.
@@ -43,6 +45,7 @@ class NoiseRow:
     zcdp: float
     epsilon_delta: float
     delta: float
+    guess: float
     deviation: float
     square_deviation: float | None
     rows_needed: int
@@ -97,9 +100,10 @@ def _sentences(agreement: Agreement, layout: Layout) -> tuple[str, ...]:
         f"Each party sends {counted(len(layout), 'perturbed sum')}, its row count (in the clear), its epsilon and a "
         "signature.",
         f"Replacing one row changes the sums by at most {_units(layout):.4g} in Euclidean norm; the noise hides that.",
-        f"Guarantees are Rényi differential privacy of order {privacy.order:g}; the largest epsilon allowed is "
-        f"{privacy.max_epsilon:g}, which is zCDP {weakest.zcdp:g} or "
-        f"({weakest.epsilon_at(DEFAULT_DELTA):.3g}, {short(DEFAULT_DELTA)})-differential privacy{least}.",
+        f"The weakest guarantee allowed is {approx(weakest)}: whoever knows all other rows can tell which of two "
+        f"values one row has at most {percent(weakest.zcdp)} of the time, where a coin is right 50 %.",
+        f"Guarantees are stated as Rényi differential privacy of order {privacy.order:g}; the largest epsilon allowed "
+        f"is {privacy.max_epsilon:g}, which is zCDP {weakest.zcdp:g}{least}.",
         *_norm_sentence(agreement),
         f"Prior beliefs: {_fields(agreement.model.prior)}.",
         *_data_prior_sentence(agreement),
@@ -167,6 +171,7 @@ def _noise_row(layout: Layout, guarantee: Guarantee, delta: float) -> NoiseRow:
         zcdp=guarantee.zcdp,
         epsilon_delta=guarantee.epsilon_at(delta),
         delta=delta,
+        guess=guarantee.guess,
         deviation=widest,
         square_deviation=max(squares) if squares else None,
         rows_needed=math.ceil(widest / TOLERANCE),

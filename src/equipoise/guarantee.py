@@ -1,4 +1,4 @@
-"""A party's privacy guarantee, and its three equivalent readings.
+"""A party's privacy guarantee, its three equivalent readings, and what it means.
 
 Equipoise always adds (discrete) Gaussian noise, for which one number says everything: the zero-concentrated
 parameter ρ = Δ²/(2σ²). The paper's (λ, ε)-Rényi guarantee of a Gaussian mechanism is ε = λρ, for *every* order at
@@ -18,6 +18,17 @@ each coordinate, by a total variation of at most
 σ² ≥ 2⁶⁴/(2ρ), and with at most 2¹⁵ coordinates the whole vectors differ by less than ρ · 2.5e-16. The hockey-stick
 divergence then grows by at most (1 + e^ε) times that, which `delta_of` adds. The sum is linear in ρ, so it also
 covers any number of composed releases.
+
+**What it means.** Somebody who knows every other row, and holds two values of the last one for equally likely, is told
+the release and guesses. Whatever the rule, it is right with probability at most ½(1 + V), where V = δ(0) is the total
+variation between the two distributions of the release: with P and Q these and A the outputs on which the rule says P,
+it is right with ½P(A) + ½(1 − Q(A)) = ½ + ½(P(A) − Q(A)), and V is the largest such difference. For continuous noise
+the two are normal with means at most Δ apart; only the coordinate along that shift tells them apart, and in it
+A = {closer to P} is best, so
+
+    ½(1 + V) = ½(1 + Φ(μ/2) − Φ(−μ/2)) = Φ(μ/2)
+
+and rounding can only lower V. The lattice gap is added to both distributions, as above: V ≤ δ(0) + 2 gap.
 """
 
 import math
@@ -83,6 +94,16 @@ class Guarantee:
     def epsilon_at(self, delta: float = DEFAULT_DELTA) -> float:
         """Smallest ε for which (ε, delta)-differential privacy is certified."""
         return epsilon_of(self.zcdp, delta)
+
+    @property
+    def guess(self) -> float:
+        """How often somebody who knows all other rows can tell which of two equally likely values one row has."""
+        return guess_of(self.zcdp)
+
+
+def guess_of(zcdp: float) -> float:
+    """Largest probability of a right guess between neighbouring tables, ½ beforehand, after spending ρ in total."""
+    return 0.5 if zcdp == 0 else min(1.0, 0.5 + delta_of(0.0, zcdp) / 2)
 
 
 def delta_of(epsilon: float, zcdp: float) -> float:

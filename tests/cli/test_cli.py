@@ -30,19 +30,23 @@ def test_a_partys_whole_afternoon(home: Path) -> None:
     explained = equipoise("agreement", "check", "agreement.toml", "--epsilon", 0.2, cwd=home)
     assert "linear regression of progression on age, bmi, blood_pressure" in explained
     assert "must carry the agreed key" in explained
+    assert "58.9 %" in explained  # what an opponent's guess about one row is worth
 
     dry = equipoise(*RELEASE, "--epsilon", 0.2, "--key", "north.key", "--dry-run", cwd=home)
     assert "nothing is spent" in dry
     assert "columns never read: name" in dry
+    assert "at most 58.9 % of the time" in " ".join(dry.split())
     assert not (home / "north.ledger").exists()
 
     said = equipoise(*RELEASE, "--epsilon", 0.2, "--key", "north.key", cwd=home)
-    assert "zCDP 0.1" in said
+    assert "spent (1.99, 1e-6)-DP, that is Rényi epsilon 0.2 at order 2, that is zCDP 0.1" in " ".join(said.split())
+    assert "with your release, at most 58.9 % of the time" in " ".join(said.split())
     submission = Submission.load(home / "north.submission.json")
     assert submission.count == 200
 
     shown = from_json("party", "ledger", "north.ledger", "--check", "north.submission.json", cwd=home)
     assert shown["total"]["zcdp"] == 0.1
+    assert shown["total"]["guess"] == pytest.approx(0.5885, abs=1e-4)
     assert shown["total"]["epsilon"] == 0.2
     assert shown["total"]["epsilon_delta"] == pytest.approx(1.99, abs=0.02)
     assert shown["spends"][0]["finished"]
@@ -58,6 +62,9 @@ def test_a_partys_whole_afternoon(home: Path) -> None:
     equipoise(*RELEASE, "--zcdp", 0.2, "--key", "north.key", "--again", "-o", "c.json", cwd=home)
     table = equipoise("party", "ledger", "north.ledger", cwd=home)
     assert "second round" in table
+    head = next(line for line in table.splitlines() if "time (UTC)" in line)
+    assert head.index("(eps, 1e-6)") < head.index("guess") < head.index("Rényi eps") < head.index("zCDP")
+    assert "with all that was released, at most 65.1 % of the time" in " ".join(table.split())
     assert "0.3" in table
 
 

@@ -111,15 +111,18 @@ def _draw(advice: "Advice", path: Path) -> None:
 
 def _show(advice: "Advice") -> None:
     from equipoise.cli.output import print_lines, print_table
+    from equipoise.readings import percent
     from equipoise.words import counted, short
 
     print_table(
         f"What epsilon is expected to buy {advice.party} with {counted(advice.rows, 'row')}. In nats: what the release "
         "is worth alone, what it brings to all together, what comes back as reward, what all together are worth. "
-        "Quality of predictions, alone → with the reward: 0 % knows nothing, 100 % knows the truth.",
+        "Quality of predictions, alone → with the reward: 0 % knows nothing, 100 % knows the truth. The guess about "
+        "one of your rows, by whoever knows all others, is right so often at most; a coin's 50 %.",
         (
-            "epsilon",
             f"(eps, {short(advice.delta)})",
+            "guess",
+            "epsilon",
             "alone",
             "brings",
             "reward",
@@ -128,8 +131,9 @@ def _show(advice: "Advice") -> None:
         ),
         [
             (
-                f"{line.epsilon:.3g}",
                 f"{line.epsilon_delta:.3g}",
+                percent(line.zcdp),
+                f"{line.epsilon:.3g}",
                 *(f"{one.value:.2f}" for one in (line.alone, line.shapley, line.reward, line.team)),
                 f"{line.quality_alone:.0%} → {line.quality_reward:.0%}",
             )

@@ -82,6 +82,7 @@ def check(
     from equipoise.agreement import Agreement
     from equipoise.cli.output import print_json, print_lines, print_table
     from equipoise.explain import TOLERANCE, explain
+    from equipoise.readings import percent
     from equipoise.words import short
 
     agreement = Agreement.load(path)
@@ -97,20 +98,23 @@ def check(
     squares = any(row.square_deviation for row in explanation.noise)
     print_table(
         "Noise a party adds, by its choice of epsilon: standard deviation on a sum, to which one row adds "
-        f"{explanation.contribution}",
+        f"{explanation.contribution}. The guess about one row, by whoever knows all others, is right so often at most; "
+        "a coin's 50 %.",
         (
+            f"(eps, {short(delta)})-DP",
+            "guess",
             "epsilon",
             "zCDP",
-            f"(eps, {short(delta)})-DP",
             "noise",
             *(("noise on squares",) if squares else ()),
             f"rows for a mean ±{TOLERANCE:g}",
         ),
         [
             (
+                f"{row.epsilon_delta:.3g}",
+                percent(row.zcdp),
                 f"{row.epsilon:.4g}",
                 f"{row.zcdp:.4g}",
-                f"{row.epsilon_delta:.3g}",
                 f"{row.deviation:.4g}",
                 *((f"{row.square_deviation:.4g}",) if squares else ()),
                 f"{row.rows_needed:,}",

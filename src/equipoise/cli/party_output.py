@@ -15,6 +15,7 @@ from equipoise.guarantee import DEFAULT_DELTA, Guarantee, epsilon_of
 from equipoise.models import ScaledColumn
 from equipoise.party.history import History
 from equipoise.party.release import CLIPPED_IS_MANY, Preview
+from equipoise.readings import approx, guessing, in_full, percent
 from equipoise.wire import Submission
 from equipoise.words import counted, short
 
@@ -47,10 +48,11 @@ def show_submission(
             }
         )
         return
-    cost = f"spent {_in_words(guarantee)}" if spent else "spent nothing: these are the bytes released before"
+    cost = f"spent {in_full(guarantee)}" if spent else "spent nothing: these are the bytes released before"
     sums = counted(len(submission.statistic), "perturbed sum")
     print_lines(f"Wrote {path}: {sums} over {counted(submission.count, 'row')}.")
     print_lines(f"Privacy: {cost}; recorded in {ledger}.")
+    print_lines(guessing(guarantee.zcdp))
     print_lines(f"Send {path.name} to the mediator of agreement {agreement.identity[:12]}…. Nothing else need leave.")
 
 
@@ -74,7 +76,6 @@ def show_preview(preview: Preview, *, as_json: bool) -> None:
         "id and signature, and the key if there is none yet, are zeros."
     )
     typer.echo(f"\n{sample.to_json().decode()}")
-    chosen = f"order {preview.guarantee.order:g}, epsilon {preview.guarantee.epsilon:g}"
     print_table(
         "What each part reveals",
         ("part", "content", "reveals"),
@@ -83,11 +84,13 @@ def show_preview(preview: Preview, *, as_json: bool) -> None:
             ("party, public_key, signature", sample.party, "who you are"),
             ("id", "hash of the ledger entry", "nothing; it contains a random number"),
             ("count", f"{sample.count:,}", "your exact number of rows, unprotected"),
-            ("guarantee", chosen, f"how much privacy you chose: {_in_words(preview.guarantee)}"),
+            ("guarantee", approx(preview.guarantee), f"how much privacy you chose: {in_full(preview.guarantee)}"),
             ("statistic", counted(len(layout), "integer"), "sums over rows, protected by noise as below"),
         ],
         numeric_from=9,
     )
+    print_lines(guessing(preview.guarantee.zcdp, released="this release"))
+    typer.echo()
     shown = list(zip(layout.entries, layout.noise_deviations(preview.guarantee), strict=True))
     rows = [(f"sum of {entry.name}", f"{deviation:.4g}") for entry, deviation in shown[:12]]
     more = [(f"… and {len(shown) - 12} more", "")] if len(shown) > 12 else []
@@ -135,8 +138,8 @@ def show_history(history: History, path: Path, *, order: float, delta: float, as
     print_lines(f"Ledger {path}{family}: {counted(len(history.spends), 'spend')}, chain intact.")
     typer.echo()
 
-    def readings(zcdp: float) -> tuple[str, str, str]:
-        return f"{zcdp * order:.4g}", f"{zcdp:.4g}", f"{epsilon_of(zcdp, delta):.3g}"
+    def readings(zcdp: float) -> tuple[str, ...]:
+        return f"{epsilon_of(zcdp, delta):.3g}", percent(zcdp), f"{zcdp * order:.4g}", f"{zcdp:.4g}"
 
     rows: list[tuple[str, ...]] = [
         (
@@ -153,10 +156,12 @@ def show_history(history: History, path: Path, *, order: float, delta: float, as
         ("total", "", "", "", *readings(history.total_zcdp), ""),
         ("cap", "", "", "", *readings(history.cap_zcdp), ""),
     ]
-    headers = ("time (UTC)", "party", "agreement", "rows", "epsilon", "zCDP", f"(eps, {short(delta)})", "note")
+    privacy = (f"(eps, {short(delta)})", "guess", "Rényi eps", "zCDP")
+    headers = ("time (UTC)", "party", "agreement", "rows", *privacy, "note")
     width = len(headers) if history.unfinished else len(headers) - 1
-    title = f"Privacy spent; epsilon at order {order:g}"
+    title = f"Privacy spent; Rényi eps at order {order:g}"
     print_table(title, headers[:width], [row[:width] for row in rows], numeric_from=3)
+    print_lines(guessing(history.total_zcdp, released="all that was released"))
     for amendment in history.amendments:
         changes = [f"cap zCDP {amendment['cap']:g}"] if amendment["cap"] is not None else []
         changes += [f"bounds of {name} {values}" for name, values in amendment["domains"].items()]
@@ -170,11 +175,5 @@ def _readings(guarantee: Guarantee, delta: float = DEFAULT_DELTA) -> dict[str, f
         "zcdp": guarantee.zcdp,
         "epsilon_delta": guarantee.epsilon_at(delta),
         "delta": delta,
+        "guess": guarantee.guess,
     }
-
-
-def _in_words(guarantee: Guarantee) -> str:
-    return (
-        f"Rényi epsilon {guarantee.epsilon:g} at order {guarantee.order:g}, that is zCDP {guarantee.zcdp:g}, "
-        f"that is ({guarantee.epsilon_at(DEFAULT_DELTA):.3g}, {short(DEFAULT_DELTA)})-DP"
-    )

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from equipoise.cli.output import print_lines, print_table
+from equipoise.guarantee import DEFAULT_DELTA, Guarantee
+from equipoise.words import short
 
 if TYPE_CHECKING:
     from equipoise.estimate import Estimate
@@ -38,10 +40,11 @@ def show_settlement(settlement: "Settlement") -> None:
     )
     print_table(
         "What went in, and how the reward compares with the posterior of everybody in the team",
-        ("party", "epsilon", "rows", "similarity"),
+        ("party", f"(eps, {short(DEFAULT_DELTA)})", "Rényi eps", "rows", "similarity"),
         [
             (
                 award.party,
+                f"{_stated(settlement, award.party).epsilon_at(DEFAULT_DELTA):.3g}",
                 f"{settlement.contributions[award.party].epsilon:g}",
                 f"{settlement.contributions[award.party].rows:,}",
                 _short(award.similarity),
@@ -167,6 +170,11 @@ def _moved(before: "Estimate", after: "Estimate") -> str:
 
 def _change(before: float, after: float, form: str) -> str:
     return f"{before:{form}}" if before == after else f"{before:{form}} → {after:{form}}"
+
+
+def _stated(settlement: "Settlement", party: str) -> Guarantee:
+    one = settlement.contributions[party]
+    return Guarantee(order=one.order, epsilon=one.epsilon)
 
 
 def _short(estimate: "Estimate") -> str:

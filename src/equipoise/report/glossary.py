@@ -20,9 +20,14 @@ TERMS = (
     ),
     (
         "ε (epsilon)",
-        "How much a release can reveal about any one row; smaller is more private. The agreement fixes the order λ of "
-        "the Rényi divergence it is measured by. zCDP is ε/λ, which adds up over releases; the reading (ε, δ) is the "
-        "one most laws and guidelines use.",
+        "How much a release can reveal about any one row; smaller is more private. The reading (ε, δ) is the one most "
+        "laws and guidelines use. The agreement's own unit is Rényi ε, for which it fixes the order λ of the "
+        "divergence; zCDP is that divided by λ, and adds up over releases. The numbers differ, the guarantee is one.",
+    ),
+    (
+        "Guess",
+        "What a guarantee means at worst: somebody who knows all other rows, and holds two values of the last one for "
+        "equally likely, can tell which it is so often and no more. A coin is right 50 % of the time.",
     ),
     (
         "Shapley value",

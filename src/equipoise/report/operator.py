@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from equipoise.guarantee import DEFAULT_DELTA, Guarantee
+from equipoise.readings import percent
 from equipoise.report.control import curves, exponent
 from equipoise.report.evidence import diagnostics, digests, remarks
 from equipoise.report.glossary import glossary
@@ -87,9 +88,10 @@ def contributions(settlement: "Settlement") -> Section:
             (
                 party,
                 f"{one.rows:,}",
+                number(guarantee.epsilon_at(DEFAULT_DELTA)),
+                percent(guarantee.zcdp),
                 number(one.epsilon, 4) + ("" if order else f" at λ = {number(one.order)}"),
                 number(guarantee.zcdp, 4),
-                number(guarantee.epsilon_at(DEFAULT_DELTA)),
             )
         )
     return Section(
@@ -97,12 +99,14 @@ def contributions(settlement: "Settlement") -> Section:
         "Who contributed what",
         [
             "Each party chose its own privacy: the smaller ε, the more noise hides each single row, and the less its "
-            "release tells. All three columns on the right are readings of the same guarantee."
+            "release tells. The columns on the right are readings of the same guarantee. The guess is how often "
+            "somebody who knows all other rows can tell which of two values the last one has; a coin is right 50 % of "
+            "the time."
         ],
         tables=[
             Table(
                 "Releases and their guarantees",
-                ("party", "rows", f"ε{order}", "zCDP", f"ε at δ = {short(DEFAULT_DELTA)}"),
+                ("party", "rows", f"ε at δ = {short(DEFAULT_DELTA)}", "guess", f"Rényi ε{order}", "zCDP"),
                 rows,
             )
         ],

@@ -2,6 +2,7 @@
 
 from equipoise import charts
 from equipoise.guarantee import DEFAULT_DELTA, Guarantee
+from equipoise.readings import guessing
 from equipoise.report import beliefs as believing
 from equipoise.report.glossary import glossary
 from equipoise.report.learning import losses_section
@@ -69,15 +70,16 @@ def _contribution(view: PartyView) -> Section:
     delta = short(DEFAULT_DELTA)
     rows = [
         ("rows", f"{one.rows:,}"),
-        (f"ε (order λ = {number(one.order)})", number(one.epsilon, 4)),
-        ("zCDP", number(sent.zcdp, 4)),
         (f"ε at δ = {delta}", number(sent.epsilon_at(DEFAULT_DELTA))),
+        (f"ε (Rényi, order λ = {number(one.order)})", number(one.epsilon, 4)),
+        ("zCDP", number(sent.zcdp, 4)),
         ("submission id", one.submission),
         ("submission file, SHA-256", one.digest),
     ]
     words = [
         "What was released, once, and how well it hides any single row: the smaller ε, the better. The three readings "
-        "of ε are of one and the same guarantee, and nothing that was made from the release weakens it."
+        "of ε are of one and the same guarantee, and nothing that was made from the release weakens it.",
+        guessing(sent.zcdp),
     ]
     return Section(
         "contribution",

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from equipoise.agreement import Agreement
 from equipoise.audit import Finding
 from equipoise.explain import explain
+from equipoise.readings import percent
 from equipoise.report.page import Section, Table, Verdict
 from equipoise.report.wording import listed, number
 from equipoise.words import counted, short
@@ -49,9 +50,10 @@ def agreement_section(agreement: Agreement) -> Section:
     explained = explain(agreement)
     noise = [
         (
+            number(row.epsilon_delta),
+            percent(row.zcdp),
             number(row.epsilon, 4),
             number(row.zcdp, 4),
-            number(row.epsilon_delta),
             number(row.deviation),
             f"{row.rows_needed:,}",
         )
@@ -68,7 +70,7 @@ def agreement_section(agreement: Agreement) -> Section:
             Table(
                 f"Noise for a choice of ε. Each row of a table adds {explained.contribution} to a sum; noise is its "
                 "standard deviation on a sum, and the last column says how many rows make it small beside a mean.",
-                ("ε", "zCDP", f"ε at δ = {delta}", "noise", "rows needed"),
+                (f"ε at δ = {delta}", "guess", "Rényi ε", "zCDP", "noise", "rows needed"),
                 noise,
             ),
         ],

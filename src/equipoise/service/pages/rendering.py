@@ -66,6 +66,7 @@ def _templates() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     from equipoise.service.pages.static import address
+    from equipoise.service.pages.words import approx
     from equipoise.words import counted
 
     environment = Environment(
@@ -80,6 +81,7 @@ def _templates() -> "Environment":
         "moment": moment,
         "counted": counted,
         "plain": number,
+        "approx": approx,
         "estimate": _estimated,
         "sentence": sentence,
     }
