@@ -32,7 +32,7 @@ from equipoise.settlement import Award, CoalitionValue, Settlement
 from equipoise.task import Task, environment, task_of
 from equipoise.utility import Rows, loss_on, scaled_rows
 from equipoise.valuation.appraisal import Appraiser, Request, Sampling, Share
-from equipoise.valuation.plausibility import Remark, impossible_magnitudes, near_duplicates, unlikely_party
+from equipoise.valuation.plausibility import Remark, impossible_magnitudes, near_duplicates, unlike_the_others
 from equipoise.valuation.surprise import Estimator, similarity
 from equipoise.wire import Submission
 
@@ -269,12 +269,7 @@ class _Round:
     def _look_for_oddities(self) -> None:
         self.remarks += impossible_magnitudes(self.agreement, self.submissions)
         if len(self.parties) > 1:
-            for party in self.parties:
-                others = self.coalitions.known.get(tuple(name for name in self.parties if name != party))
-                probability = None if others is None else others.parts[0].predictive
-                remark = None if probability is None else unlikely_party(party, probability)
-                if remark is not None:
-                    self.remarks.append(remark)
+            self.remarks += unlike_the_others(self.agreement, self.submissions)
             # Everybody's posterior is at hand if they are one team, and sampled for this if not.
             everybody = self.coalitions.request(self.parties)
             self.remarks += near_duplicates(self.agreement, self.submissions, self.appraiser.posterior(everybody))

@@ -22,7 +22,6 @@ from equipoise.inference.posterior import Posterior
 from equipoise.inference.question import Scenario, UnitNoise
 from equipoise.inference.scenario import Rule
 from equipoise.journal import Journal
-from equipoise.valuation.plausibility import predictive_probability
 from equipoise.valuation.surprise import Estimator, surprise
 from equipoise.wire import Submission
 
@@ -64,17 +63,13 @@ class Request:
 
 @dataclass(frozen=True)
 class Appraisal:
-    """A scenario's value, from so many draws; `problems` say why they should not be relied on.
-
-    `predictive` is how plausible the one party is that was left out, where exactly one was.
-    """
+    """A scenario's value, from so many draws; `problems` say why they should not be relied on."""
 
     value: Estimate
     draws: int
     rhat: float
     ess: float
     problems: tuple[str, ...] = ()
-    predictive: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As plain numbers and strings."""
@@ -196,17 +191,12 @@ class Appraiser:
     def _value(self, request: Request, posterior: Posterior) -> None:
         value = surprise(self.agreement, posterior, estimator=self._sampling.estimator, seed=request.seed, force=True)
         found = posterior.diagnostics
-        left_out = [one for one in self.submissions if one.party not in request.coalition]
-        predictive = None
-        if len(left_out) == 1 and request.kappa == 1 and not (request.tau or request.extra):
-            predictive = predictive_probability(self.agreement, posterior, left_out[0])
         appraisal = Appraisal(
             value,
             len(posterior),
             float(np.max(found.rhat)),
             float(min(np.min(found.ess_bulk), np.min(found.ess_tail))),
             found.problems,
-            predictive,
         )
         self._journal.put(request.to_json(), appraisal.to_json())
 
