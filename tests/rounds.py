@@ -29,6 +29,7 @@ target = { name = "y", labels = ["no", "yes"] }""",
 }
 
 
+LEFT_TO_THE_OPERATOR = 'operator_may_choose = ["mechanism", "rho", "teams"]'  # so that tests choose as they need
 QUICKEST = ("bernoulli", "linear")  # a family and a regression
 
 
@@ -42,7 +43,7 @@ def agreement_text(kind: str, parties: int = 3, reward: str = "") -> str:
     """The file of an agreement among so many parties."""
     members = "".join(f'[[parties]]\nname = "{name}"\n' for name in NAMES[:parties])
     privacy = "[privacy]\norder = 2\nmax_epsilon = 100.0\n"
-    return f"format = 1\n[model]\n{MODELS[kind]}\n{privacy}[reward]\n{reward}\n{members}"
+    return f"format = 1\n[model]\n{MODELS[kind]}\n{privacy}[reward]\n{reward or LEFT_TO_THE_OPERATOR}\n{members}"
 
 
 def agreement(kind: str, parties: int = 3, reward: str = "") -> eq.Agreement:

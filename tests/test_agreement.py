@@ -69,6 +69,18 @@ def test_identity_is_stable() -> None:
     assert Agreement.parse(TEXT).identity == "298e7b4c8c1e019647b0edecb989b25a2094e7e348a89ad495103d93b77e2f42"
 
 
+def test_keys_that_were_added_later_change_no_identity_until_they_are_used() -> None:
+    unused = Agreement.parse(TEXT.replace("format = 1", "format = 1\n[reward]\noperator_may_choose = []"))
+    assert unused.identity == Agreement.parse(TEXT).identity
+    assert "operator_may_choose" not in unused.model_dump()["reward"]
+    first, second = (
+        Agreement.parse(TEXT.replace("format = 1", f"format = 1\n[reward]\noperator_may_choose = {names}"))
+        for names in ('["rho", "teams"]', '["teams", "rho"]')
+    )
+    assert first.identity == second.identity != unused.identity
+    assert Agreement.model_validate(first.model_dump(mode="json")) == first
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
@@ -99,6 +111,8 @@ def test_identity_is_stable() -> None:
         ("format = 1", "format = 9", "format = 9"),
         ("format = 1", "format = 1\n[reward]\nrho = 1.5", 'reward.rho: 1.5 is not a fairness exponent.*"max"'),
         ("format = 1", 'format = 1\n[reward]\nrho = "most"', "reward.rho"),
+        ("format = 1", 'format = 1\n[reward]\noperator_may_choose = ["prior"]', "operator_may_choose.*'rho'"),
+        ("format = 1", 'format = 1\n[reward]\noperator_may_choose = ["rho", "rho"]', "'rho' is listed twice"),
         ("format = 1", 'format = 1\n[reward]\nmechanism = "gift"', "reward.mechanism"),
         ('kind = "linear"', 'kind = "linear"\nnorm_bound = 0.5', "norm_bound = 0.5 must be at least 1"),
         ('kind = "linear"', 'kind = "linear"\nnorm_bound = 2', "below sqrt"),

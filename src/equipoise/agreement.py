@@ -30,8 +30,6 @@ from equipoise.schema import (
 )
 from equipoise.section import Section
 
-ADDED_LATER = (("privacy", "min_epsilon"), ("reward", "fallback"))  # to the first format: section and key
-
 
 class Agreement(Section):
     """The whole agreement. Load one with `Agreement.load(path)`."""
@@ -87,9 +85,6 @@ class Agreement(Section):
     def identity(self) -> str:
         """SHA-256 of the canonical form. Equal identities mean equal meaning; the order of parties has none."""
         document = self.model_dump(mode="json")
-        for section, key in ADDED_LATER:
-            if document[section][key] == type(getattr(self, section)).model_fields[key].default:
-                del document[section][key]  # so that agreements from before there was such a key keep their identity
         document["parties"].sort(key=lambda party: party["name"])
         return sha256_hex(canonical_json(document))
 

@@ -157,6 +157,8 @@ mechanism = "tempering"  # or "noise"
 # Fairness exponent: near 0 rewards everyone alike, 1 in proportion to contribution;
 # "max" is the largest that leaves nobody worse off than alone.
 rho = "max"
+# What the operator may choose otherwise, of "mechanism", "rho" and "teams":
+# operator_may_choose = ["rho"]
 """
 
 _PARTY = """

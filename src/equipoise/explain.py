@@ -107,7 +107,8 @@ def _sentences(agreement: Agreement, layout: Layout) -> tuple[str, ...]:
         *_norm_sentence(agreement),
         f"Prior beliefs: {_fields(agreement.model.prior)}.",
         *_data_prior_sentence(agreement),
-        f"Rewards are controlled by {mechanism}; the fairness exponent rho is {rule}.",
+        f"Rewards are controlled by {mechanism}; the fairness exponent rho is {rule}."
+        + (f" The operator may choose otherwise: {', '.join(may)}." if (may := reward.operator_may_choose) else ""),
         "Whoever brings nothing that can be told from 0 gets the prior, which is worth nothing. "
         + _FALLBACKS[reward.fallback],
         f"The parties are {', '.join(agreement.party_names)}; "

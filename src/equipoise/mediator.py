@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from equipoise.agreement import Agreement
 from equipoise.choices import PRECISION, default_budget
 from equipoise.coalitions import Coalitions
+from equipoise.deviations import deviations
 from equipoise.estimate import Estimate
 from equipoise.inference.infer import DRAWS, Method, infer
 from equipoise.inference.posterior import Posterior
@@ -61,11 +62,15 @@ def mediate(
     folder: str | Path | None = None,
     processes: int | None = None,
     progress: bool | None = None,
+    deviate: bool = False,
     force: bool = False,
 ) -> Settlement:
     """Settle a round: value coalitions, share by ρ-Shapley fairness, make every party's reward, audit.
 
-    `rho` and `mechanism` are the agreement's unless given. `teams` partitions the parties (default: one team).
+    `rho` and `mechanism` are the agreement's, and all parties are one team. Others, and `teams` that partition the
+    parties, are refused unless the agreement leaves them to the operator (`reward.operator_may_choose`). With
+    `deviate=True` the round is settled with them all the same, and breaks promise P3.
+
     `precision` is the standard error, in nats, that targets and rewards should have; a reward may miss its target by
     `tolerance` (default: twice that). With more than 12 parties coalitions are sampled, `budget` of them. `test` is
     (features, target) in the columns' own units, features None for a model that has none, to report how well each
@@ -92,6 +97,7 @@ def mediate(
         budget=budget,
         noise_secret=noise_secret,
         folder=folder,
+        deviate=deviate,
         force=force,
     )
     with FileJournal(None if folder is None else Path(folder) / JOURNAL, task.inputs) as journal:
@@ -154,6 +160,10 @@ class _Round:
         self.task, self.appraiser = task, appraiser
         self.agreement, self.submissions, self.options = task.agreement, task.submissions, task.choices
         self.parties = task.parties
+        found = deviations(
+            self.agreement, rho=self.options.rho, mechanism=self.options.mechanism, teams=self.options.teams
+        )
+        self.deviations = tuple(one.for_parties for one in found)
         self.begun = perf_counter()
         self.coalitions = Coalitions(task, appraiser)
         self.maker = RewardMaker(
@@ -240,7 +250,7 @@ class _Round:
         if request.tau:
             posterior = replace(posterior, noise_seed=0)  # whoever knew it could take the added noise away again
         notes += tuple(f"not converged: {problem}" for problem in posterior.diagnostics.problems)
-        reward = Reward(party, self.agreement, posterior, attained)
+        reward = Reward(party, self.agreement, posterior, attained, self.deviations)
         epsilons = {one.party: one.stated.epsilon for one in self.submissions if one.party in request.coalition}
         compared = {"reward": posterior, "team": grand}
         if self.coalitions.is_shown((party,)):

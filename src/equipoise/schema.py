@@ -209,6 +209,8 @@ class Privacy(Section):
     `min_epsilon` is the strongest, if there is one: whoever sends more noise than that brings next to nothing.
     """
 
+    added_later = frozenset({"min_epsilon"})
+
     order: Annotated[float, Field(strict=True, gt=1, le=1000, allow_inf_nan=False)] = 2.0
     max_epsilon: Positive
     min_epsilon: Positive | None = None
@@ -222,15 +224,29 @@ class Privacy(Section):
         return self
 
 
+OperatorsChoice = Literal["mechanism", "rho", "teams"]
+
+
 class RewardRule(Section):
     """How rewards follow from contributions: mechanism and fairness exponent ρ ("max": the largest rational one).
 
-    `fallback` says what those get for whom no ρ will do: their own posterior ("alone") or their share ("shares").
+    `fallback` says what those get for whom no ρ will do: their own posterior ("alone") or their share ("shares"). The
+    operator keeps to all of this and settles with everybody in one team, except for what it may choose.
     """
+
+    added_later = frozenset({"fallback", "operator_may_choose"})
 
     mechanism: Literal["tempering", "noise"] = "tempering"
     rho: float | Literal["max"] = "max"
     fallback: Literal["alone", "shares"] = "alone"
+    operator_may_choose: tuple[OperatorsChoice, ...] = ()
+
+    @field_validator("operator_may_choose")
+    @classmethod
+    def _in_one_order(cls, names: tuple[OperatorsChoice, ...]) -> tuple[OperatorsChoice, ...]:
+        if repeated := first_repeat(list(names)):
+            raise ValueError(f"{repeated!r} is listed twice")
+        return tuple(sorted(names))
 
     @field_validator("rho", mode="before")
     @classmethod

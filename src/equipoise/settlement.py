@@ -16,6 +16,7 @@ import numpy as np
 from equipoise import audit as auditing
 from equipoise.agreement import Agreement
 from equipoise.canonical import canonical_json, sha256_hex
+from equipoise.deviations import Deviation, deviations
 from equipoise.durable import replaced_file
 from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
@@ -143,6 +144,21 @@ class Settlement:
     def parties(self) -> tuple[str, ...]:
         """Everybody who submitted, in the order of the agreement."""
         return tuple(self.contributions)
+
+    @property
+    def deviations(self) -> tuple[Deviation, ...]:
+        """Where it leaves the agreement, by what was done rather than by what is said about it."""
+        agreed, asked = self.agreement.reward, self.options["rho"]
+        used = asked if "max" in (asked, agreed.rho) else self.rho
+        return deviations(self.agreement, rho=used, mechanism=self._mechanism, teams=self.teams)
+
+    @property
+    def _mechanism(self) -> str:
+        """How rewards were held back; nothing tells where all are whole."""
+        awards = self.awards.values()
+        if any(award.tau > 0 for award in awards):
+            return "noise"
+        return "tempering" if any(award.kappa < 1 for award in awards) else str(self.options["mechanism"])
 
     def value(self, *parties: str) -> Estimate:
         """Value of a coalition in nats; nobody's is 0."""

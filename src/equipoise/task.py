@@ -26,6 +26,7 @@ from equipoise.choices import (
     check_teams,
     noise_secret_of,
 )
+from equipoise.deviations import deviations
 from equipoise.durable import is_writable_folder
 from equipoise.errors import MediationError
 from equipoise.inference.infer import DRAWS, Method, check_settings
@@ -102,6 +103,7 @@ def task_of(
     budget: int | None = None,
     noise_secret: str | None = None,
     folder: str | Path | None = None,
+    deviate: bool = False,
     force: bool = False,
 ) -> Task:
     """Check everything that can be checked before anything is sampled; options as in `mediate`.
@@ -129,9 +131,24 @@ def task_of(
         budget=check_budget(len(parties), budget),
         noise_secret=None,
     )
+    if not deviate:
+        _check_agreed(agreement, choices)
     place = None if folder is None else _made(Path(folder))
     secret = noise_secret_of(choices.mechanism, noise_secret, place)
     return Task(agreement, submissions, replace(choices, noise_secret=secret), bool(force))
+
+
+def _check_agreed(agreement: Agreement, choices: Choices) -> None:
+    """Refuse choices that the agreement does not leave to the operator."""
+    found = deviations(agreement, rho=choices.rho, mechanism=choices.mechanism, teams=choices.teams)
+    if found:
+        options = ", ".join(one.option for one in found)
+        allowed = ", ".join(f'"{one.option}"' for one in found)
+        raise MediationError(
+            f"this would leave the agreement: {'; '.join(one.words for one in found)}. Leave {options} out, agree anew "
+            f"with `operator_may_choose = [{allowed}]` under [reward], or settle all the same with --deviate "
+            "(deviate=True), which every report shows as a broken promise"
+        )
 
 
 def environment() -> dict[str, str]:

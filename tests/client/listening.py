@@ -60,6 +60,7 @@ class Commands:
     folder: Path
     capture: pytest.CaptureFixture[str]
     patch: pytest.MonkeyPatch
+    errors: str = ""  # what the last command told people on standard error
 
     def __call__(self, *arguments: object) -> Any:
         """What a command says as JSON; what it refuses is raised."""
@@ -75,7 +76,9 @@ class Commands:
         self.capture.readouterr()
         with mock.patch("equipoise.party.release.perturb", rounds.seeded(5)):
             app([str(argument) for argument in arguments], standalone_mode=False)
-        return self.capture.readouterr().out
+        captured = self.capture.readouterr()
+        self.errors = captured.err
+        return captured.out
 
     def at(self, folder: Path) -> "Commands":
         """Somebody else's."""

@@ -75,7 +75,7 @@ def test_a_genuine_export(made: tuple[World, Files], tmp_path: Path) -> None:
     (tmp_path / "mine.json").write_bytes(files["receipts/north.json"])
     found = check_export(path, service=fingerprint(world.context.audience).upper(), receipts=[tmp_path / "mine.json"])
     assert {check.outcome for check in found} == {"ok"}, found
-    assert len(found) == 12
+    assert len(found) == 13
     assert Check("your own receipts agree with the log", "ok", "1 receipt") in found
 
 
@@ -111,7 +111,7 @@ def test_genuine_exports_with_a_past(tmp_path: Path) -> None:
 def test_settling_again(files: Files, tmp_path: Path) -> None:
     path = exports.pack(tmp_path / "round.zip", files)
     with mock.patch.object(mediator, "processes_for", return_value=1):  # others would first have to start
-        assert check_export(path, again=True)[-1].outcome == "ok"
+        assert {check.outcome for check in check_export(path, again=True)} == {"ok"}
     with mock.patch.object(mediator, "mediate", lambda *_, **options: _Other(options)):
         assert "decides otherwise (ffff" in failure(path, again=True)[1]
 

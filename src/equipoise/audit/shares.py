@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def shares_as_agreed(settlement: "Settlement") -> Found:
     """P3: targets are the agreed shares, and rewards are worth their targets."""
     awards = settlement.awards.values()
-    broken = "" if _earlier(settlement) else _wrong_decision(settlement)
+    broken = _left_the_agreement(settlement)
+    broken = broken or ("" if _earlier(settlement) else _wrong_decision(settlement))
     broken = broken or next(filter(None, (_wrong_reward(settlement, award) for award in awards)), "")
     if broken:
         return "fails", broken
@@ -38,6 +39,16 @@ def shares_as_agreed(settlement: "Settlement") -> Found:
 
 def _share(part: float, whole: float) -> str:
     return f"{part / whole:.0%}" if whole > 0 else "all of nothing"
+
+
+def _left_the_agreement(settlement: "Settlement") -> str:
+    """What was chosen otherwise than agreed, and whose reward does not say so."""
+    found = [one.words for one in settlement.deviations]
+    told = tuple(one.for_parties for one in settlement.deviations)
+    rewards = [award.reward for award in settlement.awards.values() if award.reward is not None]
+    if unsaid := [reward.party for reward in rewards if reward.deviations != told]:
+        found.append(f"the rewards of {', '.join(unsaid)} tell otherwise")
+    return "; ".join(found)
 
 
 def _wrong_reward(settlement: "Settlement", award: "Award") -> str:

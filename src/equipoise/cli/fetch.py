@@ -31,7 +31,7 @@ def fetch(
     """
     from contextlib import closing
 
-    from equipoise.cli.output import print_json, print_lines
+    from equipoise.cli.output import print_alarm, print_json, print_lines
     from equipoise.client.exchange import exchange_of
     from equipoise.client.membership import Membership
     from equipoise.errors import ServiceError
@@ -43,19 +43,21 @@ def fetch(
         data = _reward(exchange, wait=wait)
         which, agreed = exchange.round_id, exchange.agreement()
         reward_path = output or _name(me, ".nc", data, which)
-        _keep(data, reward_path, me, agreed)
+        deviations = _keep(data, reward_path, me, agreed)
         written, report_path = exchange.report(), None
         if written is not None:
             report_path = report or _name(me, ".report.html", written, which)
             _replace(written, report_path)
     if as_json:
-        found = {"party": me.name, "round": which, "title": agreed.title}
+        found = {"party": me.name, "round": which, "title": agreed.title, "deviations": list(deviations)}
         print_json(found | {"reward": str(reward_path), "report": None if report_path is None else str(report_path)})
         return
     words = " ".join((*((which,) if which else ()), *((f"“{agreed.title}”",) if agreed.title else ())))
     there = "there is no report of yours (yet)" if report_path is None else f"your report {report_path}"
     print_lines(f"Your reward of {f'round {words}' if words else 'the round'} is {reward_path}, {there}.")
     print_lines(f"Predict with it: equipoise predict {reward_path} --data FILE")
+    for one in deviations:
+        print_alarm(f"The agreement was not kept: {one}.")
 
 
 def _reward(exchange: "Exchange", *, wait: bool) -> bytes:
@@ -88,15 +90,18 @@ def _name(me: "Membership", ending: str, data: bytes, round_id: str | None) -> P
     return Path(f"{me.name}.{round_id}{ending}")
 
 
-def _keep(data: bytes, path: Path, me: "Membership", agreed: "Agreement") -> None:
-    """Write the reward once it is known to be the right one; another file of that name is not replaced."""
+def _keep(data: bytes, path: Path, me: "Membership", agreed: "Agreement") -> tuple[str, ...]:
+    """Write the reward once it is known to be the right one, and return where it says the agreement was left.
+
+    Another file of that name is not replaced.
+    """
     from equipoise.canonical import read_limited
     from equipoise.durable import is_there, write_new_file
     from equipoise.errors import MediationError
 
+    deviations = _check(data, me, agreed)
     if is_there(path) and read_limited(path, max_bytes=len(data)) == data:
-        return
-    _check(data, me, agreed)
+        return deviations
     try:
         write_new_file(path, data, mode=0o600)
     except FileExistsError:
@@ -105,9 +110,10 @@ def _keep(data: bytes, path: Path, me: "Membership", agreed: "Agreement") -> Non
         raise MediationError(
             f"cannot write {str(path)!r}: {error.strerror}; choose another place with --output"
         ) from error
+    return deviations
 
 
-def _check(data: bytes, me: "Membership", agreed: "Agreement") -> None:
+def _check(data: bytes, me: "Membership", agreed: "Agreement") -> tuple[str, ...]:
     import tempfile
 
     from equipoise.errors import VerificationError
@@ -124,6 +130,7 @@ def _check(data: bytes, me: "Membership", agreed: "Agreement") -> None:
             f"what arrived is a reward of agreement {reward.agreement.identity}, not of {agreed.identity}; nothing was "
             "kept"
         )
+    return reward.deviations
 
 
 def _replace(data: bytes, path: Path) -> None:

@@ -8,6 +8,7 @@ import typer
 from equipoise.cli.options import (
     AgreementArgument,
     BudgetOption,
+    DeviateOption,
     DrawsOption,
     ForceOption,
     JsonOption,
@@ -53,6 +54,7 @@ def mediate(
     precision: PrecisionOption = 0.05,
     draws: DrawsOption = 4_000,
     budget: BudgetOption = None,
+    deviate: DeviateOption = False,
     force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -82,6 +84,7 @@ def mediate(
             "draws": draws,
             "precision": precision,
             "budget": budget,
+            "deviate": deviate,
             "force": force,
         }
         settlement = _settle(agreed, received, output, test, choices, quiet=as_json)

@@ -10,6 +10,7 @@ from equipoise.cli.operator_connection import MEMBERSHIP, chosen_round, connecte
 from equipoise.cli.operator_people import approve, people, refuse, revoke
 from equipoise.cli.options import (
     BudgetOption,
+    DeviateOption,
     DrawsOption,
     ForceOption,
     JsonOption,
@@ -142,6 +143,7 @@ def start(
     precision: PrecisionOption = 0.05,
     draws: DrawsOption = 4_000,
     budget: BudgetOption = None,
+    deviate: DeviateOption = False,
     force: ForceOption = False,
     partial: Annotated[
         bool, typer.Option("--partial", help="Settle although some who are invited have not submitted.")
@@ -164,6 +166,7 @@ def start(
         "precision": precision,
         "draws": draws,
         "budget": budget,
+        "deviate": deviate or None,
         "force": force,
     }
     with connected(membership) as connection:

@@ -29,6 +29,12 @@ def print_lines(text: str, *, bullet: bool = False) -> None:
     )
 
 
+def print_alarm(text: str) -> None:
+    """Print what nobody should overlook, in red where there are colours, on standard error."""
+    width = max(40, shutil.get_terminal_size().columns)
+    typer.secho(textwrap.fill(text, width, break_on_hyphens=False), fg="red", bold=True, err=True)
+
+
 def print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[object]], *, numeric_from: int = 1) -> None:
     """Print a table under its title; columns from `numeric_from` on are right-aligned."""
     from rich import box

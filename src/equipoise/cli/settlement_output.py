@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from equipoise.cli.output import print_lines, print_table
+from equipoise.cli.output import print_alarm, print_lines, print_table
 from equipoise.guarantee import DEFAULT_DELTA, Guarantee
 from equipoise.words import short
 
@@ -95,6 +95,8 @@ def show_settlement(settlement: "Settlement") -> None:
     for remark in settlement.remarks:
         print_lines(f"worth a look: {remark.message}", bullet=True)
     typer.echo()
+    for one in settlement.deviations:
+        print_alarm(f"The agreement was not kept: {one.words}.")
 
 
 def sweep(settlement: "Settlement") -> list[dict[str, Any]]:

@@ -91,6 +91,7 @@ class _Examination:
             yield "the audit's verdicts follow from the settlement", self._audit_follows
             if again:
                 yield "settling again gives the same decisions", self._settled_again
+            yield "the round was settled as agreed", self._as_agreed
         else:
             yield "nothing is settled yet", self._not_settled
 
@@ -251,6 +252,9 @@ class _Examination:
 
     def _audit_follows(self) -> str:
         return self.settled.check_audit()
+
+    def _as_agreed(self) -> str:
+        return self.settled.check_agreed()
 
     def _settled_again(self) -> str:
         return self.settled.check_again(self.submissions, force=bool(self.log.chosen.get("force")))

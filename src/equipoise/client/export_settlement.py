@@ -104,6 +104,13 @@ class SettledRound:
         counts = [f"{list(found.values()).count(verdict)} {verdict}" for verdict in dict.fromkeys(found.values())]
         return ", ".join(counts)
 
+    def check_agreed(self) -> str:
+        """Refuse a settlement that leaves the agreement."""
+        if found := self.settlement.deviations:
+            raise VerificationError(f"the agreement was not kept: {'; '.join(one.words for one in found)}")
+        left = self.settlement.agreement.reward.operator_may_choose
+        return f"left to the operator: {', '.join(left)}" if left else "nothing was left to the operator"
+
     def check_again(self, submissions: Mapping[str, Submission], *, force: bool) -> str:
         """Settle anew with the same options, and refuse other decisions."""
         from equipoise.mediator import mediate
@@ -118,7 +125,9 @@ class SettledRound:
                 )
             options["noise_secret"] = self.archive.read(NOISE).decode("ascii", errors="replace").strip()
         try:
-            anew = mediate(recorded.agreement, list(submissions.values()), **options, force=force, progress=False)
+            anew = mediate(
+                recorded.agreement, list(submissions.values()), **options, deviate=True, force=force, progress=False
+            )
         except TypeError as error:
             raise VerificationError(f"the options of the settlement are not those of this version ({error})") from error
         if anew.decisions != recorded.decisions:

@@ -48,6 +48,7 @@ def operator_page(settlement: "Settlement") -> Page:
         conclusion=words,
         sections=[section for section in sections if section is not None],
         footer=f"Made by Equipoise {settlement.environment.get('equipoise', '')}; decisions {settlement.decisions}",
+        alarms=[one.words for one in settlement.deviations],
     )
 
 

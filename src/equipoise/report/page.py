@@ -63,7 +63,10 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A whole report; `sign` is what the audit comes to: "holds", "fails" or "cannot tell"."""
+    """A whole report; `sign` is what the audit comes to: "holds", "fails" or "cannot tell".
+
+    `alarms` are shown first, in red: where the agreement was left.
+    """
 
     title: str
     edition: str
@@ -72,6 +75,7 @@ class Page:
     conclusion: str
     sections: Sequence[Section]
     footer: str
+    alarms: Sequence[str] = ()
 
 
 def rendered(page: Page) -> str:

@@ -36,6 +36,7 @@ def party_page(view: PartyView) -> Page:
         conclusion=words,
         sections=[section for section in sections if section is not None],
         footer=f"Made by Equipoise {view.version}; reward {view.digest}",
+        alarms=view.deviations,
     )
 
 

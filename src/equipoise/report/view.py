@@ -65,6 +65,7 @@ class PartyView:
     curve: Points
     findings: tuple[Finding, ...]
     version: str
+    deviations: tuple[str, ...] = ()
 
     @property
     def gets_all(self) -> bool:
@@ -99,6 +100,7 @@ def view_of(settlement: "Settlement", party: str) -> PartyView:
         curve=_own_curve(settlement, award),
         findings=tuple(Finding(one.code, one.promise, one.verdict, "") for one in settlement.audit),
         version=settlement.environment.get("equipoise", ""),
+        deviations=tuple(one.for_parties for one in settlement.deviations),
     )
 
 

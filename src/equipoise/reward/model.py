@@ -38,17 +38,22 @@ if TYPE_CHECKING:
 FORMAT = "equipoise-reward"
 VERSION = 1
 COORDINATES = "coordinates"
+DEVIATIONS = "deviations"
 _ARRAYS = ("rhat", "ess_bulk", "ess_tail")
 
 
 @dataclass(eq=False)
 class Reward:
-    """One party's reward: whose it is, under which agreement, its posterior, and what that is worth in nats."""
+    """One party's reward: whose it is, under which agreement, its posterior, and what that is worth in nats.
+
+    `deviations` say where the round was settled otherwise than agreed.
+    """
 
     party: str
     agreement: Agreement
     posterior: Posterior
     value: Estimate
+    deviations: tuple[str, ...] = ()
 
     def __setattr__(self, name: str, value: Any) -> None:
         # Not simply a frozen dataclass: scikit-learn's pipelines leave private notes on their steps.
@@ -225,7 +230,10 @@ class Reward:
             coordinates=coordinates,
         )
         agreement = Agreement.model_validate_json(attributes["agreement"])
-        return cls(attributes["party"], agreement, posterior, Estimate(**json.loads(attributes["value"])))
+        value = Estimate(**json.loads(attributes["value"]))
+        return cls(
+            attributes["party"], agreement, posterior, value, tuple(json.loads(attributes.get(DEVIATIONS, "[]")))
+        )
 
     def _attributes(self) -> dict[str, Any]:
         posterior = self.posterior
@@ -255,6 +263,7 @@ class Reward:
                 "thin": found.thin,
                 "gradients": found.gradients,
             },
+            **({DEVIATIONS: list(self.deviations)} if self.deviations else {}),
         }
 
 

@@ -22,6 +22,7 @@ class Options(BaseModel):
     precision: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] = 0.05
     draws: Annotated[int, Field(ge=100, le=1_000_000)] = 4_000
     budget: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    deviate: bool = False
     force: bool = False
 
     @classmethod

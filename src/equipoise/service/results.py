@@ -137,7 +137,7 @@ def reward(context: Context, actor: Actor | None, round_id: str, *, fetched: boo
 
 
 def summary(context: Context, actor: Actor | None, round_id: str) -> dict[str, Any]:
-    """What every member may know: who took part, what the own team is worth, whether the promises hold.
+    """What every member may know: who took part, what the own team is worth, whether agreement and promises were kept.
 
     ρ is there only if the agreement fixes it: where it does not, it would give away others' shares.
     """
@@ -165,6 +165,7 @@ def summary(context: Context, actor: Actor | None, round_id: str) -> dict[str, A
             if settled is not None and (actor.role != "party" or actor.name in team)
         ],
         "rho": None if settled is None or settled.rho != agreement.reward.rho else settled.rho,
+        "deviations": [] if settled is None else [one.for_parties for one in settled.deviations],
         "audit": []
         if settled is None
         else [{"code": one.code, "promise": one.promise, "verdict": one.verdict} for one in settled.audit],

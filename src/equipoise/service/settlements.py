@@ -171,6 +171,7 @@ def _task(found: Round, sent: Sequence[bytes], options: Options, secret: str | N
         precision=options.precision,
         budget=options.budget,
         noise_secret=secret,
+        deviate=options.deviate,
         force=options.force,
     )
 

@@ -24,10 +24,15 @@ FIELDS = (
     Choice(
         "mechanism",
         "How rewards are held back",
-        "The agreement says which, unless you choose another.",
+        "As agreed, unless the agreement leaves it to you.",
         (("", "as agreed"), ("tempering", "tempering"), ("noise", "added noise")),
     ),
-    Choice("rho", "Fairness exponent ρ", "A number above 0 and up to 1, or “max”. Empty: as agreed.", mode="decimal"),
+    Choice(
+        "rho",
+        "Fairness exponent ρ",
+        "As agreed if empty. If the agreement leaves it to you: above 0 and up to 1, or “max”.",
+        mode="decimal",
+    ),
     Choice("precision", "Precision, in nats", "Standard errors are brought below this.", mode="decimal"),
     Choice("draws", "Draws in each reward", "100 to 1,000,000.", mode="numeric"),
     Choice("seed", "Seed", "The same seed and inputs give the same settlement.", mode="numeric"),
@@ -45,7 +50,7 @@ _WORDS = {
 
 def chosen(form: Form) -> tuple[Options | None, dict[str, str]]:
     """The options of a filled-in form; otherwise what is wrong with each field."""
-    document: dict[str, Any] = {"force": form.get("force") == "yes"}
+    document: dict[str, Any] = {name: form.get(name) == "yes" for name in ("deviate", "force")}
     mistakes: dict[str, str] = {}
     for field in FIELDS:
         text = form.get(field.name, "").strip()

@@ -1,0 +1,59 @@
+"""A service whose operator left the agreement: members, readers of the dashboard and verifiers are told."""
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+import engine_setup  # noqa: F401
+from client.listening import Commands
+from equipoise.errors import VerificationError
+from equipoise.service import results, settlements, signing_in
+from equipoise.service.export import export
+from equipoise.service.options import Options
+from equipoise.service.refusals import Invalid
+from service.api.society import settle
+from service.world import World, agreement, key_of
+
+WORDS = "rho = 0.05 was used where the agreement says 0.5"
+CHOSEN = Options(rho=0.05, draws=500, precision=1.0)
+
+
+@pytest.mark.engine
+@pytest.mark.group("gaussian")
+def test_everybody_is_told(world: World, url: str, command: Commands, tmp_path: Path) -> None:
+    round_id = world.round(agreement(reward={"rho": 0.5}), submitted=True)
+    with pytest.raises(Invalid, match=f"{WORDS}.*--deviate"):
+        settlements.start(world.context, world.operator, round_id, CHOSEN)
+    settlements.start(world.context, world.operator, round_id, CHOSEN.model_copy(update={"deviate": True}))
+    settle(world.context, round_id)
+
+    north = command.at(tmp_path / "home")
+    _membership(tmp_path / "home", url, world.context.audience)
+    assert north("fetch")["deviations"] == [WORDS]
+    north.said("fetch")
+    assert f"The agreement was not kept: {WORDS}." in north.errors
+
+    shown = results.summary(world.context, world.parties["north"], round_id)
+    assert shown["deviations"] == [WORDS]
+    assert {one["code"]: one["verdict"] for one in shown["audit"]}["P3"] == "fails"
+    session = signing_in.start_session(world.context, world.parties["north"])
+    for page, mark in ((f"/rounds/{round_id}", "trouble fails"), (f"/rounds/{round_id}/mine", "alarm fails")):
+        text = httpx.get(f"{url}{page}", cookies={"equipoise_session": session}).text
+        assert f'<p class="{mark}">' in text
+        assert WORDS in text
+
+    (tmp_path / "round.zip").write_bytes(export(world.context, world.operator, round_id))
+    with pytest.raises(VerificationError, match=f"the agreement was not kept: {WORDS}") as refused:
+        command.said("verify", "round.zip")
+    assert refused.value.exit_code == 12
+
+
+def _membership(folder: Path, url: str, audience: str) -> None:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    from client.listening import member
+
+    pem = key_of("north").private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (folder / "north.key").write_bytes(pem)
+    member(folder, url, audience, "north").save(folder / "equipoise.json")
