@@ -62,6 +62,7 @@ def mediate(
     folder: str | Path | None = None,
     processes: int | None = None,
     progress: bool | None = None,
+    partial: bool = False,
     deviate: bool = False,
     force: bool = False,
 ) -> Settlement:
@@ -69,7 +70,8 @@ def mediate(
 
     `rho` and `mechanism` are the agreement's, and all parties are one team. Others, and `teams` that partition the
     parties, are refused unless the agreement leaves them to the operator (`reward.operator_may_choose`). With
-    `deviate=True` the round is settled with them all the same, and breaks promise P3.
+    `deviate=True` the round is settled with them all the same, and breaks promise P3. While parties of the agreement
+    have not submitted, it is settled only with `partial=True`; the settlement names them (`absent`).
 
     `precision` is the standard error, in nats, that targets and rewards should have; a reward may miss its target by
     `tolerance` (default: twice that). With more than 12 parties coalitions are sampled, `budget` of them. `test` is
@@ -97,6 +99,7 @@ def mediate(
         budget=budget,
         noise_secret=noise_secret,
         folder=folder,
+        partial=partial,
         deviate=deviate,
         force=force,
     )

@@ -146,6 +146,11 @@ class Settlement:
         return tuple(self.contributions)
 
     @property
+    def absent(self) -> tuple[str, ...]:
+        """Parties of the agreement who had not submitted, in its order."""
+        return tuple(party for party in self.agreement.party_names if party not in self.contributions)
+
+    @property
     def deviations(self) -> tuple[Deviation, ...]:
         """Where it leaves the agreement, by what was done rather than by what is said about it."""
         agreed, asked = self.agreement.reward, self.options["rho"]

@@ -103,6 +103,7 @@ def task_of(
     budget: int | None = None,
     noise_secret: str | None = None,
     folder: str | Path | None = None,
+    partial: bool = False,
     deviate: bool = False,
     force: bool = False,
 ) -> Task:
@@ -131,11 +132,22 @@ def task_of(
         budget=check_budget(len(parties), budget),
         noise_secret=None,
     )
+    if not partial:
+        _check_complete(agreement, parties)
     if not deviate:
         _check_agreed(agreement, choices)
     place = None if folder is None else _made(Path(folder))
     secret = noise_secret_of(choices.mechanism, noise_secret, place)
     return Task(agreement, submissions, replace(choices, noise_secret=secret), bool(force))
+
+
+def _check_complete(agreement: Agreement, parties: Sequence[str]) -> None:
+    """Refuse to leave somebody out by accident."""
+    if missing := [name for name in agreement.party_names if name not in parties]:
+        raise MediationError(
+            f"{', '.join(missing)} {'has' if len(missing) == 1 else 'have'} not submitted; wait, or settle without "
+            "with --partial (partial=True)"
+        )
 
 
 def _check_agreed(agreement: Agreement, choices: Choices) -> None:

@@ -270,6 +270,9 @@ def test_mediate_says_what_is_wrong(home: Path) -> None:
     assert "'prayer'" in equipoise(*mediate, "--mechanism", "prayer", cwd=home, code=9)
     assert "'mars' is in a team" in equipoise(*mediate, "--team", "north,mars", cwd=home, code=9)
     assert "twice" in equipoise(*mediate, "north.submission.json", cwd=home, code=6)
+    assert "south, west have not submitted; wait, or settle without with --partial" in equipoise(
+        *mediate, cwd=home, code=9
+    )
     assert not (home / "out").exists()
 
 

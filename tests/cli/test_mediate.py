@@ -9,7 +9,7 @@ import pytest
 
 import rounds
 from equipoise import mediator, whatif
-from program import equipoise
+from program import equipoise, from_json, run
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]
 
@@ -60,3 +60,22 @@ def test_a_round_from_files(tmp_path: Path) -> None:
     assert "not below the 0.5 it released with" in weaker
     assert "party=NAME,epsilon=E" in equipoise(*settle, "--what-if", "north=0.1", cwd=tmp_path, code=9)
     assert "a new y" in equipoise("predict", "out/rewards/west.nc", cwd=tmp_path)
+
+
+def test_a_round_without_some_and_otherwise_than_agreed(tmp_path: Path) -> None:
+    """Both are refused, and settled only when they are meant; then they are named."""
+    text = rounds.agreement_text("gaussian", reward="rho = 0.5")
+    (tmp_path / "agreement.toml").write_text(text)
+    sent = rounds.submissions(rounds.agreement("gaussian", reward="rho = 0.5"), tmp_path / "ledgers", (8.0, 2.0))
+    for one in sent:
+        one.save(tmp_path / f"{one.party}.json")
+    settle: tuple[object, ...] = ("mediate", "agreement.toml", "north.json", "south.json", "-o", "out")
+    settle = (*settle, "--draws", 1000, "--precision", 0.2)
+    assert "west has not submitted" in equipoise(*settle, cwd=tmp_path, code=9)
+    settle = (*settle, "--partial", "--rho", 0.05)
+    assert "rho = 0.05 was used where the agreement says 0.5" in equipoise(*settle, cwd=tmp_path, code=9)
+    assert not (tmp_path / "out").exists()
+    done = run(*settle, "--deviate", cwd=tmp_path)
+    assert "settled without west, who had not submitted" in done.stdout
+    assert "The agreement was not kept: rho = 0.05 was used where the agreement says 0.5." in done.stderr
+    assert from_json(*settle, "--deviate", cwd=tmp_path)["absent"] == ["west"]

@@ -151,7 +151,7 @@ def test_a_run_with_other_inputs_is_not_resumed(
     with pytest.raises(MediationError, match="belongs to other inputs"):
         mediate(agreed, sent, seed=4, folder=out, **QUICK)
     with pytest.raises(MediationError, match="belongs to other inputs"):
-        mediate(agreed, sent[:2], seed=3, folder=out, **QUICK)
+        mediate(agreed, sent[:2], seed=3, folder=out, partial=True, **QUICK)
     assert (out / JOURNAL).read_bytes() == before
 
 
@@ -237,9 +237,16 @@ def test_by_the_papers_sampler_and_rule(agreed: eq.Agreement, sent: list[eq.Subm
 
 
 def test_one_party_gets_its_own_posterior(agreed: eq.Agreement, sent: list[eq.Submission]) -> None:
-    settlement = mediate(agreed, sent[:1], **QUICK)
+    settlement = mediate(agreed, sent[:1], partial=True, **QUICK)
     assert settlement.awards["north"].kappa == 1
     assert settlement.awards["north"].target == settlement.value("north") == settlement.shapley["north"]
+    assert settlement.absent == ("south", "west")
+
+
+def test_nobody_is_left_out_by_accident(agreed: eq.Agreement, sent: list[eq.Submission], tmp_path: Path) -> None:
+    with pytest.raises(MediationError, match=r"south has not submitted; wait, or .*--partial \(partial=True\)"):
+        mediate(agreed, [sent[2], sent[0]], folder=tmp_path / "out", **QUICK)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow
@@ -291,10 +298,10 @@ def test_a_posterior_that_has_not_converged_is_refused_unless_forced(
     monkeypatch.setattr(diagnostics, "ESS_LIMIT", 1e6)
     few = {**QUICK, "draws": 40}
     with pytest.raises(ConvergenceError, match="force=True"):
-        mediate(agreed, sent[:2], folder=tmp_path, **few)
+        mediate(agreed, sent[:2], folder=tmp_path, partial=True, **few)
     lines = (tmp_path / JOURNAL).read_text().splitlines()
     assert len(lines) == 1 + 3 * 3  # with 40, 160 and 640 draws; nothing that was finished is lost
-    assert mediate(agreed, sent[:1], force=True, **few).coalitions[0].problems
+    assert mediate(agreed, sent[:1], partial=True, force=True, **few).coalitions[0].problems
 
 
 @pytest.mark.slow

@@ -91,7 +91,7 @@ def test_a_task_has_the_inputs_of_the_folder_it_was_settled_in(
     assert task.contributions == settled.contributions
     others = (
         task_of(agreed, sent, seed=4, **QUICK),
-        task_of(agreed, sent[:2], seed=3, **QUICK),
+        task_of(agreed, sent[:2], seed=3, partial=True, **QUICK),
         task_of(agreed, sent, seed=3, force=True, **QUICK),
         task_of(agreed, sent, seed=3, teams=[["north"], ["south", "west"]], **QUICK),
     )

@@ -229,6 +229,8 @@ def test_a_single_party(settled: Settlement) -> None:
     operator, own = editions(alone)
     assert "nobody to learn from" in operator.text
     assert "settled alone" in own.text
+    for page in (operator, own):
+        assert "south and west are parties of the agreement and had not submitted" in page.text
 
 
 def test_long_names_markup_and_missing_bounds(settled: Settlement) -> None:

@@ -13,6 +13,7 @@ from equipoise.cli.options import (
     ForceOption,
     JsonOption,
     MechanismOption,
+    PartialOption,
     PrecisionOption,
     RhoOption,
     SeedOption,
@@ -54,6 +55,7 @@ def mediate(
     precision: PrecisionOption = 0.05,
     draws: DrawsOption = 4_000,
     budget: BudgetOption = None,
+    partial: PartialOption = False,
     deviate: DeviateOption = False,
     force: ForceOption = False,
     as_json: JsonOption = False,
@@ -84,6 +86,7 @@ def mediate(
             "draws": draws,
             "precision": precision,
             "budget": budget,
+            "partial": partial,
             "deviate": deviate,
             "force": force,
         }
@@ -93,7 +96,12 @@ def mediate(
         write_reports(settlement, output)
     answers = [_answer(settlement, received, changes, output, quiet=as_json) for changes in questions]
     if as_json:
-        document = {**settlement.to_json(), "audit": settlement.audit.to_json(), "folder": str(output)}
+        document = {
+            **settlement.to_json(),
+            "absent": list(settlement.absent),
+            "audit": settlement.audit.to_json(),
+            "folder": str(output),
+        }
         if questions:
             document["what_if"] = [one.to_json() for one in answers]
         if rho_sweep:

@@ -16,6 +16,7 @@ from equipoise.cli.options import (
     JsonOption,
     MechanismOption,
     MembershipOption,
+    PartialOption,
     PrecisionOption,
     RhoOption,
     SeedOption,
@@ -145,9 +146,7 @@ def start(
     budget: BudgetOption = None,
     deviate: DeviateOption = False,
     force: ForceOption = False,
-    partial: Annotated[
-        bool, typer.Option("--partial", help="Settle although some who are invited have not submitted.")
-    ] = False,
+    partial: PartialOption = False,
     watching: Annotated[bool, typer.Option("--watch", help="Wait until it is settled.")] = False,
     membership: MembershipOption = MEMBERSHIP,
     as_json: JsonOption = False,

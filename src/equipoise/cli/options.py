@@ -31,6 +31,9 @@ SeedOption = Annotated[int, typer.Option(help="The same seed gives the same deci
 PrecisionOption = Annotated[float, typer.Option(help="Standard error wanted of targets and rewards, in nats.")]
 DrawsOption = Annotated[int, typer.Option(help="Draws of a posterior, to begin with.")]
 BudgetOption = Annotated[int | None, typer.Option(help="Coalitions to value, when there are too many to value all.")]
+PartialOption = Annotated[
+    bool, typer.Option("--partial", help="Settle although some of the parties have not submitted.")
+]
 DeviateOption = Annotated[
     bool,
     typer.Option("--deviate", help="Settle otherwise than agreed all the same; every report shows a broken promise."),

@@ -72,6 +72,8 @@ def show_settlement(settlement: "Settlement") -> None:
         bounds.append(f"cannot be told from bringing nothing, and counted so: {', '.join(settlement.nothing)}")
     if own := [award.party for award in awards if award.falls_back]:
         bounds.append(f"no share would do, so the reward is its own posterior, as agreed: {', '.join(own)}")
+    if settlement.absent:
+        bounds.insert(0, f"settled without {', '.join(settlement.absent)}, who had not submitted")
     for line in bounds:
         print_lines(line, bullet=True)
     for award in awards:

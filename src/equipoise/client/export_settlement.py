@@ -126,7 +126,13 @@ class SettledRound:
             options["noise_secret"] = self.archive.read(NOISE).decode("ascii", errors="replace").strip()
         try:
             anew = mediate(
-                recorded.agreement, list(submissions.values()), **options, deviate=True, force=force, progress=False
+                recorded.agreement,
+                list(submissions.values()),
+                **options,
+                partial=True,
+                deviate=True,
+                force=force,
+                progress=False,
             )
         except TypeError as error:
             raise VerificationError(f"the options of the settlement are not those of this version ({error})") from error

@@ -11,7 +11,7 @@ from equipoise.report.learning import beliefs, predictions
 from equipoise.report.outcome import awards, coalitions, shapley
 from equipoise.report.page import Page, Section, Table
 from equipoise.report.promises import agreement_section, audit_section, conclusion
-from equipoise.report.wording import compared, listed, nats, number
+from equipoise.report.wording import absence, compared, listed, nats, number
 from equipoise.words import short
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def operator_page(settlement: "Settlement") -> Page:
 def summary(settlement: "Settlement") -> list[str]:
     """Who takes part, and how much each gains over going alone."""
     parties = settlement.parties
+    without = [absence(settlement.absent)] if settlement.absent else []
     if len(parties) == 1:
         opening = f"Only {parties[0]} took part, so there is nobody to learn from or to share with."
     else:
@@ -75,7 +76,11 @@ def summary(settlement: "Settlement") -> list[str]:
     words = "; ".join(f"{party} {compared(gains[party])}" for party in told)
     if told != order:
         words = f"the gains lie between these two: {words}"
-    return [opening, f"In units of information (nats, see the glossary): {worth + '; ' if worth else ''}{words}."]
+    return [
+        opening,
+        *without,
+        f"In units of information (nats, see the glossary): {worth + '; ' if worth else ''}{words}.",
+    ]
 
 
 def contributions(settlement: "Settlement") -> Section:

@@ -10,7 +10,7 @@ from equipoise.report.outcome import BARS
 from equipoise.report.page import Figure, Page, Section, Table
 from equipoise.report.promises import agreement_section, audit_section, conclusion
 from equipoise.report.view import PartyView
-from equipoise.report.wording import compared, estimate, listed, nats, number
+from equipoise.report.wording import absence, compared, estimate, listed, nats, number
 from equipoise.words import short
 
 
@@ -61,7 +61,8 @@ def _summary(view: PartyView) -> list[str]:
     all_ = " That is everything the team knows: nobody gets more." if view.gets_all and others else ""
     return [
         f"{company} Its own release is worth {nats(view.alone.value)} nats (explained in the glossary), and its reward "
-        f"{nats(view.attained.value)}: {view.party} {compared(gain)}.{all_}"
+        f"{nats(view.attained.value)}: {view.party} {compared(gain)}.{all_}",
+        *([absence(view.absent)] if view.absent else ()),
     ]
 
 

@@ -1,8 +1,8 @@
 """What one party may know of a settlement: the only thing its edition of the report is made from.
 
-A party may know the agreement, its own contribution and award, and what its team is worth together. It may not know
-what the others sent, bring or get, nor the posterior of its team, unless that is its own reward. Numbers that would
-give these away are left out as well:
+A party may know the agreement, who has submitted, its own contribution and award, and what its team is worth together.
+It may not know what the others sent, bring or get, nor the posterior of its team, unless that is its own reward.
+Numbers that would give these away are left out as well:
 
 * ρ as chosen, where the agreement does not fix it: own target, own Shapley value, the team's value and ρ give the
   largest Shapley value;
@@ -66,6 +66,7 @@ class PartyView:
     findings: tuple[Finding, ...]
     version: str
     deviations: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
 
     @property
     def gets_all(self) -> bool:
@@ -101,6 +102,7 @@ def view_of(settlement: "Settlement", party: str) -> PartyView:
         findings=tuple(Finding(one.code, one.promise, one.verdict, "") for one in settlement.audit),
         version=settlement.environment.get("equipoise", ""),
         deviations=tuple(one.for_parties for one in settlement.deviations),
+        absent=settlement.absent,
     )
 
 

@@ -30,6 +30,12 @@ def listed(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
+def absence(parties: Sequence[str]) -> str:
+    """Who is missing, where a round was settled without some parties of its agreement."""
+    verb = "is a party" if len(parties) == 1 else "are parties"
+    return f"{listed(parties)} {verb} of the agreement and had not submitted; the round was settled without."
+
+
 def seconds(time: float) -> str:
     """A duration, as coarse as it is interesting."""
     return f"{time:.1f}{NBSP}s" if time < 120 else f"{time / 60:.1f}{NBSP}min"

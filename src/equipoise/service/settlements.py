@@ -171,6 +171,7 @@ def _task(found: Round, sent: Sequence[bytes], options: Options, secret: str | N
         precision=options.precision,
         budget=options.budget,
         noise_secret=secret,
+        partial=True,  # an operator sees who has not submitted, and says on the command line that it is meant
         deviate=options.deviate,
         force=options.force,
     )
