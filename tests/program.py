@@ -19,12 +19,21 @@ from unittest import mock
 Completed = subprocess.CompletedProcess[str]
 
 
-def run(*arguments: object, cwd: Path, code: int = 0, **variables: str | None) -> Completed:
+class Terminal(io.StringIO):
+    """Somebody who types, for `run`."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def run(
+    *arguments: object, cwd: Path, code: int = 0, typed: Terminal | None = None, **variables: str | None
+) -> Completed:
     """Run a command in this process and check its exit code; `variables` change its environment."""
     from equipoise.cli import main
 
     words = [str(argument) for argument in arguments]
-    with _as_a_process(["equipoise", *words], cwd, _environment(variables)) as (out, err):
+    with _as_a_process(["equipoise", *words], cwd, _environment(variables), typed or io.StringIO()) as (out, err):
         try:
             main()
             status: Any = 0
@@ -63,13 +72,15 @@ def _checked(result: Completed, code: int) -> Completed:
 
 
 @contextlib.contextmanager
-def _as_a_process(argv: list[str], cwd: Path, environment: dict[str, str]) -> Iterator[tuple[io.StringIO, io.StringIO]]:
+def _as_a_process(
+    argv: list[str], cwd: Path, environment: dict[str, str], stdin: io.StringIO
+) -> Iterator[tuple[io.StringIO, io.StringIO]]:
     """Arguments, folder, environment, outputs and warnings as a new process has them."""
     out, err = io.StringIO(), io.StringIO()
     with (
         mock.patch.object(sys, "argv", argv),
         mock.patch.object(sys.modules["__main__"], "__package__", None, create=True),  # or the name is pytest's
-        mock.patch.object(sys, "stdin", io.StringIO()),
+        mock.patch.object(sys, "stdin", stdin),
         mock.patch.dict(os.environ, environment, clear=True),
         contextlib.chdir(cwd),
         contextlib.redirect_stdout(out),

@@ -52,7 +52,7 @@ def test_a_whole_release_never_imports_jax(tmp_path: Path) -> None:
         "import numpy as np, equipoise as eq\n"
         "from equipoise.examples import example_agreement\n"
         "agreement = eq.Agreement.parse(example_agreement('gaussian'))\n"
-        "eq.release(agreement, np.ones(9), party='north', epsilon=1, ledger='l').check(agreement)\n",
+        "eq.release(agreement, np.full(9, 120.0), party='north', epsilon=1, ledger='l').check(agreement)\n",
         cwd=tmp_path,
     )
 

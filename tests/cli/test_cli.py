@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from equipoise.wire import Submission
-from program import equipoise, from_json, run, spawn
+from program import Terminal, equipoise, from_json, run, spawn
 
 
 @pytest.fixture
@@ -263,6 +263,39 @@ def test_advice_on_the_command_line(home: Path) -> None:
     assert not list(home.glob("*.ledger"))
 
 
+def test_a_release_gets_a_second_look(home: Path) -> None:
+    """On a terminal; `--yes` and scripts are not asked. A new ledger is announced either way."""
+    (home / "north.csv").write_text((home / "north.csv").read_text().replace(",399,", ",9399,"))
+    for answer in ("n\n", "\n"):
+        refused = run(*RELEASE, "--epsilon", 0.2, cwd=home, code=5, typed=Terminal(answer))
+        assert "not confirmed; nothing was spent" in refused.stderr
+    asked = " ".join(refused.stderr.split())
+    for words in (
+        "north.ledger is a NEW ledger",
+        "never spend more than its cap, zCDP 0.1",
+        "200 rows",
+        "that is (1.99, 1e-6)-DP",
+        "spent nothing before, zCDP 0.1, that is (1.99, 1e-6)-DP, after; of its cap zCDP 0.1, zCDP 0 would be left",
+        "column age: none of the first values clipped",
+        "column progression: 0.5% of the first values clipped (for your eyes only)",
+        "Spend this? [y/N]",
+    ):
+        assert words in asked
+    assert not (home / "north.ledger").exists()
+    assert not (home / "north.submission.json").exists()
+    said = run(*RELEASE, "--epsilon", 0.2, "--json", cwd=home, typed=Terminal("y\n"))
+    assert json.loads(said.stdout)["spent"]
+    assert "clipped" not in said.stdout
+    second = (*RELEASE, "--epsilon", 0.1, "--again", "-o", "second.json")
+    equipoise("party", "amend", "north.ledger", "--cap-zcdp", 1, "--reason", "agreed", cwd=home)
+    done = run(*second, "--yes", cwd=home, typed=Terminal(""))
+    assert done.stderr == ""  # neither asked nor told of a new ledger
+    third = (*RELEASE, "--epsilon", 0.1, "--again", "-o", "third.json")
+    asked = run(*third, cwd=home, code=5, typed=Terminal("n\n")).stderr
+    assert "spent zCDP 0.15" in asked
+    assert "NEW" not in asked
+
+
 def test_mediate_says_what_is_wrong(home: Path) -> None:
     equipoise(*RELEASE, "--epsilon", 0.2, cwd=home)
     mediate = ("mediate", "agreement.toml", "north.submission.json", "-o", "out")
@@ -291,13 +324,6 @@ def test_totals_need_a_real_order(order: int, home: Path) -> None:
     assert "order must be a number above 1" in equipoise(
         "party", "ledger", "north.ledger", "--order", order, cwd=home, code=5
     )
-
-
-def test_wrong_units_are_warned_of(home: Path) -> None:
-    text = (home / "agreement.toml").read_text().replace("bounds = [15, 60]", "bounds = [0.15, 0.60]")
-    (home / "agreement.toml").write_text(text)
-    result = run(*RELEASE, "--epsilon", 0.2, cwd=home)
-    assert "Warning: 100% of the first values of 'bmi' lie outside" in result.stderr
 
 
 def test_nothing_to_amend(home: Path) -> None:

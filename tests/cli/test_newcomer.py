@@ -35,15 +35,21 @@ def test_a_wrong_column_name(home: Path) -> None:
 
 
 def test_bounds_that_are_too_narrow(home: Path) -> None:
-    """Not a mistake that can be refused: whether a value lies outside is private. It is warned of before and after."""
+    """Found by a dry run, and refused before anything is spent unless it is meant."""
     change(home / "agreement.toml", "bounds = [15, 60]", "bounds = [20, 25]")
     dry = " ".join(equipoise(*RELEASE, "--epsilon", 0.2, "--dry-run", cwd=home).split())
     assert (
-        "bmi: 79.0% of the first rows lie outside the agreed bounds and are clipped; that is much: is the column in "
-        "the agreed unit, or are the bounds too narrow?"
+        "bmi: 79.0% of the first rows lie outside the agreed bounds and are clipped; that is much, and a release "
+        "refuses it without --allow-clipping: is the column in the agreed unit, or are the bounds too narrow?"
     ) in dry
-    assert not (home / "north.ledger").exists()
-    assert run(*RELEASE, "--epsilon", 0.2, cwd=home).stderr == (
+    assert refused(home, code=4) == (
+        "Error: 79% of the first values of 'bmi' lie outside the agreed bounds and would be clipped; nothing was "
+        "spent. Is the table in the agreed units? If it is, the bounds are too narrow: agree on wider ones from common "
+        "knowledge, not from this table, or release all the same with --allow-clipping (allow_clipping=True). (These "
+        "shares are not private: keep them to yourself.)\n"
+    )
+    said = run(*RELEASE, "--epsilon", 0.2, "--allow-clipping", cwd=home).stderr
+    assert said.endswith(
         "Warning: 79% of the first values of 'bmi' lie outside the agreed bounds and were clipped; is the column in "
         "the agreed unit? If it is, the bounds are too narrow: agree on wider ones from common knowledge, not from "
         "this table. (This share is not private: keep it to yourself.)\n"

@@ -38,7 +38,7 @@ def test_releasing_loads_no_experiment(tmp_path: Path) -> None:
         "import sys, numpy as np, equipoise as eq\n"
         "from equipoise.examples import example_agreement\n"
         "agreement = eq.Agreement.parse(example_agreement('gaussian'))\n"
-        "eq.release(agreement, np.ones(9), party='north', epsilon=1, ledger='l').check(agreement)\n"
+        "eq.release(agreement, np.full(9, 120.0), party='north', epsilon=1, ledger='l').check(agreement)\n"
         "print(*sys.modules, sep='\\n')"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)

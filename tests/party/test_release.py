@@ -20,6 +20,7 @@ from equipoise.errors import (
     GuaranteeError,
     KeyFileError,
     LedgerError,
+    PrivacyError,
     SubmissionError,
     TableError,
 )
@@ -28,7 +29,7 @@ from equipoise.keys import create_key, load_key, load_or_create_key, public_hex
 from equipoise.models import layout_of
 from equipoise.party.ledger import Ledger
 from equipoise.party.mechanism import noise_scale, perturb
-from equipoise.party.release import certified_zcdp, preview, release, resend
+from equipoise.party.release import Plan, certified_zcdp, preview, release, resend
 from equipoise.wire import Submission
 
 AGREED = linear(1, max_epsilon=2.0)
@@ -269,10 +270,42 @@ def test_a_preview_can_never_pass_for_a_release(tmp_path: Path) -> None:
 
 
 def test_much_clipping_is_told_to_the_party_alone(tmp_path: Path) -> None:
+    beyond = np.full((9, 2), 99.0)
+    with pytest.raises(TableError, match="100% of the first values of 'x0', 100% .* of 'y' .*nothing was spent"):
+        release(AGREED, beyond, party="north", epsilon=1.0, ledger=tmp_path / "l")
+    assert list(tmp_path.iterdir()) == []
     with pytest.warns(ClippingWarning, match="100% of the first values of 'x0' lie outside.*agreed unit"):
-        submission = release(AGREED, np.full((9, 2), 99.0), party="north", epsilon=1.0, ledger=tmp_path / "l")
+        submission = release(AGREED, beyond, party="north", epsilon=1.0, ledger=tmp_path / "l", allow_clipping=True)
     assert b"clip" not in submission.to_json()
     assert b"clip" not in (tmp_path / "l").read_bytes()
+
+
+def test_one_in_five_may_be_clipped(tmp_path: Path) -> None:
+    """The limit is a share of a column's values, and one that is reached is not exceeded."""
+    rows = np.zeros((10, 2))
+    rows[:2, 0] = 99.0
+    release(AGREED, rows, party="north", epsilon=1.0, ledger=tmp_path / "l")
+    rows[:3, 0] = 99.0
+    with pytest.raises(TableError, match="30% of the first values of 'x0' lie"):
+        release(AGREED, rows, party="north", epsilon=1.0, ledger=tmp_path / "other")
+
+
+def test_a_release_is_confirmed_before_it_is_paid_for(tmp_path: Path) -> None:
+    plans: list[Plan] = []
+
+    def ask(plan: Plan) -> bool:
+        plans.append(plan)
+        return len(plans) != 1
+
+    chosen: dict[str, Any] = {"party": "north", "ledger": tmp_path / "l", "cap_zcdp": 2.0, "confirm": ask}
+    with pytest.raises(PrivacyError, match="not confirmed; nothing was spent"):
+        release(AGREED, TABLE, zcdp=0.5, **chosen)
+    assert list(tmp_path.iterdir()) == []
+    release(AGREED, TABLE, zcdp=0.5, **chosen)
+    release(AGREED, TABLE, zcdp=1.0, again=True, **chosen)
+    seen = [(one.new_ledger, one.spent_zcdp, one.cap_zcdp, one.guarantee.zcdp) for one in plans]
+    assert seen == [(True, 0.0, 2.0, 0.5), (True, 0.0, 2.0, 0.5), (False, 0.5, 2.0, 1.0)]
+    assert {(one.count, tuple(one.clipped)) for one in plans} == {(len(TABLE), ("x0", "y"))}
 
 
 def test_two_first_releases_share_one_key(tmp_path: Path) -> None:

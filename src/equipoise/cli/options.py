@@ -14,6 +14,11 @@ PartyOption = Annotated[str, typer.Option(help="Your name in the agreement.")]
 LedgerOption = Annotated[
     Path, typer.Option(help="Your ledger: one for all tables that share individuals.", readable=False)
 ]
+AllowClippingOption = Annotated[
+    bool,
+    typer.Option("--allow-clipping", help="Release although much of a column lies outside the agreed bounds."),
+]
+YesOption = Annotated[bool, typer.Option("--yes", help="Do not ask before spending.")]
 OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="File to write [PARTY.submission.json].")]
 MembershipOption = Annotated[
     Path, typer.Option(help="Your note of where you are a member, as `equipoise join` wrote it.", readable=False)

@@ -20,12 +20,13 @@ def print_json(document: Any) -> None:
     typer.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def print_lines(text: str, *, bullet: bool = False) -> None:
+def print_lines(text: str, *, bullet: bool = False, err: bool = False) -> None:
     """Print a paragraph, broken between words at the width of the terminal."""
     width = max(40, shutil.get_terminal_size().columns)
     start = "- " if bullet else ""
     typer.echo(
-        textwrap.fill(text, width, initial_indent=start, subsequent_indent=" " * len(start), break_on_hyphens=False)
+        textwrap.fill(text, width, initial_indent=start, subsequent_indent=" " * len(start), break_on_hyphens=False),
+        err=err,
     )
 
 

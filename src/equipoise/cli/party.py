@@ -1,20 +1,26 @@
 """`equipoise party`: what the party's data scientist does, on the party's own machine."""
 
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from equipoise.cli.options import (
     AgreementArgument,
+    AllowClippingOption,
     DeltaOption,
     JsonOption,
     LedgerArgument,
     LedgerOption,
     OutputOption,
     PartyOption,
+    YesOption,
 )
 from equipoise.guarantee import DEFAULT_DELTA
+
+if TYPE_CHECKING:
+    from equipoise.party.release import Plan
 
 app = typer.Typer(help="Release a private statistic, keep the ledger.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -61,22 +67,32 @@ def release(
     again: Annotated[bool, typer.Option("--again", help="Spend anew although there was a release.")] = False,
     cap_zcdp: Annotated[float | None, typer.Option(help="For a new ledger: the most it may ever spend.")] = None,
     family: Annotated[str, typer.Option(help="For a new ledger: which individuals it covers.")] = "",
+    allow_clipping: AllowClippingOption = False,
+    yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Read a table, spend privacy once, and write the signed submission.
+
+    On a terminal you see what would be spent, and are asked before it is.
 
     Example: equipoise party release agreement.toml north.csv --party north --epsilon 0.2 --ledger north.ledger
     """
     from equipoise.agreement import Agreement
     from equipoise.cli.output import claim_output, reading_progress, warnings_as_lines
-    from equipoise.cli.party_output import show_preview, show_submission, write_submission
+    from equipoise.cli.party_output import confirmed, show_preview, show_submission, write_submission
     from equipoise.errors import SubmissionError
     from equipoise.party import release as party_release
 
     agreed = Agreement.load(agreement)
     target = output or Path(f"{party}.submission.json")
     claim_output(target, SubmissionError)
-    with reading_progress(f"Reading {table.name}", quiet=as_json) as progress, warnings_as_lines():
+    with warnings_as_lines(), ExitStack() as reading:
+        progress = reading.enter_context(reading_progress(f"Reading {table.name}", quiet=as_json))
+
+        def confirm(plan: "Plan") -> bool:
+            reading.close()  # or the progress bar would draw over the question
+            return confirmed(plan, yes=yes)
+
         if dry_run:
             seen = party_release.preview(
                 agreed, table, party=party, ledger=ledger, epsilon=epsilon, zcdp=zcdp, approx=approx, key=key,
@@ -85,7 +101,8 @@ def release(
         else:
             submission = party_release.release(
                 agreed, table, party=party, ledger=ledger, epsilon=epsilon, zcdp=zcdp, approx=approx, key=key,
-                again=again, cap_zcdp=cap_zcdp, family=family, progress=progress,
+                again=again, cap_zcdp=cap_zcdp, family=family, allow_clipping=allow_clipping, confirm=confirm,
+                progress=progress,
             )  # fmt: skip
     if dry_run:
         show_preview(seen, as_json=as_json)

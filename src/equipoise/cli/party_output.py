@@ -1,6 +1,7 @@
 """What `equipoise party` prints and writes."""
 
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from equipoise.explain import contribution
 from equipoise.guarantee import DEFAULT_DELTA, Guarantee, epsilon_of
 from equipoise.models import ScaledColumn
 from equipoise.party.history import History
-from equipoise.party.release import CLIPPED_IS_MANY, Preview
+from equipoise.party.release import CLIPPED_IS_MANY, Plan, Preview
 from equipoise.readings import approx, guessing, in_full, percent
 from equipoise.wire import Submission
 from equipoise.words import counted, short
@@ -29,6 +30,37 @@ def write_submission(submission: Submission, path: Path) -> None:
             f"cannot write {str(path)!r}: {error.strerror}; the submission is safe in the ledger, get it with "
             "`equipoise party resend`"
         ) from error
+
+
+def confirmed(plan: Plan, *, yes: bool) -> bool:
+    """Announce a new ledger; on a terminal also show what would be spent, and ask. Scripts are not asked."""
+    if plan.new_ledger:
+        print_lines(
+            f"{plan.ledger.name} is a NEW ledger: it knows of no earlier release of these individuals, and will never "
+            f"spend more than its cap, zCDP {plan.cap_zcdp:g}.",
+            err=True,
+        )
+    if yes or not sys.stdin.isatty():
+        return True
+    after = plan.spent_zcdp + plan.guarantee.zcdp
+    print_lines(f"About to release {counted(plan.count, 'row')}, for good:", err=True)
+    for line in (
+        f"privacy: {_in_words(plan.guarantee)}",
+        f"ledger {plan.ledger.name}: spent {_spent(plan.spent_zcdp)} before, {_spent(after)} after; of its cap zCDP "
+        f"{plan.cap_zcdp:g}, zCDP {max(0.0, plan.cap_zcdp - after):g} would be left",
+        *(
+            f"column {name}: {f'{share:.1%}' if share else 'none'} of the first values clipped (for your eyes only)"
+            for name, share in plan.clipped.items()
+        ),
+    ):
+        print_lines(line, bullet=True, err=True)
+    return typer.confirm("Spend this?", default=False, err=True)
+
+
+def _spent(zcdp: float) -> str:
+    if zcdp == 0:
+        return "nothing"
+    return f"zCDP {zcdp:g}, that is ({epsilon_of(zcdp, DEFAULT_DELTA):.3g}, {short(DEFAULT_DELTA)})-DP,"
 
 
 def show_submission(
@@ -106,7 +138,10 @@ def _show_private_notes(preview: Preview) -> None:
         notes.append(f"columns never read: {', '.join(preview.ignored_columns)}")
     for name, share in preview.clipped.items():
         if share > 0:
-            many = "; that is much: is the column in the agreed unit, or are the bounds too narrow?"
+            many = (
+                "; that is much, and a release refuses it without --allow-clipping: is the column in the agreed unit, "
+                "or are the bounds too narrow?"
+            )
             hint = many if share > CLIPPED_IS_MANY else ""
             notes.append(f"{name}: {share:.1%} of the first rows lie outside the agreed bounds and are clipped{hint}")
     bounded = any(isinstance(column, ScaledColumn) for column in preview.layout.columns)

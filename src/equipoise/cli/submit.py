@@ -1,11 +1,12 @@
 """`equipoise submit`: release once, and hand the submission over as often as it takes."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from equipoise.cli.options import JsonOption, MembershipOption, RoundOption
+from equipoise.cli.options import AllowClippingOption, JsonOption, MembershipOption, RoundOption, YesOption
 
 if TYPE_CHECKING:
     from equipoise.agreement import Agreement
@@ -39,13 +40,16 @@ def submit(
     ] = False,
     cap_zcdp: Annotated[float | None, typer.Option(help="For a new ledger: the most it may ever spend.")] = None,
     family: Annotated[str, typer.Option(help="For a new ledger: which individuals it covers.")] = "",
+    allow_clipping: AllowClippingOption = False,
+    yes: YesOption = False,
     receipt: Annotated[Path | None, typer.Option(help="File for the receipt [NAME.receipt.json].")] = None,
     membership: MembershipOption = Path("equipoise.json"),
     as_json: JsonOption = False,
 ) -> None:
     """Release from a table, spend privacy once, and hand the submission over.
 
-    Running it again after a lost connection sends the same bytes and spends nothing.
+    On a terminal you see what would be spent, and are asked before it is. Running it again after a lost connection
+    sends the same bytes and spends nothing.
 
     Example: equipoise submit north.csv --epsilon 0.2
     """
@@ -65,11 +69,12 @@ def submit(
         agreed.party(me.name)
         if not as_json:
             typer.echo(f"Agreement {agreed.identity}" + (f": {agreed.title}" if agreed.title else ""), err=True)
-        options = {"cap_zcdp": cap_zcdp, "quiet": as_json}
+        options: dict[str, Any] = {"cap_zcdp": cap_zcdp, "quiet": as_json}
         if dry_run:
             _preview(agreed, me, source, guarantee, options, as_json=as_json)
             return
-        submission, spent = _released(agreed, me, source, guarantee, {**options, "family": family}, exchange)
+        options |= {"family": family, "allow_clipping": allow_clipping, "yes": yes}
+        submission, spent = _released(agreed, me, source, guarantee, options, exchange)
         given = exchange.submit(submission.to_json())
         kept = None if given is None else _keep(given, receipt or Path(f"{me.name}.receipt.json"), chosen=bool(receipt))
     unread = None if spent or source is None or _is_submission(source) else source
@@ -108,6 +113,7 @@ def _released(
 ) -> "tuple[Submission, bool]":
     """The submission to send, and whether it was released just now."""
     from equipoise.cli.output import reading_progress, warnings_as_lines
+    from equipoise.cli.party_output import confirmed
     from equipoise.errors import PrivacyError
     from equipoise.party import release as party_release
     from equipoise.wire import Submission
@@ -135,11 +141,18 @@ def _released(
         )
     _check_stated(agreed, guarantee)
     exchange.check_open()
-    quiet = options.pop("quiet")
-    with reading_progress(f"Reading {source.name}", quiet=quiet) as progress, warnings_as_lines():
+    quiet, yes = options.pop("quiet"), options.pop("yes")
+    with warnings_as_lines(), ExitStack() as reading:
+        progress = reading.enter_context(reading_progress(f"Reading {source.name}", quiet=quiet))
+
+        def confirm(plan: party_release.Plan) -> bool:
+            reading.close()  # or the progress bar would draw over the question
+            return confirmed(plan, yes=yes)
+
         made = party_release.release(
-            agreed, source, party=me.name, ledger=me.ledger, key=me.key, progress=progress, **guarantee, **options
-        )
+            agreed, source, party=me.name, ledger=me.ledger, key=me.key, confirm=confirm, progress=progress,
+            **guarantee, **options,
+        )  # fmt: skip
     return made, True
 
 

@@ -60,6 +60,10 @@ class Ledger:
             raise LedgerError(f"there is no ledger {str(self.path)!r}; the first release makes one")
         return History(entries)
 
+    def is_new(self) -> bool:
+        """Whether nothing was ever recorded in it, so that the next spend makes it."""
+        return not self._entries()[0]
+
     def check_spend(
         self, agreement: Agreement, party: str, guarantee: Guarantee, *, again: bool, cap_zcdp: float | None
     ) -> None:

@@ -11,11 +11,13 @@ exactly, so replacing a row changes the statistic by at most `layout.sensitivity
 discrete Gaussian noise that is ρ-zCDP at that sensitivity with ρ ≤ ε/λ. All later steps see only its output.
 
 **Order of steps**, so that a crash never leaves an unrecorded release: refuse what can be refused without data; read
-the table; put the spend on disk; draw noise; sign; store the submission in the ledger; hand it out.
+the table; refuse one that is hardly in the agreed units; ask the party; put the spend on disk; draw noise; sign; store
+the submission in the ledger; hand it out.
 """
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from equipoise.agreement import Agreement
 from equipoise.durable import is_there
-from equipoise.errors import ClippingWarning, GuaranteeError, KeyFileError, LedgerError
+from equipoise.errors import ClippingWarning, GuaranteeError, KeyFileError, LedgerError, PrivacyError, TableError
 from equipoise.guarantee import Guarantee
 from equipoise.keys import load_key, load_or_create_key, public_hex
 from equipoise.models import LARGEST_NOISE, Layout, layout_of
@@ -50,6 +52,26 @@ class Preview:
     ignored_columns: tuple[str, ...]
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What a release is about to spend, for the party's eyes only.
+
+    `clipped` is the share of each column's first values that lie outside the agreed bounds; `spent_zcdp` and `cap_zcdp`
+    are the ledger's before the release.
+    """
+
+    guarantee: Guarantee
+    count: int
+    clipped: dict[str, float]
+    ledger: Path
+    new_ledger: bool
+    spent_zcdp: float
+    cap_zcdp: float
+
+
+Confirm = Callable[[Plan], bool]
+
+
 def release(
     agreement: Agreement,
     source: Any,
@@ -63,6 +85,8 @@ def release(
     again: bool = False,
     cap_zcdp: float | None = None,
     family: str = "",
+    allow_clipping: bool = False,
+    confirm: Confirm | None = None,
     progress: Progress | None = None,
 ) -> Submission:
     """Read a table, spend privacy, and return the signed submission.
@@ -71,11 +95,19 @@ def release(
     `approx=(epsilon, delta)`. `ledger` is made by the first release; `cap_zcdp` and `family` describe it then. Without
     `key`, a signing key is kept beside the ledger. A second release under the same agreement needs `again=True` and
     costs as much again; `resend` returns the stored submission for nothing.
+
+    A table in which more than 20 % of a column's first values lie outside the agreed bounds is refused before anything
+    is spent, unless `allow_clipping=True` says that this is meant. `confirm` is asked last, with a `Plan`; nothing is
+    spent unless it says yes.
     """
     guarantee = agreement.guarantee(epsilon=epsilon, zcdp=zcdp, approx=approx)
     book, signing_key = _refuse_before_data(agreement, party, guarantee, ledger, key, again=again, cap_zcdp=cap_zcdp)
     layout = layout_of(agreement)
     exact = exact_statistic(layout, source, progress=progress)
+    if not allow_clipping:
+        _refuse_clipping(exact)
+    if confirm is not None and not confirm(_plan(book, guarantee, exact, cap_zcdp)):
+        raise PrivacyError("the release was not confirmed; nothing was spent")
     signing_key = signing_key or load_or_create_key(_key_beside(book))
     spend = book.spend(agreement, party, guarantee, count=exact.count, again=again, cap_zcdp=cap_zcdp, family=family)
     noisy = perturb(exact.values, sensitivity=layout.sensitivity, zcdp=certified_zcdp(guarantee))
@@ -152,6 +184,26 @@ def _refuse_before_data(
             "of the data; choose a larger one"
         )
     return book, signing_key
+
+
+def _refuse_clipping(exact: ExactStatistic) -> None:
+    much = {name: share for name, share in exact.clipped.items() if share > CLIPPED_IS_MANY}
+    if much:
+        shares = ", ".join(f"{share:.0%} of the first values of {name!r}" for name, share in much.items())
+        raise TableError(
+            f"{shares} lie outside the agreed bounds and would be clipped; nothing was spent. Is the table in the "
+            "agreed units? If it is, the bounds are too narrow: agree on wider ones from common knowledge, not from "
+            "this table, or release all the same with --allow-clipping (allow_clipping=True). (These shares are not "
+            "private: keep them to yourself.)"
+        )
+
+
+def _plan(book: Ledger, guarantee: Guarantee, exact: ExactStatistic, cap_zcdp: float | None) -> Plan:
+    if book.is_new():
+        cap = guarantee.zcdp if cap_zcdp is None else cap_zcdp
+        return Plan(guarantee, exact.count, exact.clipped, book.path, True, 0.0, cap)
+    history = book.read()
+    return Plan(guarantee, exact.count, exact.clipped, book.path, False, history.total_zcdp, history.cap_zcdp)
 
 
 def _warn_of_clipping(exact: ExactStatistic) -> None:
