@@ -8,9 +8,9 @@ spacing or key order their files have.
 import tomllib
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, StrictInt, ValidationError, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, StrictInt, ValidationError, model_serializer, model_validator
 
 from equipoise.canonical import canonical_json, sha256_hex
 from equipoise.errors import AgreementError
@@ -30,16 +30,64 @@ from equipoise.schema import (
 )
 from equipoise.section import Section
 
+FORMAT = 2  # whose regressions have standardised priors unless agreed otherwise; format 1 has conjugate ones only
+
+
+REGRESSIONS = ("linear", "logistic")
+PRIORS = ("prior", "data_prior")
+
 
 class Agreement(Section):
     """The whole agreement. Load one with `Agreement.load(path)`."""
 
-    format: Annotated[StrictInt, Field(ge=1, le=1)]
+    format: Annotated[StrictInt, Field(ge=1, le=FORMAT)]
     title: Annotated[str, Field(max_length=200)] = ""
     model: Annotated[Model, Field(discriminator="kind")]
     privacy: Privacy
     reward: RewardRule = RewardRule()
     parties: Annotated[tuple[Party, ...], Field(min_length=1, max_length=10_000)]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_first_format(cls, document: Any) -> Any:
+        """Say in full what format 1 left unsaid: the priors of its regressions are the conjugate ones."""
+        if not isinstance(document, dict) or document.get("format") != 1 or not isinstance(document.get("model"), dict):
+            return document
+        model = dict(document["model"])
+        if model.get("kind") not in REGRESSIONS:
+            return document
+        for key in PRIORS:
+            stated = model.get(key, {})
+            if isinstance(stated, dict):
+                if "kind" in stated:
+                    raise ValueError(f"model.{key} has `kind`, which format 1 does not know; write format = 2")
+                model[key] = {"kind": "conjugate", **stated}
+        for column in _columns_of(model):
+            if "typical" in column:
+                raise ValueError(
+                    f"the column {column.get('name')!r} has `typical`, which format 1 does not know; write format = 2 "
+                    "(whose priors differ), or remove it"
+                )
+        return {**document, "model": model}
+
+    @model_serializer(mode="wrap")
+    def _write_first_format(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Documents of format 1 have no key that format 1 does not know, so that identities stay."""
+        document: dict[str, Any] = handler(self)
+        model = document.get("model")
+        if self.format == 1 and isinstance(model, dict) and model.get("kind") in REGRESSIONS:
+            for key in PRIORS:
+                model.get(key, {}).pop("kind", None)
+            for column in _columns_of(model):
+                column.pop("typical", None)
+        return document
+
+    @model_validator(mode="after")
+    def _check_first_format(self) -> Self:
+        model = self.model
+        if self.format == 1 and isinstance(model, LinearModel | LogisticModel) and model.prior.kind != "conjugate":
+            raise ValueError("format 1 has conjugate priors only; use format 2")
+        return self
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
@@ -150,3 +198,10 @@ class Agreement(Section):
                 )
             guarantee = Guarantee(order=order, epsilon=least)
         return guarantee
+
+
+def _columns_of(model: dict[str, Any]) -> list[dict[str, Any]]:
+    """The columns of a regression's document, as far as they are columns at all."""
+    features = model.get("features")
+    columns = [*features, model.get("target")] if isinstance(features, list | tuple) else [model.get("target")]
+    return [column for column in columns if isinstance(column, dict)]

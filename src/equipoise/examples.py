@@ -4,13 +4,19 @@ _HEAD = """\
 # An Equipoise agreement. Every party keeps the same file; its SHA-256 (shown by
 # `equipoise agreement check`) is its identity, and comments or spacing do not change it.
 
-format = 1
+format = 2
 title = "{title}"
 """
 
 _BOUNDS = """\
 # Public bounds. Choose them from common knowledge, NEVER from the data: they are mapped to [-1, 1],
 # values outside are clipped, and wider bounds mean more noise in the data's own units.
+"""
+
+_TYPICAL = """\
+# A column may also say where about 95 % of its values lie, from common knowledge like the bounds:
+#   {{ name = "{name}", bounds = {bounds}, typical = {typical} }}
+# It changes beliefs, not noise. Unless stated, the middle half of the bounds is taken.
 """
 
 _NORM = """\
@@ -30,23 +36,25 @@ _MODELS = {
         f"""\
 [model]
 kind = "linear"
-{_BOUNDS}features = [
+{_BOUNDS}{_TYPICAL.format(name="bmi", bounds=[15, 60], typical=[18, 40])}features = [
   {{ name = "age", bounds = [18, 100] }},
   {{ name = "bmi", bounds = [15, 60] }},
   {{ name = "blood_pressure", bounds = [50, 140] }},
 ]
 target = {{ name = "progression", bounds = [0, 400] }}
 {_NORM}
-# Beliefs before any data, in units where every column spans [-1, 1]; these are the defaults.
+# Beliefs before any data; these are the defaults. kind = "conjugate" is the paper's prior, for columns that fill
+# their bounds.
 [model.prior]
-shape = 2.0              # residual variance ~ InverseGamma(shape, scale)
-scale = 0.1
-# weight_precision = 0.75 # weights ~ Normal(0, variance / weight_precision); unless stated, all features together are
-#                          expected to explain half of the target's variance
+kind = "standardised"
+effect = 1.0             # change of the target for one standard deviation of a feature, in residual deviations
+residual = 0.6           # residual deviation, as a share of the target's typical one, ...
+residual_spread = 1.0    # ... within a factor of e^1, about 3
 
 [model.data_prior]
-{_SCOPE}mean_strength = 1.0      # how many rows the belief about the features' mean is worth
-covariance = 0.25        # expected variance of a feature
+{_SCOPE}concentration = 2.0      # LKJ prior of the features' correlations
+sd_spread = 1.0          # features' standard deviations are typical within a factor of e^1
+mean_spread = 2.0        # features' means are within 2 typical deviations of the middle
 """,
     ),
     "logistic": (
@@ -54,7 +62,7 @@ covariance = 0.25        # expected variance of a feature
         f"""\
 [model]
 kind = "logistic"
-{_BOUNDS}features = [
+{_BOUNDS}{_TYPICAL.format(name="glucose", bounds=[40, 300], typical=[60, 200])}features = [
   {{ name = "age", bounds = [18, 100] }},
   {{ name = "bmi", bounds = [15, 60] }},
   {{ name = "glucose", bounds = [40, 300] }},
@@ -62,18 +70,17 @@ kind = "logistic"
 # The two values of the target exactly as the tables have them: [negative, positive].
 target = {{ name = "readmitted", labels = ["no", "yes"] }}
 {_NORM}
-# Beliefs before any data, in units where every feature spans [-1, 1]; these are the defaults.
+# Beliefs before any data; these are the defaults. kind = "conjugate" is the paper's prior, for columns that fill
+# their bounds.
 [model.prior]
-max_squared_norm = 25.0  # a public truncation of the scaled weights' squared norm
-weight_scale = 2.5       # typical size of a weight
-bias_scale = 1.0
+kind = "standardised"
+effect = 1.25            # change of the log odds for one standard deviation of a feature
+bias_spread = 2.0        # log odds where all features are at their means
 
 [model.data_prior]
 {_SCOPE}concentration = 2.0      # LKJ prior of the features' correlations
-mean_spread = 0.5        # features' means ~ Normal(0, mean_spread)
-sd_mean = 0.5            # features' standard deviations ~ Normal(sd_mean, sd_spread) on [0, sd_max]
-sd_spread = 0.5
-sd_max = 1.0
+sd_spread = 1.0          # features' standard deviations are typical within a factor of e^1, about 3
+mean_spread = 2.0        # features' means are within 2 typical deviations of the middle
 """,
     ),
     "bernoulli": (

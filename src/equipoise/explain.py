@@ -7,8 +7,9 @@ from typing import Any
 from equipoise.agreement import Agreement
 from equipoise.guarantee import DEFAULT_DELTA, Guarantee
 from equipoise.models import Layout, ScaledColumn, layout_of
+from equipoise.priors import StandardisedEffects, StandardisedFeatures, StandardisedLogOdds
 from equipoise.readings import approx, percent
-from equipoise.schema import LabelColumn, LinearModel, LogisticModel, NumberColumn
+from equipoise.schema import LabelColumn, LinearModel, LogisticModel, NumberColumn, RegressionColumn
 from equipoise.words import counted, first_few
 
 _PURPOSES = {
@@ -105,8 +106,7 @@ def _sentences(agreement: Agreement, layout: Layout) -> tuple[str, ...]:
         f"Guarantees are stated as Rényi differential privacy of order {privacy.order:g}; the largest epsilon allowed "
         f"is {privacy.max_epsilon:g}, which is zCDP {weakest.zcdp:g}{least}.",
         *_norm_sentence(agreement),
-        f"Prior beliefs: {_fields(agreement.model.prior)}.",
-        *_data_prior_sentence(agreement),
+        *_beliefs(agreement),
         f"Rewards are controlled by {mechanism}; the fairness exponent rho is {rule}."
         + (f" The operator may choose otherwise: {', '.join(may)}." if (may := reward.operator_may_choose) else ""),
         "Whoever brings nothing that can be told from 0 gets the prior, which is worth nothing. "
@@ -134,15 +134,62 @@ def _norm_sentence(agreement: Agreement) -> tuple[str, ...]:
     return (f"Rows whose features, each scaled to [-1, 1], have a norm above {model.norm_bound:g} are pulled onto it.",)
 
 
-def _data_prior_sentence(agreement: Agreement) -> tuple[str, ...]:
+def _beliefs(agreement: Agreement) -> tuple[str, ...]:
+    """What is believed before any data."""
     model = agreement.model
     if not isinstance(model, LinearModel | LogisticModel):
-        return ()
-    return (f"Beliefs about the features: {_fields(model.data_prior)}.",)
+        return (f"Prior beliefs: {_fields(model.prior)}.",)
+    prior, data = model.prior, model.data_prior
+    if not isinstance(data, StandardisedFeatures):
+        return f"Prior beliefs: {_fields(prior)}.", f"Beliefs about the features: {_fields(data)}."
+    return (
+        _belief_about_effects(model),
+        f"Before any data, a feature's standard deviation is believed to be typical within a factor of "
+        f"{_factor(data.sd_spread)}, two times out of three, and its mean to lie within {data.mean_spread:g} typical "
+        f"deviations of the middle: {'; '.join(_typical(column) for column in model.features)}.",
+        "All parties' features are believed to come from one distribution."
+        if data.scope == "shared"
+        else "Every party's features are believed to come from a distribution of its own.",
+    )
+
+
+def _belief_about_effects(model: LinearModel | LogisticModel) -> str:
+    target, prior = model.target, model.prior
+    if isinstance(prior, StandardisedLogOdds):
+        return (
+            f"Before any data, one standard deviation more of a feature is believed to multiply the odds of "
+            f"{model.target.name} by up to {_factor(prior.effect)}, or divide them, two times out of three; the odds "
+            f"where all features are at their means are between 1 to {_factor(prior.bias_spread)} and "
+            f"{_factor(prior.bias_spread)} to 1."
+        )
+    assert isinstance(prior, StandardisedEffects)
+    assert isinstance(target, RegressionColumn)
+    residual = prior.residual * _typical_deviation(target)
+    return (
+        f"Before any data, each feature is believed to explain {prior.effect**2:g} times as much of the variance of "
+        f"{target.name} as is left over, on average and whatever the feature's scale; what is left over is believed to "
+        f"have a standard deviation of about {residual:.3g}, within a factor of {_factor(prior.residual_spread)} "
+        "two times out of three."
+    )
+
+
+def _factor(spread: float) -> str:
+    return f"{math.exp(spread):.2g}"
+
+
+def _typical_deviation(column: RegressionColumn) -> float:
+    """As `StandardisedFeatures` has it, in the column's own units."""
+    lower, upper = column.typical or column.bounds
+    return (upper - lower) / (4 if column.typical else 8)
+
+
+def _typical(column: RegressionColumn) -> str:
+    lower, upper = column.typical or column.bounds
+    return f"{column.name} {_typical_deviation(column):.3g} around {(lower + upper) / 2:.4g}"
 
 
 def _fields(prior: Any) -> str:
-    settings = {name: value for name, value in prior.model_dump().items() if value is not None}
+    settings = {name: value for name, value in prior.model_dump().items() if value is not None and name != "kind"}
     return f"{type(prior).__name__}({', '.join(f'{name} = {value}' for name, value in settings.items())})"
 
 
@@ -154,7 +201,9 @@ def _column_row(agreement: Agreement, column: Any) -> tuple[str, str, str]:
     role = "target" if column is agreement.model.target else "feature"
     if isinstance(column, NumberColumn):
         lower, upper = column.bounds
-        return column.name, role, f"{lower:g} to {upper:g}, clipped"
+        stated = getattr(column, "typical", None)
+        usually = f"; typically {stated[0]:g} to {stated[1]:g}" if stated else ""
+        return column.name, role, f"{lower:g} to {upper:g}, clipped{usually}"
     return column.name, role, f"one of {first_few(column.values)}"
 
 

@@ -59,7 +59,8 @@ def _describe(detail: ErrorDetails, known: set[str]) -> tuple[str, str]:
     if kind in _REMEDIES:
         return f"{key} ", _REMEDIES[kind]
     if kind == "union_tag_invalid":
-        return f"{key}.kind ", f"= {detail['ctx']['tag']!r}: choose one of {', '.join(MODEL_KINDS)}"
+        kinds = detail["ctx"]["expected_tags"].replace("'", "")
+        return f"{key}.kind ", f"= {detail['ctx']['tag']!r}: choose one of {kinds}"
     if kind == "value_error":
         return f"{key}: ", detail["msg"].removeprefix("Value error, ")
     if kind in ("too_long", "too_short"):

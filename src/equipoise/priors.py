@@ -2,6 +2,10 @@
 
 Regression models and the Gaussian family work in *scaled* units: every bounded column is mapped publicly from its
 bounds to [−1, 1]. Their priors are stated in those units. Poisson and exponential rates keep the data's own units.
+
+Regressions have two kinds of prior. The *standardised* one, the default since format 2, states beliefs about effects of
+one standard deviation of a feature, whatever that is within its bounds. The *conjugate* one is the paper's, and all
+that format 1 knows: its scales are those of columns that fill their bounds.
 """
 
 from typing import Annotated, Literal
@@ -9,6 +13,50 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from equipoise.section import Finite, Positive, Section
+
+Spread = Annotated[float, Field(strict=True, ge=0.05, le=3, allow_inf_nan=False)]  # of a logarithm
+
+
+class StandardisedEffects(Section):
+    """Linear regression: a feature's effect is a weight times the feature's standard deviation, whatever that is.
+
+    In units of the residual standard deviation σ, effects ~ N(0, effect²): with the default, each feature explains as
+    much variance as is left over, in expectation. log σ ~ N(log(residual · s), residual_spread²) below the target's
+    half-range, s the target's typical standard deviation: an eighth of the width of its bounds, or a quarter of the
+    width of `typical`. The target's mean where all features are at theirs is within its typical range, give or take.
+    """
+
+    kind: Literal["standardised"] = "standardised"
+    effect: Positive = 1.0
+    residual: Positive = 0.6
+    residual_spread: Spread = 1.0
+
+
+class StandardisedLogOdds(Section):
+    """Logistic regression: log odds change by N(0, effect²) for one standard deviation of a feature.
+
+    The log odds where all features are at their means are N(0, bias_spread²).
+    """
+
+    kind: Literal["standardised"] = "standardised"
+    effect: Positive = 1.25
+    bias_spread: Positive = 2.0
+
+
+class StandardisedFeatures(Section):
+    """Features ~ N(μ, diag(s) Ω diag(s)), Ω ~ LKJ(concentration), log s ~ N(log typical, sd_spread²) with s < 1.
+
+    The typical standard deviation is an eighth of the width of the bounds, or a quarter of the width of the column's
+    `typical` range. A feature's mean is N(middle, (mean_spread · typical deviation)²), the middle being that of the
+    bounds or of the typical range. If every party's features are distributed in their own way (`scope`), standard
+    deviations differ from the common s by a factor exp(±0.5), and means from the common ones as those from the middle.
+    """
+
+    kind: Literal["standardised"] = "standardised"
+    scope: Literal["shared", "per-party"] = "shared"
+    concentration: Positive = 2.0
+    sd_spread: Spread = 1.0
+    mean_spread: Positive = 2.0
 
 
 class NormalInverseGamma(Section):
@@ -21,6 +69,7 @@ class NormalInverseGamma(Section):
     is one number for all coefficients, one per coefficient (features in order, then the bias), or a full matrix.
     """
 
+    kind: Literal["conjugate"] = "conjugate"
     shape: Positive = 2.0
     scale: Positive = 0.1
     weight_precision: Positive | list[Positive] | list[list[Finite]] | None = None
@@ -34,6 +83,7 @@ class NormalInverseWishart(Section):
     `degrees_of_freedom` defaults to the number of features + 4, the weakest belief whose covariance has a variance.
     """
 
+    kind: Literal["conjugate"] = "conjugate"
     scope: Literal["shared", "per-party"] = "shared"
     mean: list[Finite] | None = None
     mean_strength: Positive = 1.0
@@ -49,6 +99,7 @@ class TruncatedNorm(Section):
     of features, as in the paper.
     """
 
+    kind: Literal["conjugate"] = "conjugate"
     degrees_of_freedom: Positive | None = None
     max_squared_norm: Positive = 25.0
     weight_scale: Positive = 2.5
@@ -62,6 +113,7 @@ class ScaledCorrelation(Section):
     paper's features are centred beforehand; `mean_spread = 0` fixes μ = 0 as it does.
     """
 
+    kind: Literal["conjugate"] = "conjugate"
     scope: Literal["shared", "per-party"] = "shared"
     mean_spread: Annotated[float, Field(strict=True, ge=0, le=10, allow_inf_nan=False)] = 0.5
     concentration: Positive = 2.0

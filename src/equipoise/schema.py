@@ -16,12 +16,16 @@ from equipoise.priors import (
     NormalInverseGamma,
     NormalInverseWishart,
     ScaledCorrelation,
+    StandardisedEffects,
+    StandardisedFeatures,
+    StandardisedLogOdds,
     TruncatedNorm,
 )
 from equipoise.section import Finite, Hex64, Positive, Section
 
 MAX_FEATURES = 250  # keeps every statistic below 2¹⁵ entries, which `guarantee.LATTICE_GAP` relies on
 MAX_CATEGORIES = 2_000
+MIN_TYPICAL = 0.001  # of the width of the bounds
 
 _Sections = tuple[type[Section], ...]
 ColumnName = Annotated[str, Field(min_length=1, max_length=200)]
@@ -45,6 +49,33 @@ class NumberColumn(Section):
         if not math.isfinite((upper - lower) * 2.0**20) or upper - lower < 1e-300:
             raise ValueError(f"[{lower:g}, {upper:g}] cannot be mapped to [-1, 1]; choose other units")
         return bounds
+
+
+class RegressionColumn(NumberColumn):
+    """A numeric column of a regression; `typical` is where about 95 % of its values are believed to lie.
+
+    It is public like the bounds and like them comes from common knowledge, never from the data. It moves beliefs, no
+    noise: bounds must still hold every value that is not to be clipped.
+    """
+
+    typical: tuple[Finite, Finite] | None = None
+
+    @model_validator(mode="after")
+    def _check_typical(self) -> Self:
+        if self.typical is None:
+            return self
+        (lower, upper), (low, high) = self.bounds, self.typical
+        if not lower <= low < high <= upper:
+            raise ValueError(
+                f"typical = [{low:g}, {high:g}] must be a range within the bounds [{lower:g}, {upper:g}]: "
+                "write [low, high] with about 95 % of the values between them"
+            )
+        if high - low < MIN_TYPICAL * (upper - lower):
+            raise ValueError(
+                f"typical = [{low:g}, {high:g}] is less than {MIN_TYPICAL:g} of the bounds [{lower:g}, {upper:g}]: "
+                "noise will hide such a column; tighten its bounds"
+            )
+        return self
 
 
 class CountColumn(NumberColumn):
@@ -102,8 +133,22 @@ class LabelColumn(Section):
 
 
 class _Regression(Section):
-    features: Annotated[tuple[NumberColumn, ...], Field(min_length=1, max_length=MAX_FEATURES)]
+    features: Annotated[tuple[RegressionColumn, ...], Field(min_length=1, max_length=MAX_FEATURES)]
     norm_bound: Positive | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_priors(cls, document: Any) -> Any:
+        """Say of which kind the priors are: the standardised ones unless agreed otherwise, both of one kind."""
+        if not isinstance(document, dict):
+            return document
+        prior, data_prior = document.get("prior", {}), document.get("data_prior", {})
+        if isinstance(prior, dict):
+            prior = {"kind": "standardised", **prior}
+        if isinstance(data_prior, dict):
+            kind = prior["kind"] if isinstance(prior, dict) else getattr(prior, "kind", "standardised")
+            data_prior = {"kind": kind, **data_prior}
+        return {**document, "prior": prior, "data_prior": data_prior}
 
     @model_validator(mode="after")
     def _check_norm_bound(self) -> Self:
@@ -121,12 +166,15 @@ class LinearModel(_Regression):
     """Bayesian linear regression."""
 
     kind: Literal["linear"]
-    target: NumberColumn
-    prior: NormalInverseGamma = NormalInverseGamma()
-    data_prior: NormalInverseWishart = NormalInverseWishart()
+    target: RegressionColumn
+    prior: Annotated[StandardisedEffects | NormalInverseGamma, Field(discriminator="kind")]
+    data_prior: Annotated[StandardisedFeatures | NormalInverseWishart, Field(discriminator="kind")]
 
     @model_validator(mode="after")
     def _check_prior_shapes(self) -> Self:
+        _check_kinds(self.prior.kind, self.data_prior.kind, (*self.features, self.target))
+        if not isinstance(self.prior, NormalInverseGamma) or not isinstance(self.data_prior, NormalInverseWishart):
+            return self
         width = len(self.features)
         _check_square("prior.weight_precision", self.prior.weight_precision, width + 1)
         _check_length("prior.weight_mean", self.prior.weight_mean, width + 1)
@@ -145,8 +193,13 @@ class LogisticModel(_Regression):
 
     kind: Literal["logistic"]
     target: LabelColumn
-    prior: TruncatedNorm = TruncatedNorm()
-    data_prior: ScaledCorrelation = ScaledCorrelation()
+    prior: Annotated[StandardisedLogOdds | TruncatedNorm, Field(discriminator="kind")]
+    data_prior: Annotated[StandardisedFeatures | ScaledCorrelation, Field(discriminator="kind")]
+
+    @model_validator(mode="after")
+    def _check_prior_kinds(self) -> Self:
+        _check_kinds(self.prior.kind, self.data_prior.kind, self.features)
+        return self
 
 
 class BernoulliModel(Section):
@@ -281,6 +334,20 @@ def _distinct_labels(labels: tuple[int | str, ...]) -> tuple[int | str, ...]:
     if repeated := first_repeat([str(label) for label in labels]):
         raise ValueError(f"the value {repeated!r} is listed twice")
     return labels
+
+
+def _check_kinds(prior: str, data_prior: str, columns: tuple[RegressionColumn, ...]) -> None:
+    """Refuse priors that do not belong together, and typical ranges that would mean nothing."""
+    if prior != data_prior:
+        raise ValueError(
+            f'data_prior.kind = "{data_prior}" does not go with prior.kind = "{prior}"; leave data_prior.kind out'
+        )
+    stated = [column.name for column in columns if column.typical is not None]
+    if stated and prior != "standardised":
+        raise ValueError(
+            f"the column {stated[0]!r} has a typical range, which the conjugate prior has no use for; remove "
+            '`typical`, or use prior.kind = "standardised"'
+        )
 
 
 def _check_length(key: str, values: list[float] | None, length: int) -> None:

@@ -102,7 +102,7 @@ def by_approximation(task: Task) -> tuple[Floats, list[tuple[Normal, Normal]]]:
     indices = range(len(task.choices.tau))
     asked = _asked(task.choices, indices, task.plan.coalitions)
     found = dict(zip(asked, _approximate(task, asked), strict=True))
-    values = {name: _surprise(normal, task.model.focus) for name, normal in found.items()}
+    values = {name: _surprise(task, normal) for name, normal in found.items()}
     everybody, alone = task.plan.coalitions[0], frozenset([task.choices.party])
     pairs = [
         (found[_name(alone, task.choices, index)], found[_name(everybody, task.choices, index)]) for index in indices
@@ -115,7 +115,7 @@ def correction(task: Task, anchors: Sequence[int], seed: int) -> Floats:
     use_compilation_cache()
     small = [members for members in task.plan.coalitions if len(members) <= SAMPLED_SIZE]
     asked = _asked(task.choices, anchors, small)
-    rough = [_surprise(normal, task.model.focus) for normal in _approximate(task, asked)]
+    rough = [_surprise(task, normal) for normal in _approximate(task, asked)]
     sampled = engine.run(
         jax.random.split(jax.random.key(seed), len(asked)),
         Problem(task.model, task.prior, task.one.observations),
@@ -125,7 +125,8 @@ def correction(task: Task, anchors: Sequence[int], seed: int) -> Floats:
     differences = {}
     for name, result, value in zip(asked, sampled, rough, strict=True):
         assert result.positions is not None
-        differences[name] = divergence(result.positions[..., : task.model.focus]).value - value
+        own = collapsed.own_coordinates(task.model, task.prior, result.positions)
+        differences[name] = divergence(own).value - value
     return np.array([_quantities(task, differences, index) for index in anchors])
 
 
@@ -175,8 +176,8 @@ def _approximate(task: Task, asked: Sequence[_Name]) -> list[Normal]:
     return found
 
 
-def _surprise(normal: Normal, focus: int) -> float:
-    return tempered_surprise(normal, 1.0, focus)
+def _surprise(task: Task, normal: Normal) -> float:
+    return tempered_surprise(task, normal, 1.0)
 
 
 def tempered(normal: Normal, kappa: float) -> tuple[Floats, Floats]:
@@ -187,6 +188,6 @@ def tempered(normal: Normal, kappa: float) -> tuple[Floats, Floats]:
     return kappa * covariance @ pull, covariance
 
 
-def tempered_surprise(normal: Normal, kappa: float, focus: int) -> float:
-    """KL divergence from N(0, I) of the model's own parameters."""
-    return float(normal_surprise(*tempered(normal, kappa), focus))
+def tempered_surprise(task: Task, normal: Normal, kappa: float) -> float:
+    """KL divergence from the prior of the model's own parameters."""
+    return float(normal_surprise(task.model, task.prior, *tempered(normal, kappa)))

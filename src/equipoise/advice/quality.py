@@ -39,7 +39,7 @@ def losses(
         positions = [noise]
         for pair, wanted in zip(choices, shares, strict=True):
             for normal, share in zip(pair, wanted, strict=True):
-                mean, covariance = tempered(normal, _kappa(normal, share, model.focus))
+                mean, covariance = tempered(normal, _kappa(task, normal, share))
                 positions.append(mean + noise @ np.linalg.cholesky(covariance).T)
         with ONE_AT_A_TIME:
             drawn = collapsed.parameters(model, task.prior, jnp.asarray(np.stack(positions)))
@@ -53,13 +53,13 @@ def losses(
     return np.array(found)
 
 
-def _kappa(normal: Normal, share: float, focus: int) -> float:
+def _kappa(task: Task, normal: Normal, share: float) -> float:
     """The κ at which a normal is worth a share of what it is worth whole."""
-    whole = tempered_surprise(normal, 1.0, focus)
+    whole = tempered_surprise(task, normal, 1.0)
     if share >= 1 or whole <= 0:
         return 1.0
     if share <= 0:
         return 0.0
     return float(
-        optimize.brentq(lambda kappa: tempered_surprise(normal, kappa, focus) - share * whole, 0.0, 1.0, xtol=1e-4)
+        optimize.brentq(lambda kappa: tempered_surprise(task, normal, kappa) - share * whole, 0.0, 1.0, xtol=1e-4)
     )

@@ -18,9 +18,10 @@ from equipoise.agreement import Agreement
 from equipoise.cores import usable_cores
 from equipoise.estimate import Estimate
 from equipoise.inference import baselines, engine
+from equipoise.inference.collapsed import own_coordinates
 from equipoise.inference.diagnostics import independent
 from equipoise.inference.engine import Problem, Sampled, Settings
-from equipoise.inference.linear import LinearRegression, regression_coordinates
+from equipoise.inference.linear import regression_coordinates
 from equipoise.inference.problem import observations_of, problem_of, scenario_arrays
 from equipoise.inference.processes import sample_one, spread, tasks_of
 from equipoise.inference.question import Scenario
@@ -105,7 +106,7 @@ def find(
     present = tuple(submission.party for submission in sent)
     problem = problem_of(agreement, observations_of(agreement, sent, seed=noise_seed))
     scenarios = scenario_arrays(agreement, present, [one.scenario for one in asked])
-    conjugate = naive and isinstance(problem.model, LinearRegression)
+    conjugate = naive and baselines.is_conjugate(problem.model)
     if naive and not conjugate:
         problem = baselines.without_noise(problem, repair=True)
     keys = jnp.stack([jax.random.key(one.seed) for one in asked])
@@ -147,6 +148,6 @@ def drawn_of(problem: Problem, sampled: Sampled) -> Drawn:
     if sampled.positions is None:
         coordinates = regression_coordinates(problem.prior, flat["weights"], flat["variance"])
     else:
-        coordinates = np.asarray(sampled.positions[..., : problem.model.focus])
+        coordinates = own_coordinates(problem.model, problem.prior, sampled.positions)
     shaped = coordinates.reshape(chains, length, -1)
     return Drawn(shaped, flat, float(np.max(sampled.diagnostics.rhat)))

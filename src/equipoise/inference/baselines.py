@@ -7,11 +7,12 @@
   and is overconfident; it is here to be compared with.
 
 Tempering by κ multiplies statistics and row counts, for which both rules agree. Clipping is ignored, as the conjugate
-updates of the paper do. Logistic regression has no conjugate posterior: its baselines are the collapsed posterior with
-the noise variance set to almost nothing (`without_noise`).
+updates of the paper do. Logistic regression has no conjugate posterior, nor has linear regression with a standardised
+prior: their baselines are the collapsed posterior with the noise variance set to almost nothing (`without_noise`).
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -24,6 +25,7 @@ from equipoise.inference.engine import Problem
 from equipoise.inference.linear import LinearPrior, LinearRegression
 from equipoise.inference.logistic import LogisticRegression
 from equipoise.inference.scenario import Observations
+from equipoise.inference.standardised import StandardisedLinear
 
 Floats = NDArray[np.float64]
 
@@ -63,14 +65,21 @@ def conjugate_draws(
     return _gaussian(rng, prior, sums, draws, repair=repair)
 
 
+def is_conjugate(model: object) -> bool:
+    """Whether `conjugate_draws` knows the posterior; if not, there is `without_noise`."""
+    return not isinstance(model, LogisticRegression | StandardisedLinear)
+
+
 def without_noise(problem: Problem, *, repair: bool) -> Problem:
     """The same problem as if the statistics were exact, for models without a conjugate posterior."""
     observations = problem.observations
     statistic = np.asarray(observations.statistic)
     count = np.asarray(observations.rows)
     if repair:
-        assert isinstance(problem.model, LogisticRegression)
-        statistic = np.stack([_repaired_logistic(problem.model, *one) for one in zip(statistic, count, strict=True)])
+        mended: Callable[[Any, Floats, float], Floats] = _repaired_logistic
+        if isinstance(problem.model, LinearRegression):
+            mended = _repaired_linear
+        statistic = np.stack([mended(problem.model, *one) for one in zip(statistic, count, strict=True)])
     # Exactly singular only where a statistic is constant; a speck of variance keeps the factorisation finite.
     variance = np.broadcast_to(1e-9 * count[:, None], statistic.shape)
     nothing = jnp.zeros(statistic.shape)
@@ -185,6 +194,13 @@ def _gaussian(
     _check_possible(scale - float(prior.scale), second, "squares")
     variance = scale / rng.gamma(float(prior.shape) + rows / 2, size=draws)
     return {"mean": mean + np.sqrt(variance / strength) * rng.normal(size=draws), "variance": variance}
+
+
+def _repaired_linear(model: LinearRegression, statistic: Floats, count: float) -> Floats:
+    """The statistic whose matrix over (x, 1, y) is positive semi-definite."""
+    matrix = np.asarray(model.matrices(jnp.asarray(statistic), jnp.asarray(count)))
+    rows, columns = model.places_of_entries
+    return np.asarray(repaired(matrix, fixed=[model.width])[rows, columns])
 
 
 def _repaired_logistic(model: LogisticRegression, statistic: Floats, count: float) -> Floats:

@@ -9,12 +9,16 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
+from numpy.typing import NDArray
 
 from equipoise.inference import hmc
 from equipoise.inference.laplace import Approximation, laplace
-from equipoise.inference.runtime import compiler_options
+from equipoise.inference.runtime import ONE_AT_A_TIME, compiler_options, double_precision
 from equipoise.inference.scenario import Observations, Observed, Rule, Scenarios, observe
+
+Floats = NDArray[np.float64]
 
 
 class CollapsedModel(Protocol):
@@ -32,6 +36,19 @@ class CollapsedModel(Protocol):
     @property
     def offset(self) -> float:
         """Where the search for the mode starts, in each of the first `focus` coordinates."""
+
+    @property
+    def plain(self) -> bool:
+        """Whether `own` coordinates are the first ones, and `bend` changes nothing."""
+
+    def bend(self, prior: Any, position: Array) -> Array:
+        """The chains' coordinates of a position; volumes stay the same."""
+
+    def unbend(self, prior: Any, bent: Array) -> Array:
+        """The inverse of `bend`."""
+
+    def own(self, prior: Any, position: Array) -> Array:
+        """Coordinates of the model's own parameters [focus], N(0, I) under the prior."""
 
     def prepare(self, observed: Observed) -> Any:
         """Arrange one scenario's view once, before any sampling."""
@@ -75,6 +92,11 @@ def approximations(
     return jax.vmap(partial(approximate, model, "power", prior, observations))(scenarios)
 
 
+def bending(model: CollapsedModel, prior: Any) -> hmc.Bending | None:
+    """The coordinates that chains move in, where a model has its own."""
+    return None if model.plain else hmc.Bending(partial(model.bend, prior), partial(model.unbend, prior))
+
+
 class PartyNormals(NamedTuple):
     """Each party's log likelihood near one position: slopes [slots, d] and Fisher informations [slots, d, d]."""
 
@@ -112,7 +134,9 @@ def begin(
     def one(key: Array, scenario: Scenarios) -> hmc.Ensemble:
         approximation = approximate(model, rule, prior, observations, scenario)
         evidence = model.prepare(observe(observations, scenario, rule))
-        return hmc.begin(key, partial(log_density, model, prior, evidence), approximation, chains)
+        return hmc.begin(
+            key, partial(log_density, model, prior, evidence), approximation, chains, bending(model, prior)
+        )
 
     return jax.vmap(one)(keys, scenarios)
 
@@ -137,9 +161,36 @@ def advance(
 
     def one(key: Array, scenario: Scenarios, ensemble: hmc.Ensemble) -> tuple[hmc.Ensemble, Array, hmc.Record]:
         evidence = model.prepare(observe(observations, scenario, rule))
-        return hmc.advance(key, partial(log_density, model, prior, evidence), ensemble, adapt)
+        return hmc.advance(key, partial(log_density, model, prior, evidence), ensemble, adapt, bending(model, prior))
 
     return jax.vmap(one)(keys, scenarios, ensembles)
+
+
+@double_precision
+def own_coordinates(model: CollapsedModel, prior: Any, positions: Floats) -> Floats:
+    """Coordinates of the model's own parameters at positions [chains, draws, d]."""
+    if model.plain:
+        return positions[..., : model.focus]
+    with ONE_AT_A_TIME:
+        return np.asarray(_own_coordinates(model, prior, positions))
+
+
+@partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(0))
+def _own_coordinates(model: CollapsedModel, prior: Any, positions: Array) -> Array:
+    return jax.vmap(jax.vmap(partial(model.own, prior)))(positions)
+
+
+@double_precision
+def own_normal(model: CollapsedModel, prior: Any, mean: Floats, covariance: Floats) -> tuple[Floats, Floats]:
+    """Mean and covariance, to first order, of the model's own coordinates where positions are normal."""
+    with ONE_AT_A_TIME:
+        centre, slopes = (np.asarray(part) for part in _own_slopes(model, prior, mean))
+    return centre, slopes @ covariance @ slopes.T
+
+
+@partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(0))
+def _own_slopes(model: CollapsedModel, prior: Any, position: Array) -> tuple[Array, Array]:
+    return model.own(prior, position), jax.jacfwd(partial(model.own, prior))(position)
 
 
 @partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(0))

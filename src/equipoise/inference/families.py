@@ -27,6 +27,7 @@ from jax import Array
 
 from equipoise.inference import moment_likelihood
 from equipoise.inference.clipped import SAFE, clipped_exponential, clipped_normal, clipped_poisson
+from equipoise.inference.coordinates import PlainCoordinates
 from equipoise.inference.moment_likelihood import RowMoments
 from equipoise.inference.scenario import Observed
 from equipoise.inference.transport import Table, beta_table, log_gamma_table, transport
@@ -117,7 +118,7 @@ Prior = TypeVar("Prior")
 
 
 @dataclass(frozen=True)
-class _Family(ABC, Generic[Prior]):
+class _Family(PlainCoordinates, ABC, Generic[Prior]):
     """What all families share: everything follows from the moments of a row, which are the same for all parties."""
 
     slots: int

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from equipoise.inference.laplace import Approximation
+from equipoise.inference.triangular import inverse_lower
 
 LogDensity = Callable[[Array], Array]
 
@@ -25,6 +26,16 @@ TARGET_ACCEPTANCE = 0.85
 QUARTER_TURN = jnp.pi / 2  # after which a normal target's position is independent of where it began
 MOST_STEPS = 64
 DIVERGENT = 1000.0  # energy error that only a broken trajectory has
+
+
+class Bending(NamedTuple):
+    """Maps to the coordinates that chains move in, and back. Both keep volumes, and straighten ridges that bend."""
+
+    bend: Callable[[Array], Array]
+    unbend: Callable[[Array], Array]
+
+
+_STRAIGHT = Bending(lambda position: position, lambda position: position)
 
 
 class Geometry(NamedTuple):
@@ -72,13 +83,16 @@ def _leap(
     return State(position, value, gradient), momentum
 
 
-def begin(key: Array, log_density: LogDensity, approximation: Approximation, chains: int) -> Ensemble:
+def begin(
+    key: Array, log_density: LogDensity, approximation: Approximation, chains: int, bending: Bending | None = None
+) -> Ensemble:
     """Start the chains: each picks one of its own candidates by importance.
 
     Half of the candidates come from the normal approximation and half from the prior N(0, I). Where noise is large the
     posterior can have several modes, of which the approximation sees one; where it is small the prior's are hopeless.
     """
-    centre, root, inverse_root = approximation
+    centre, root, inverse_root = _bent(approximation, bending)
+    bend, unbend = bending or _STRAIGHT
     dimension = len(centre)
     normal_key, pick_key = jax.random.split(key)
     log_scale = -jnp.sum(jnp.log(jnp.diagonal(inverse_root)))  # triangular
@@ -86,10 +100,11 @@ def begin(key: Array, log_density: LogDensity, approximation: Approximation, cha
     def candidate(inputs: tuple[Array, Array]) -> tuple[Array, State]:
         key, near = inputs
         normal = jax.random.normal(key, (chains, dimension))
-        positions = jnp.where(near, centre + normal @ root.T, normal)
-        ys = jnp.where(near, normal, (normal - centre) @ inverse_root.T)
-        log_mixture = jnp.logaddexp(-0.5 * jnp.sum(ys**2, axis=1) - log_scale, -0.5 * jnp.sum(positions**2, axis=1))
-        values, gradients = jax.vmap(jax.value_and_grad(log_density))(positions)
+        positions = jnp.where(near, centre + normal @ root.T, jax.vmap(bend)(normal))
+        ys = jnp.where(near, normal, (positions - centre) @ inverse_root.T)
+        log_prior = -0.5 * jnp.sum(jax.vmap(unbend)(positions) ** 2, axis=1)
+        log_mixture = jnp.logaddexp(-0.5 * jnp.sum(ys**2, axis=1) - log_scale, log_prior)
+        values, gradients = jax.vmap(jax.value_and_grad(lambda at: log_density(unbend(at))))(positions)
         score = jnp.where(jnp.isfinite(values), values - log_mixture, -jnp.inf)
         return score, State(ys, values, gradients @ root)
 
@@ -100,16 +115,29 @@ def begin(key: Array, log_density: LogDensity, approximation: Approximation, cha
     return Ensemble(states, Geometry(centre, root), jnp.full((), math.log(0.5), dtype=float))
 
 
-def advance(key: Array, log_density: LogDensity, ensemble: Ensemble, adapt: Array) -> tuple[Ensemble, Array, Record]:
+def _bent(approximation: Approximation, bending: Bending | None) -> Approximation:
+    """The approximation in the chains' coordinates."""
+    if bending is None:
+        return approximation
+    arms = jax.jacfwd(bending.bend)(approximation.centre) @ approximation.root
+    root = jnp.linalg.cholesky(arms @ arms.T)
+    return Approximation(bending.bend(approximation.centre), root, inverse_lower(root))
+
+
+def advance(
+    key: Array, log_density: LogDensity, ensemble: Ensemble, adapt: Array, bending: Bending | None = None
+) -> tuple[Ensemble, Array, Record]:
     """Run one round and return its positions [chains, ROUND, d].
 
     While `adapt`, also tune the step and, at the end, the geometry.
     """
     chains, dimension = ensemble.state.position.shape
     geometry = ensemble.geometry
+    unbend = (bending or _STRAIGHT).unbend
 
     def whitened(y: Array) -> tuple[Array, Array]:
-        values, gradients = jax.vmap(jax.value_and_grad(log_density))(geometry.centre + y @ geometry.root.T)
+        bent = geometry.centre + y @ geometry.root.T
+        values, gradients = jax.vmap(jax.value_and_grad(lambda at: log_density(unbend(at))))(bent)
         return values, gradients @ geometry.root
 
     def iteration(
@@ -135,7 +163,7 @@ def advance(key: Array, log_density: LogDensity, ensemble: Ensemble, adapt: Arra
     randomness = _draw_randomness(key, chains, dimension)
     start = (ensemble.state, ensemble.log_step)
     (state, log_step), (ys, by_iteration, log_steps) = jax.lax.scan(iteration, start, randomness)
-    positions = jnp.swapaxes(geometry.centre + ys @ geometry.root.T, 0, 1)
+    positions = jax.vmap(jax.vmap(unbend))(jnp.swapaxes(geometry.centre + ys @ geometry.root.T, 0, 1))
     record: Record = jax.tree.map(lambda part: jnp.swapaxes(part, 0, 1) if part.ndim > 1 else part, by_iteration)
 
     def learn() -> Ensemble:

@@ -10,9 +10,9 @@ import numpy as np
 from equipoise.agreement import Agreement
 from equipoise.errors import InferenceError
 from equipoise.inference import baselines, collapsed, engine
+from equipoise.inference.collapsed import own_coordinates
 from equipoise.inference.diagnostics import independent
 from equipoise.inference.engine import Problem, Sampled, Settings
-from equipoise.inference.logistic import LogisticRegression
 from equipoise.inference.posterior import Floats, Posterior
 from equipoise.inference.problem import (
     exact_observations,
@@ -57,9 +57,9 @@ def infer(
 
     `coalition` names the parties to learn from (default: all that submitted); `kappa` tempers their joint likelihood;
     `tau` adds noise to parties' statistics, the same for the same `noise_seed`. Methods: "collapsed" (statistics
-    integrated out; what "auto" picks), "gibbs" (linear regression only; the paper's Algorithm 1), and the baselines
-    "naive" (ignores the noise) and "prior". Whole rounds are drawn, so a few more than `draws` draws are returned
-    (fewer if chains had to be dropped). The same seed gives the same draws.
+    integrated out; what "auto" picks), "gibbs" (linear regression with the conjugate prior only; the paper's Algorithm
+    1), and the baselines "naive" (ignores the noise) and "prior". Whole rounds are drawn, so a few more than `draws`
+    draws are returned (fewer if chains had to be dropped). The same seed gives the same draws.
     """
     scenario = Scenario(coalition, kappa, tau or {})
     return infer_batch(
@@ -153,7 +153,8 @@ def infer_exact(
 ) -> Posterior:
     """Sample the posterior given *exact* statistics {party: (rows, entries)}: what noise and privacy cost, at best.
 
-    Conjugate models are sampled directly. Logistic regression uses its collapsed posterior with no noise.
+    Models with a conjugate prior are sampled directly. Logistic regression, and linear regression with a standardised
+    prior, use their collapsed posterior with no noise.
     """
     scenario = Scenario(coalition, kappa)
     _check_sizes([scenario], [seed], draws, chains)
@@ -194,7 +195,7 @@ def _posteriors(
         flat = {name: part.reshape(chains * length, *part.shape[2:]) for name, part in sampled.parameters.items()}
         coordinates = sampled.positions
         if coordinates is not None:
-            coordinates = coordinates[..., : problem.model.focus].reshape(chains * length, -1)
+            coordinates = own_coordinates(problem.model, problem.prior, coordinates).reshape(chains * length, -1)
         return Posterior(
             flat,
             sampled.diagnostics,
@@ -213,7 +214,7 @@ def _posteriors(
         return [results[index] for index in sorted(results)]
     if method in ("naive", "exact"):
         repair = method == "naive"
-        if not isinstance(problem.model, LogisticRegression):
+        if baselines.is_conjugate(problem.model):
             for index, seed in enumerate(seeds):
                 member, kappa = np.asarray(arrays.member[index]), float(arrays.kappa[index])
                 rng = np.random.default_rng(seed)
@@ -272,6 +273,11 @@ def _check_method(method: str, agreement: Agreement) -> str:
     if method == "gibbs" and agreement.model.kind != "linear":
         raise InferenceError(
             f'method "gibbs" is for linear regression, and this agreement is {agreement.model.kind}; use "collapsed"'
+        )
+    if method == "gibbs" and agreement.model.prior.kind != "conjugate":  # type: ignore[union-attr]
+        raise InferenceError(
+            'method "gibbs" needs the conjugate prior, and this agreement has the standardised one; use "collapsed", '
+            'or agree on prior.kind = "conjugate"'
         )
     return "collapsed" if method == "auto" else method
 

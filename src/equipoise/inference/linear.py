@@ -19,6 +19,7 @@ from jax import Array
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from equipoise.inference.coordinates import PlainCoordinates
 from equipoise.inference.scenario import Observed
 from equipoise.inference.statistic_likelihood import MatrixNoise, factorise, log_likelihood, solve
 from equipoise.inference.transport import Table, log_gamma_table, transport
@@ -85,7 +86,7 @@ def linear_prior(
 
 
 @dataclass(frozen=True)
-class LinearRegression:
+class LinearRegression(PlainCoordinates):
     """Static part of the model: number of features and parties, and whether parties share the feature distribution."""
 
     width: int

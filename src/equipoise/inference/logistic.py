@@ -27,9 +27,11 @@ from jax import Array
 from scipy import special, stats
 
 from equipoise.inference import moment_likelihood
+from equipoise.inference.coordinates import PlainCoordinates
+from equipoise.inference.correlation import correlation_root, partial_correlation_table
 from equipoise.inference.moment_likelihood import RowMoments
 from equipoise.inference.scenario import Observed
-from equipoise.inference.transport import GRID, Table, beta_table, transport, truncated_normal_table
+from equipoise.inference.transport import GRID, Table, transport, truncated_normal_table
 
 _SCALES = np.geomspace(0.18, 3.8, 20)
 _MIXTURE = _SCALES * stats.kstwobign.pdf(_SCALES)
@@ -62,14 +64,13 @@ def logistic_prior(
     sd_max: float,
 ) -> LogisticPrior:
     """Prepare a prior."""
-    columns = [beta_table(b, b) for b in concentration + (width - 2 - np.arange(max(width - 1, 1))) / 2 if b > 0]
     return LogisticPrior(
         coefficient_scale=jnp.array([weight_scale] * width + [bias_scale]),
         log_norm=_log_norm_table(width + 1, degrees_of_freedom, max_squared_norm),
         mean_spread=jnp.asarray(mean_spread, float),
         deviation=truncated_normal_table(sd_mean, sd_spread, 0.0, sd_max),
         largest_deviation=jnp.asarray(sd_max, float),
-        partial_correlation=Table(*(jnp.stack(parts) for parts in zip(*columns, strict=True))),
+        partial_correlation=partial_correlation_table(width, concentration),
     )
 
 
@@ -95,7 +96,7 @@ def _log_norm_table(dimension: int, degrees: float, limit: float) -> Table:
 
 
 @dataclass(frozen=True)
-class LogisticRegression:
+class LogisticRegression(PlainCoordinates):
     """Static part of the model; `centred` says that features have mean 0, as the paper assumes."""
 
     width: int
@@ -150,23 +151,8 @@ class LogisticRegression:
             mean, block = prior.mean_spread * block[:width], block[width:]
         table = jax.tree.map(lambda part: jnp.broadcast_to(part, (width, len(GRID))), prior.deviation)
         deviation = prior.largest_deviation * jax.nn.sigmoid(transport(table, block[:width]))
-        root = deviation[:, None] * self._correlation_root(prior, block[width:])
+        root = deviation[:, None] * correlation_root(prior.partial_correlation, block[width:], width)
         return mean, root @ root.T
-
-    def _correlation_root(self, prior: LogisticPrior, block: Array) -> Array:
-        """Cholesky factor of an LKJ correlation matrix from canonical partial correlations (Lewandowski et al. 2009).
-
-        Partial correlations of column j are Beta(b, b) on [−1, 1] with b = concentration + (w − 2 − j)/2.
-        """
-        width = self.width
-        if width == 1:
-            return jnp.ones((1, 1))
-        rows, columns = np.tril_indices(width, -1)
-        tables = jax.tree.map(lambda part: part[columns], prior.partial_correlation)
-        partial_correlation = jnp.zeros((width, width)).at[rows, columns].set(jnp.tanh(0.5 * transport(tables, block)))
-        rest = jnp.cumprod(jnp.sqrt(1 - jnp.tril(partial_correlation, -1) ** 2), axis=1)
-        before = jnp.concatenate([jnp.ones((width, 1)), rest[:, :-1]], axis=1)
-        return jnp.tril(before * (partial_correlation + jnp.eye(width)))
 
     def parameters(self, prior: LogisticPrior, position: Array) -> dict[str, Array]:
         """Model and data parameters at a position; data parameters have a leading axis of parties unless shared."""

@@ -16,12 +16,26 @@ from equipoise.agreement import Agreement
 from equipoise.errors import InferenceError
 from equipoise.inference import families
 from equipoise.inference.engine import Problem
-from equipoise.inference.linear import LinearPrior, LinearRegression, linear_prior
-from equipoise.inference.logistic import LogisticPrior, LogisticRegression, logistic_prior
+from equipoise.inference.linear import LinearRegression, linear_prior
+from equipoise.inference.logistic import LogisticRegression, logistic_prior
 from equipoise.inference.question import Scenario, UnitNoise, is_number
 from equipoise.inference.runtime import double_precision
 from equipoise.inference.scenario import Observations, Scenarios
+from equipoise.inference.standardised import (
+    LARGEST_DEVIATION,
+    StandardisedLinear,
+    StandardisedLogistic,
+    Typical,
+    standardised_prior,
+)
 from equipoise.models import Layout, ScaledColumn, layout_of
+from equipoise.priors import (
+    NormalInverseWishart,
+    ScaledCorrelation,
+    StandardisedEffects,
+    StandardisedFeatures,
+    StandardisedLogOdds,
+)
 from equipoise.schema import (
     BernoulliModel,
     CategoricalModel,
@@ -30,11 +44,13 @@ from equipoise.schema import (
     LinearModel,
     LogisticModel,
     PoissonModel,
+    RegressionColumn,
 )
 from equipoise.wire import Submission, one_of_each
 
 Floats = NDArray[np.float64]
 BIAS_PRECISION = 0.1  # unless agreed otherwise
+TYPICAL_DEVIATION = 0.25  # of a column, in half the width of its bounds
 _UNIT_NOISE_STREAM = 0x7A75  # keeps the noise that τ scales apart from the samplers' random numbers
 
 
@@ -125,9 +141,23 @@ def model_of(agreement: Agreement) -> tuple[Any, Any]:
     return _BUILDERS[type(agreement.model)](agreement.model, len(agreement.parties), layout_of(agreement))
 
 
-def _linear(agreed: LinearModel, slots: int, _layout: Layout) -> tuple[LinearRegression, LinearPrior]:
+def _linear(agreed: LinearModel, slots: int, layout: Layout) -> tuple[LinearRegression, Any]:
     width = len(agreed.features)
     prior, data = agreed.prior, agreed.data_prior
+    if isinstance(prior, StandardisedEffects):
+        assert isinstance(data, StandardisedFeatures)
+        target = typical_of(agreed.target, layout.columns[-1])
+        return StandardisedLinear(width, slots, data.scope == "shared"), standardised_prior(
+            _typical_features(agreed, layout),
+            effect=prior.effect,
+            concentration=data.concentration,
+            sd_spread=data.sd_spread,
+            mean_spread=data.mean_spread,
+            target_middle=target.middle,
+            target_spread=data.mean_spread * target.deviation,
+            residual=(min(prior.residual * target.deviation, LARGEST_DEVIATION), prior.residual_spread),
+        )
+    assert isinstance(data, NormalInverseWishart)
     degrees = width + 4.0 if data.degrees_of_freedom is None else data.degrees_of_freedom
     model = LinearRegression(width, slots, data.scope == "shared")
     spread = _matrix(data.covariance, width)
@@ -146,9 +176,21 @@ def _linear(agreed: LinearModel, slots: int, _layout: Layout) -> tuple[LinearReg
     )
 
 
-def _logistic(agreed: LogisticModel, slots: int, _layout: Layout) -> tuple[LogisticRegression, LogisticPrior]:
+def _logistic(agreed: LogisticModel, slots: int, layout: Layout) -> tuple[LogisticRegression, Any]:
     width = len(agreed.features)
     prior, data = agreed.prior, agreed.data_prior
+    if isinstance(prior, StandardisedLogOdds):
+        assert isinstance(data, StandardisedFeatures)
+        return StandardisedLogistic(width, slots, data.scope == "shared"), standardised_prior(
+            _typical_features(agreed, layout),
+            effect=prior.effect,
+            concentration=data.concentration,
+            sd_spread=data.sd_spread,
+            mean_spread=data.mean_spread,
+            target_middle=0.0,
+            target_spread=prior.bias_spread,
+        )
+    assert isinstance(data, ScaledCorrelation)
     model = LogisticRegression(width, slots, data.scope == "shared", centred=data.mean_spread == 0)
     return model, logistic_prior(
         width=width,
@@ -162,6 +204,19 @@ def _logistic(agreed: LogisticModel, slots: int, _layout: Layout) -> tuple[Logis
         sd_spread=data.sd_spread,
         sd_max=data.sd_max,
     )
+
+
+def typical_of(agreed: RegressionColumn, column: Any) -> Typical:
+    """What is believed of a column in scaled units; unless agreed, that the middle half of its bounds holds 95 %."""
+    assert isinstance(column, ScaledColumn)
+    if agreed.typical is None:
+        return Typical(0.0, TYPICAL_DEVIATION)
+    low, high = ((end - column.middle) / column.half_width for end in agreed.typical)
+    return Typical((low + high) / 2, (high - low) / 4)
+
+
+def _typical_features(agreed: LinearModel | LogisticModel, layout: Layout) -> list[Typical]:
+    return [typical_of(one, column) for one, column in zip(agreed.features, layout.columns, strict=False)]
 
 
 def _vector(values: Sequence[float] | None, length: int) -> Floats:

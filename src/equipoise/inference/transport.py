@@ -7,6 +7,7 @@ beyond that, where a prior draw falls once in 10¹⁸, they go on linearly.
 """
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -105,6 +106,53 @@ def truncated_normal_table(mean: float, spread: float, lower: float, upper: floa
         + np.log(width * fraction * rest)
     )
     return _table(np.log(fraction) - np.log(rest), log_density)
+
+
+def log_normal_table(centre: float, spread: float, upper: float) -> Table:
+    """Map z to log X, log X ~ N(log centre, spread²) below log upper."""
+    log_x = _log_normal_quantile(GRID, centre, spread, upper)
+    log_mass = special.log_ndtr((math.log(upper) - math.log(centre)) / spread)
+    standard = (log_x - math.log(centre)) / spread
+    return _table(log_x, -0.5 * standard**2 - math.log(spread) - 0.5 * math.log(2 * math.pi) - log_mass)
+
+
+def _log_normal_quantile(z: Floats, centre: float, spread: float, upper: float) -> Floats:
+    """Logarithm of the Φ(z) quantile of the log-normal distribution cut off at `upper`."""
+    edge = (math.log(upper) - math.log(centre)) / spread
+    below = special.log_ndtr(z) + special.log_ndtr(edge)
+    above = np.logaddexp(special.log_ndtr(-edge), special.log_ndtr(-z) + special.log_ndtr(edge))
+    standard = np.where(below < above, special.ndtri_exp(below), -special.ndtri_exp(np.minimum(above, 0.0)))
+    return np.asarray(math.log(centre) + spread * np.minimum(standard, edge))
+
+
+RATIO_STRETCH = 0.7  # tables of ratios run over 0.7 asinh(x) in [−9, 9]
+
+
+def normal_ratio_table(centre: float, spread: float, upper: float) -> Table:
+    """Map 0.7 asinh(x · centre) to Φ⁻¹(F(x)), x = Z/S with Z ~ N(0, 1) and S as in `log_normal_table`.
+
+    F is a scale mixture of normals, an integral over the coordinate of S: 1 − F(x) = ∫ Φ(−x s(v)) φ(v) dv. The
+    trapezoidal rule is exact to rounding for such an integrand, and sums of logarithms keep the digits of the tails.
+    """
+    v = np.arange(-12, 12, 1 / 64)
+    log_s = _log_normal_quantile(v, centre, spread, upper)
+    log_weight = -0.5 * v**2
+    log_weight -= special.logsumexp(log_weight)
+    half = GRID[GRID >= 0] / RATIO_STRETCH
+    x = np.sinh(half) / centre
+    reach = x[:, None] * np.exp(log_s)
+    log_tail = special.logsumexp(log_weight + special.log_ndtr(-reach), axis=1)
+    log_density = special.logsumexp(log_weight + log_s - 0.5 * reach**2, axis=1)
+    u = -special.ndtri_exp(log_tail)
+    u[0] = 0.0
+    slope = np.exp(log_density + 0.5 * u**2) * np.cosh(half) / centre / RATIO_STRETCH
+    values, slopes = np.concatenate([-u[:0:-1], u]), np.concatenate([slope[:0:-1], slope])
+    return Table(jnp.asarray(values), jnp.asarray(slopes))
+
+
+def stacked(tables: Sequence[Table]) -> Table:
+    """Several maps as one, each with a place on a new first axis."""
+    return Table(*(jnp.stack(parts) for parts in zip(*tables, strict=True)))
 
 
 def _table(values: Floats, log_density: Floats) -> Table:

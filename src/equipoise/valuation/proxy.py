@@ -6,6 +6,7 @@ part that belongs to the model's own parameters is known. Microseconds a coaliti
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,11 +25,26 @@ Floats = NDArray[np.float64]
 NUMBERS_AT_ONCE = 20_000_000  # of double precision, in one batch of matrices
 
 
-def normal_surprise(mean: Floats, covariance: Floats, focus: int) -> Floats:
-    """KL divergence from N(0, I) of the first `focus` coordinates of normals [..., d], [..., d, d]."""
-    own, centre = covariance[..., :focus, :focus], mean[..., :focus]
-    trace = np.trace(own, axis1=-2, axis2=-1)
-    return np.asarray(0.5 * (trace + np.sum(centre**2, axis=-1) - focus - np.linalg.slogdet(own)[1]))
+def normal_surprise(model: Any, prior: Any, mean: Floats, covariance: Floats) -> Floats:
+    """KL divergence from the prior of the model's own parameters, positions being N(mean [..., d], cov [..., d, d]).
+
+    Where own coordinates are no linear functions of positions this is to first order, less what it is for the prior.
+    """
+    if model.plain:
+        focus = model.focus
+        return _from_standard(mean[..., :focus], covariance[..., :focus, :focus])
+    dimension = mean.shape[-1]
+    all_means, all_covariances = mean.reshape(-1, dimension), covariance.reshape(-1, dimension, dimension)
+    pairs = [(np.zeros(dimension), np.eye(dimension)), *zip(all_means, all_covariances, strict=True)]
+    own = [collapsed.own_normal(model, prior, *pair) for pair in pairs]
+    found = _from_standard(np.array([one for one, _ in own]), np.array([one for _, one in own]))
+    return np.asarray((found[1:] - found[0]).reshape(mean.shape[:-1]))
+
+
+def _from_standard(mean: Floats, covariance: Floats) -> Floats:
+    trace = np.trace(covariance, axis1=-2, axis2=-1)
+    size = np.sum(mean**2, axis=-1) - mean.shape[-1]
+    return np.asarray(0.5 * (trace + size - np.linalg.slogdet(covariance)[1]))
 
 
 @double_precision
@@ -46,7 +62,7 @@ def normal_proxy(agreement: Agreement, submissions: Sequence[Submission]) -> Cal
         )
     informations = normals.informations[slots]
     pulls = informations @ normals.position + normals.slopes[slots]
-    dimension, focus = len(normals.position), problem.model.focus
+    dimension = len(normals.position)
 
     def values(inside: NDArray[np.bool_]) -> Floats:
         size = max(1, NUMBERS_AT_ONCE // dimension**2)
@@ -56,6 +72,7 @@ def normal_proxy(agreement: Agreement, submissions: Sequence[Submission]) -> Cal
     def _divergences(inside: NDArray[np.bool_]) -> Floats:
         weights = inside.astype(float)
         covariance = np.linalg.inv(np.eye(dimension) + np.einsum("cp,pij->cij", weights, informations, optimize=True))
-        return normal_surprise(np.einsum("cij,cj->ci", covariance, weights @ pulls), covariance, focus)
+        means = np.einsum("cij,cj->ci", covariance, weights @ pulls)
+        return normal_surprise(problem.model, problem.prior, means, covariance)
 
     return values

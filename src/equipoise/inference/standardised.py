@@ -1,0 +1,248 @@
+r"""Regressions whose prior is stated for standardised features, which fits columns of any scale.
+
+    log s ~ N(log typical, spread²), s < 1,   Ω ~ LKJ,   μ ~ N(middle, …),   x ~ N(μ, diag(s) Ω diag(s))
+    weight = unit · effect · z / s,   z ~ N(0, 1),   bias = middle + spread · ζ − weights·μ,   ζ ~ N(0, 1)
+
+The unit is the residual standard deviation σ in linear regression, itself log-normal, and 1 in logistic regression.
+
+Coordinates: z, ζ and those of σ, s, μ and Ω, so that the prior is N(0, I). What data tell directly (the variances of
+features and target, the target's mean, the share that is explained) depends on few of them at a time, whatever the
+noise hides of the others. The model's *own* parameters, weights, bias and σ, depend on s and μ too. Their coordinates
+(`own`) are other functions of the position, with the nuisance integrated out of their prior:
+
+    σ by its quantile function,   Φ⁻¹(F(weight/(unit · effect))),   (bias − its mean)/its sd given the weights
+
+where F is the distribution function of z/s, a scale mixture of normals, tabulated. Under the prior they are N(0, I)
+again, so that whatever is measured by them is measured of the model alone.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from equipoise.inference.correlation import correlation_root, partial_correlation_table
+from equipoise.inference.linear import LinearRegression
+from equipoise.inference.logistic import LogisticRegression
+from equipoise.inference.transport import (
+    RATIO_STRETCH,
+    Table,
+    log_normal_table,
+    normal_ratio_table,
+    stacked,
+    transport,
+)
+
+LARGEST_DEVIATION = 1.0  # of anything within [−1, 1]
+PARTY_SPREAD = 0.5  # of the logarithm of a party's own standard deviations around the common ones
+
+
+class Typical(NamedTuple):
+    """What is believed of a column in scaled units: where its middle is, and its standard deviation."""
+
+    middle: float
+    deviation: float
+
+
+class StandardisedPrior(NamedTuple):
+    """Scales, and tables of the transports; those of σ are linear regression's alone."""
+
+    effect: Array
+    feature_middle: Array
+    feature_spread: Array  # of the features' means
+    target_middle: Array
+    target_spread: Array  # of the target's mean, or of its log odds, where features are at their means
+    log_deviation: Table  # of each feature
+    deviation_unit: Array  # of each feature, at which the table of ratios is scaled
+    ratio: Table  # weight/(unit · effect) ↦ its normal coordinate, for each feature
+    partial_correlation: Table
+    log_residual: Table | None
+
+
+def standardised_prior(
+    features: Sequence[Typical],
+    *,
+    effect: float,
+    concentration: float,
+    sd_spread: float,
+    mean_spread: float,
+    target_middle: float,
+    target_spread: float,
+    residual: tuple[float, float] | None = None,
+) -> StandardisedPrior:
+    """Prepare a prior; `residual` is the centre of σ and the spread of its logarithm."""
+    deviations = [column.deviation for column in features]
+    return StandardisedPrior(
+        effect=jnp.asarray(effect, float),
+        feature_middle=jnp.asarray([column.middle for column in features], float),
+        feature_spread=mean_spread * jnp.asarray(deviations, float),
+        target_middle=jnp.asarray(target_middle, float),
+        target_spread=jnp.asarray(target_spread, float),
+        log_deviation=stacked([log_normal_table(one, sd_spread, LARGEST_DEVIATION) for one in deviations]),
+        deviation_unit=jnp.asarray(deviations, float),
+        ratio=stacked([normal_ratio_table(one, sd_spread, LARGEST_DEVIATION) for one in deviations]),
+        partial_correlation=partial_correlation_table(len(deviations), concentration),
+        log_residual=None if residual is None else log_normal_table(*residual, LARGEST_DEVIATION),
+    )
+
+
+class _Common(NamedTuple):
+    """What all parties' features have in common, and the coefficients that follow."""
+
+    effects: Array  # z
+    level: Array  # ζ
+    mean: Array  # standardised
+    deviation: Array
+
+
+@dataclass(frozen=True)
+class _Standardised:
+    """What both regressions share; `_first` says where their z begin."""
+
+    width: int
+    slots: int
+    shared: bool
+
+    @property
+    def _first(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def focus(self) -> int:
+        """Number of the model's own parameters; the rest describe the features."""
+        return self._first + self.width + 1
+
+    @property
+    def plain(self) -> bool:
+        """Own coordinates are functions of several."""
+        return False
+
+    @property
+    def offset(self) -> float:
+        """The search for the mode starts at the prior's."""
+        return 0.0
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates."""
+        return self.focus + 2 * self.width + (1 if self.shared else self.slots) * self._block
+
+    @property
+    def _block(self) -> int:
+        """Coordinates of one feature distribution: correlations and, if it is a party's own, means and deviations."""
+        return self.width * (self.width - 1) // 2 + (0 if self.shared else 2 * self.width)
+
+    def _common(self, prior: StandardisedPrior, position: Array) -> _Common:
+        first, width = self._first, self.width
+        mean, deviation = jnp.split(position[self.focus : self.focus + 2 * width], 2)
+        return _Common(
+            position[first : first + width],
+            position[first + width],
+            mean,
+            jnp.exp(transport(prior.log_deviation, deviation)),
+        )
+
+    def _coefficients(self, prior: StandardisedPrior, position: Array, unit: Array | float) -> Array:
+        """Weights, then the bias."""
+        common = self._common(prior, position)
+        weights = unit * prior.effect * common.effects / common.deviation
+        mean = prior.feature_middle + prior.feature_spread * common.mean
+        bias = prior.target_middle + prior.target_spread * common.level - weights @ mean
+        return jnp.append(weights, bias)
+
+    def _distributions(self, prior: StandardisedPrior, position: Array) -> tuple[Array, Array]:
+        """Means and covariance roots of the feature distributions: [1 or slots, …]."""
+        common, width = self._common(prior, position), self.width
+        number = 1 if self.shared else self.slots
+        blocks = position[self.focus + 2 * width :].reshape(number, self._block)
+
+        def one(block: Array) -> tuple[Array, Array]:
+            shift, log_ratio = jnp.zeros(width), jnp.zeros(width)
+            if not self.shared:
+                shift, log_ratio, block = block[:width], PARTY_SPREAD * block[width : 2 * width], block[2 * width :]
+            root = correlation_root(prior.partial_correlation, block, width)
+            mean = prior.feature_middle + prior.feature_spread * (common.mean + shift)
+            return mean, (common.deviation * jnp.exp(log_ratio))[:, None] * root
+
+        means, roots = jax.vmap(one)(blocks)
+        return means, roots
+
+    def own(self, prior: StandardisedPrior, position: Array) -> Array:
+        """Coordinates of the model's own parameters, N(0, I) under the prior: σ, weights, bias."""
+        unit = self._unit(prior, position)
+        common = self._common(prior, position)
+        ratios = common.effects / common.deviation
+        scaled = RATIO_STRETCH * jnp.arcsinh(ratios * prior.deviation_unit)
+        spreads = unit * prior.effect * ratios * prior.feature_spread
+        bias = prior.target_spread * common.level - spreads @ common.mean
+        bias /= jnp.sqrt(prior.target_spread**2 + spreads @ spreads)
+        return jnp.concatenate([position[: self._first], transport(prior.ratio, scaled), bias[None]])
+
+    def _unit(self, prior: StandardisedPrior, position: Array) -> Array | float:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class StandardisedLinear(_Standardised, LinearRegression):
+    """Linear regression; the first coordinate is that of σ."""
+
+    @property
+    def _first(self) -> int:
+        return 1
+
+    def _unit(self, prior: StandardisedPrior, position: Array) -> Array:
+        assert prior.log_residual is not None
+        return jnp.exp(transport(prior.log_residual, position[0]))
+
+    def bend(self, prior: StandardisedPrior, position: Array) -> Array:
+        """Move the first coordinate by what features add to the logarithm of the target's standard deviation.
+
+        The target's squares tell its whole variance; what features leave of it can be anything. In these coordinates
+        one is known and the others are free, where without them chains would follow a thin and bent ridge.
+        """
+        return position.at[0].add(self._explained(prior, position))
+
+    def unbend(self, prior: StandardisedPrior, bent: Array) -> Array:
+        """The inverse of `bend`."""
+        return bent.at[0].add(-self._explained(prior, bent))
+
+    def _explained(self, prior: StandardisedPrior, position: Array) -> Array:
+        """½ log(1 + zᵀ Ω z), which does not depend on the first coordinate."""
+        width, blocks = self.width, position[self.focus + 2 * self.width :]
+        table = prior.partial_correlation
+        block = blocks[(0 if self.shared else 2 * width) : self._block]
+        through = correlation_root(table, block, width).T @ position[1 : 1 + width]
+        return 0.5 * jnp.log1p(prior.effect**2 * through @ through)
+
+    def regression(self, prior: StandardisedPrior, position: Array) -> tuple[Array, Array]:  # type: ignore[override]
+        """Weights, the bias last, and σ²."""
+        unit = self._unit(prior, position)
+        return self._coefficients(prior, position, unit), unit**2
+
+    def features(self, prior: StandardisedPrior, position: Array) -> tuple[Array, Array]:  # type: ignore[override]
+        """Means and covariance roots of the feature distributions: [1 or slots, …]."""
+        return self._distributions(prior, position)
+
+
+@dataclass(frozen=True)
+class StandardisedLogistic(_Standardised, LogisticRegression):
+    """Logistic regression."""
+
+    @property
+    def _first(self) -> int:
+        return 0
+
+    def _unit(self, prior: StandardisedPrior, position: Array) -> float:  # noqa: ARG002  (log odds have no other)
+        return 1.0
+
+    def coefficients(self, prior: StandardisedPrior, position: Array) -> Array:  # type: ignore[override]
+        """Weights, then the bias."""
+        return self._coefficients(prior, position, 1.0)
+
+    def features(self, prior: StandardisedPrior, position: Array) -> tuple[Array, Array]:  # type: ignore[override]
+        """Means and covariances of the feature distributions: [1 or slots, …]."""
+        means, roots = self._distributions(prior, position)
+        return means, roots @ roots.mT
