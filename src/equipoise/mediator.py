@@ -33,6 +33,7 @@ from equipoise.settlement import Award, CoalitionValue, Settlement
 from equipoise.task import Task, environment, task_of
 from equipoise.utility import Rows, loss_on, scaled_rows
 from equipoise.valuation.appraisal import Appraiser, Request, Sampling, Share
+from equipoise.valuation.conflict import prior_conflicts
 from equipoise.valuation.plausibility import Remark, impossible_magnitudes, near_duplicates, unlike_the_others
 from equipoise.valuation.surprise import Estimator, similarity
 from equipoise.wire import Submission
@@ -280,12 +281,13 @@ class _Round:
         )
 
     def _look_for_oddities(self) -> None:
+        # Everybody's posterior is at hand if they are one team, and sampled for this if not.
+        everybody = self.appraiser.posterior(self.coalitions.request(self.parties))
         self.remarks += impossible_magnitudes(self.agreement, self.submissions)
+        self.remarks += prior_conflicts(self.agreement, everybody)
         if len(self.parties) > 1:
             self.remarks += unlike_the_others(self.agreement, self.submissions)
-            # Everybody's posterior is at hand if they are one team, and sampled for this if not.
-            everybody = self.coalitions.request(self.parties)
-            self.remarks += near_duplicates(self.agreement, self.submissions, self.appraiser.posterior(everybody))
+            self.remarks += near_duplicates(self.agreement, self.submissions, everybody)
 
 
 @contextmanager

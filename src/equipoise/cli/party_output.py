@@ -45,7 +45,8 @@ def confirmed(plan: Plan, *, yes: bool) -> bool:
     after = plan.spent_zcdp + plan.guarantee.zcdp
     print_lines(f"About to release {counted(plan.count, 'row')}, for good:", err=True)
     for line in (
-        f"privacy: {_in_words(plan.guarantee)}",
+        f"privacy: {in_full(plan.guarantee)}",
+        guessing(plan.guarantee.zcdp),
         f"ledger {plan.ledger.name}: spent {_spent(plan.spent_zcdp)} before, {_spent(after)} after; of its cap zCDP "
         f"{plan.cap_zcdp:g}, zCDP {max(0.0, plan.cap_zcdp - after):g} would be left",
         *(

@@ -58,23 +58,7 @@ def show_settlement(settlement: "Settlement") -> None:
             ("party", *LOSSES.values()),
             [(award.party, *(_loss(award.losses, name) for name in LOSSES)) for award in awards],
         )
-    bounds = [
-        f"largest exponent that leaves nobody worse off than alone: {_number(settlement.rational_rho)}",
-        f"largest with which no coalition's best member would rather leave: {_number(settlement.stable_rho)}",
-        f"largest standard error of a target or a reward: {settlement.precision:.3f} nats",
-    ]
-    if settlement.shapley_repair > 1:  # by a version up to 0.6
-        bounds.append(
-            "a negative Shapley value was repaired: contributions to nobody count "
-            f"{settlement.shapley_repair:.2f} times as much"
-        )
-    if settlement.nothing:
-        bounds.append(f"cannot be told from bringing nothing, and counted so: {', '.join(settlement.nothing)}")
-    if own := [award.party for award in awards if award.falls_back]:
-        bounds.append(f"no share would do, so the reward is its own posterior, as agreed: {', '.join(own)}")
-    if settlement.absent:
-        bounds.insert(0, f"settled without {', '.join(settlement.absent)}, who had not submitted")
-    for line in bounds:
+    for line in _bounds(settlement):
         print_lines(line, bullet=True)
     for award in awards:
         for note in award.notes:
@@ -99,6 +83,28 @@ def show_settlement(settlement: "Settlement") -> None:
     typer.echo()
     for one in settlement.deviations:
         print_alarm(f"The agreement was not kept: {one.words}.")
+
+
+def _bounds(settlement: "Settlement") -> list[str]:
+    """What is to be said beside the tables."""
+    awards = settlement.awards.values()
+    bounds = [
+        f"largest exponent that leaves nobody worse off than alone: {_number(settlement.rational_rho)}",
+        f"largest with which no coalition's best member would rather leave: {_number(settlement.stable_rho)}",
+        f"largest standard error of a target or a reward: {settlement.precision:.3f} nats",
+    ]
+    if settlement.shapley_repair > 1:  # by a version up to 0.6
+        bounds.append(
+            "a negative Shapley value was repaired: contributions to nobody count "
+            f"{settlement.shapley_repair:.2f} times as much"
+        )
+    if settlement.nothing:
+        bounds.append(f"cannot be told from bringing nothing, and counted so: {', '.join(settlement.nothing)}")
+    if own := [award.party for award in awards if award.falls_back]:
+        bounds.append(f"no share would do, so the reward is its own posterior, as agreed: {', '.join(own)}")
+    if settlement.absent:
+        bounds.insert(0, f"settled without {', '.join(settlement.absent)}, who had not submitted")
+    return bounds
 
 
 def sweep(settlement: "Settlement") -> list[dict[str, Any]]:
