@@ -1,7 +1,7 @@
 """Everything the mediator decided, with what it decided it from: reproducible from inputs and seed, saved and loaded.
 
-A folder holds `settlement.json` and one reward per party under `rewards/`. Equal settlements have equal decisions,
-whatever machine and however many pieces they were computed in; timings are no decision.
+A folder holds `settlement.json` and, in each party's own folder (`equipoise.folders`), its reward. Equal settlements
+have equal decisions, whatever machine and however many pieces they were computed in; timings are no decision.
 """
 
 import json
@@ -14,6 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from equipoise import audit as auditing
+from equipoise import folders
 from equipoise.agreement import Agreement
 from equipoise.canonical import canonical_json, sha256_hex
 from equipoise.deviations import Deviation, deviations
@@ -31,8 +32,7 @@ from equipoise.wire import Submission
 FORMAT = "equipoise-settlement"
 VERSION = 3
 READABLE = (2, 3)  # 2, of 0.4 to 0.6, does not say who counts as bringing nothing
-REWARDS = "rewards"
-FILE = "settlement.json"
+FILE = folders.SETTLEMENT
 
 
 @dataclass(frozen=True)
@@ -258,12 +258,12 @@ class Settlement:
         return {**self.to_json(), "audit": self.audit.to_json()}
 
     def save(self, folder: str | Path) -> None:
-        """Write `settlement.json` and the rewards into a folder, which is made if it is not there."""
+        """Write `settlement.json` into a folder, made if it is not there, and rewards into the parties' own."""
         place = Path(folder)
-        (place / REWARDS).mkdir(parents=True, exist_ok=True)
+        folders.make_passable(place)
         for award in self.awards.values():
             if award.reward is not None:
-                award.reward.save(place / REWARDS / f"{award.party}.nc")
+                award.reward.save(folders.make_folder_of(place, award.party) / folders.REWARD)
         # Last, so that a folder with a settlement has all of it.
         document = self.to_document()
         with replaced_file(place / FILE, mode=0o600) as partial:
@@ -283,11 +283,11 @@ class Settlement:
                 f"{str(path)!r} cannot be read as a settlement ({getattr(error, 'strerror', None) or error})"
             ) from error
         settlement = cls.parse(document, name=repr(str(path)))
-        files = {party: place / REWARDS / f"{party}.nc" for party in settlement.awards}
-        awards = {
-            party: replace(award, reward=Reward.load(files[party])) if files[party].exists() else award
-            for party, award in settlement.awards.items()
-        }
+        awards = dict(settlement.awards)
+        for party, award in awards.items():
+            found = next((file for file in folders.places_of_reward(place, party) if file.exists()), None)
+            if found is not None:
+                awards[party] = replace(award, reward=Reward.load(found))
         return replace(settlement, awards=awards)  # without the audit, which can be repeated from the draws
 
     @classmethod

@@ -29,6 +29,7 @@ from equipoise.choices import (
 from equipoise.deviations import deviations
 from equipoise.durable import is_writable_folder
 from equipoise.errors import MediationError
+from equipoise.folders import make_passable
 from equipoise.inference.infer import DRAWS, Method, check_settings
 from equipoise.inference.runtime import on_accelerator
 from equipoise.inference.scenario import Rule
@@ -171,7 +172,7 @@ def environment() -> dict[str, str]:
 
 def _made(folder: Path) -> Path:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_passable(folder)
     except OSError as error:
         raise MediationError(f"cannot make the folder {str(folder)!r}: {error.strerror}; choose another") from error
     if not is_writable_folder(folder):

@@ -222,11 +222,11 @@ def test_demo(tmp_path: Path) -> None:
     equipoise(*mediate, cwd=tmp_path)
     assert (tmp_path / "round" / "settlement" / "journal.jsonl").read_bytes() == journal
     for name in settlement["awards"]:
-        for file in (f"rewards/{name}.nc", f"reports/{name}.html", "report.html"):
+        for file in (f"for/{name}/reward.nc", f"for/{name}/report.html", "report.html"):
             assert (tmp_path / "round" / "settlement" / file).exists()
 
     predicted = equipoise(
-        "predict", "round/settlement/rewards/west.nc", "--data", "round/test.csv", cwd=tmp_path
+        "predict", "round/settlement/for/west/reward.nc", "--data", "round/test.csv", cwd=tmp_path
     ).splitlines()
     assert predicted[0] == "prediction,lower,upper"
     assert len(predicted) == 1 + 88

@@ -47,7 +47,7 @@ def test_a_round_from_files(tmp_path: Path) -> None:
     for name, award in found["awards"].items():
         assert f"{award['target']['value']:.2f} ±" in said
         assert f"{award['losses']['reward']['value']:.3f} ±" in said
-        for file in (f"rewards/{name}.nc", f"reports/{name}.html", "report.html"):
+        for file in (f"for/{name}/reward.nc", f"for/{name}/report.html", "report.html"):
             assert (tmp_path / "out" / file).exists()
 
     said = equipoise(*settle, "--rho-sweep", "--what-if", "party=north,epsilon=0.5", cwd=tmp_path, columns=80)
@@ -59,7 +59,7 @@ def test_a_round_from_files(tmp_path: Path) -> None:
     weaker = equipoise(*settle, "--what-if", "party=west,epsilon=1", cwd=tmp_path, code=9)
     assert "not below the 0.5 it released with" in weaker
     assert "party=NAME,epsilon=E" in equipoise(*settle, "--what-if", "north=0.1", cwd=tmp_path, code=9)
-    assert "a new y" in equipoise("predict", "out/rewards/west.nc", cwd=tmp_path)
+    assert "a new y" in equipoise("predict", "out/for/west/reward.nc", cwd=tmp_path)
 
 
 def test_a_round_without_some_and_otherwise_than_agreed(tmp_path: Path) -> None:

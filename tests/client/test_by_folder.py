@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import rounds
+from equipoise.client import by_folder
 from equipoise.client.address import Place
 from equipoise.client.by_folder import FolderExchange
 from equipoise.client.exchange import check_identity, exchange_of
@@ -39,20 +40,37 @@ def test_submissions_are_never_replaced(me: Membership) -> None:
 
 
 @pytest.mark.parametrize("where", [".", "settlement"])
-def test_what_the_mediator_left_is_found(me: Membership, where: str) -> None:
+@pytest.mark.parametrize(
+    ("reward", "report"),
+    [("for/north/reward.nc", "for/north/report.html"), ("rewards/north.nc", "reports/north.html")],
+    ids=["now", "up to 0.6"],
+)
+def test_what_the_mediator_left_is_found(me: Membership, where: str, reward: str, report: str) -> None:
     exchange = FolderExchange(me)
-    for name in ("rewards/north.nc", "reports/north.html"):
+    for name in (reward, report):
         path = exchange.folder / where / name
-        path.parent.mkdir(parents=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
     assert exchange.reward() is None  # the settlement is written last
     (exchange.folder / where / "settlement.json").write_text("{}")
-    assert (exchange.reward(), exchange.report()) == (b"rewards/north.nc", b"reports/north.html")
+    assert (exchange.reward(), exchange.report()) == (reward.encode(), report.encode())
     assert exchange.status().rounds[0].state == "settled"
     with pytest.raises(ServiceError, match="is settled"):
         exchange.check_open()
-    (exchange.folder / where / "rewards" / "north.nc").unlink()
-    with pytest.raises(ServiceError, match="did 'north' submit"):
+    (exchange.folder / where / reward).unlink()
+    with pytest.raises(ServiceError, match=r"no '.*for/north/reward.nc'; did 'north' submit"):
+        exchange.reward()
+
+
+def test_a_party_that_is_not_let_in_is_told_whom_to_ask(me: Membership, monkeypatch: pytest.MonkeyPatch) -> None:
+    exchange = FolderExchange(me)
+    (exchange.folder / "settlement.json").write_text("{}")
+
+    def refuse(*_: object, **__: object) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(by_folder, "read_limited", refuse)
+    with pytest.raises(ServiceError, match=r"Permission denied; ask the operator to let you into '.*for/north', or to"):
         exchange.reward()
 
 

@@ -52,6 +52,22 @@ def test_what_a_run_leaves_is_for_its_owner_alone(settled: eq.Settlement, out: P
     files = [path for path in out.rglob("*") if path.is_file() and path.suffix != ".lock"]
     assert len(files) == len(settled.parties) + 2
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+    # Each party has a folder of its own; to be let into it, it must be able to pass through the others.
+    for party in settled.parties:
+        assert [path.name for path in (out / "for" / party).iterdir()] == ["reward.nc"]
+        assert (out / "for" / party).stat().st_mode & 0o777 == 0o700
+    assert (out / "for").stat().st_mode & 0o777 == 0o711
+
+
+def test_folders_of_older_versions_still_open(settled: eq.Settlement, tmp_path: Path) -> None:
+    """Up to 0.6 all rewards were in one folder."""
+    settled.save(tmp_path)
+    (tmp_path / "rewards").mkdir()
+    for party in settled.parties:
+        (tmp_path / "for" / party / "reward.nc").rename(tmp_path / "rewards" / f"{party}.nc")
+    loaded = eq.Settlement.load(tmp_path)
+    assert loaded == settled
+    assert loaded.awards["west"].reward == settled.awards["west"].reward is not None
 
 
 def test_rewards_hold_the_models_own_parameters(settled: eq.Settlement, out: Path) -> None:
@@ -89,7 +105,7 @@ def test_a_settlement_loads_back_equal(settled: eq.Settlement, out: Path) -> Non
 
 
 def test_a_reward_stands_alone(settled: eq.Settlement, out: Path, agreed: eq.Agreement) -> None:
-    reward = eq.Reward.load(out / "rewards" / "south.nc")
+    reward = eq.Reward.load(out / "for" / "south" / "reward.nc")
     award = settled.awards["south"]
     assert reward == award.reward
     assert reward.party == "south"
@@ -197,7 +213,7 @@ def test_rewards_by_added_noise(
         assert award.posterior.scenario.tau == dict.fromkeys(settlement.parties, award.tau)
         # Not what the added noise alone would give: the party is told values that were computed without it.
         assert award.epsilons == {name: one.epsilon for name, one in settlement.contributions.items()}
-        reward = eq.Reward.load(tmp_path / "out" / "rewards" / f"{party}.nc")
+        reward = eq.Reward.load(tmp_path / "out" / "for" / party / "reward.nc")
         assert reward.posterior.noise_seed == 0  # or its owner could take the noise away again
     lines = (tmp_path / "out" / JOURNAL).read_text().splitlines()[1:]
     seeds = {json.loads(line)["key"]["noise_seed"] for line in lines} - {0}

@@ -286,8 +286,8 @@ def test_regressions_show_effects_over_the_agreed_range(settled: Settlement, fea
 def test_files(settled: Settlement, tmp_path: Path) -> None:
     write_reports(settled, tmp_path / "out")
     found = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.html"))
-    assert found == ["report.html", *sorted(f"reports/{party}.html" for party in settled.parties)]
-    assert (tmp_path / "out/reports/north.html").read_text(encoding="utf-8") == render(settled, party="north")
+    assert found == [*sorted(f"for/{party}/report.html" for party in settled.parties), "report.html"]
+    assert (tmp_path / "out/for/north/report.html").read_text(encoding="utf-8") == render(settled, party="north")
     with pytest.raises(eq.MediationError, match="'nobody' took no part; the parties are north"):
         write_report(settled, tmp_path / "x.html", party="nobody")
     (tmp_path / "file").write_text("")

@@ -48,7 +48,7 @@ def demo(
     typer.echo(
         f"Look inside: all that left is in {first.folder / first.name}.submission.json and its siblings.\n"
         f"Try: equipoise party advise {output}/agreement.toml --party north --rows {first.submission.count}\n"
-        f"     equipoise predict {folder}/rewards/north.nc --data {output / TEST_FILE}\n\n"
+        f"     equipoise predict {folder}/for/north/reward.nc --data {output / TEST_FILE}\n\n"
         f"Report: {folder / 'report.html'}"
     )
 
@@ -66,9 +66,9 @@ def _show_releases(played: "DemoRound") -> None:
             "rows",
             "sums",
             "bytes",
+            f"(eps, {short(DEFAULT_DELTA)})",
             "epsilon",
             "zCDP",
-            f"(eps, {short(DEFAULT_DELTA)})",
             "noise on a sum",
         ),
         [
@@ -77,9 +77,9 @@ def _show_releases(played: "DemoRound") -> None:
                 one.submission.count,
                 len(one.submission.statistic),
                 one.sent_bytes,
+                f"{one.submission.stated.epsilon_at():.3g}",
                 f"{one.submission.guarantee.epsilon:g}",
                 f"{one.spent_zcdp:g}",
-                f"{one.submission.stated.epsilon_at():.3g}",
                 f"±{one.sum_deviation:.3g}",
             )
             for one in played.hospitals

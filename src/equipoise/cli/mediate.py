@@ -70,6 +70,7 @@ def mediate(
     from equipoise.agreement import Agreement
     from equipoise.cli.output import print_json
     from equipoise.cli.settlement_output import show_settlement, show_sweep, show_what_if, sweep
+    from equipoise.folders import folder_of
     from equipoise.report import FILE, write_reports
     from equipoise.wire import Submission
 
@@ -115,8 +116,8 @@ def mediate(
     for one in answers:
         show_what_if(one)
     typer.echo(
-        f"Rewards are in {output / 'rewards'}, reports for the parties in {output / 'reports'}.\n"
-        f"Report: {output / FILE}"
+        f"Reward and report of each party are in {folder_of(output, 'PARTY')}: give it that folder, and nobody else's. "
+        f"All else in {output} is yours.\nReport: {output / FILE}"
     )
 
 

@@ -30,7 +30,7 @@ def predict(
     Predictions go to standard output as CSV, what was found out about the reward to standard error. A model without
     features needs no data.
 
-    Example: equipoise predict out/rewards/north.nc --data patients.csv --output predictions.csv
+    Example: equipoise predict out/for/north/reward.nc --data patients.csv --output predictions.csv
     """
     from equipoise.cli.output import claim_output
     from equipoise.durable import is_there

@@ -17,7 +17,7 @@ def report(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="File to write [FOLDER/report.html, or FOLDER/reports/PARTY.html]."),
+        typer.Option("--output", "-o", help="File to write [FOLDER/report.html, or FOLDER/for/PARTY/report.html]."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -28,11 +28,12 @@ def report(
     Example: equipoise report out --party north -o north.html
     """
     from equipoise.cli.output import print_json
-    from equipoise.report import EDITIONS, FILE, write_report
+    from equipoise.folders import REPORT, folder_of
+    from equipoise.report import write_report
     from equipoise.settlement import Settlement
 
     settlement = Settlement.load(folder)
-    usual = folder / FILE if party is None else folder / EDITIONS / f"{party}.html"
+    usual = folder / REPORT if party is None else folder_of(folder, party) / REPORT
     path = usual if output is None else output
     write_report(settlement, path, party=party)
     if as_json:

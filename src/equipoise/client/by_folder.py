@@ -1,11 +1,13 @@
 """A round in a folder that its members share: `agreement.toml`, `submissions/`, and what `equipoise mediate` leaves.
 
 Who may read what is up to the folder's permissions; a service sees to it itself. The mediator may write into the folder
-itself or into `settlement` in it.
+itself or into `settlement` in it, and lets each party into its own folder there (`equipoise.folders`).
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
+from equipoise import folders
 from equipoise.agreement import Agreement
 from equipoise.canonical import read_limited
 from equipoise.client.address import address_meant
@@ -84,13 +86,14 @@ class FolderExchange:
 
     def reward(self) -> bytes | None:
         """My reward, from where the mediator put it."""
-        return self._result(Path("rewards") / f"{self.membership.name}.nc")
+        return self._result(folders.places_of_reward)
 
     def report(self) -> bytes | None:
         """My edition of the report, if the mediator wrote one; it comes a moment after the reward."""
-        name = Path("reports") / f"{self.membership.name}.html"
         place = self._settlement()
-        return None if place is None or not is_there(place / name) else self._result(name)
+        if place is None or not any(map(is_there, folders.places_of_report(place, self.membership.name))):
+            return None
+        return self._result(folders.places_of_report)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -104,23 +107,26 @@ class FolderExchange:
     def _settlement(self) -> Path | None:
         """The folder with `settlement.json`, which is written last."""
         for place in (self.folder / "settlement", self.folder):
-            if is_there(place / "settlement.json"):
+            if is_there(place / folders.SETTLEMENT):
                 return place
         return None
 
-    def _result(self, name: Path) -> bytes | None:
-        place = self._settlement()
-        if place is None:
+    def _result(self, places: Callable[[Path, str], tuple[Path, ...]]) -> bytes | None:
+        folder = self._settlement()
+        if folder is None:
             return None
+        me = self.membership.name
+        candidates = places(folder, me)
+        path = next((one for one in candidates if is_there(one)), candidates[0])
         try:
-            data = read_limited(place / name, max_bytes=MOST_BYTES)
+            data = read_limited(path, max_bytes=MOST_BYTES)
         except FileNotFoundError:
-            raise ServiceError(
-                f"the round is settled, but {str(place)!r} has no {name.as_posix()}; did {self.membership.name!r} "
-                "submit?"
-            ) from None
+            raise ServiceError(f"the round is settled, but there is no {str(path)!r}; did {me!r} submit?") from None
         except OSError as error:
-            raise ServiceError(f"cannot read {str(place / name)!r}: {error.strerror}") from error
+            raise ServiceError(
+                f"cannot read {str(path)!r}: {error.strerror}; ask the operator to let you into "
+                f"{str(folders.folder_of(folder, me))!r}, or to send you what is in it"
+            ) from error
         if len(data) > MOST_BYTES:
-            raise ServiceError(f"{str(place / name)!r} is larger than {MOST_BYTES:,} bytes; nothing was copied")
+            raise ServiceError(f"{str(path)!r} is larger than {MOST_BYTES:,} bytes; nothing was copied")
         return data

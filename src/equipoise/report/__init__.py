@@ -7,6 +7,7 @@ is rendered from a `PartyView`, which holds no more than that.
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from equipoise import folders
 from equipoise.durable import replaced_file
 from equipoise.errors import MediationError
 from equipoise.report.page import rendered, rendered_fragment, style_sheet
@@ -15,10 +16,9 @@ if TYPE_CHECKING:
     from equipoise.report.page import Page
     from equipoise.settlement import Settlement
 
-FILE = "report.html"
-EDITIONS = "reports"
+FILE = folders.REPORT
 
-__all__ = ["EDITIONS", "FILE", "fragment", "render", "style_sheet", "write_report", "write_reports"]
+__all__ = ["FILE", "fragment", "render", "style_sheet", "write_report", "write_reports"]
 
 
 def render(settlement: "Settlement", *, party: str | None = None) -> str:
@@ -52,7 +52,8 @@ def write_report(settlement: "Settlement", path: str | Path, *, party: str | Non
     text = render(settlement, party=party)
     place = Path(path)
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
+        place.parent.parent.mkdir(parents=True, exist_ok=True)
+        place.parent.mkdir(mode=folders.PRIVATE, exist_ok=True)
         with replaced_file(place, mode=0o600) as partial:
             partial.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
@@ -62,8 +63,9 @@ def write_report(settlement: "Settlement", path: str | Path, *, party: str | Non
 
 
 def write_reports(settlement: "Settlement", folder: str | Path) -> None:
-    """Write every edition: `report.html` for the operator, and `reports/PARTY.html` for each party."""
+    """Write every edition: `report.html` for the operator, and `for/PARTY/report.html` for each party."""
     place = Path(folder)
+    folders.make_passable(place)
     write_report(settlement, place / FILE)
     for party in settlement.parties:
-        write_report(settlement, place / EDITIONS / f"{party}.html", party=party)
+        write_report(settlement, folders.make_folder_of(place, party) / FILE, party=party)
