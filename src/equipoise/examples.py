@@ -47,13 +47,15 @@ target = {{ name = "progression", bounds = [0, 400] }}
 # their bounds.
 [model.prior]
 kind = "standardised"
-effect = 1.0             # change of the target for one standard deviation of a feature, in residual deviations
+# effect = 0.577         # change of the target for one standard deviation of a feature, in residual deviations; unless
+#                          stated, all features together are expected to explain half of the target's variance
 residual = 0.6           # residual deviation, as a share of the target's typical one, ...
 residual_spread = 1.0    # ... within a factor of e^1, about 3
 
 [model.data_prior]
 {_SCOPE}concentration = 2.0      # LKJ prior of the features' correlations
-sd_spread = 1.0          # features' standard deviations are typical within a factor of e^1
+sd_spread = 1.0          # features' standard deviations are typical within a factor of e^1, about 3, ...
+stated_spread = 0.5      # ... and of e^0.5, about 1.6, where a typical range is stated
 mean_spread = 2.0        # features' means are within 2 typical deviations of the middle
 """,
     ),
@@ -79,7 +81,8 @@ bias_spread = 2.0        # log odds where all features are at their means
 
 [model.data_prior]
 {_SCOPE}concentration = 2.0      # LKJ prior of the features' correlations
-sd_spread = 1.0          # features' standard deviations are typical within a factor of e^1, about 3
+sd_spread = 1.0          # features' standard deviations are typical within a factor of e^1, about 3, ...
+stated_spread = 0.5      # ... and of e^0.5, about 1.6, where a typical range is stated
 mean_spread = 2.0        # features' means are within 2 typical deviations of the middle
 """,
     ),

@@ -144,9 +144,10 @@ def _beliefs(agreement: Agreement) -> tuple[str, ...]:
         return f"Prior beliefs: {_fields(prior)}.", f"Beliefs about the features: {_fields(data)}."
     return (
         _belief_about_effects(model),
-        f"Before any data, a feature's standard deviation is believed to be typical within a factor of "
-        f"{_factor(data.sd_spread)}, two times out of three, and its mean to lie within {data.mean_spread:g} typical "
-        f"deviations of the middle: {'; '.join(_typical(column) for column in model.features)}.",
+        "Before any data, features' standard deviations and means are believed to be about "
+        f"{first_few([_typical(column) for column in model.features])}; two times out of three the deviation is right "
+        f"within a factor of {_factor(data.sd_spread)}, or {_factor(data.stated_spread)} where a typical range is "
+        f"stated, and the mean within {data.mean_spread:g} deviations.",
         "All parties' features are believed to come from one distribution."
         if data.scope == "shared"
         else "Every party's features are believed to come from a distribution of its own.",
@@ -165,11 +166,13 @@ def _belief_about_effects(model: LinearModel | LogisticModel) -> str:
     assert isinstance(prior, StandardisedEffects)
     assert isinstance(target, RegressionColumn)
     residual = prior.residual * _typical_deviation(target)
+    explained = "all features together are believed to explain as much of"
+    if prior.effect is not None:
+        explained = f"each feature is believed to explain {prior.effect**2:.3g} times as much of"
     return (
-        f"Before any data, each feature is believed to explain {prior.effect**2:g} times as much of the variance of "
-        f"{target.name} as is left over, on average and whatever the feature's scale; what is left over is believed to "
-        f"have a standard deviation of about {residual:.3g}, within a factor of {_factor(prior.residual_spread)} "
-        "two times out of three."
+        f"Before any data, {explained} the variance of {target.name} as is left over, on average and whatever the "
+        f"features' scales; what is left over is believed to have a standard deviation of about {residual:.3g}, two "
+        f"times out of three within a factor of {_factor(prior.residual_spread)}."
     )
 
 

@@ -20,14 +20,15 @@ Spread = Annotated[float, Field(strict=True, ge=0.05, le=3, allow_inf_nan=False)
 class StandardisedEffects(Section):
     """Linear regression: a feature's effect is a weight times the feature's standard deviation, whatever that is.
 
-    In units of the residual standard deviation σ, effects ~ N(0, effect²): with the default, each feature explains as
-    much variance as is left over, in expectation. log σ ~ N(log(residual · s), residual_spread²) below the target's
-    half-range, s the target's typical standard deviation: an eighth of the width of its bounds, or a quarter of the
-    width of `typical`. The target's mean where all features are at theirs is within its typical range, give or take.
+    In units of the residual standard deviation σ, effects ~ N(0, effect²). `effect` defaults to 1/√(number of
+    features): all together explain as much variance as is left over, in expectation. log σ ~ N(log(residual · s),
+    residual_spread²) below the target's half-range, s the target's typical standard deviation: an eighth of the width
+    of its bounds, or a quarter of the width of `typical`. The target's mean where all features are at theirs is within
+    two such deviations of the middle, give or take.
     """
 
     kind: Literal["standardised"] = "standardised"
-    effect: Positive = 1.0
+    effect: Positive | None = None
     residual: Positive = 0.6
     residual_spread: Spread = 1.0
 
@@ -46,16 +47,18 @@ class StandardisedLogOdds(Section):
 class StandardisedFeatures(Section):
     """Features ~ N(μ, diag(s) Ω diag(s)), Ω ~ LKJ(concentration), log s ~ N(log typical, sd_spread²) with s < 1.
 
-    The typical standard deviation is an eighth of the width of the bounds, or a quarter of the width of the column's
-    `typical` range. A feature's mean is N(middle, (mean_spread · typical deviation)²), the middle being that of the
-    bounds or of the typical range. If every party's features are distributed in their own way (`scope`), standard
-    deviations differ from the common s by a factor exp(±0.5), and means from the common ones as those from the middle.
+    The typical standard deviation is an eighth of the width of the bounds, which is no more than a guess. If the column
+    has a `typical` range, it is a quarter of that range's width, and the spread is `stated_spread`. A feature's mean is
+    N(middle, (mean_spread · typical deviation)²), the middle being that of the bounds or of the typical range. If every
+    party's features are distributed in their own way (`scope`), standard deviations differ from the common s by a
+    factor exp(±0.5), and means from the common ones as those from the middle.
     """
 
     kind: Literal["standardised"] = "standardised"
     scope: Literal["shared", "per-party"] = "shared"
     concentration: Positive = 2.0
     sd_spread: Spread = 1.0
+    stated_spread: Spread = 0.5
     mean_spread: Positive = 2.0
 
 

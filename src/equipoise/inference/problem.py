@@ -146,12 +146,11 @@ def _linear(agreed: LinearModel, slots: int, layout: Layout) -> tuple[LinearRegr
     prior, data = agreed.prior, agreed.data_prior
     if isinstance(prior, StandardisedEffects):
         assert isinstance(data, StandardisedFeatures)
-        target = typical_of(agreed.target, layout.columns[-1])
+        target = _typical(agreed.target, layout.columns[-1], data)
         return StandardisedLinear(width, slots, data.scope == "shared"), standardised_prior(
-            _typical_features(agreed, layout),
-            effect=prior.effect,
+            _typical_features(agreed, layout, data),
+            effect=1 / math.sqrt(width) if prior.effect is None else prior.effect,
             concentration=data.concentration,
-            sd_spread=data.sd_spread,
             mean_spread=data.mean_spread,
             target_middle=target.middle,
             target_spread=data.mean_spread * target.deviation,
@@ -182,10 +181,9 @@ def _logistic(agreed: LogisticModel, slots: int, layout: Layout) -> tuple[Logist
     if isinstance(prior, StandardisedLogOdds):
         assert isinstance(data, StandardisedFeatures)
         return StandardisedLogistic(width, slots, data.scope == "shared"), standardised_prior(
-            _typical_features(agreed, layout),
+            _typical_features(agreed, layout, data),
             effect=prior.effect,
             concentration=data.concentration,
-            sd_spread=data.sd_spread,
             mean_spread=data.mean_spread,
             target_middle=0.0,
             target_spread=prior.bias_spread,
@@ -206,17 +204,17 @@ def _logistic(agreed: LogisticModel, slots: int, layout: Layout) -> tuple[Logist
     )
 
 
-def typical_of(agreed: RegressionColumn, column: Any) -> Typical:
+def _typical(agreed: RegressionColumn, column: Any, data: StandardisedFeatures) -> Typical:
     """What is believed of a column in scaled units; unless agreed, that the middle half of its bounds holds 95 %."""
     assert isinstance(column, ScaledColumn)
     if agreed.typical is None:
-        return Typical(0.0, TYPICAL_DEVIATION)
+        return Typical(0.0, TYPICAL_DEVIATION, data.sd_spread)
     low, high = ((end - column.middle) / column.half_width for end in agreed.typical)
-    return Typical((low + high) / 2, (high - low) / 4)
+    return Typical((low + high) / 2, (high - low) / 4, data.stated_spread)
 
 
-def _typical_features(agreed: LinearModel | LogisticModel, layout: Layout) -> list[Typical]:
-    return [typical_of(one, column) for one, column in zip(agreed.features, layout.columns, strict=False)]
+def _typical_features(agreed: LinearModel | LogisticModel, layout: Layout, data: StandardisedFeatures) -> list[Typical]:
+    return [_typical(one, column, data) for one, column in zip(agreed.features, layout.columns, strict=False)]
 
 
 def _vector(values: Sequence[float] | None, length: int) -> Floats:

@@ -41,10 +41,11 @@ PARTY_SPREAD = 0.5  # of the logarithm of a party's own standard deviations arou
 
 
 class Typical(NamedTuple):
-    """What is believed of a column in scaled units: where its middle is, and its standard deviation."""
+    """What is believed of a column in scaled units: its middle, its standard deviation, the spread of its logarithm."""
 
     middle: float
     deviation: float
+    spread: float
 
 
 class StandardisedPrior(NamedTuple):
@@ -67,7 +68,6 @@ def standardised_prior(
     *,
     effect: float,
     concentration: float,
-    sd_spread: float,
     mean_spread: float,
     target_middle: float,
     target_spread: float,
@@ -81,9 +81,9 @@ def standardised_prior(
         feature_spread=mean_spread * jnp.asarray(deviations, float),
         target_middle=jnp.asarray(target_middle, float),
         target_spread=jnp.asarray(target_spread, float),
-        log_deviation=stacked([log_normal_table(one, sd_spread, LARGEST_DEVIATION) for one in deviations]),
+        log_deviation=stacked([log_normal_table(*one[1:], LARGEST_DEVIATION) for one in features]),
         deviation_unit=jnp.asarray(deviations, float),
-        ratio=stacked([normal_ratio_table(one, sd_spread, LARGEST_DEVIATION) for one in deviations]),
+        ratio=stacked([normal_ratio_table(*one[1:], LARGEST_DEVIATION) for one in features]),
         partial_correlation=partial_correlation_table(len(deviations), concentration),
         log_residual=None if residual is None else log_normal_table(*residual, LARGEST_DEVIATION),
     )
