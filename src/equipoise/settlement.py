@@ -159,11 +159,11 @@ class Settlement:
 
     @property
     def _mechanism(self) -> str:
-        """How rewards were held back; nothing tells where all are whole."""
+        """How rewards were held back; nothing tells where all are whole, or the prior, which is the same either way."""
         awards = self.awards.values()
         if any(award.tau > 0 for award in awards):
             return "noise"
-        return "tempering" if any(award.kappa < 1 for award in awards) else str(self.options["mechanism"])
+        return "tempering" if any(0 < award.kappa < 1 for award in awards) else str(self.options["mechanism"])
 
     def value(self, *parties: str) -> Estimate:
         """Value of a coalition in nats; nobody's is 0."""

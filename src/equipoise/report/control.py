@@ -22,6 +22,7 @@ def curves(settlement: "Settlement") -> Section | None:
         marks = [
             charts.Mark(award.party, award.tau if noise else award.kappa, award.attained)
             for award in settlement.awards_of(team)[:MOST_ROWS]
+            if not award.falls_back
         ]
         recipients = dict.fromkeys(one.recipient for one in points)
         lines = [

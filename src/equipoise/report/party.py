@@ -103,6 +103,16 @@ def _award(view: PartyView) -> Section:
         ("τ" if noise else "κ", number(view.tau if noise else view.kappa), _how(view)),
     ]
     words = ["All values are information, in nats. The reward is a model made to be worth the target."]
+    if view.falls_back:
+        words.append(
+            "No share of what the team knows would leave you as well off as alone, so as agreed beforehand your reward "
+            "is the posterior of your own release."
+        )
+    elif view.brings_nothing:
+        words.append(
+            "What your release adds to the others’ cannot be told from nothing, so your share is nothing, and the "
+            "reward is what was believed before any data. With a larger ε or more rows it would be told apart."
+        )
     if not view.within_tolerance:
         words.append("The reward is not within the agreed tolerance of the target; the notes say why.")
     gain = charts.Gain(view.party, view.alone, view.target, view.attained, view.whole)
@@ -122,6 +132,8 @@ def _award(view: PartyView) -> Section:
 def _how(view: PartyView) -> str:
     if view.gets_all:
         return "nothing is held back"
+    if view.falls_back:
+        return "your own release, as it is"
     return (
         "noise added before the model was made" if view.mechanism == "noise" else "share of the evidence that is used"
     )

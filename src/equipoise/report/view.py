@@ -67,11 +67,13 @@ class PartyView:
     version: str
     deviations: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
+    falls_back: bool = False
+    brings_nothing: bool = False
 
     @property
     def gets_all(self) -> bool:
         """Whether its reward is the team's very posterior."""
-        return self.kappa == 1 and self.tau == 0
+        return self.kappa == 1 and self.tau == 0 and not self.falls_back
 
 
 def view_of(settlement: "Settlement", party: str) -> PartyView:
@@ -103,6 +105,8 @@ def view_of(settlement: "Settlement", party: str) -> PartyView:
         version=settlement.environment.get("equipoise", ""),
         deviations=tuple(one.for_parties for one in settlement.deviations),
         absent=settlement.absent,
+        falls_back=award.falls_back,
+        brings_nothing=party in (settlement.nothing or ()),
     )
 
 
@@ -114,12 +118,14 @@ def _in_words(note: str) -> str:
 
 
 def _own_curve(settlement: "Settlement", award: "Award") -> Points:
+    if award.falls_back:
+        return ()
     whole = settlement.value(*award.team)
     points = [one for one in settlement.curve if one.team == award.team and one.recipient in (None, award.party)]
     if settlement.options["mechanism"] == "noise":
         return _levels(points, award) if award.tau > 0 else ()
     further = [FIRST_LOOK[-1] * FURTHER**step for step in range(1, 21)]
-    allowed = {*FIRST_LOOK, *(kappa for kappa in further if kappa >= FURTHER * award.kappa)}
+    allowed = {*FIRST_LOOK, *(kappa for kappa in further if 0 < FURTHER * award.kappa <= kappa)}
     own = [] if award.kappa in (0.0, 1.0) else [(award.kappa, award.attained)]
     common = [(one.kappa, one.value) for one in points if one.kappa in allowed]
     return (*common, *own, (1.0, whole)) if common else ()
