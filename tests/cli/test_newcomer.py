@@ -36,7 +36,7 @@ def test_a_wrong_column_name(home: Path) -> None:
 
 def test_bounds_that_are_too_narrow(home: Path) -> None:
     """Found by a dry run, and refused before anything is spent unless it is meant."""
-    change(home / "agreement.toml", "bounds = [15, 60]", "bounds = [20, 25]")
+    change(home / "agreement.toml", "bounds = [15, 60] }", "bounds = [20, 25] }")
     dry = " ".join(equipoise(*RELEASE, "--epsilon", 0.2, "--dry-run", cwd=home).split())
     assert (
         "bmi: 79.0% of the first rows lie outside the agreed bounds and are clipped; that is much, and a release "
@@ -105,12 +105,12 @@ def test_an_edited_submission(home: Path) -> None:
 def test_submissions_under_two_agreements(home: Path) -> None:
     equipoise(*RELEASE, "--epsilon", 0.2, cwd=home)
     first = from_json("agreement", "check", "agreement.toml", cwd=home)["identity"]
-    change(home / "agreement.toml", "bounds = [15, 60]", "bounds = [15, 65]")
+    change(home / "agreement.toml", "bounds = [15, 60] }", "bounds = [15, 65] }")
     second = from_json("agreement", "check", "agreement.toml", cwd=home)["identity"]
     south = tuple(word.replace("north", "south") if word != "north.csv" else word for word in RELEASE)
     equipoise(*south, "--epsilon", 0.2, cwd=home)
     both = ("south.submission.json", SENT)
-    assert equipoise("mediate", "agreement.toml", *both, "-o", "out", cwd=home, code=6) == (
+    assert equipoise("mediate", "agreement.toml", *both, "--partial", "-o", "out", cwd=home, code=6) == (
         f"Error: the submission of 'north' was made for agreement {first[:12]}…, not {second[:12]}…; all parties must "
         "release under the same agreement file\n"
     )
