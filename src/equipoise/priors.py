@@ -20,8 +20,9 @@ Spread = Annotated[float, Field(strict=True, ge=0.05, le=3, allow_inf_nan=False)
 class StandardisedEffects(Section):
     """Linear regression: a feature's effect is a weight times the feature's standard deviation, whatever that is.
 
-    In units of the residual standard deviation σ, effects ~ N(0, effect²). `effect` defaults to 1/√(number of
-    features): all together explain as much variance as is left over, in expectation. log σ ~ N(log(residual · s),
+    In units of the residual standard deviation σ, effects have mean 0, standard deviation `effect` and heavy tails, as
+    sinh of normal variables: most features explain little, some a lot. `effect` defaults to 1/√(number of features):
+    all together explain as much variance as is left over, in expectation. log σ ~ N(log(residual · s),
     residual_spread²) below the target's half-range, s the target's typical standard deviation: an eighth of the width
     of its bounds, or a quarter of the width of `typical`. The target's mean where all features are at theirs is within
     two such deviations of the middle, give or take.
@@ -34,9 +35,10 @@ class StandardisedEffects(Section):
 
 
 class StandardisedLogOdds(Section):
-    """Logistic regression: log odds change by N(0, effect²) for one standard deviation of a feature.
+    """Logistic regression: the effect of a feature is what one standard deviation of it adds to the log odds.
 
-    The log odds where all features are at their means are N(0, bias_spread²).
+    Effects have mean 0, standard deviation `effect` and heavy tails, as in linear regression. The log odds where all
+    features are at their means are N(0, bias_spread²).
     """
 
     kind: Literal["standardised"] = "standardised"

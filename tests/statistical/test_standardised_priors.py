@@ -48,7 +48,7 @@ def replicate(kind: str, epsilon: float, number: int) -> Replication:
     mean = 0.5 * rng.normal(size=2)
     sigma = below_one(rng, 0.15, 1)[0] if kind == "linear" else 1.0
     effect, spread = (np.sqrt(0.5), 0.5) if kind == "linear" else (1.25, 2.0)
-    slopes = sigma * effect * rng.normal(size=2) / deviation
+    slopes = sigma * effect * np.sinh(rng.normal(size=2)) / np.sqrt((np.exp(2) - 1) / 2) / deviation
     bias = spread * rng.normal() - slopes @ mean
     covariance = np.outer(deviation, deviation) * np.array([[1.0, correlation], [correlation, 1.0]])
     features = rng.multivariate_normal(mean, covariance, ROWS)

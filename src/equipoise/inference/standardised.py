@@ -1,9 +1,11 @@
 r"""Regressions whose prior is stated for standardised features, which fits columns of any scale.
 
     log s ~ N(log typical, spread²), s < 1,   Ω ~ LKJ,   μ ~ N(middle, …),   x ~ N(μ, diag(s) Ω diag(s))
-    weight = unit · effect · z / s,   z ~ N(0, 1),   bias = middle + spread · ζ − weights·μ,   ζ ~ N(0, 1)
+    weight = unit · effect · sinh(z) / s,   z ~ N(0, 1),   bias = middle + spread · ζ − weights·μ,   ζ ~ N(0, 1)
 
 The unit is the residual standard deviation σ in linear regression, itself log-normal, and 1 in logistic regression.
+sinh gives effects a heavy tail: most features explain little and some a lot. A normal prior narrow enough for the many
+pulls on the few, and one wide enough for the few predicts badly where noise hides nearly everything.
 
 Coordinates: z, ζ and those of σ, s, μ and Ω, so that the prior is N(0, I). What data tell directly (the variances of
 features and target, the target's mean, the share that is explained) depends on few of them at a time, whatever the
@@ -12,10 +14,11 @@ noise hides of the others. The model's *own* parameters, weights, bias and σ, d
 
     σ by its quantile function,   Φ⁻¹(F(weight/(unit · effect))),   (bias − its mean)/its sd given the weights
 
-where F is the distribution function of z/s, a scale mixture of normals, tabulated. Under the prior they are N(0, I)
+where F is the distribution function of sinh(z)/s, a scale mixture, tabulated. Under the prior they are N(0, I)
 again, so that whatever is measured by them is measured of the model alone.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -31,12 +34,13 @@ from equipoise.inference.transport import (
     RATIO_STRETCH,
     Table,
     log_normal_table,
-    normal_ratio_table,
+    ratio_table,
     stacked,
     transport,
 )
 
 LARGEST_DEVIATION = 1.0  # of anything within [−1, 1]
+SINH_DEVIATION = math.sqrt((math.e**2 - 1) / 2)  # of sinh(z)
 PARTY_SPREAD = 0.5  # of the logarithm of a party's own standard deviations around the common ones
 
 
@@ -73,17 +77,17 @@ def standardised_prior(
     target_spread: float,
     residual: tuple[float, float] | None = None,
 ) -> StandardisedPrior:
-    """Prepare a prior; `residual` is the centre of σ and the spread of its logarithm."""
+    """Prepare a prior; `effect` is a standard deviation, `residual` the centre of σ and the spread of its logarithm."""
     deviations = [column.deviation for column in features]
     return StandardisedPrior(
-        effect=jnp.asarray(effect, float),
+        effect=jnp.asarray(effect / SINH_DEVIATION, float),
         feature_middle=jnp.asarray([column.middle for column in features], float),
         feature_spread=mean_spread * jnp.asarray(deviations, float),
         target_middle=jnp.asarray(target_middle, float),
         target_spread=jnp.asarray(target_spread, float),
         log_deviation=stacked([log_normal_table(*one[1:], LARGEST_DEVIATION) for one in features]),
         deviation_unit=jnp.asarray(deviations, float),
-        ratio=stacked([normal_ratio_table(*one[1:], LARGEST_DEVIATION) for one in features]),
+        ratio=stacked([ratio_table(*one[1:], LARGEST_DEVIATION) for one in features]),
         partial_correlation=partial_correlation_table(len(deviations), concentration),
         log_residual=None if residual is None else log_normal_table(*residual, LARGEST_DEVIATION),
     )
@@ -92,7 +96,7 @@ def standardised_prior(
 class _Common(NamedTuple):
     """What all parties' features have in common, and the coefficients that follow."""
 
-    effects: Array  # z
+    effects: Array  # sinh z
     level: Array  # ζ
     mean: Array  # standardised
     deviation: Array
@@ -139,7 +143,7 @@ class _Standardised:
         first, width = self._first, self.width
         mean, deviation = jnp.split(position[self.focus : self.focus + 2 * width], 2)
         return _Common(
-            position[first : first + width],
+            jnp.sinh(position[first : first + width]),
             position[first + width],
             mean,
             jnp.exp(transport(prior.log_deviation, deviation)),
@@ -210,11 +214,11 @@ class StandardisedLinear(_Standardised, LinearRegression):
         return bent.at[0].add(-self._explained(prior, bent))
 
     def _explained(self, prior: StandardisedPrior, position: Array) -> Array:
-        """½ log(1 + zᵀ Ω z), which does not depend on the first coordinate."""
+        """½ log(1 + eᵀ Ω e) for effects e, which does not depend on the first coordinate."""
         width, blocks = self.width, position[self.focus + 2 * self.width :]
         table = prior.partial_correlation
         block = blocks[(0 if self.shared else 2 * width) : self._block]
-        through = correlation_root(table, block, width).T @ position[1 : 1 + width]
+        through = correlation_root(table, block, width).T @ jnp.sinh(position[1 : 1 + width])
         return 0.5 * jnp.log1p(prior.effect**2 * through @ through)
 
     def regression(self, prior: StandardisedPrior, position: Array) -> tuple[Array, Array]:  # type: ignore[override]

@@ -128,11 +128,11 @@ def _log_normal_quantile(z: Floats, centre: float, spread: float, upper: float) 
 RATIO_STRETCH = 0.7  # tables of ratios run over 0.7 asinh(x) in [−9, 9]
 
 
-def normal_ratio_table(centre: float, spread: float, upper: float) -> Table:
-    """Map 0.7 asinh(x · centre) to Φ⁻¹(F(x)), x = Z/S with Z ~ N(0, 1) and S as in `log_normal_table`.
+def ratio_table(centre: float, spread: float, upper: float) -> Table:
+    """Map 0.7 asinh(x · centre) to Φ⁻¹(F(x)), x = sinh(Z)/S with Z ~ N(0, 1) and S as in `log_normal_table`.
 
-    F is a scale mixture of normals, an integral over the coordinate of S: 1 − F(x) = ∫ Φ(−x s(v)) φ(v) dv. The
-    trapezoidal rule is exact to rounding for such an integrand, and sums of logarithms keep the digits of the tails.
+    F is a scale mixture, an integral over the coordinate of S: 1 − F(x) = ∫ Φ(−asinh(x s(v))) φ(v) dv. The trapezoidal
+    rule is exact to rounding for such an integrand, and sums of logarithms keep the digits of the tails.
     """
     v = np.arange(-12, 12, 1 / 64)
     log_s = _log_normal_quantile(v, centre, spread, upper)
@@ -141,8 +141,9 @@ def normal_ratio_table(centre: float, spread: float, upper: float) -> Table:
     half = GRID[GRID >= 0] / RATIO_STRETCH
     x = np.sinh(half) / centre
     reach = x[:, None] * np.exp(log_s)
-    log_tail = special.logsumexp(log_weight + special.log_ndtr(-reach), axis=1)
-    log_density = special.logsumexp(log_weight + log_s - 0.5 * reach**2, axis=1)
+    normal = np.arcsinh(reach)
+    log_tail = special.logsumexp(log_weight + special.log_ndtr(-normal), axis=1)
+    log_density = special.logsumexp(log_weight + log_s - 0.5 * normal**2 - np.log(np.hypot(1, reach)), axis=1)
     u = -special.ndtri_exp(log_tail)
     u[0] = 0.0
     slope = np.exp(log_density + 0.5 * u**2) * np.cosh(half) / centre / RATIO_STRETCH
