@@ -120,7 +120,7 @@ def standardised(stated: float | None = None) -> tuple[Any, Any]:
     typical = Typical(0.0, 0.25, 1.0) if stated is None else Typical(0.0, stated, 0.5)
     return StandardisedLinear(WIDTH, 1, True), standardised_prior(
         [typical] * WIDTH,
-        effect=1 / np.sqrt(WIDTH),
+        effect=np.sqrt(2 / WIDTH),
         concentration=2.0,
         mean_spread=2.0,
         target_middle=0.0,

@@ -197,7 +197,7 @@ def test_typical_ranges_are_part_of_the_agreement() -> None:
 def test_explained_in_words() -> None:
     """What is believed, in the columns' own units."""
     linear = "\n".join(explain(Agreement.parse(bare("linear", column=", typical = [20, 60]"))).sentences)
-    assert "all features together are believed to explain as much of the variance of y as is left over" in linear
+    assert "all features together are believed as likely as not to explain half of the variance of y" in linear
     assert "a standard deviation of about 30, two times out of three within a factor of 2.7" in linear  # 0.6 · 400/8
     assert "age 10 around 40" in linear
     logistic = "\n".join(explain(Agreement.parse(bare("logistic"))).sentences)

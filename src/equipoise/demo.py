@@ -43,32 +43,32 @@ name = "south"
 name = "west"
 """
 
-# Bounds anyone could state without seeing these patients.
+# Bounds and typical ranges anyone could state without seeing these patients.
 _PROGRESSION = f"""\
-format = 1
+format = 2
 title = "Diabetes progression, three hospitals (demo)"
 
 [model]
 kind = "linear"
 features = [
-  {{ name = "age", bounds = [18, 90] }},
-  {{ name = "bmi", bounds = [15, 50] }},
-  {{ name = "bp", bounds = [50, 150] }},
-  {{ name = "ltg", bounds = [3, 6.5] }},
+  {{ name = "age", bounds = [18, 90], typical = [25, 75] }},
+  {{ name = "bmi", bounds = [15, 50], typical = [18, 38] }},
+  {{ name = "bp", bounds = [50, 150], typical = [65, 125] }},
+  {{ name = "ltg", bounds = [3, 6.5], typical = [3.6, 5.8] }},
 ]
-target = {{ name = "progression", bounds = [0, 400] }}
+target = {{ name = "progression", bounds = [0, 400], typical = [40, 320] }}
 {_REST}"""
 
 _TUMOURS = f"""\
-format = 1
+format = 2
 title = "Malignant breast tumours, three hospitals (demo)"
 
 [model]
 kind = "logistic"
 features = [
-  {{ name = "radius", bounds = [5, 25] }},
-  {{ name = "texture", bounds = [5, 35] }},
-  {{ name = "smoothness", bounds = [0.05, 0.15] }},
+  {{ name = "radius", bounds = [5, 25], typical = [8, 22] }},
+  {{ name = "texture", bounds = [5, 35], typical = [11, 30] }},
+  {{ name = "smoothness", bounds = [0.05, 0.15], typical = [0.07, 0.13] }},
 ]
 target = {{ name = "diagnosis", labels = ["benign", "malignant"] }}
 {_REST}"""

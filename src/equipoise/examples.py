@@ -47,8 +47,8 @@ target = {{ name = "progression", bounds = [0, 400] }}
 # their bounds.
 [model.prior]
 kind = "standardised"
-# effect = 0.577         # change of the target for one standard deviation of a feature, in residual deviations; unless
-#                          stated, all features together are expected to explain half of the target's variance
+# effect = 0.816         # change of the target for one standard deviation of a feature, in residual deviations; unless
+#                          stated, all features together are as likely as not to explain half of its variance
 residual = 0.6           # residual deviation, as a share of the target's typical one, ...
 residual_spread = 1.0    # ... within a factor of e^1, about 3
 

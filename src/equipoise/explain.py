@@ -166,13 +166,16 @@ def _belief_about_effects(model: LinearModel | LogisticModel) -> str:
     assert isinstance(prior, StandardisedEffects)
     assert isinstance(target, RegressionColumn)
     residual = prior.residual * _typical_deviation(target)
-    explained = "all features together are believed to explain as much of"
+    explained = f"all features together are believed as likely as not to explain half of the variance of {target.name}"
     if prior.effect is not None:
-        explained = f"each feature is believed to explain {prior.effect**2:.3g} times as much of"
+        explained = (
+            f"each feature is believed to explain {prior.effect**2:.3g} times as much of the variance of {target.name} "
+            "as is left over, on average, most of them less and some far more"
+        )
     return (
-        f"Before any data, {explained} the variance of {target.name} as is left over, on average and whatever the "
-        f"features' scales; what is left over is believed to have a standard deviation of about {residual:.3g}, two "
-        f"times out of three within a factor of {_factor(prior.residual_spread)}."
+        f"Before any data, {explained}, whatever the features' scales; what is left over is believed to have a "
+        f"standard deviation of about {residual:.3g}, two times out of three within a factor of "
+        f"{_factor(prior.residual_spread)}."
     )
 
 

@@ -21,8 +21,8 @@ class StandardisedEffects(Section):
     """Linear regression: a feature's effect is a weight times the feature's standard deviation, whatever that is.
 
     In units of the residual standard deviation σ, effects have mean 0, standard deviation `effect` and heavy tails, as
-    sinh of normal variables: most features explain little, some a lot. `effect` defaults to 1/√(number of features):
-    all together explain as much variance as is left over, in expectation. log σ ~ N(log(residual · s),
+    sinh of normal variables: most features explain little, some a lot. `effect` defaults to √(2/number of features):
+    all together are as likely as not to explain about half of the variance. log σ ~ N(log(residual · s),
     residual_spread²) below the target's half-range, s the target's typical standard deviation: an eighth of the width
     of its bounds, or a quarter of the width of `typical`. The target's mean where all features are at theirs is within
     two such deviations of the middle, give or take.

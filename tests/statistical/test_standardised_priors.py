@@ -47,7 +47,7 @@ def replicate(kind: str, epsilon: float, number: int) -> Replication:
     correlation = 2 * rng.beta(2, 2) - 1
     mean = 0.5 * rng.normal(size=2)
     sigma = below_one(rng, 0.15, 1)[0] if kind == "linear" else 1.0
-    effect, spread = (np.sqrt(0.5), 0.5) if kind == "linear" else (1.25, 2.0)
+    effect, spread = (1.0, 0.5) if kind == "linear" else (1.25, 2.0)
     slopes = sigma * effect * np.sinh(rng.normal(size=2)) / np.sqrt((np.exp(2) - 1) / 2) / deviation
     bias = spread * rng.normal() - slopes @ mean
     covariance = np.outer(deviation, deviation) * np.array([[1.0, correlation], [correlation, 1.0]])

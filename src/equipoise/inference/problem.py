@@ -149,7 +149,7 @@ def _linear(agreed: LinearModel, slots: int, layout: Layout) -> tuple[LinearRegr
         target = _typical(agreed.target, layout.columns[-1], data)
         return StandardisedLinear(width, slots, data.scope == "shared"), standardised_prior(
             _typical_features(agreed, layout, data),
-            effect=1 / math.sqrt(width) if prior.effect is None else prior.effect,
+            effect=math.sqrt(2 / width) if prior.effect is None else prior.effect,
             concentration=data.concentration,
             mean_spread=data.mean_spread,
             target_middle=target.middle,
