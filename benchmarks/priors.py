@@ -230,11 +230,11 @@ def groups(settings: Sequence[Setting], size: int) -> Iterator[Sequence[Setting]
 
 def coverage(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Coverage and |z| of every setting under both priors."""
-    found = []
+    found, shapes = [], options.shapes
     for group in groups(settings_of(reduced=options.reduced), options.group):
         releases = {
             setting: [
-                release(setting, np.random.default_rng([number, *map(ord, str(setting))]), SHAPES[number % len(SHAPES)])
+                release(setting, np.random.default_rng([number, *map(ord, str(setting))]), shapes[number % len(shapes)])
                 for number in range(options.rounds)
             ]
             for setting in group
@@ -301,6 +301,7 @@ def main() -> None:
     parser.add_argument("--lengths", type=int, default=4, help="rounds of 40 draws of every chain")
     parser.add_argument("--group", type=int, default=9 if wide else 1, help="settings sampled side by side")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=SHAPES, help="of features, by round in turn")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     use_compilation_cache()
@@ -321,7 +322,7 @@ def main() -> None:
     values = widening(options)
     print(f"\n{time.perf_counter() - start:.0f} s")
     if options.output:
-        document = {"rounds": options.rounds, "coverage": cells, "values": values}
+        document = {"rounds": options.rounds, "shapes": list(options.shapes), "coverage": cells, "values": values}
         options.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
