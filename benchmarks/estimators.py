@@ -38,6 +38,8 @@ divergence is known, {repeats} independent sets of draws each; all numbers are n
 own standard error, *spread* the standard deviation between sets, *stated* the standard error an estimate gives
 itself.
 
+`knn-copula` is for [many skewed coordinates](limits.md#values).
+
 `knn-entropy` (the default) knows the prior's density and needs neighbours among posterior draws only; it is
 corrected by its mean error on normal draws of the same number and dimension. `knn` is the paper's. `conjugate-fit`
 and `gaussian-fit` fit a distribution, and are the best where it fits and wrong where it does not (two modes).

@@ -77,7 +77,8 @@ def mediate(
     `precision` is the standard error, in nats, that targets and rewards should have; a reward may miss its target by
     `tolerance` (default: twice that). With more than 12 parties coalitions are sampled, `budget` of them. `test` is
     (features, target) in the columns' own units, features None for a model that has none, to report how well each
-    reward predicts. Rewards made by noise draw it from `noise_secret`, 32 hexadecimal digits, by default new ones.
+    reward predicts. Rewards made by noise draw it from `noise_secret`, 32 hexadecimal digits, by default new ones; the
+    settlement does not say which, so give them, or a `folder` that keeps them, where a run may have to be repeated.
 
     With a `folder`, everything finished is there at once: a run that is killed goes on where it was when called again
     with the same inputs, and at the end the folder holds the settlement and the rewards.

@@ -24,7 +24,7 @@ def normal_case(dimension: int, seed: int) -> tuple[np.ndarray, np.ndarray, floa
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("dimension", [1, 4, pytest.param(8, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("estimator", ["knn-entropy", "gaussian-fit"])
+@pytest.mark.parametrize("estimator", ["knn-entropy", "knn-copula", "gaussian-fit"])
 def test_good_estimators_find_the_divergence_of_a_normal(estimator: Estimator, dimension: int) -> None:
     """Errors are as large as they say, over repetitions, and the mean of many is unbiased within its own error."""
     mean, root, truth = normal_case(dimension, dimension)
@@ -65,6 +65,32 @@ def test_nearest_neighbours_see_what_a_normal_fit_does_not() -> None:
     found = divergence(draws, "knn-entropy")
     assert abs(found.value - truth) < 4 * found.error + 0.02
     assert divergence(draws, "gaussian-fit").value < truth - 1
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("spread", ["own", "triangular"])
+def test_skewed_coordinates_are_seen_one_by_one(spread: str) -> None:
+    """Eight coordinates of a gamma distribution: neighbours alone fall short, and say so by nothing."""
+    shape, dimension = 4.0, 8
+    mixing = np.diag(np.linspace(0.1, 0.5, dimension))
+    if spread == "triangular":
+        mixing = np.asarray(np.linalg.cholesky(mixing @ (0.5 * np.eye(dimension) + 0.5) @ mixing), float)
+    entropy = dimension * (float(stats.gamma(shape).entropy()) - 0.5 * np.log(shape)) + np.linalg.slogdet(mixing)[1]
+    truth = 0.5 * np.sum(mixing**2) + 0.5 * dimension * np.log(2 * np.pi) - entropy
+    numbers = np.random.default_rng(4).gamma(shape, size=(CHAINS, 256, dimension))
+    draws = (numbers - shape) / np.sqrt(shape) @ mixing.T
+    copula, plain = divergence(draws, "knn-copula"), divergence(draws, "knn-entropy")
+    assert abs(copula.value - truth) < 3 * copula.error + 0.02
+    assert plain.value < truth - 4 * plain.error - 0.05
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("estimator", ["knn-entropy", "knn-copula"])
+def test_draws_of_the_prior_are_worth_nothing(estimator: Estimator) -> None:
+    rng = np.random.default_rng(5)
+    found = [divergence(rng.normal(size=(CHAINS, 128, 5)), estimator) for _ in range(20)]
+    values = np.array([one.value for one in found])
+    assert abs(values.mean()) < 4 * values.std() / np.sqrt(20) + 0.01
 
 
 def test_repeated_draws_do_not_bias_it() -> None:

@@ -14,7 +14,7 @@ from equipoise.valuation.conjugate_fit import conjugate_fit
 from equipoise.valuation.divergence import Estimator as OfCoordinates
 from equipoise.valuation.divergence import Floats, divergence, divergence_between
 
-Estimator = Literal["knn-entropy", "knn", "gaussian-fit", "conjugate-fit", "classifier"]
+Estimator = Literal["knn-entropy", "knn-copula", "knn", "gaussian-fit", "conjugate-fit", "classifier"]
 
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
 
