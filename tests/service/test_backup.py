@@ -24,7 +24,7 @@ def test_a_backup_is_a_service_of_its_own(world: World, tmp_path: Path) -> None:
     assert restored.audience == world.context.audience
     assert events.verified(restored) == head
     north = world.parties["north"]
-    assert results.reward(restored, north, round_id, fetched=False) == reward
+    assert results.reward(restored, north, round_id) == reward
     assert submissions.own(restored, north, round_id) == sent()["north"]
     assert [one.id for one in rounds.listed(restored, world.operator)] == [round_id] != [later]
     assert people.has_operator(restored)

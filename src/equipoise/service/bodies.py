@@ -1,4 +1,4 @@
-"""Bodies are read here, once, before anything else happens to a request.
+"""Bodies are read here, once, before anything else happens to a request; one that no route takes is not read at all.
 
 Signatures are over the exact bytes, so these are kept beside the request. A body that is too large is refused as soon
 as that is known, not after all of it has come; one that comes too slowly is not waited for; and all that are held at
@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections import Counter
 
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from equipoise.service.limits import sender
@@ -45,7 +46,8 @@ class WholeBodies:
         who = sender(scope)
         try:
             try:
-                await self._read(scope, receive, chunks, who)
+                if _is_taken(scope):
+                    await self._read(scope, receive, chunks, who)
             except _Stop as stop:
                 # The rest of the body is still to come, or never will.
                 response = problem(stop.status, stop.code, stop.message, {"Connection": "close"})
@@ -98,6 +100,11 @@ class WholeBodies:
         if length > self.settings.max_body:
             message = f"the body of the request is larger than {self.settings.max_body:,} bytes, the most that is taken"
             raise _Stop(413, "too-large", message)
+
+
+def _is_taken(scope: Scope) -> bool:
+    """Whether there is a route for the request; what somebody sends elsewhere is not for this service to have."""
+    return any(route.matches(scope)[0] is Match.FULL for route in scope["app"].routes)
 
 
 def _stated_length(scope: Scope) -> int:

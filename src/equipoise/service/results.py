@@ -109,8 +109,8 @@ def party_view(context: Context, actor: Actor | None, round_id: str) -> "PartyVi
     return view_of(settled, actor.name)
 
 
-def reward(context: Context, actor: Actor | None, round_id: str, *, fetched: bool = True) -> bytes:
-    """A party's own reward, as its netCDF file; that it was `fetched` is recorded, the first time."""
+def reward(context: Context, actor: Actor | None, round_id: str) -> bytes:
+    """A party's own reward, as its netCDF file; that it was fetched is recorded, the first time."""
     actor = require(actor, "fetch-reward")
     with context.database.reading() as session:
         found, _ = seat_of(session, actor, round_id)
@@ -119,10 +119,10 @@ def reward(context: Context, actor: Actor | None, round_id: str, *, fetched: boo
         before = select(Event.sequence).where(
             Event.round_id == found.id, Event.kind == "reward-fetched", Event.actor == actor.name
         )
-        fetched = fetched and session.scalar(before.limit(1)) is None
+        first = session.scalar(before.limit(1)) is None
     if kept is None:
         raise NotFound(f"{actor.name!r} did not submit to this round, so that it has no reward")
-    if fetched:
+    if first:
         with context.database.writing(alone=True) as session:
             events.record(
                 session,

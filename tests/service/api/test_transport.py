@@ -79,6 +79,8 @@ def test_bodies_together_have_a_limit_and_are_let_go() -> None:
             await answer.wait()
             await send({"type": "http.response.start", "status": 200, "headers": []})
 
+        app = FastAPI()
+        app.add_api_route("/", lambda: None, methods=["POST"])  # or nothing would be read
         whole = WholeBodies(inner, replace(SETTINGS, max_held=8_000))
 
         async def status(address: str, length: int) -> int:
@@ -90,7 +92,8 @@ def test_bodies_together_have_a_limit_and_are_let_go() -> None:
             async def send(message: Any) -> None:
                 sent.append(message)
 
-            scope = {"type": "http", "client": (address, 1), "headers": [], "state": {}}
+            scope = {"type": "http", "app": app, "method": "POST", "path": "/", "client": (address, 1)}
+            scope |= {"headers": [], "state": {}}
             await whole(scope, receive, send)
             return int(sent[0]["status"])
 

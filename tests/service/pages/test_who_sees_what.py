@@ -106,7 +106,7 @@ def test_round_of_others_looks_like_none(looked_at: Looked) -> None:
     made.member("stranger")
     browser = made.browser("stranger")
     assert "No round for you yet" in browser.get("/").text
-    for tail in ("", "/mine", "/progress", "/mine/reward", "/mine/receipt", "/mine/prediction"):
+    for tail in ("", "/mine", "/progress", "/mine/reward", "/mine/receipt"):
         path = f"/rounds/{{}}{tail}"
         theirs, nobodys = browser.get(path.format(round_id)), browser.get(path.format("nowhere00000"))
         assert theirs.status_code == nobodys.status_code
@@ -120,7 +120,6 @@ def test_operator_has_no_page_of_a_partys_own(looked_at: Looked) -> None:
     token = parsed(browser.get("/").text).forms[0]["fields"]["token"]
     assert browser.get(f"/rounds/{round_id}/mine").status_code == 403
     assert browser.post(f"/rounds/{round_id}/mine/reward", {"token": token}).status_code == 403
-    assert browser.get(f"/rounds/{round_id}/mine/prediction").status_code == 403
 
 
 def test_hostile_words_are_escaped(looked_at: Looked) -> None:
@@ -156,5 +155,5 @@ def test_own_files_come_byte_for_byte(looked_at: Looked) -> None:
     assert 'filename="west-receipt.json"' in receipt.headers["content-disposition"]
     assert browser.get(f"/rounds/{round_id}/mine/submission").content == submissions.own(made.context, actor, round_id)
     reward = browser.fill(f"/rounds/{round_id}/mine", f"/rounds/{round_id}/mine/reward")
-    assert reward.content == results.reward(made.context, actor, round_id, fetched=False)
+    assert reward.content == results.reward(made.context, actor, round_id)
     assert reward.headers["content-type"] == "application/x-netcdf"

@@ -1,20 +1,18 @@
-"""A party's own pages: what it sent, what that revealed, what it gets and why, and predictions with it."""
+"""A party's own pages: what it sent, what that revealed, what it gets and why, and how to predict with it at home."""
 
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
+from equipoise.agreement import Agreement
 from equipoise.service import results, rounds, submissions
 from equipoise.service.access import require
-from equipoise.service.pages import predicting
 from equipoise.service.pages.editions import party_edition
 from equipoise.service.pages.problems import PageRoute
 from equipoise.service.pages.rendering import page
 from equipoise.service.pages.standing import own_seat, standing
-from equipoise.service.pages.visitors import Form, Visitor, context_of, own_form, somebody
+from equipoise.service.pages.visitors import Visitor, context_of, own_form, somebody
 from equipoise.service.pages.words import guessing, readings
-from equipoise.service.refusals import NotFound
-from equipoise.service.rounds import RoundView
 
 router = APIRouter(route_class=PageRoute)
 
@@ -42,7 +40,7 @@ def mine(request: Request, round_id: str, visitor: Somebody) -> Response:
         readings=readings(order, seat.epsilon) if sent and seat and seat.epsilon else (),
         guessing=guessing(order, seat.epsilon) if sent and seat and seat.epsilon else "",
         edition=party_edition(context, actor, view) if rewarded else "",
-        features=predicting.features(view.agreement),
+        commands=commands(view.agreement, view.id, actor.name),
     )
 
 
@@ -69,56 +67,10 @@ def reward(request: Request, round_id: str, visitor: Somebody) -> Response:
     return _file(content, f"{visitor.actor.name}.nc", "application/x-netcdf")
 
 
-@router.get("/rounds/{round_id}/mine/prediction")
-def ask(request: Request, round_id: str, visitor: Somebody) -> Response:
-    """The form to predict with."""
-    view = _rewarded(request, round_id, visitor)
-    return _prediction(request, visitor, view, {})
-
-
-@router.post("/rounds/{round_id}/mine/prediction")
-def predict(request: Request, round_id: str, visitor: Somebody, form: Annotated[Form, Depends(own_form)]) -> Response:
-    """Predict on what was typed or pasted; what was pasted goes first."""
-    return _prediction(request, visitor, _rewarded(request, round_id, visitor), form)
-
-
-def _rewarded(request: Request, round_id: str, visitor: Visitor) -> RoundView:
-    actor = require(visitor.actor, "fetch-reward")
-    view = rounds.seen(context_of(request), actor, round_id)
-    seat = own_seat(view, actor)
-    if view.state != "settled" or seat is None or seat.submitted is None:
-        raise NotFound("There is no reward of yours in this round, or not yet.")
-    return view
-
-
-def _prediction(request: Request, visitor: Visitor, view: RoundView, form: Form) -> Response:
-    columns = predicting.features(view.agreement)
-    texts = [form.get(f"feature-{place}", "") for place in range(len(columns))]
-    text = form.get("pasted", "")
-    reading = predicting.Reading()
-    if columns and form:
-        reading = predicting.pasted(view.agreement, text) if text.strip() else predicting.typed(view.agreement, texts)
-    found, summary = [], []
-    if reading.rows or not columns:
-        own = predicting.opened(results.reward(context_of(request), visitor.actor, view.id, fetched=False))
-        found = predicting.predictions(own, reading.rows) if columns else []
-        summary = [] if columns else predicting.new_observation(own)
-    wrong = bool(reading.mistakes or reading.pasted)
-    return page(
-        request,
-        "prediction.html",
-        visitor,
-        status=422 if wrong else 200,
-        view=view,
-        features=columns,
-        target=view.agreement.model.target,
-        texts=texts,
-        pasted=text,
-        reading=reading,
-        predictions=found,
-        summary=summary,
-        share=round(100 * predicting.SHARE),
-    )
+def commands(agreement: Agreement, round_id: str, party: str) -> tuple[str, ...]:
+    """How a party predicts on its own computer: rows to predict on are nobody else's to see."""
+    rows = " --data ROWS.csv -o predictions.csv" if len(agreement.columns) > 1 else ""
+    return f"equipoise fetch --round {round_id} -o {party}.nc", f"equipoise predict {party}.nc{rows}"
 
 
 def _file(content: bytes, name: str, kind: str) -> Response:
