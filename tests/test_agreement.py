@@ -78,6 +78,7 @@ def test_keys_that_were_added_later_change_no_identity_until_they_are_used() -> 
         for names in ('["rho", "teams"]', '["teams", "rho"]')
     )
     assert first.identity == second.identity != unused.identity
+    assert "The operator may choose otherwise: rho, teams." in " ".join(explain(first).sentences)
     assert Agreement.model_validate(first.model_dump(mode="json")) == first
 
 

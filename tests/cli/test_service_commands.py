@@ -36,6 +36,7 @@ from equipoise.service.access import Actor
 from equipoise.service.context import Context
 from equipoise.service.options import Options
 from equipoise.wire import Submission
+from program import Terminal, run
 from service.api.society import settle
 
 OPTIONS: dict[str, Any] = {"draws": 500, "precision": 1.0}
@@ -292,6 +293,28 @@ def test_an_agreement_that_is_not_the_known_one(command: Commands, context: Cont
     with pytest.raises(ServiceError, match="closed, not open"):
         north(*submit, "--agreement", "../olga/agreement.toml")
     assert not (tmp_path / "north" / "north.ledger").exists()
+
+
+def test_submitting_gets_a_second_look(tmp_path: Path) -> None:
+    """On a terminal; what was released before is sent again without a question, for it costs nothing."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "agreement.toml").write_text(agreement_text("linear"))
+    write_table(tmp_path / "north.csv", 0, "linear")
+    run("join", "shared", "--party", "north", cwd=tmp_path)
+    submit = ("submit", "north.csv", "--epsilon", 1)
+    refused = run(*submit, cwd=tmp_path, code=5, typed=Terminal("n\n"))
+    assert "Spend this? [y/N]" in refused.stderr
+    assert not (tmp_path / "north.ledger").exists()
+    assert not list(shared.rglob("*.submission.json"))
+    assert "Submitted for north" in run(*submit, cwd=tmp_path, typed=Terminal("y\n")).stdout
+    assert "Spend this?" not in run(*submit, cwd=tmp_path, typed=Terminal("")).stderr
+    (tmp_path / "south.csv").write_text("x,y\n" + "9,1\n" * 30)
+    run("join", "shared", "--party", "south", "--membership", "south.json", cwd=tmp_path)
+    clipped = ("submit", "south.csv", "--epsilon", 1, "--membership", "south.json")
+    assert "100% of the first values of 'x'" in run(*clipped, cwd=tmp_path, code=4).stderr
+    assert not (tmp_path / "south.ledger").exists()
+    assert "NEW ledger" in run(*clipped, "--allow-clipping", "--yes", cwd=tmp_path, typed=Terminal("")).stderr
 
 
 def test_another_partys_submission(command: Commands, tmp_path: Path) -> None:
