@@ -162,7 +162,7 @@ def _it_predicts_at_home(browser: Browser, stage: Stage) -> None:
     assert browser.run('document.querySelectorAll("textarea, select, input:not([type=hidden])").length') == 0
     before = list(browser.requests)
     home = stage.parties["north"]
-    shown = str(browser.run('document.querySelector("#use").parentElement.querySelector("code").innerText'))
+    shown = str(browser.run('document.querySelector("#use").parentElement.querySelector("pre code").innerText'))
     for line in shown.splitlines():
         name, *arguments = line.split()
         assert name == "equipoise"
