@@ -2,9 +2,11 @@
 
 import json
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from equipoise.demo_service import Address, ServiceDemo
 from program import spawn
 
 pytestmark = pytest.mark.process
@@ -17,6 +19,22 @@ def test_mistakes_start_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
 
+def test_nobody_is_asked_who_could_not_answer(tmp_path: Path) -> None:
+    """Its commands inherit the terminal, and what they print is kept: a question would wait for ever."""
+    told: list[str] = []
+    said: list[str] = []
+
+    def played(self: ServiceDemo, who: str, *arguments: str, quiet: bool = False) -> dict[str, str]:
+        told.append(" ".join(arguments))
+        return {"fingerprint": who, "round": "one"}
+
+    with mock.patch.object(ServiceDemo, "_do", played):
+        ServiceDemo(tmp_path, Address("http://127.0.0.1", "link"), said.append).play()
+    submits = [line for line in told if line.startswith("submit")]
+    assert len(submits) == 3
+    assert all(line.endswith("--yes") for line in submits)
+
+
 @pytest.mark.slow
 def test_the_whole_demo(tmp_path: Path) -> None:
     done = spawn("demo-service", "-o", "round", "--port", 0, "--once", "--json", cwd=tmp_path)
@@ -26,5 +44,5 @@ def test_the_whole_demo(tmp_path: Path) -> None:
     for name in ("north", "south", "west"):
         files = {path.name for path in (tmp_path / "round" / name).iterdir()}
         assert {f"{name}.csv", f"{name}.receipt.json", f"{name}.nc", "predictions.csv"} <= files
-    assert "north$ equipoise submit north.csv --epsilon 4" in done.stderr
+    assert "north$ equipoise submit north.csv --epsilon 4 --yes" in done.stderr  # on a terminal nobody could answer
     assert (tmp_path / "round" / "ana" / "round.zip").exists()

@@ -56,7 +56,7 @@ class ServiceDemo:
         self.round = self._do(OPERATOR, "operator", "create", "agreement.toml")["round"]
         self.tell("Each hospital releases at its own ε, sends that, and keeps the receipt:")
         for name, (_, epsilon) in HOSPITALS.items():
-            self._do(name, "submit", f"{name}.csv", "--epsilon", f"{epsilon:g}")
+            self._do(name, "submit", f"{name}.csv", "--epsilon", f"{epsilon:g}", "--yes")
         self.tell("The operator settles (a minute; two when it first compiles):")
         self._do(OPERATOR, "operator", "start", self.round, "--seed", str(SEED), "--watch")
         self.tell("Each hospital fetches its reward, and predicts with it:")
