@@ -201,7 +201,7 @@ def test_explained_in_words() -> None:
     assert "a standard deviation of about 30, two times out of three within a factor of 2.7" in linear  # 0.6 · 400/8
     assert "age 10 around 40" in linear
     logistic = "\n".join(explain(Agreement.parse(bare("logistic"))).sentences)
-    assert "multiply the odds of y by up to 3.5" in logistic
+    assert "multiply the odds of y by up to 2.3" in logistic
     assert "age 12.5 around 50" in logistic
     old = "\n".join(explain(Agreement.parse(bare("linear", form=1))).sentences)
     assert "NormalInverseGamma(shape = 2.0" in old

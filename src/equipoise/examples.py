@@ -15,7 +15,7 @@ _BOUNDS = """\
 
 _TYPICAL = """\
 # A column may also say where about 95 % of its values lie, from common knowledge like the bounds:
-#   {{ name = "{name}", bounds = {bounds}, typical = {typical} }}
+#   { name = "height", bounds = [50, 230], typical = [150, 195] }
 # It changes beliefs, not noise. Unless stated, the middle half of the bounds is taken.
 """
 
@@ -36,7 +36,7 @@ _MODELS = {
         f"""\
 [model]
 kind = "linear"
-{_BOUNDS}{_TYPICAL.format(name="bmi", bounds=[15, 60], typical=[18, 40])}features = [
+{_BOUNDS}{_TYPICAL}features = [
   {{ name = "age", bounds = [18, 100] }},
   {{ name = "bmi", bounds = [15, 60] }},
   {{ name = "blood_pressure", bounds = [50, 140] }},
@@ -64,7 +64,7 @@ mean_spread = 2.0        # features' means are within 2 typical deviations of th
         f"""\
 [model]
 kind = "logistic"
-{_BOUNDS}{_TYPICAL.format(name="glucose", bounds=[40, 300], typical=[60, 200])}features = [
+{_BOUNDS}{_TYPICAL}features = [
   {{ name = "age", bounds = [18, 100] }},
   {{ name = "bmi", bounds = [15, 60] }},
   {{ name = "glucose", bounds = [40, 300] }},

@@ -30,6 +30,8 @@ _FALLBACKS = {
 }
 
 TOLERANCE = 0.05
+MOST_SHOWN = 8  # features
+_USUAL = math.sinh(1) / math.sqrt((math.e**2 - 1) / 2)  # deviations that effects are within, two times out of three
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def _beliefs(agreement: Agreement) -> tuple[str, ...]:
     return (
         _belief_about_effects(model),
         "Before any data, features' standard deviations and means are believed to be about "
-        f"{first_few([_typical(column) for column in model.features])}; two times out of three the deviation is right "
+        f"{_shown([_typical(column) for column in model.features])}; two times out of three the deviation is right "
         f"within a factor of {_factor(data.sd_spread)}, or {_factor(data.stated_spread)} where a typical range is "
         f"stated, and the mean within {data.mean_spread:g} deviations.",
         "All parties' features are believed to come from one distribution."
@@ -159,8 +161,8 @@ def _belief_about_effects(model: LinearModel | LogisticModel) -> str:
     if isinstance(prior, StandardisedLogOdds):
         return (
             f"Before any data, one standard deviation more of a feature is believed to multiply the odds of "
-            f"{model.target.name} by up to {_factor(prior.effect)}, or divide them, two times out of three; the odds "
-            f"where all features are at their means are between 1 to {_factor(prior.bias_spread)} and "
+            f"{model.target.name} by up to {_factor(_USUAL * prior.effect)}, or divide them, two times out of three; "
+            f"the odds where all features are at their means are between 1 to {_factor(prior.bias_spread)} and "
             f"{_factor(prior.bias_spread)} to 1."
         )
     assert isinstance(prior, StandardisedEffects)
@@ -177,6 +179,11 @@ def _belief_about_effects(model: LinearModel | LogisticModel) -> str:
         f"standard deviation of about {residual:.3g}, two times out of three within a factor of "
         f"{_factor(prior.residual_spread)}."
     )
+
+
+def _shown(columns: list[str]) -> str:
+    more = len(columns) - MOST_SHOWN
+    return ", ".join(columns[:MOST_SHOWN]) + (f" and {counted(more, 'other')}" if more > 0 else "")
 
 
 def _factor(spread: float) -> str:
