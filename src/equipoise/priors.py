@@ -51,9 +51,9 @@ class StandardisedFeatures(Section):
 
     The typical standard deviation is an eighth of the width of the bounds, which is no more than a guess. If the column
     has a `typical` range, it is a quarter of that range's width, and the spread is `stated_spread`. A feature's mean is
-    N(middle, (mean_spread · typical deviation)²), the middle being that of the bounds or of the typical range. If every
-    party's features are distributed in their own way (`scope`), standard deviations differ from the common s by a
-    factor exp(±0.5), and means from the common ones as those from the middle.
+    N(middle, (mean_spread · typical deviation)²), the middle being that of the bounds or of the typical range. With
+    `scope = "per-party"` every party's features have a distribution of their own; weights then have the same prior,
+    but what is learnt of a column's scale says nothing about its weight.
     """
 
     kind: Literal["standardised"] = "standardised"

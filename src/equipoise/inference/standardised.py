@@ -16,6 +16,9 @@ noise hides of the others. The model's *own* parameters, weights, bias and σ, d
 
 where F is the distribution function of sinh(z)/s, a scale mixture, tabulated. Under the prior they are N(0, I)
 again, so that whatever is measured by them is measured of the model alone.
+
+If every party's features have a distribution of their own, there is no one s that weights could be relative to. They
+then have the same prior, independent of the parties' s: `own` coordinates are the first ones.
 """
 
 import math
@@ -33,6 +36,7 @@ from equipoise.inference.logistic import LogisticRegression
 from equipoise.inference.transport import (
     RATIO_STRETCH,
     Table,
+    inverse_table,
     log_normal_table,
     ratio_table,
     stacked,
@@ -41,7 +45,6 @@ from equipoise.inference.transport import (
 
 LARGEST_DEVIATION = 1.0  # of anything within [−1, 1]
 SINH_DEVIATION = math.sqrt((math.e**2 - 1) / 2)  # of sinh(z)
-PARTY_SPREAD = 0.5  # of the logarithm of a party's own standard deviations around the common ones
 
 
 class Typical(NamedTuple):
@@ -63,6 +66,7 @@ class StandardisedPrior(NamedTuple):
     log_deviation: Table  # of each feature
     deviation_unit: Array  # of each feature, at which the table of ratios is scaled
     ratio: Table  # weight/(unit · effect) ↦ its normal coordinate, for each feature
+    inverse_ratio: Table  # the inverse of `ratio`
     partial_correlation: Table
     log_residual: Table | None
 
@@ -79,6 +83,7 @@ def standardised_prior(
 ) -> StandardisedPrior:
     """Prepare a prior; `effect` is a standard deviation, `residual` the centre of σ and the spread of its logarithm."""
     deviations = [column.deviation for column in features]
+    ratios = [ratio_table(*one[1:], LARGEST_DEVIATION) for one in features]
     return StandardisedPrior(
         effect=jnp.asarray(effect / SINH_DEVIATION, float),
         feature_middle=jnp.asarray([column.middle for column in features], float),
@@ -87,14 +92,15 @@ def standardised_prior(
         target_spread=jnp.asarray(target_spread, float),
         log_deviation=stacked([log_normal_table(*one[1:], LARGEST_DEVIATION) for one in features]),
         deviation_unit=jnp.asarray(deviations, float),
-        ratio=stacked([ratio_table(*one[1:], LARGEST_DEVIATION) for one in features]),
+        ratio=stacked(ratios),
+        inverse_ratio=stacked([inverse_table(one) for one in ratios]),
         partial_correlation=partial_correlation_table(len(deviations), concentration),
         log_residual=None if residual is None else log_normal_table(*residual, LARGEST_DEVIATION),
     )
 
 
 class _Common(NamedTuple):
-    """What all parties' features have in common, and the coefficients that follow."""
+    """What coefficients follow from where all parties' features have one distribution."""
 
     effects: Array  # sinh z
     level: Array  # ζ
@@ -121,8 +127,8 @@ class _Standardised:
 
     @property
     def plain(self) -> bool:
-        """Own coordinates are functions of several."""
-        return False
+        """Own coordinates are functions of several, unless there is no common distribution."""
+        return not self.shared
 
     @property
     def offset(self) -> float:
@@ -132,12 +138,12 @@ class _Standardised:
     @property
     def dimension(self) -> int:
         """Number of coordinates."""
-        return self.focus + 2 * self.width + (1 if self.shared else self.slots) * self._block
+        return self.focus + (1 if self.shared else self.slots) * self._block
 
     @property
     def _block(self) -> int:
-        """Coordinates of one feature distribution: correlations and, if it is a party's own, means and deviations."""
-        return self.width * (self.width - 1) // 2 + (0 if self.shared else 2 * self.width)
+        """Coordinates of one feature distribution: means, deviations, correlations."""
+        return 2 * self.width + self.width * (self.width - 1) // 2
 
     def _common(self, prior: StandardisedPrior, position: Array) -> _Common:
         first, width = self._first, self.width
@@ -151,31 +157,41 @@ class _Standardised:
 
     def _coefficients(self, prior: StandardisedPrior, position: Array, unit: Array | float) -> Array:
         """Weights, then the bias."""
+        if not self.shared:
+            return self._independent_coefficients(prior, position, unit)
         common = self._common(prior, position)
         weights = unit * prior.effect * common.effects / common.deviation
         mean = prior.feature_middle + prior.feature_spread * common.mean
         bias = prior.target_middle + prior.target_spread * common.level - weights @ mean
         return jnp.append(weights, bias)
 
+    def _independent_coefficients(self, prior: StandardisedPrior, position: Array, unit: Array | float) -> Array:
+        """As `_coefficients`, with the same prior, from coordinates of their own."""
+        first, width = self._first, self.width
+        scaled = transport(prior.inverse_ratio, position[first : first + width])
+        weights = unit * prior.effect * jnp.sinh(scaled / RATIO_STRETCH) / prior.deviation_unit
+        spreads = weights * prior.feature_spread
+        spread = jnp.sqrt(prior.target_spread**2 + spreads @ spreads)
+        bias = prior.target_middle - weights @ prior.feature_middle + spread * position[first + width]
+        return jnp.append(weights, bias)
+
     def _distributions(self, prior: StandardisedPrior, position: Array) -> tuple[Array, Array]:
         """Means and covariance roots of the feature distributions: [1 or slots, …]."""
-        common, width = self._common(prior, position), self.width
-        number = 1 if self.shared else self.slots
-        blocks = position[self.focus + 2 * width :].reshape(number, self._block)
+        width, number = self.width, 1 if self.shared else self.slots
+        blocks = position[self.focus :].reshape(number, self._block)
 
         def one(block: Array) -> tuple[Array, Array]:
-            shift, log_ratio = jnp.zeros(width), jnp.zeros(width)
-            if not self.shared:
-                shift, log_ratio, block = block[:width], PARTY_SPREAD * block[width : 2 * width], block[2 * width :]
-            root = correlation_root(prior.partial_correlation, block, width)
-            mean = prior.feature_middle + prior.feature_spread * (common.mean + shift)
-            return mean, (common.deviation * jnp.exp(log_ratio))[:, None] * root
+            mean = prior.feature_middle + prior.feature_spread * block[:width]
+            deviation = jnp.exp(transport(prior.log_deviation, block[width : 2 * width]))
+            return mean, deviation[:, None] * correlation_root(prior.partial_correlation, block[2 * width :], width)
 
         means, roots = jax.vmap(one)(blocks)
         return means, roots
 
     def own(self, prior: StandardisedPrior, position: Array) -> Array:
         """Coordinates of the model's own parameters, N(0, I) under the prior: σ, weights, bias."""
+        if not self.shared:
+            return position[: self.focus]
         unit = self._unit(prior, position)
         common = self._common(prior, position)
         ratios = common.effects / common.deviation
@@ -207,18 +223,17 @@ class StandardisedLinear(_Standardised, LinearRegression):
         The target's squares tell its whole variance; what features leave of it can be anything. In these coordinates
         one is known and the others are free, where without them chains would follow a thin and bent ridge.
         """
-        return position.at[0].add(self._explained(prior, position))
+        return position.at[0].add(self._explained(prior, position)) if self.shared else position
 
     def unbend(self, prior: StandardisedPrior, bent: Array) -> Array:
         """The inverse of `bend`."""
-        return bent.at[0].add(-self._explained(prior, bent))
+        return bent.at[0].add(-self._explained(prior, bent)) if self.shared else bent
 
     def _explained(self, prior: StandardisedPrior, position: Array) -> Array:
         """½ log(1 + eᵀ Ω e) for effects e, which does not depend on the first coordinate."""
-        width, blocks = self.width, position[self.focus + 2 * self.width :]
-        table = prior.partial_correlation
-        block = blocks[(0 if self.shared else 2 * width) : self._block]
-        through = correlation_root(table, block, width).T @ jnp.sinh(position[1 : 1 + width])
+        width = self.width
+        root = correlation_root(prior.partial_correlation, position[self.focus + 2 * width :], width)
+        through = root.T @ jnp.sinh(position[1 : 1 + width])
         return 0.5 * jnp.log1p(prior.effect**2 * through @ through)
 
     def regression(self, prior: StandardisedPrior, position: Array) -> tuple[Array, Array]:  # type: ignore[override]

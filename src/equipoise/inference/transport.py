@@ -151,6 +151,15 @@ def ratio_table(centre: float, spread: float, upper: float) -> Table:
     return Table(jnp.asarray(values), jnp.asarray(slopes))
 
 
+def inverse_table(table: Table) -> Table:
+    """The inverse of a rising map; beyond what the table covers, it goes on linearly as the map does."""
+    values, slopes = np.asarray(table.values), np.asarray(table.slopes)
+    inside = np.clip(GRID, values[0], values[-1])
+    place = np.interp(inside, values, GRID)
+    slope = 1 / np.interp(place, GRID, slopes)
+    return Table(jnp.asarray(place + slope * (GRID - inside)), jnp.asarray(slope))
+
+
 def stacked(tables: Sequence[Table]) -> Table:
     """Several maps as one, each with a place on a new first axis."""
     return Table(*(jnp.stack(parts) for parts in zip(*tables, strict=True)))
