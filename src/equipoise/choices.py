@@ -20,7 +20,6 @@ from equipoise.valuation.sampling import smallest_budget
 from equipoise.valuation.surprise import Estimator
 
 EXACT_UP_TO = 12  # parties
-PRECISION = 0.05  # nats, of a target's or an attained value's standard error
 SECRET = "noise.secret"  # noqa: S105  (a name of a file)
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 from numpy.typing import ArrayLike
 
 from equipoise.agreement import Agreement
-from equipoise.choices import PRECISION, default_budget
+from equipoise.choices import default_budget
 from equipoise.coalitions import Coalitions
 from equipoise.deviations import deviations
 from equipoise.estimate import Estimate
@@ -28,7 +28,7 @@ from equipoise.reward.making import Aim, Made, Mechanism, RewardMaker
 from equipoise.reward.model import Reward
 from equipoise.reward.own import own_part
 from equipoise.reward.summary import summarise
-from equipoise.reward.targets import Targets
+from equipoise.reward.targets import PRECISION, Targets
 from equipoise.settlement import Award, CoalitionValue, Settlement
 from equipoise.task import Task, environment, task_of
 from equipoise.utility import Rows, loss_on, scaled_rows
@@ -174,7 +174,7 @@ class _Round:
         self.maker = RewardMaker(
             appraiser,
             seed=self.options.seed,
-            noise_secret=self.options.noise_secret,
+            noise_secret=task.noise_of_this_round,
             draws=self.options.draws,
             precision=self.options.precision,
             tolerance=self.options.tolerance,

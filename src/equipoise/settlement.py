@@ -248,7 +248,8 @@ class Settlement:
         document["curve"] = [asdict(one) for one in self.curve]
         document["remarks"] = [asdict(one) for one in self.remarks]
         document["shapley"] = {party: asdict(one) for party, one in self.shapley.items()}
-        head = {"format": FORMAT, "version": VERSION, "identity": self.agreement.identity}
+        version = VERSION if self.nothing is not None else READABLE[0]
+        head = {"format": FORMAT, "version": version, "identity": self.agreement.identity}
         plain = {**head, **document, "awards": awards}
         loaded: dict[str, Any] = json.loads(json.dumps(plain, allow_nan=False))  # tuples to lists
         return loaded
@@ -296,15 +297,20 @@ class Settlement:
         try:
             document = dict(document)
             found = document.pop("audit", None)
-            if document.pop("format") != FORMAT or document.pop("version") not in READABLE:
+            version = document.pop("version")
+            if document.pop("format") != FORMAT or version not in READABLE:
                 raise ValueError("it has another format, or was written by another version of Equipoise: settle again")
             document["agreement"] = Agreement.model_validate(document["agreement"])
             if document.pop("identity") != document["agreement"].identity:
                 raise ValueError("its agreement was changed")
             document["contributions"] = {party: Contribution(**one) for party, one in document["contributions"].items()}
             document["teams"] = tuple(map(tuple, document["teams"]))
-            if document.get("nothing") is not None:
+            if (document.get("nothing") is not None) != (version == VERSION):
+                raise ValueError("it does not say who counts as bringing nothing as its version does")
+            if version == VERSION:
                 document["nothing"] = tuple(document["nothing"])
+            if sorted(name for team in document["teams"] for name in team) != sorted(document["contributions"]):
+                raise ValueError("its teams do not name everybody who took part just once")
             document["coalitions"] = tuple(
                 CoalitionValue(**_with(one, members=tuple, value=_estimate, problems=tuple))
                 for one in document["coalitions"]

@@ -16,7 +16,6 @@ from equipoise._version import __version__
 from equipoise.agreement import Agreement
 from equipoise.canonical import canonical_json, sha256_hex
 from equipoise.choices import (
-    PRECISION,
     Choices,
     all_are_valued,
     check_budget,
@@ -34,7 +33,7 @@ from equipoise.inference.infer import DRAWS, Method, check_settings
 from equipoise.inference.runtime import on_accelerator
 from equipoise.inference.scenario import Rule
 from equipoise.reward.making import Mechanism
-from equipoise.reward.targets import Terms
+from equipoise.reward.targets import PRECISION, Terms
 from equipoise.settlement import Contribution
 from equipoise.valuation.surprise import Estimator, check_estimator
 from equipoise.wire import Submission, one_of_each
@@ -69,6 +68,20 @@ class Task:
     def contributions(self) -> dict[str, Contribution]:
         """What was submitted, by party, as far as decisions depend on it."""
         return {one.party: Contribution.of(one) for one in self.submissions}
+
+    @property
+    def noise_of_this_round(self) -> str | None:
+        """What added noise is drawn from: the secret, and what is settled with it.
+
+        A folder that is settled anew keeps its secret. The same noise at another τ could be taken away by who got both.
+        """
+        if self.choices.noise_secret is None:
+            return None
+        options = replace(self.choices, noise_secret=None).to_json()
+        digests = {party: one.digest for party, one in self.contributions.items()}
+        return sha256_hex(
+            canonical_json([self.choices.noise_secret, self.agreement.identity, digests, options, self.force])
+        )
 
     @cached_property
     def inputs(self) -> str:

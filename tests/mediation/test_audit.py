@@ -104,7 +104,9 @@ def test_a_guarantee_stated_as_stronger_than_released(settled: eq.Settlement) ->
     halved = {party: epsilon / 2 for party, epsilon in epsilons.items()}
     assert "which released at" in audit(with_award(settled, "west", epsilons=halved))["P1"].reason
     old = {party: epsilon / (1 + 0.3 * epsilon) for party, epsilon in epsilons.items()}
-    found = audit(with_award(settled, "west", kappa=1.0, tau=0.3, epsilons=old, reward=None))["P1"]
+    stated = with_award(settled, "west", kappa=1.0, tau=0.3, epsilons=old, reward=None)
+    assert audit(stated)["P1"].verdict == "fails"
+    found = audit(replace(stated, nothing=None))["P1"]
     assert found.verdict == "holds"
     assert "rely on those that were released" in found.reason
 

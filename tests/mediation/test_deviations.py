@@ -75,7 +75,7 @@ def test_a_deviation_is_a_broken_promise_everywhere(deviating: eq.Settlement, pl
     for settlement in (deviating, eq.Settlement.load(place)):
         finding = settlement.audit["P3"]
         assert (finding.verdict, finding.reason) == ("fails", WORDS)
-    assert eq.Reward.load(place / "rewards" / "west.nc").deviations == (WORDS,)
+    assert eq.Reward.load(place / "for" / "west" / "reward.nc").deviations == (WORDS,)
     for party in (None, "west"):
         page = render(deviating, party=party)
         assert f"The agreement was not kept: {WORDS}" in page

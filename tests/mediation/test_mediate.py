@@ -15,6 +15,7 @@ from equipoise.errors import ConvergenceError, InferenceError, MediationError, S
 from equipoise.inference import diagnostics
 from equipoise.mediator import JOURNAL, mediate
 from equipoise.reward import noising
+from equipoise.task import task_of
 from equipoise.valuation import appraisal
 from equipoise.valuation.shapley import exact_shapley
 from mediation.conftest import QUICK
@@ -217,7 +218,13 @@ def test_rewards_by_added_noise(
         assert reward.posterior.noise_seed == 0  # or its owner could take the noise away again
     lines = (tmp_path / "out" / JOURNAL).read_text().splitlines()[1:]
     seeds = {json.loads(line)["key"]["noise_seed"] for line in lines} - {0}
-    assert seeds == {appraisal.derived_noise("5a" * 16, "noise", party) for party in ("south", "west")}
+    settings: dict[str, Any] = {name: QUICK[name] for name in ("draws", "precision")}
+    task = task_of(agreed, sent, mechanism="noise", seed=2, noise_secret="5a" * 16, **settings)
+    secret = task.noise_of_this_round
+    assert secret is not None
+    assert seeds == {appraisal.derived_noise(secret, "noise", party) for party in ("south", "west")}
+    harder = task_of(agreed, sent, mechanism="noise", seed=2, noise_secret="5a" * 16, rho=0.9, **settings)
+    assert harder.noise_of_this_round != secret  # or who got rewards of both could take the noise away
     assert not any(secret in (tmp_path / "out" / "settlement.json").read_text() for secret in ("5a" * 16, *seeds))
     # Parties that watch a service at work see these words.
     assert "adding noise" in labels

@@ -52,9 +52,16 @@ def test_a_margin_is_kept_for_errors_and_tolerance() -> None:
     assert targets.rho < (targets.rational_rho or 0)
     assert targets.close.tolist() == [False, False, False]
     assert targets_of(GAME, targets.rational_rho, errors=0.02, precision=0.03, tolerance=0.06).close.any()
-    wide = targets_of(GAME, "max", errors=0.02, precision=0.5, tolerance=1.0)  # more than all have to gain
-    gain = (wide.values - ALONE) / (5.9 - ALONE)
-    assert np.min(gain) == pytest.approx(0.5, abs=1e-9)
+    little = targets_of([0.0, 1.95, 1.9, 2.05], "max", errors=0.002, precision=0.05, tolerance=0.1)
+    assert little.values[1] == pytest.approx(1.975)  # half of 0.15, where the margin would be 0.2
+
+
+def test_who_counts_does_not_turn_on_a_coarse_precision() -> None:
+    """An operator who asks for 5 nats could have everybody but the best counted as bringing nothing."""
+    coarse = targets_of(GAME, "max", errors=0.02, precision=5.0, tolerance=10.0)
+    usual = targets_of(GAME, "max", errors=0.02, precision=0.05, tolerance=0.1)
+    assert not coarse.nothing.any()
+    np.testing.assert_array_equal(coarse.values, usual.values)
 
 
 def test_smaller_exponents_are_kinder() -> None:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from equipoise.advice import expected, quality
 from equipoise.advice.imagined import Assumed, imagine
 from equipoise.agreement import Agreement
-from equipoise.choices import PRECISION
 from equipoise.errors import AgreementError
 from equipoise.estimate import Estimate
 from equipoise.guarantee import DEFAULT_DELTA, Guarantee
@@ -24,7 +23,7 @@ from equipoise.inference.processes import processes_for, spread
 from equipoise.inference.progress import progress_bar
 from equipoise.inference.question import is_whole
 from equipoise.inference.runtime import double_precision
-from equipoise.reward.targets import Stakes, Targets, Terms, set_targets, standing_of
+from equipoise.reward.targets import PRECISION, Stakes, Targets, Terms, set_targets, standing_of
 
 Floats = NDArray[np.float64]
 

@@ -36,7 +36,8 @@ def guarantees_kept(settlement: "Settlement") -> Found:
             if math.isclose(epsilon, released, rel_tol=SAME):
                 continue
             # Up to version 0.6 awards stated what added noise gives against who knows the reward alone.
-            if not (award.tau and math.isclose(epsilon, released / (1 + award.tau * released), rel_tol=SAME)):
+            stronger = released / (1 + award.tau * released)
+            if settlement.nothing is not None or not (award.tau and math.isclose(epsilon, stronger, rel_tol=SAME)):
                 return "fails", (
                     f"the reward of {award.party} states epsilon = {epsilon:g} for {party}, which released at "
                     f"{released:g}"

@@ -7,7 +7,7 @@ import numpy as np
 from equipoise.audit.verdict import Found, same
 from equipoise.estimate import SURE, UNSURE, Estimate
 from equipoise.reward.deciding import decide, decide_from
-from equipoise.reward.targets import Targets, Terms
+from equipoise.reward.targets import TOLERANCE, Targets, Terms
 from equipoise.valuation.shapley import ShapleyValues
 from equipoise.valuation.surprise import surprise
 
@@ -28,13 +28,20 @@ def shares_as_agreed(settlement: "Settlement") -> Found:
     shares = ", ".join(
         f"{award.party} {_share(award.target.value, settlement.value(*award.team).value)}" for award in awards
     )
-    miss = max(abs(award.attained.value - award.target.value) for award in awards)
+    miss = max(map(_missed, awards))
     words = f"rho = {settlement.rho:.3g}, shares {shares}; largest miss {miss:.3f} nats"
+    if coarse := [award.party for award in awards if _missed(award) > TOLERANCE + UNSURE * award.attained.error]:
+        allowed = f"the operator allowed {settlement.options['tolerance']:g} nats, and the usual is {TOLERANCE:g}"
+        return "cannot tell", f"{words}, of {', '.join(coarse)}: {allowed}"
     if _earlier(settlement):
         return "cannot tell", f"{words}; an earlier version set these targets, by other rules for errors: settle again"
     if settlement.exact:
         return "holds", words
     return "cannot tell", f"{words}; Shapley values of a sample of coalitions are taken as stated"
+
+
+def _missed(award: "Award") -> float:
+    return abs(award.attained.value - award.target.value)
 
 
 def _share(part: float, whole: float) -> str:
@@ -68,8 +75,7 @@ def _wrong_reward(settlement: "Settlement", award: "Award") -> str:
         pooled = award.kappa == 1 and award.tau == 0
         if abs((again - award.attained).in_errors) > SURE if pooled else not same(again.value, award.attained.value):
             return f"the draws {award.party} gets are worth {again}, not {award.attained} nats"
-    miss = abs(award.attained.value - award.target.value)
-    if miss > settlement.options["tolerance"] + UNSURE * award.attained.error:
+    if _missed(award) > settlement.options["tolerance"] + UNSURE * award.attained.error:
         return f"{award.party} gets {award.attained} nats for a target of {award.target}"
     return ""
 

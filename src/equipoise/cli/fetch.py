@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from equipoise.agreement import Agreement
     from equipoise.client.exchange import Exchange
     from equipoise.client.membership import Membership
+    from equipoise.reward.model import Reward
 
 EVERY = 2.0  # seconds between two looks
 
@@ -130,7 +131,16 @@ def _check(data: bytes, me: "Membership", agreed: "Agreement") -> tuple[str, ...
             f"what arrived is a reward of agreement {reward.agreement.identity}, not of {agreed.identity}; nothing was "
             "kept"
         )
-    return reward.deviations
+    return reward.deviations or _made_otherwise(reward)
+
+
+def _made_otherwise(reward: "Reward") -> tuple[str, ...]:
+    """What its own draws say of how it was made, where it does not say so itself."""
+    scenario, agreed = reward.posterior.scenario, reward.agreement.reward
+    used = "noise" if scenario.tau else "tempering" if 0 < scenario.kappa < 1 else agreed.mechanism
+    if used == agreed.mechanism or "mechanism" in agreed.operator_may_choose:
+        return ()
+    return (f'mechanism = "{used}" was used where the agreement says "{agreed.mechanism}", and the reward hides it',)
 
 
 def _replace(data: bytes, path: Path) -> None:

@@ -15,6 +15,7 @@ from equipoise.settlement import Contribution, Settlement
 from equipoise.wire import Submission
 
 _ALWAYS_CHOSEN = ("seed", "precision", "draws")
+_NEVER_CHOSEN = {"estimator": "knn-entropy", "method": "auto", "rule": None, "chains": None}  # by a service
 _MAY_BE_LEFT_OUT = ("rho", "mechanism", "teams", "budget")  # None is the agreement's, or the default
 
 
@@ -61,6 +62,14 @@ class SettledRound:
                 raise VerificationError(
                     f"the settlement was made with {name} = {used!r}, but the log's last event 'settlement-started' "
                     f"says {said!r}: the options were changed after the start, perhaps for a better outcome"
+                )
+        options = self.settlement.options
+        usual = {**_NEVER_CHOSEN, "tolerance": 2 * options["precision"]}
+        for name, expected in usual.items():
+            if options.get(name) != expected:
+                raise VerificationError(
+                    f"the settlement was made with {name} = {options.get(name)!r}, where a service has {expected!r}: "
+                    "the options were changed, perhaps for a better outcome"
                 )
         doubtful = [one for one in self.settlement.coalitions if one.problems]
         if doubtful and not chosen.get("force"):

@@ -99,7 +99,11 @@ def _award(view: PartyView) -> Section:
         ("target", estimate(view.target), "your fair share, which the reward was made to be worth"),
         ("attained", estimate(view.attained), "what the draws in your reward are worth"),
         ("whole team", estimate(view.whole), "what all releases of your team tell together"),
-        ("similarity", estimate(view.similarity), "0 would be the team’s own posterior"),
+        *(
+            [("similarity", estimate(view.similarity), "0 is the team’s own posterior")]
+            if view.similarity is not None
+            else []
+        ),
         ("τ" if noise else "κ", number(view.tau if noise else view.kappa), _how(view)),
     ]
     words = ["All values are information, in nats. The reward is a model made to be worth the target."]

@@ -9,6 +9,8 @@ Numbers that would give these away are left out as well:
 * seed and noise secret: who knows the secret can take added noise away again;
 * places on the curve r(κ) that were chosen for others' targets: the curve is drawn through places that are the same in
   every settlement, or follow from the party's own;
+* similarity to the team's posterior, unless that is the reward: with own draws and what the team is worth it would tell
+  where that posterior is;
 * places on the curve r(τ), whose spacing told the largest ε up to version 0.6, and the notes that named them.
 
 What still follows by arithmetic is in docs/privacy.md.
@@ -51,7 +53,7 @@ class PartyView:
     alone: Estimate
     target: Estimate
     attained: Estimate
-    similarity: Estimate
+    similarity: Estimate | None  # of the team's own posterior alone
     kappa: float
     tau: float
     mechanism: str
@@ -89,7 +91,7 @@ def view_of(settlement: "Settlement", party: str) -> PartyView:
         alone=award.alone,
         target=award.target,
         attained=award.attained,
-        similarity=award.similarity,
+        similarity=award.similarity if award.kappa == 1 and award.tau == 0 and not award.falls_back else None,
         kappa=award.kappa,
         tau=award.tau,
         mechanism=settlement.options["mechanism"],
@@ -118,7 +120,7 @@ def _in_words(note: str) -> str:
 
 
 def _own_curve(settlement: "Settlement", award: "Award") -> Points:
-    if award.falls_back:
+    if award.falls_back or award.kappa == 0:
         return ()
     whole = settlement.value(*award.team)
     points = [one for one in settlement.curve if one.team == award.team and one.recipient in (None, award.party)]

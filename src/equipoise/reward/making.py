@@ -41,10 +41,13 @@ class Aim:
         """Of one party's target."""
         return cls(targets[place], bool(targets.close[place]))
 
-    def within(self, tolerance: float) -> tuple[float, float]:
-        """The value to look for, and by how much it may be missed."""
+    def within(self, tolerance: float, whole: Estimate) -> tuple[float, float]:
+        """The value to look for, below the whole, and by how much it may be missed."""
         value = self.target.value
-        return (value + 0.5 * tolerance, 0.5 * tolerance) if self.no_less else (value, tolerance)
+        if not self.no_less:
+            return value, tolerance
+        room = 0.5 * min(tolerance, whole.value - value)
+        return value + room, room
 
 
 class RewardMaker:
@@ -108,7 +111,7 @@ class RewardMaker:
                 final[rest[place]][wanted[place][1]] = request
             return {place: value for place, (_, value) in found.items()}
 
-        wanted = [aim.within(self._tolerance) for aim in aims.values()]
+        wanted = [aim.within(self._tolerance, whole) for aim in aims.values()]
         lowest = min(value for value, _ in wanted)
         tempered, curve = tempering.temper(tempering.first_curve(whole, lowest, at), wanted, verify)
         self.points += [CurvePoint(team, point.kappa, 0.0, point.value) for point in curve.points]
@@ -145,7 +148,7 @@ class RewardMaker:
                 tries.append(request)
                 return value
 
-            value, tolerance = aim.within(self._tolerance)
+            value, tolerance = aim.within(self._tolerance, whole)
             noised = noising.add_noise(whole, value, scale, at, verify, tolerance)
             notes = [noised.doubt] if noised.doubt else []
             if not noised.within_tolerance:

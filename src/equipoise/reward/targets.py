@@ -30,6 +30,8 @@ Mask = NDArray[np.bool_]
 
 Fallback = Literal["alone", "shares"]
 
+PRECISION = 0.05  # nats, of a target's or an attained value's standard error, unless asked otherwise
+TOLERANCE = 2 * PRECISION  # by which a reward may miss its target
 LEAST = 0.2  # of the precision: contributions below are nothing, however well they are known
 SIMULATED = 4_096
 SMALLEST_RHO = 1e-3
@@ -37,7 +39,11 @@ SMALLEST_RHO = 1e-3
 
 @dataclass(frozen=True)
 class Terms:
-    """The agreed exponent and fallback, and how close to its target a reward can be made."""
+    """The agreed exponent and fallback, and how close to its target a reward can be made.
+
+    A mediator in a hurry asks for less than the usual precision. Who brings nothing, and by what margin everybody is to
+    gain, must not depend on that; so coarser numbers count as the usual ones.
+    """
 
     rho: float | Literal["max"]
     fallback: Fallback = "alone"
@@ -47,6 +53,8 @@ class Terms:
     def __post_init__(self) -> None:
         if self.rho != "max" and not 0 < self.rho <= 1:
             raise ValueError(f"rho = {self.rho!r} is not above 0 and up to 1")
+        object.__setattr__(self, "precision", min(self.precision, PRECISION))
+        object.__setattr__(self, "tolerance", min(self.tolerance, TOLERANCE))
 
 
 @dataclass(frozen=True)
