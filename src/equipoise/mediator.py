@@ -226,7 +226,7 @@ class _Round:
         for party, place in places.items():
             if targets.falls_back[place]:
                 rewards[party] = (self.coalitions.request((party,)), self.coalitions.known[party,].value, ())
-            elif targets.values[place] >= whole.value:  # the best, and who ties with it
+            elif targets.whole[place]:  # the best, and who ties with it
                 rewards[party] = (whole_request, whole, ())
         rest = {party: Aim.of(targets, place) for party, place in places.items() if party not in rewards}
         rewards |= self.maker.make(team, rest, whole, self.options.mechanism)

@@ -309,6 +309,8 @@ class Settlement:
                 raise ValueError("it does not say who counts as bringing nothing as its version does")
             if version == VERSION:
                 document["nothing"] = tuple(document["nothing"])
+            if version < VERSION and document["agreement"].format > 1:
+                raise ValueError("its version is older than the format of its agreement")
             if sorted(name for team in document["teams"] for name in team) != sorted(document["contributions"]):
                 raise ValueError("its teams do not name everybody who took part just once")
             document["coalitions"] = tuple(

@@ -196,3 +196,37 @@ def test_the_worst_party_is_judged_by_its_own_error(settled: eq.Settlement) -> N
     assert audit(with_values(both, values))["P4"].verdict == "fails"
     negative = with_values(settled, {("west",): Estimate(-3.0, 1.0), ("south",): Estimate(-0.41, 0.1)})
     assert audit(negative)["V1"].verdict == "fails"
+
+
+def test_useless_parties_are_no_order(settled: eq.Settlement) -> None:
+    """Two that bring nothing get nothing, whichever of them seems to bring more by luck."""
+    nothing = with_award(with_award(settled, "south", target=Estimate(0.0, 0.0)), "west", target=Estimate(0.0, 0.0))
+    assert audit(nothing)["F3"].verdict == "fails"  # they bring much
+    assert "brings no less" not in audit(replace(nothing, nothing=("south", "west")))["F3"].reason
+
+
+def test_errors_are_not_taken_as_stated(settled: eq.Settlement) -> None:
+    """Large ones would make every verdict a doubtful one."""
+    award = settled.awards["west"]
+    for changes in (
+        {"target": replace(award.target, error=50.0)},
+        {"attained": replace(award.attained, error=50.0)},
+    ):
+        assert audit(with_award(settled, "west", **changes))["P3"].verdict == "fails"
+    north = settled.awards["north"]
+    assert audit(with_award(settled, "north", attained=replace(north.attained, error=0.5)))["P3"].verdict == "fails"
+    shapley = settled.shapley | {"west": replace(settled.shapley["west"], error=9.0)}
+    assert audit(replace(settled, shapley=shapley))["P3"].verdict == "fails"
+    assert audit(replace(settled, rational_rho=0.123))["P3"].verdict == "fails"
+
+
+def test_a_settlement_cannot_pose_as_another_kind(settled: eq.Settlement) -> None:
+    """As sampled, where all coalitions are there; as of an earlier version, with other Shapley values."""
+    shapley = settled.shapley | {"west": Estimate(9.0, 0.1)}
+    assert audit(replace(settled, shapley=shapley, exact=False))["P3"].verdict == "fails"
+    assert audit(replace(settled, shapley=shapley, nothing=None))["P3"].verdict == "fails"
+    document = settled.to_json()
+    with pytest.raises(eq.MediationError, match="does not say who counts"):
+        eq.Settlement.parse({**document, "nothing": None})
+    with pytest.raises(eq.MediationError, match="just once"):
+        eq.Settlement.parse({**document, "teams": [["north", "south"]]})

@@ -198,3 +198,30 @@ def test_a_stable_exponent_leaves_no_coalition_a_reason_to_go() -> None:
     rational = targets_of(GAME, "max").rational_rho
     assert rational is not None
     assert bound <= rational  # a party alone is a coalition too
+
+
+def test_two_who_know_more_alone_leave_all_to_the_rest() -> None:
+    """The best of those who stay gets the whole posterior."""
+    found = targets_of([0.0, 2.25, 2.5, 1.72, 0.84, 2.95, 0.93, 2.0], 0.8, errors=0.01)
+    assert found.falls_back.tolist() == [True, True, False]
+    assert found.values.tolist() == [2.25, 2.5, 2.0]
+    assert found.whole.tolist() == [False, False, True]
+
+
+def test_who_brings_nothing_gets_no_whole_where_that_is_worth_nothing() -> None:
+    found = targets_of([0.0, 1.2, 0.0, 0.6, 2.0, 0.3, 1.9, -0.01], 0.5, errors=0.02, fallback="shares")
+    assert np.all(found.values >= 0)
+    assert not (found.whole & found.nothing).any()
+
+
+@pytest.mark.statistical
+def test_errors_include_who_cannot_gain() -> None:
+    """The second party's gain is about two errors: in half of all rounds it falls back, and ρ is another."""
+    game, rng = np.array([0.0, 4.0, 4.915, 4.8, 2.0, 5.6, 4.2, 5.0]), np.random.default_rng(0)
+    found = targets_of(game, "max", errors=0.03, precision=0.05, tolerance=0.1)
+    spread = 0.03 * (np.arange(8) > 0)
+    again = [
+        targets_of(game + spread * rng.normal(size=8), "max", errors=0.03, precision=0.05, tolerance=0.1).values[2]
+        for _ in range(300)
+    ]
+    assert found.errors[2] == pytest.approx(np.std(again), rel=0.25)

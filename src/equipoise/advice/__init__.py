@@ -23,7 +23,7 @@ from equipoise.inference.processes import processes_for, spread
 from equipoise.inference.progress import progress_bar
 from equipoise.inference.question import is_whole
 from equipoise.inference.runtime import double_precision
-from equipoise.reward.targets import PRECISION, Stakes, Targets, Terms, set_targets, standing_of
+from equipoise.reward.targets import PRECISION, Stakes, Targets, Terms, set_targets, who_counts
 
 Floats = NDArray[np.float64]
 
@@ -243,7 +243,7 @@ def _targets(agreement: Agreement, stakes: Stakes) -> Targets:
     """As the mediator would set them, who knows values far better than they are simulated here."""
     terms = Terms(agreement.reward.rho, agreement.reward.fallback, PRECISION, 2 * PRECISION)
     known = replace(stakes, covariance=np.zeros_like(stakes.covariance))
-    return set_targets(stakes, terms, standing_of(known, terms))
+    return set_targets(stakes, terms, who_counts(known, terms))
 
 
 def _share(part: float, whole: float) -> float:

@@ -73,12 +73,15 @@ def better_get_more(settlement: "Settlement") -> Found:
     checked, doubtful = 0, []
     for first, second, differences in pairs(settlement):
         dominates = all(one.value >= 0 for one in differences) and any(one.value > 0 for one in differences)
-        if not dominates or not _together(settlement, first, second):
+        if not dominates or not _together(settlement, first, second) or _shares_nothing(settlement, second):
             continue
         checked += 1
         one, other = settlement.awards[first], settlement.awards[second]
         words = f"{first} brings no less than {second} anywhere and gets {one.attained}, {second} {other.attained} nats"
         if one.target.value <= other.target.value:
+            if AllZero.of(differences).possible:
+                doubtful.append(words)
+                continue
             return "fails", f"{words} for targets of {one.target} and {other.target}"
         if one.attained.value <= other.attained.value:
             if abs((one.attained - other.attained).in_errors) > SURE:
@@ -154,6 +157,11 @@ def pairs(settlement: "Settlement") -> Iterator[tuple[str, str, list[Estimate]]]
                 if other is not None:
                     differences.append(value - other)
         yield first, second, differences
+
+
+def _shares_nothing(settlement: "Settlement", party: str) -> bool:
+    """Whether it gets no share that could be compared: it brings nothing, or falls back to its own posterior."""
+    return party in (settlement.nothing or ()) or settlement.awards[party].falls_back
 
 
 def _together(settlement: "Settlement", first: str, second: str) -> bool:

@@ -99,7 +99,7 @@ def nobody_loses(settlement: "Settlement") -> Found:
     gains: dict[str, Estimate] = {}
     for party, award in settlement.awards.items():
         alone = settlement.value(party)
-        if alone.in_errors > ABOVE_ZERO and not award.falls_back:
+        if alone.in_errors > ABOVE_ZERO and not award.falls_back and award.team != (party,):
             gains[party] = min(award.attained - alone, award.target - alone, key=lambda gain: gain.in_errors)
     own = [party for party, award in settlement.awards.items() if award.falls_back]
     fallen = f"; {', '.join(own)}: no share would do, so the reward is its own posterior, as agreed" if own else ""

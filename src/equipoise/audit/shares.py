@@ -1,5 +1,6 @@
 """P3: targets are the agreed shares, and rewards are worth their targets; everything recomputed that can be."""
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -7,19 +8,21 @@ import numpy as np
 from equipoise.audit.verdict import Found, same
 from equipoise.estimate import SURE, UNSURE, Estimate
 from equipoise.reward.deciding import decide, decide_from
-from equipoise.reward.targets import TOLERANCE, Targets, Terms
+from equipoise.reward.targets import Targets, Terms
 from equipoise.valuation.shapley import ShapleyValues
 from equipoise.valuation.surprise import surprise
 
 if TYPE_CHECKING:
     from equipoise.settlement import Award, Settlement
 
+ALLOWED = 0.5  # nats by which rewards may miss their targets, whatever tolerance the operator chose
+
 
 def shares_as_agreed(settlement: "Settlement") -> Found:
     """P3: targets are the agreed shares, and rewards are worth their targets."""
     awards = settlement.awards.values()
     broken = _left_the_agreement(settlement)
-    broken = broken or ("" if _earlier(settlement) else _wrong_decision(settlement))
+    broken = broken or _wrong_decision(settlement)
     broken = broken or next(filter(None, (_wrong_reward(settlement, award) for award in awards)), "")
     if broken:
         return "fails", broken
@@ -30,8 +33,8 @@ def shares_as_agreed(settlement: "Settlement") -> Found:
     )
     miss = max(map(_missed, awards))
     words = f"rho = {settlement.rho:.3g}, shares {shares}; largest miss {miss:.3f} nats"
-    if coarse := [award.party for award in awards if _missed(award) > TOLERANCE + UNSURE * award.attained.error]:
-        allowed = f"the operator allowed {settlement.options['tolerance']:g} nats, and the usual is {TOLERANCE:g}"
+    if coarse := [award.party for award in awards if _missed(award) > ALLOWED + UNSURE * award.attained.error]:
+        allowed = f"the operator allowed {settlement.options['tolerance']:g} nats, and more than {ALLOWED:g} is much"
         return "cannot tell", f"{words}, of {', '.join(coarse)}: {allowed}"
     if _earlier(settlement):
         return "cannot tell", f"{words}; an earlier version set these targets, by other rules for errors: settle again"
@@ -72,8 +75,14 @@ def _wrong_reward(settlement: "Settlement", award: "Award") -> str:
             force=True,
         )
         # A coalition's own posterior is valued from more draws than are handed out; all others are the same numbers.
-        pooled = award.kappa == 1 and award.tau == 0
-        if abs((again - award.attained).in_errors) > SURE if pooled else not same(again.value, award.attained.value):
+        if award.kappa == 1 and award.tau == 0:
+            whose = (award.party,) if award.falls_back else award.team
+            if award.attained != settlement.value(*whose):
+                return f"{award.party} gets {{{', '.join(whose)}}}'s own posterior, stated as {award.attained} nats"
+            wrong = abs(again.value - award.attained.value) > SURE * again.error
+        else:
+            wrong = not (same(again.value, award.attained.value) and same(again.error, award.attained.error))
+        if wrong:
             return f"the draws {award.party} gets are worth {again}, not {award.attained} nats"
     if _missed(award) > settlement.options["tolerance"] + UNSURE * award.attained.error:
         return f"{award.party} gets {award.attained} nats for a target of {award.target}"
@@ -82,23 +91,23 @@ def _wrong_reward(settlement: "Settlement", award: "Award") -> str:
 
 def _wrong_decision(settlement: "Settlement") -> str:
     """What is wrong with Shapley values, exponent or targets: all follow from the values of coalitions."""
-    if asked := _other_exponent(settlement):
-        return asked
+    if stated_otherwise := _other_exponent(settlement) or _other_values_alone(settlement):
+        return stated_otherwise
     parties, stated = settlement.parties, settlement.shapley
-    for award in settlement.awards.values():
-        if award.alone != settlement.value(award.party):
-            return f"{award.party} is stated to be worth {award.alone} alone, and is {settlement.value(award.party)}"
-    if settlement.exact:
+    if _earlier(settlement) and settlement.shapley_repair > 1:
+        return ""
+    if settlement.exact or len(settlement.values) == 2 ** len(parties) - 1:
         coalitions = [[party for i, party in enumerate(parties) if mask >> i & 1] for mask in range(2 ** len(parties))]
         if missing := [members for members in coalitions[1:] if frozenset(members) not in settlement.values]:
             return f"the value of {{{', '.join(missing[0])}}} is missing"
         values = [settlement.value(*members) for members in coalitions]
         shapley, targets = decide(parties, settlement.teams, values, _terms(settlement))
         for place, party in enumerate(parties):
-            if not same(stated[party].value, float(shapley.values[place])):
-                found = shapley.values[place]
-                return f"the Shapley value of {party} is stated as {stated[party].value:.4f}, and is {found:.4f}"
-    else:
+            if settlement.exact and not _alike(stated[party], shapley[place]):
+                return f"the Shapley value of {party} is stated as {stated[party]}, and is {shapley[place]}"
+    if _earlier(settlement):
+        return ""
+    if not settlement.exact:
         targets = decide_from(
             parties,
             settlement.teams,
@@ -113,6 +122,18 @@ def _wrong_decision(settlement: "Settlement") -> str:
             _terms(settlement),
         )
     return _other_targets(settlement, targets)
+
+
+def _other_values_alone(settlement: "Settlement") -> str:
+    for award in settlement.awards.values():
+        if award.alone != settlement.value(award.party):
+            return f"{award.party} is stated to be worth {award.alone} alone, and is {settlement.value(award.party)}"
+    return ""
+
+
+def _alike(one: Estimate, other: Estimate) -> bool:
+    """Whether two estimates agree, in their errors to what linear algebra keeps on any machine."""
+    return same(one.value, other.value) and math.isclose(one.error, other.error, rel_tol=1e-6, abs_tol=1e-9)
 
 
 def _terms(settlement: "Settlement") -> Terms:
@@ -131,8 +152,8 @@ def _other_exponent(settlement: "Settlement") -> str:
 def _other_targets(settlement: "Settlement", targets: Targets) -> str:
     """Where the settlement differs from the targets as they should be."""
     if not same(settlement.rho, targets.rho):
-        right = f"the largest that leaves everybody better off is {targets.rho:.4g}"
-        return f"rho is stated as {settlement.rho:.4g}, and {right}"
+        largest = f"the largest that leaves everybody better off is {targets.rho:.4g}"
+        return f"rho is stated as {settlement.rho:.4g}, and {largest}"
     for place, (party, award) in enumerate(settlement.awards.items()):
         nothing = bool(targets.nothing[place])
         if nothing != (party in (settlement.nothing or ())):
@@ -140,8 +161,12 @@ def _other_targets(settlement: "Settlement", targets: Targets) -> str:
             return f"{party} brings {found}, and is counted otherwise"
         if award.falls_back != bool(targets.falls_back[place]):
             return f"{party} should {'' if targets.falls_back[place] else 'not '}get its own posterior"
-        if not same(award.target.value, float(targets.values[place])):
-            return f"the target of {party} is stated as {award.target.value:.4f}, and is {targets.values[place]:.4f}"
+        right = targets[place] if settlement.exact else Estimate(float(targets.values[place]), award.target.error)
+        if not _alike(award.target, right):
+            return f"the target of {party} is stated as {award.target}, and is {right}"
+    rational = (settlement.rational_rho, targets.rational_rho)
+    if rational[0] != rational[1] and not same(rational[0] or 0.0, rational[1] or 0.0):
+        return f"the largest rational exponent is stated as {rational[0]}, and is {rational[1]}"
     return ""
 
 

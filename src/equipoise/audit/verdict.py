@@ -51,8 +51,9 @@ class AllZero:
         """Of one number or more."""
         exactly = all(one.value == 0 for one in numbers)
         known = [one for one in numbers if one.error == 0]
-        if known:  # without error nothing else counts
+        if any(one.value for one in known) or len(known) == len(numbers):  # nothing else is needed
             return cls(max(known, key=lambda one: abs(one.value)), 0.0, len(known), exactly)
+        numbers = [one for one in numbers if one.error > 0]
         weights = [one.error**-2 for one in numbers]
         mean = sum(weight * one.value for weight, one in zip(weights, numbers, strict=True)) / sum(weights)
         furthest = max((one.in_errors for one in numbers), key=abs)

@@ -18,12 +18,12 @@ Standard errors of targets come from simulated estimates, ρ included: near φ =
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.estimate import ABOVE_ZERO, UNSURE, Estimate
+from equipoise.estimate import ABOVE_ZERO, SURE, UNSURE, Estimate
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -42,7 +42,7 @@ class Terms:
     """The agreed exponent and fallback, and how close to its target a reward can be made.
 
     A mediator in a hurry asks for less than the usual precision. Who brings nothing, and by what margin everybody is to
-    gain, must not depend on that; so coarser numbers count as the usual ones.
+    gain, must not depend on that; so coarser numbers count as the usual ones there.
     """
 
     rho: float | Literal["max"]
@@ -53,8 +53,11 @@ class Terms:
     def __post_init__(self) -> None:
         if self.rho != "max" and not 0 < self.rho <= 1:
             raise ValueError(f"rho = {self.rho!r} is not above 0 and up to 1")
-        object.__setattr__(self, "precision", min(self.precision, PRECISION))
-        object.__setattr__(self, "tolerance", min(self.tolerance, TOLERANCE))
+
+    @property
+    def fine(self) -> tuple[float, float]:
+        """Precision and tolerance, no coarser than usual."""
+        return min(self.precision, PRECISION), min(self.tolerance, TOLERANCE)
 
 
 @dataclass(frozen=True)
@@ -88,13 +91,14 @@ class Stakes:
         return first, second, third
 
     def simulated(self, number: int = SIMULATED) -> Floats:
-        """Errors as they might have been [number, 2 parties + teams]; the same in every run."""
+        """Errors as they might have been [number, 2 parties + teams]; the same in every run and on every machine."""
         values, vectors = np.linalg.eigh(self.covariance)
+        values = np.where(values > 1e-12 * values[-1], values, 0.0)
         half = np.random.default_rng(0).normal(size=(number // 2, len(values)))
-        half = np.linalg.solve(
-            np.linalg.cholesky(half.T @ half / len(half)), half.T
-        ).T  # just as wide as they should be
-        draws: Floats = np.concatenate([half, -half]) @ (vectors * np.sqrt(np.maximum(values, 0.0))).T
+        if 4 * len(values) < number:  # just as wide as they should be
+            half = np.linalg.solve(np.linalg.cholesky(half.T @ half / len(half)), half.T).T
+        # The symmetric root, which unlike others does not depend on how a machine chooses eigenvectors.
+        draws: Floats = np.concatenate([half, -half]) @ ((vectors * np.sqrt(values)) @ vectors.T)
         return draws
 
     def moved(self, errors: Floats) -> tuple[Floats, Floats, Floats]:
@@ -109,9 +113,10 @@ class Targets:
     """Target values [parties] with their standard errors, and the exponent they were set with.
 
     `nothing` marks those who count as bringing nothing, `falls_back` those who get their own posterior instead of a
-    share, `close` those whose value alone is so near that their reward must not fall short. `rational_rho` is the
-    largest exponent up to 1 with which nobody is worse off than alone; None if there is none. `slopes` are derivatives
-    by everything in the stakes [parties, 2 parties + teams].
+    share, `whole` those who get all their team knows, `close` those whose value alone is so near that their reward must
+    not fall short. `rational_rho` is the largest exponent up to 1 with which nobody is worse off than alone; None if
+    there is none. `slopes` are derivatives by everything in the stakes [parties, 2 parties + teams]. Errors are those
+    given who counts as bringing nothing, and who gets all.
     """
 
     values: Floats
@@ -120,6 +125,7 @@ class Targets:
     rational_rho: float | None
     nothing: Mask
     falls_back: Mask
+    whole: Mask
     close: Mask
     slopes: Floats
 
@@ -130,43 +136,36 @@ class Targets:
         return len(self.values)
 
 
-@dataclass(frozen=True)
-class Standing:
-    """What is known of everybody, whatever ρ is."""
-
-    counted: Mask  # brings something
-    claims: Mask  # has something alone
-    hopeless: Mask  # has a claim that no ρ can meet
-    leaves: Mask  # is one of those, contributes most, and gets its own posterior
-    margin: Floats  # above its value alone
-
-
-def set_targets(stakes: Stakes, terms: Terms, standing: Standing | None = None) -> Targets:
-    """Targets of everybody, with one exponent for all teams; `standing` follows from the stakes unless given."""
-    standing = standing or standing_of(stakes, terms)
-    values, rho = _shares(stakes.team, standing, terms, *stakes.moved(np.zeros(len(stakes.covariance))))
+def set_targets(stakes: Stakes, terms: Terms, counted: Mask | None = None) -> Targets:
+    """Targets of everybody, with one exponent for all teams; who counts follows from the stakes unless given."""
+    if counted is None:
+        counted = who_counts(stakes, terms)
+    rule = _Rule(stakes, terms, counted)
+    point = stakes.moved(np.zeros(len(stakes.covariance)))
+    values, falls_back, rho = rule.targets(*point)
+    standing = rule.standing(*point)
     errors = stakes.simulated()
-    repeated, _ = _shares(stakes.team, standing, terms, *stakes.moved(errors))
-    loses = standing.hopeless & (values < stakes.alone)
-    falls_back = loses if terms.fallback == "alone" else np.zeros_like(loses)
-    values, repeated = (
-        np.where(falls_back, stakes.alone, values),
-        np.where(falls_back, stakes.moved(errors)[1], repeated),
-    )
-    rational = None if loses.any() else _largest(stakes.team, standing, 0.0, *stakes.moved(np.zeros(errors.shape[1])))
+    repeated, _, _ = rule.targets(*stakes.moved(errors))
+    whole = (rule.ratios(standing, stakes.shapley) == 1) & ~falls_back
     _, own_error, worth_error = stakes.errors
     known = np.where(falls_back, own_error, worth_error[stakes.team])
     near = values - terms.tolerance < stakes.alone + UNSURE * np.hypot(own_error, terms.precision)
     return Targets(
         values=values,
-        errors=np.where(falls_back | (values == stakes.worth[stakes.team]), known, repeated.std(axis=0)),
+        errors=np.where(falls_back | whole, known, repeated.std(axis=0)),
         rho=float(rho),
-        rational_rho=None if rational is None else float(rational),
-        nothing=~standing.counted,
+        rational_rho=rule.rational(standing, *point),
+        nothing=~counted,
         falls_back=falls_back,
+        whole=whole,
         close=standing.claims & ~falls_back & near & (values >= stakes.alone),
         slopes=np.linalg.lstsq(errors, repeated - repeated.mean(axis=0), rcond=1e-9)[0].T,
     )
+
+
+def who_counts(stakes: Stakes, terms: Terms) -> Mask:
+    """Who brings something that can be told from nothing [parties]."""
+    return np.asarray(stakes.shapley > nothing_below(stakes.errors[0], terms.fine[0]))
 
 
 def nothing_below(error: float | Floats, precision: float) -> Floats:
@@ -174,67 +173,86 @@ def nothing_below(error: float | Floats, precision: float) -> Floats:
     return np.maximum(ABOVE_ZERO * np.asarray(error, float), LEAST * precision)
 
 
-def standing_of(stakes: Stakes, terms: Terms) -> Standing:
-    """Who brings something, who has a claim, and who has one that cannot be met."""
-    shapley_error, own_error, worth_error = stakes.errors
-    worth = stakes.worth[stakes.team]
-    counted = (stakes.shapley > 0) & (stakes.shapley > nothing_below(shapley_error, terms.precision))
-    claims = (stakes.alone > 0) & (stakes.alone > ABOVE_ZERO * own_error)
-    spread = UNSURE * np.hypot(own_error, worth_error[stakes.team])
-    best = counted & (stakes.shapley == _most(stakes.team, counted, stakes.shapley)[stakes.team])
-    # As much as all together, for all that is known; the best contributor gets all, and must be known to have more.
-    as_much = np.where(best, stakes.alone > worth + spread, stakes.alone >= worth - spread)
-    hopeless = claims & (~counted | as_much)
-    margin = terms.tolerance + UNSURE * np.hypot(own_error, terms.precision)
-    return Standing(counted, claims, hopeless, hopeless & best & (terms.fallback == "alone"), margin)
+class _Standing(NamedTuple):
+    """What is known of everybody, whatever ρ is [..., parties]."""
+
+    claims: Mask  # has something alone
+    hopeless: Mask  # has a claim that no ρ can meet
+    leaves: Mask  # is one of those, contributes most of who stays, and gets its own posterior
 
 
-def _most(team: NDArray[np.intp], counted: Mask, shapley: Floats) -> Floats:
-    """The largest Shapley value that counts in every team [..., teams]; −∞ where none does."""
-    return np.stack(
-        [
-            np.max(shapley, axis=-1, where=counted & (team == number), initial=-np.inf)
-            for number in range(int(team.max()) + 1)
-        ],
-        axis=-1,
-    )
+class _Rule:
+    """From Shapley values, values alone and of teams, all [..., parties or teams], to targets."""
 
+    def __init__(self, stakes: Stakes, terms: Terms, counted: Mask) -> None:
+        self._team, self._terms, self._counted = stakes.team, terms, counted
+        _, self._own_error, worth_error = stakes.errors
+        self._worth_error = worth_error[stakes.team]
+        self._nobody = ~np.isin(stakes.team, stakes.team[counted])  # in its team brings anything
 
-def _ratios(team: NDArray[np.intp], standing: Standing, shapley: Floats) -> Floats:
-    """φ/φ_max within teams, 0 for those who bring nothing; where nobody brings anything, all are alike."""
-    most = _most(team, standing.counted & ~standing.leaves, shapley)[..., team]
-    ratio = np.where(standing.counted, np.clip(shapley / np.where(most > 0, most, 1.0), 0.0, 1.0), 0.0)
-    nobody = ~np.isin(team, team[standing.counted])
-    return np.where(nobody, 1.0, ratio)
+    def targets(self, shapley: Floats, alone: Floats, worth: Floats) -> tuple[Floats, Mask, Floats]:
+        """Targets, who falls back to its own posterior, and exponents [...]."""
+        standing = self.standing(shapley, alone, worth)
+        precision, tolerance = self._terms.fine
+        rho = np.asarray(self._terms.rho if self._terms.rho != "max" else 1.0, float)
+        if self._terms.rho == "max":
+            margin = tolerance + UNSURE * np.hypot(self._own_error, precision)
+            rho = self._largest(standing, margin, shapley, alone, worth)
+        shares = np.maximum(worth, 0.0)[..., self._team] * self.ratios(standing, shapley) ** rho[..., None]
+        falls_back = standing.hopeless & (shares < alone) & (self._terms.fallback == "alone")
+        return np.where(falls_back, alone, shares), falls_back, rho
 
+    def standing(self, shapley: Floats, alone: Floats, worth: Floats) -> _Standing:
+        """Who has a claim, and who has one that cannot be met.
 
-def _largest(
-    team: NDArray[np.intp], standing: Standing, margin: float | Floats, shapley: Floats, alone: Floats, worth: Floats
-) -> Floats:
-    """Largest ρ up to 1 with v (φ/φ_max)^ρ no less than the value alone and a margin, for all whose claim can be met.
+        Who knows as much alone as all together, for all that is known, cannot gain; but the best contributor gets all,
+        and must surely have more alone. If it has, the best of the rest is the best.
+        """
+        claims = np.broadcast_to(alone > ABOVE_ZERO * self._own_error, alone.shape) & (alone > 0)
+        gain = (worth[..., self._team] - alone) / np.maximum(np.hypot(self._own_error, self._worth_error), 1e-300)
+        leaves = np.zeros_like(claims)
+        for _ in range(len(self._team)):
+            staying = self._counted & ~leaves
+            best = staying & (shapley == self._most(staying, shapley)[..., self._team])
+            hopeless = claims & (~self._counted | np.where(best, gain < -SURE, gain <= UNSURE))
+            more = hopeless & best & (self._terms.fallback == "alone")
+            if not more.any():
+                break
+            leaves = leaves | more
+        return _Standing(claims, hopeless | leaves, leaves)
 
-    The margin is at most half of what there is to gain.
-    """
-    ratio, whole = _ratios(team, standing, shapley), worth[..., team]
-    gain = whole - alone
-    wanted = alone + np.minimum(margin, 0.5 * gain)
-    binds = standing.claims & ~standing.hopeless & (ratio > 0) & (ratio < 1) & (wanted > 0)
-    with np.errstate(all="ignore"):
-        bounds = np.where(binds, np.log(wanted / whole) / np.log(ratio), 1.0)
-    found: Floats = np.clip(np.min(np.nan_to_num(bounds, nan=1.0), axis=-1), SMALLEST_RHO, 1.0)
-    return found
+    def ratios(self, standing: _Standing, shapley: Floats) -> Floats:
+        """φ/φ_max within teams, 0 for those who bring nothing; where nobody brings anything, all are alike."""
+        most = self._most(self._counted & ~standing.leaves, shapley)[..., self._team]
+        ratio = np.clip(shapley / np.where(most > 0, most, 1.0), 0.0, 1.0)
+        return np.where(self._nobody, 1.0, np.where(self._counted, ratio, 0.0))
 
+    def rational(self, standing: _Standing, shapley: Floats, alone: Floats, worth: Floats) -> float | None:
+        """The largest ρ with which nobody is worse off than alone, if there is one."""
+        found = self._largest(standing, 0.0, shapley, alone, worth)
+        shares = np.maximum(worth, 0.0)[self._team] * self.ratios(standing, shapley) ** found
+        return None if np.any(standing.hopeless & (shares < alone)) else float(found)
 
-def _shares(
-    team: NDArray[np.intp], standing: Standing, terms: Terms, shapley: Floats, alone: Floats, worth: Floats
-) -> tuple[Floats, Floats]:
-    """Targets [..., parties] by their shares, and exponents [...]."""
-    rho = (
-        _largest(team, standing, standing.margin, shapley, alone, worth)
-        if terms.rho == "max"
-        else np.asarray(float(terms.rho))
-    )
-    return worth[..., team] * _ratios(team, standing, shapley) ** rho[..., None], rho
+    def _most(self, who: Mask, shapley: Floats) -> Floats:
+        """The largest Shapley value in every team [..., teams]; −∞ where nobody's counts."""
+        teams = range(int(self._team.max()) + 1)
+        every = [np.max(shapley, axis=-1, where=who & (self._team == one), initial=-np.inf) for one in teams]
+        return np.stack(every, axis=-1)
+
+    def _largest(
+        self, standing: _Standing, margin: float | Floats, shapley: Floats, alone: Floats, worth: Floats
+    ) -> Floats:
+        """Largest ρ up to 1 with v (φ/φ_max)^ρ no less than alone and a margin, for all whose claim can be met.
+
+        The margin is at most half of what there is to gain.
+        """
+        ratio, whole = self.ratios(standing, shapley), worth[..., self._team]
+        wanted = alone + np.minimum(margin, 0.5 * (whole - alone))
+        binds = standing.claims & ~standing.hopeless & (ratio > 0) & (ratio < 1) & (wanted > 0)
+        with np.errstate(all="ignore"):
+            bounds = np.where(binds, np.log(wanted / whole) / np.log(ratio), 1.0)
+        found: Floats = np.clip(np.min(np.nan_to_num(bounds, nan=1.0), axis=-1), SMALLEST_RHO, 1.0)
+        return found
 
 
 def stability_bound(
