@@ -79,3 +79,23 @@ def test_a_round_without_some_and_otherwise_than_agreed(tmp_path: Path) -> None:
     assert "settled without west, who had not submitted" in done.stdout
     assert "The agreement was not kept: rho = 0.05 was used where the agreement says 0.5." in done.stderr
     assert from_json(*settle, "--deviate", cwd=tmp_path)["absent"] == ["west"]
+
+
+def test_a_round_under_other_priors(tmp_path: Path) -> None:
+    """On a settlement that is there already, which is not made again."""
+    (tmp_path / "agreement.toml").write_text(rounds.agreement_text("bernoulli", parties=2))
+    for one in rounds.submissions(rounds.agreement("bernoulli", parties=2), tmp_path / "ledgers", (8.0, 2.0)):
+        one.save(tmp_path / f"{one.party}.json")
+    settle = ("mediate", "agreement.toml", "north.json", "south.json", "-o", "out", "--draws", 1000, "--precision", 0.2)
+    equipoise(*settle, cwd=tmp_path)
+    before = (tmp_path / "out" / "settlement.json").read_bytes()
+    said = equipoise(*settle, "--other-priors", cwd=tmp_path)
+    assert "Had the prior been another" in said
+    assert "twice as wide" in said
+    assert (tmp_path / "out" / "settlement.json").read_bytes() == before
+    assert "Had the prior been another" in (tmp_path / "out" / "report.html").read_text()
+    assert set(from_json(*settle, "--other-priors", cwd=tmp_path)["other_priors"]) == {
+        "as agreed",
+        "half as wide",
+        "twice as wide",
+    }

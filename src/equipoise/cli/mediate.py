@@ -51,6 +51,13 @@ def mediate(
     rho_sweep: Annotated[
         bool, typer.Option("--rho-sweep", help="Also show everybody's target at other fairness exponents.")
     ] = False,
+    other_priors: Annotated[
+        bool,
+        typer.Option(
+            "--other-priors",
+            help="Also value the round under priors half and twice as wide, for the report; takes as long twice again.",
+        ),
+    ] = False,
     seed: SeedOption = 0,
     precision: PrecisionOption = 0.05,
     draws: DrawsOption = 4_000,
@@ -62,14 +69,14 @@ def mediate(
 ) -> None:
     """Settle a round: value what each submission brings, make every party's reward, write the reports.
 
-    A run that was interrupted goes on where it was when started again with the same files and options. With --what-if,
-    a settlement that is in the folder already is used as it is.
+    A run that was interrupted goes on where it was when started again with the same files and options. With --what-if
+    or --other-priors, a settlement that is in the folder already is used as it is.
 
     Example: equipoise mediate agreement.toml north.submission.json south.submission.json -o out
     """
     from equipoise.agreement import Agreement
     from equipoise.cli.output import print_json
-    from equipoise.cli.settlement_output import show_settlement, show_sweep, show_what_if, sweep
+    from equipoise.cli.settlement_output import show_other_priors, show_settlement, show_sweep, show_what_if, sweep
     from equipoise.folders import folder_of
     from equipoise.report import FILE, write_reports
     from equipoise.wire import Submission
@@ -77,7 +84,7 @@ def mediate(
     agreed = Agreement.load(agreement)
     received = [Submission.load(path) for path in submissions]
     questions = [_changes(text) for text in what_if or ()]
-    settlement = _settled_before(output, agreed) if questions else None
+    settlement = _settled_before(output, agreed) if questions or other_priors else None
     if settlement is None:
         choices: dict[str, Any] = {
             "rho": exponent(rho),
@@ -95,6 +102,7 @@ def mediate(
         write_reports(settlement, output)
     elif not (output / FILE).exists():
         write_reports(settlement, output)
+    under = _under_other_priors(settlement, received, output, quiet=as_json) if other_priors else {}
     answers = [_answer(settlement, received, changes, output, quiet=as_json) for changes in questions]
     if as_json:
         document = {
@@ -105,12 +113,16 @@ def mediate(
         }
         if questions:
             document["what_if"] = [one.to_json() for one in answers]
+        if under:
+            document["other_priors"] = under
         if rho_sweep:
             document["rho_sweep"] = sweep(settlement)
         print_json(document)
         return
-    if not questions:
+    if not questions and not under:
         show_settlement(settlement)
+    if under:
+        show_other_priors(under)
     if rho_sweep:
         show_sweep(settlement)
     for one in answers:
@@ -158,6 +170,18 @@ def _answer(
     from equipoise.whatif import what_if
 
     return what_if(settlement, received, changes, folder=folder, progress=False if quiet else None)
+
+
+def _under_other_priors(
+    settlement: "Settlement", received: "list[Submission]", folder: Path, *, quiet: bool
+) -> dict[str, Any]:
+    """The round under other priors, as plain values; the operator's report has it from now on."""
+    from equipoise.other_priors import other_priors, to_json
+    from equipoise.report import FILE, write_report
+
+    found = other_priors(settlement, received, folder=folder, progress=False if quiet else None)
+    write_report(settlement, folder / FILE, priors=found)
+    return to_json(found)
 
 
 def exponent(text: str | None) -> Any:

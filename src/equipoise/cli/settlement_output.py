@@ -144,6 +144,31 @@ def show_sweep(settlement: "Settlement") -> None:
     )
 
 
+def show_other_priors(found: dict[str, Any]) -> None:
+    """Who brings and gets how much under each prior."""
+    parties = list(next(iter(found.values()))["shapley"])
+    print_table(
+        "Had the prior been another: Shapley value → target, in nats",
+        ("prior", "all together", "rho", *parties),
+        [
+            (
+                name,
+                f"{one['team']['value']:.2f}",
+                f"{one['rho']:.3g}",
+                *(f"{one['shapley'][party]['value']:.2f} → {one['targets'][party]['value']:.2f}" for party in parties),
+            )
+            for name, one in found.items()
+        ],
+    )
+    orders = {name: " > ".join(one["order"]) for name, one in found.items()}
+    if len(set(orders.values())) == 1:
+        print_lines(f"the order of the parties does not depend on it: {next(iter(orders.values()))}", bullet=True)
+    else:
+        for name, order in orders.items():
+            print_lines(f"{name}: {order}", bullet=True)
+    typer.echo()
+
+
 def show_what_if(found: "WhatIf") -> None:
     """What would have been."""
     changed = ", ".join(f"{party} at epsilon {epsilon:g}" for party, epsilon in found.changes.items())

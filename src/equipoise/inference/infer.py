@@ -92,6 +92,7 @@ def infer_batch(
     progress: bool | None = None,
     label: str = LABEL,
     finished: Finished | None = None,
+    believed: Agreement | None = None,
 ) -> list[Posterior]:
     """Sample many scenarios with one compiled program; options as in `infer`.
 
@@ -99,7 +100,8 @@ def infer_batch(
     seeds, one each, makes them independent. `processes` spreads them over so many processes; by default over all cores
     if there are many scenarios, or as an active `joblib.parallel_config` says (for example on a Dask cluster).
     `finished` is called with the place and posterior of every scenario as soon as it is there, in any order; nothing is
-    then kept or returned. `label` is what the progress bar says.
+    then kept or returned. `label` is what the progress bar says. `believed` has other priors than the agreement that
+    submissions were made under, and differs from it in nothing else.
     """
     chosen = _check_method(method, agreement)
     if chosen == "naive" and any(any(scenario.tau.values()) for scenario in scenarios):
@@ -120,7 +122,7 @@ def infer_batch(
     present = tuple(submission.party for submission in submissions)
     arrays = scenario_arrays(agreement, present, scenarios)
     observations = observations_of(agreement, submissions, seed=noise_seed)
-    problem = problem_of(agreement, observations)
+    problem = problem_of(believed or agreement, observations)
     scenarios = [_spelt_out(scenario, present) for scenario in scenarios]
     return _posteriors(
         problem,

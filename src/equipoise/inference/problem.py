@@ -30,6 +30,7 @@ from equipoise.inference.standardised import (
 )
 from equipoise.models import Layout, ScaledColumn, layout_of
 from equipoise.priors import (
+    NormalInverseGamma,
     NormalInverseWishart,
     ScaledCorrelation,
     StandardisedEffects,
@@ -160,19 +161,27 @@ def _linear(agreed: LinearModel, slots: int, layout: Layout) -> tuple[LinearRegr
     degrees = width + 4.0 if data.degrees_of_freedom is None else data.degrees_of_freedom
     model = LinearRegression(width, slots, data.scope == "shared")
     spread = _matrix(data.covariance, width)
-    precision = prior.weight_precision
-    if precision is None:  # features together explain as much as they leave, in expectation
-        precision = [float(np.trace(spread))] * width + [BIAS_PRECISION]
     return model, linear_prior(
         shape=prior.shape,
         scale=prior.scale,
         weight_mean=_vector(prior.weight_mean, width + 1),
-        weight_precision=_matrix(precision, width + 1),
+        weight_precision=weight_precision(agreed),
         feature_mean=_vector(data.mean, width),
         mean_strength=data.mean_strength,
         scatter=spread * (degrees - width - 1),  # E[Σ] = Ψ/(ν − w − 1)
         degrees_of_freedom=degrees,
     )
+
+
+def weight_precision(agreed: LinearModel) -> Floats:
+    """Precision of the coefficients of a conjugate prior in units of 1/σ², as agreed or as usual [w + 1, w + 1]."""
+    prior, data, width = agreed.prior, agreed.data_prior, len(agreed.features)
+    assert isinstance(prior, NormalInverseGamma)
+    assert isinstance(data, NormalInverseWishart)
+    if prior.weight_precision is not None:
+        return _matrix(prior.weight_precision, width + 1)
+    # Features together explain as much as they leave, in expectation.
+    return np.diag([float(np.trace(_matrix(data.covariance, width)))] * width + [BIAS_PRECISION])
 
 
 def _logistic(agreed: LogisticModel, slots: int, layout: Layout) -> tuple[LogisticRegression, Any]:

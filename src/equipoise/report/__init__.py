@@ -13,6 +13,9 @@ from equipoise.errors import MediationError
 from equipoise.report.page import rendered, rendered_fragment, style_sheet
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from equipoise.other_priors import UnderPrior
     from equipoise.report.page import Page
     from equipoise.settlement import Settlement
 
@@ -34,11 +37,11 @@ def fragment(settlement: "Settlement", *, party: str | None = None) -> str:
     return rendered_fragment(_page(settlement, party))
 
 
-def _page(settlement: "Settlement", party: str | None) -> "Page":
+def _page(settlement: "Settlement", party: str | None, priors: "Mapping[str, UnderPrior] | None" = None) -> "Page":
     if party is None:
         from equipoise.report.operator import operator_page
 
-        return operator_page(settlement)
+        return operator_page(settlement, priors)
     if party not in settlement.contributions:
         raise MediationError(f"{party!r} took no part; the parties are {', '.join(settlement.parties)}")
     from equipoise.report.party import party_page
@@ -47,9 +50,18 @@ def _page(settlement: "Settlement", party: str | None) -> "Page":
     return party_page(view_of(settlement, party))
 
 
-def write_report(settlement: "Settlement", path: str | Path, *, party: str | None = None) -> None:
-    """Write one edition, for its owner to read; what was at the path stays until the new one is whole."""
-    text = render(settlement, party=party)
+def write_report(
+    settlement: "Settlement",
+    path: str | Path,
+    *,
+    party: str | None = None,
+    priors: "Mapping[str, UnderPrior] | None" = None,
+) -> None:
+    """Write one edition, for its owner to read; what was at the path stays until the new one is whole.
+
+    `priors`, the round under other priors, is for the operator's.
+    """
+    text = rendered(_page(settlement, party, priors))
     place = Path(path)
     try:
         place.parent.parent.mkdir(parents=True, exist_ok=True)

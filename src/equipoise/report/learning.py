@@ -1,19 +1,48 @@
 """Sections on what is learnt: beliefs about the parameters, and how well they predict."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from equipoise import charts
 from equipoise.report import beliefs as believing
 from equipoise.report.outcome import MOST_ROWS, largest, left_out
 from equipoise.report.page import Figure, Section, Table
-from equipoise.report.wording import estimate
+from equipoise.report.wording import estimate, number
 
 if TYPE_CHECKING:
     from equipoise.estimate import Estimate
+    from equipoise.other_priors import UnderPrior
     from equipoise.settlement import Settlement
 
 MOST_CHARTS = 24
+
+
+def under_other_priors(priors: "Mapping[str, UnderPrior]") -> Section:
+    """Order and shares of the parties had the prior been another."""
+    agreed, *others = priors.values()
+    parties = agreed.order
+    words = [
+        "A value says how much is learnt beyond the prior, so it depends on the prior. Here the same releases were "
+        "valued again, with beliefs half and twice as wide as agreed. Nothing was decided by it.",
+        "The order of the parties stays the same."
+        if all(one.order == parties for one in others)
+        else "The order of the parties changes: how much each brings could be argued about, within these numbers.",
+    ]
+    rows = [
+        (
+            name,
+            estimate(one.team),
+            number(one.rho),
+            *(f"{estimate(one.shapley[party])} ({one.share(party):.0%})" for party in parties),
+        )
+        for name, one in priors.items()
+    ]
+    table = Table(
+        "Shapley values in nats ± standard error, and targets as shares of the largest",
+        ("prior", "all together", "ρ", *parties),
+        rows,
+    )
+    return Section("priors", "Had the prior been another", words, tables=[table])
 
 
 def beliefs(settlement: "Settlement") -> Section:

@@ -7,7 +7,7 @@ from equipoise.readings import percent
 from equipoise.report.control import curves, exponent
 from equipoise.report.evidence import diagnostics, digests, remarks
 from equipoise.report.glossary import glossary
-from equipoise.report.learning import beliefs, predictions
+from equipoise.report.learning import beliefs, predictions, under_other_priors
 from equipoise.report.outcome import awards, coalitions, shapley
 from equipoise.report.page import Page, Section, Table
 from equipoise.report.promises import agreement_section, audit_section, conclusion
@@ -15,13 +15,16 @@ from equipoise.report.wording import absence, compared, listed, nats, number
 from equipoise.words import short
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from equipoise.other_priors import UnderPrior
     from equipoise.settlement import Settlement
 
 NAMED = 6  # parties that the summary goes through one by one
 
 
-def operator_page(settlement: "Settlement") -> Page:
-    """The whole report."""
+def operator_page(settlement: "Settlement", priors: "Mapping[str, UnderPrior] | None" = None) -> Page:
+    """The whole report; `priors` is the round under other priors."""
     findings = settlement.audit.findings
     sign, words = conclusion(findings)
     sections = [
@@ -31,6 +34,7 @@ def operator_page(settlement: "Settlement") -> Page:
         shapley(settlement),
         curves(settlement),
         exponent(settlement),
+        under_other_priors(priors) if priors else None,
         beliefs(settlement),
         predictions(settlement),
         audit_section(findings, reasons=True),

@@ -120,7 +120,10 @@ Share = Callable[[str, Sequence[Request]], None]  # has requests answered elsewh
 
 
 class Appraiser:
-    """Values scenarios of one agreement and its submissions; what `share` leaves open is sampled here."""
+    """Values scenarios of one agreement and its submissions; what `share` leaves open is sampled here.
+
+    With the priors of another agreement, `believed`, if there is one.
+    """
 
     def __init__(
         self,
@@ -131,8 +134,10 @@ class Appraiser:
         *,
         progress: bool | None = None,
         share: Share | None = None,
+        believed: Agreement | None = None,
     ) -> None:
         self.agreement, self.submissions = agreement, tuple(submissions)
+        self._believed = believed or agreement
         self._journal, self._sampling, self._progress, self._share = journal, sampling, progress, share
         self._kept: dict[Request, Posterior] = {}
         self._larger: dict[Request, Request] = {}  # what was asked instead, where more draws were needed
@@ -189,7 +194,7 @@ class Appraiser:
             self._kept.pop(self._larger.get(request, request), None)
 
     def _value(self, request: Request, posterior: Posterior) -> None:
-        value = surprise(self.agreement, posterior, estimator=self._sampling.estimator, seed=request.seed, force=True)
+        value = surprise(self._believed, posterior, estimator=self._sampling.estimator, seed=request.seed, force=True)
         found = posterior.diagnostics
         appraisal = Appraisal(
             value,
@@ -234,6 +239,7 @@ class Appraiser:
                 progress=self._progress,
                 label=what,
                 finished=finished,
+                believed=self._believed,
             )
 
     def _refuse(self, requests: Sequence[Request], found: Sequence[Appraisal]) -> None:
