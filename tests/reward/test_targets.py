@@ -146,8 +146,8 @@ def test_errors_are_those_of_repeated_noise(rho: Any) -> None:
     errors = np.array([0.0, 0.03, 0.05, 0.02, 0.04, 0.03, 0.02, 0.05])
     terms: dict[str, Any] = {"errors": errors, "precision": 0.05, "tolerance": 0.1}
     found = targets_of(GAME, rho, **terms)
-    repeated = np.stack([targets_of(GAME + errors * rng.normal(size=8), rho, **terms).values for _ in range(1_500)])
-    np.testing.assert_allclose(repeated.std(axis=0), found.errors, rtol=0.1)
+    repeated = np.stack([targets_of(GAME + errors * rng.normal(size=8), rho, **terms).values for _ in range(300)])
+    np.testing.assert_allclose(repeated.std(axis=0), found.errors, rtol=0.2)  # ± 4 % by the number of repetitions
 
 
 @pytest.mark.statistical
