@@ -202,6 +202,8 @@ def test_remarks_reach_the_settlement(tmp_path: Path) -> None:
     options: dict[str, Any] = {"draws": 1_200, "precision": 0.2, "processes": 1}
     settlement = eq.mediate(agreed, [*sent, odd], rho=0.2, **options)
     assert "unlike the others" in {remark.kind for remark in settlement.remarks}
-    # Such a party can be worth more alone than together with the others; the refusal says what may be behind it.
-    with pytest.raises(eq.MediationError, match=r"west is worth .* alone .* hard to reconcile"):
-        eq.mediate(agreed, [*sent, odd], rho="max", **options)
+    # Worth more alone than together with the others, it gets its own posterior, and the remark says why that may be.
+    settlement = eq.mediate(agreed, [*sent, odd], rho="max", **options)
+    assert settlement.awards["west"].falls_back
+    assert settlement.awards["west"].attained.value > settlement.value(*settlement.parties).value
+    assert "unlike the others" in {remark.kind for remark in settlement.remarks}
