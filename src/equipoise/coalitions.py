@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from equipoise.choices import default_budget
 from equipoise.estimate import Estimate
-from equipoise.reward.deciding import decide, decide_from, quantities
+from equipoise.reward.deciding import decide, decide_from, every_coalition, quantities
 from equipoise.reward.precision import Wanted, sharpen, told_from_nothing
 from equipoise.reward.targets import Targets, stability_bound
 from equipoise.settlement import ordered
@@ -71,10 +71,7 @@ class Coalitions:
             self.known[members] = known + found if known else Pooled((found,))
 
     def _exact(self) -> tuple[ShapleyValues, Targets]:
-        every = [
-            tuple(party for place, party in enumerate(self._parties) if mask >> place & 1)
-            for mask in range(1, 2 ** len(self._parties))
-        ]
+        every = every_coalition(self._parties)[1:]
         self._value(every)
 
         def more(extra: dict[int, int]) -> dict[int, Any]:

@@ -4,7 +4,6 @@ A value is how much is learnt beyond the prior, so it depends on the prior, and 
 the round is valued again with beliefs half and twice as wide; releases, seeds and rules stay. Rewards are not made.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from equipoise.agreement import Agreement
 from equipoise.canonical import canonical_json, sha256_hex
 from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
-from equipoise.inference.problem import weight_precision
+from equipoise.inference.problem import effect_of, weight_precision
 from equipoise.inference.processes import processes_for
 from equipoise.journal import FileJournal
 from equipoise.priors import (
@@ -27,12 +26,11 @@ from equipoise.priors import (
     StandardisedLogOdds,
     TruncatedNorm,
 )
-from equipoise.reward.deciding import decide
-from equipoise.reward.targets import Terms
+from equipoise.reward.deciding import decide, every_coalition
 from equipoise.schema import LinearModel
-from equipoise.settlement import Contribution, Settlement
+from equipoise.settlement import Settlement
 from equipoise.valuation.appraisal import Appraiser, Request, Sampling, derived_seed
-from equipoise.wire import Submission, one_of_each
+from equipoise.wire import Submission
 
 JOURNAL = "other-priors-{name}.jsonl"
 WIDTHS = {"half as wide": 0.5, "twice as wide": 2.0}
@@ -68,13 +66,11 @@ def other_priors(
     progress: bool | None = None,
 ) -> dict[str, UnderPrior]:
     """The settled round as agreed, and under priors half and twice as wide; `folder` keeps what was computed."""
-    sent = one_of_each(settlement.agreement, submissions)
+    sent = settlement.submissions_among(submissions)
     if not settlement.exact:
         raise MediationError(
             f"with {len(settlement.parties)} parties coalitions were sampled, and other priors need all of them valued"
         )
-    if {one.party: Contribution.of(one) for one in sent} != settlement.contributions:
-        raise MediationError("these are not the submissions that were settled; give the same files")
     parties, options = settlement.parties, settlement.options
     found = {
         AGREED: UnderPrior(
@@ -84,21 +80,11 @@ def other_priors(
             {party: award.target for party, award in settlement.awards.items()},
         )
     }
-    coalitions = [
-        tuple(party for place, party in enumerate(parties) if mask >> place & 1) for mask in range(1, 2 ** len(parties))
-    ]
     requests = [
         Request(members, options["draws"], derived_seed(options["seed"], "other priors", sorted(members)))
-        for members in coalitions
+        for members in every_coalition(parties)[1:]
     ]
-    terms = Terms(options["rho"], settlement.agreement.reward.fallback, options["precision"], options["tolerance"])
-    sampling = Sampling(
-        options["estimator"],
-        options["method"],
-        options["rule"],
-        options["chains"],
-        processes_for(2 * len(requests)) if processes is None else processes,
-    )
+    sampling = Sampling.of(options, processes_for(2 * len(requests)) if processes is None else processes)
     for name, width in WIDTHS.items():
         believed = widened(settlement.agreement, width)
         path = None if folder is None else Path(folder) / JOURNAL.format(name=name.replace(" ", "-"))
@@ -106,7 +92,7 @@ def other_priors(
         with FileJournal(path, inputs) as journal:
             appraiser = Appraiser(settlement.agreement, sent, journal, sampling, progress=progress, believed=believed)
             values = [one.value for one in appraiser.appraise(requests, what=f"prior {name}")]
-        shapley, targets = decide(parties, settlement.teams, [Estimate(0.0, 0.0), *values], terms)
+        shapley, targets = decide(parties, settlement.teams, [Estimate(0.0, 0.0), *values], settlement.terms)
         found[name] = UnderPrior(
             values[-1],
             targets.rho,
@@ -133,9 +119,9 @@ def _changes(agreement: Agreement, width: float) -> dict[str, Any]:
     """What is different in the prior's section."""
     model, found = agreement.model, dict[str, Any]()
     match model.prior:
-        case StandardisedEffects(effect=effect):
+        case StandardisedEffects():
             assert isinstance(model, LinearModel)
-            found = {"effect": width * (math.sqrt(2 / len(model.features)) if effect is None else effect)}
+            found = {"effect": width * effect_of(model)}
         case StandardisedLogOdds(effect=effect):
             found = {"effect": width * effect}
         case NormalInverseGamma():

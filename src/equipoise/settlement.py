@@ -25,9 +25,10 @@ from equipoise.inference.posterior import Posterior
 from equipoise.reward.making import CurvePoint
 from equipoise.reward.model import Reward
 from equipoise.reward.summary import Summary
+from equipoise.reward.targets import Terms
 from equipoise.valuation.appraisal import Pooled
 from equipoise.valuation.plausibility import Remark
-from equipoise.wire import Submission
+from equipoise.wire import Submission, one_of_each
 
 FORMAT = "equipoise-settlement"
 VERSION = 3
@@ -184,6 +185,19 @@ class Settlement:
     def values(self) -> Mapping[frozenset[str], Estimate]:
         """Values of all coalitions that were valued."""
         return {frozenset(one.members): one.value for one in self.coalitions}
+
+    @property
+    def terms(self) -> Terms:
+        """By which targets follow from values."""
+        options = self.options
+        return Terms(options["rho"], self.agreement.reward.fallback, options["precision"], options["tolerance"])
+
+    def submissions_among(self, given: Iterable[Submission]) -> tuple[Submission, ...]:
+        """The submissions that were settled, in order; refuse others."""
+        sent = one_of_each(self.agreement, given)
+        if {one.party: Contribution.of(one) for one in sent} != self.contributions:
+            raise MediationError("these are not the submissions that were settled; give the same files")
+        return sent
 
     def awards_of(self, team: Iterable[str]) -> list[Award]:
         """Awards of the members of a team."""

@@ -17,11 +17,10 @@ from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
 from equipoise.inference.processes import processes_for
 from equipoise.journal import FileJournal
-from equipoise.reward.deciding import decide
-from equipoise.reward.targets import Terms
-from equipoise.settlement import Contribution, Settlement
+from equipoise.reward.deciding import decide, every_coalition
+from equipoise.settlement import Settlement
 from equipoise.valuation.appraisal import Appraiser, Request, Sampling, derived_seed
-from equipoise.wire import Submission, one_of_each
+from equipoise.wire import Submission
 
 REALISATIONS = 3
 JOURNAL = "what-if.jsonl"
@@ -67,27 +66,19 @@ def what_if(
     progress: bool | None = None,
 ) -> WhatIf:
     """Value the round again with smaller ε for some parties; `folder` keeps what was computed for the next question."""
-    sent = one_of_each(settlement.agreement, submissions)
-    extra = _added_noise(settlement, sent, changes)
+    sent = settlement.submissions_among(submissions)
+    extra = _added_noise(settlement, changes)
     if realisations < 2:
         raise MediationError(f"realisations = {realisations} cannot show what depends on luck; ask for 2 or more")
-    parties, options = settlement.parties, settlement.options
-    coalitions = [
-        tuple(party for place, party in enumerate(parties) if mask >> place & 1) for mask in range(1, 2 ** len(parties))
-    ]
+    parties = settlement.parties
+    coalitions = every_coalition(parties)[1:]
     requests = [
         _request(settlement, members, extra, number)
         for number in range(realisations)
         for members in coalitions
         if set(members) & set(extra)
     ]
-    sampling = Sampling(
-        options["estimator"],
-        options["method"],
-        options["rule"],
-        options["chains"],
-        processes_for(len(requests)) if processes is None else processes,
-    )
+    sampling = Sampling.of(settlement.options, processes_for(len(requests)) if processes is None else processes)
     path = None if folder is None else Path(folder) / JOURNAL
     with FileJournal(path, sha256_hex(canonical_json([settlement.decisions, settlement.environment]))) as journal:
         appraiser = Appraiser(settlement.agreement, sent, journal, sampling, progress=progress)
@@ -128,15 +119,13 @@ def what_if(
     )
 
 
-def _added_noise(settlement: Settlement, sent: Sequence[Submission], changes: Mapping[str, float]) -> dict[str, float]:
+def _added_noise(settlement: Settlement, changes: Mapping[str, float]) -> dict[str, float]:
     """τ by party, checked."""
     if not settlement.exact:
         raise MediationError(
             f"with {len(settlement.parties)} parties coalitions were sampled, and what-if needs all of them; ask "
             "`equipoise party advise` instead"
         )
-    if {one.party: Contribution.of(one) for one in sent} != settlement.contributions:
-        raise MediationError("these are not the submissions that were settled; give the same files")
     if not changes:
         raise MediationError("nothing is changed; name a party and a smaller epsilon")
     extra = {}
@@ -163,10 +152,8 @@ def _request(settlement: Settlement, members: tuple[str, ...], extra: Mapping[st
 
 def _outcome(settlement: Settlement, values: Sequence[Estimate], notes: list[str]) -> list[Estimate]:
     """Value of all, exponent, then values alone, Shapley values and targets of the parties in order."""
-    parties, options = settlement.parties, settlement.options
-    fallback = settlement.agreement.reward.fallback
-    terms = Terms(options["rho"], fallback, options["precision"], options["tolerance"])
-    shapley, targets = decide(parties, settlement.teams, values, terms)
+    parties = settlement.parties
+    shapley, targets = decide(parties, settlement.teams, values, settlement.terms)
     for party, falls_back in zip(parties, targets.falls_back, strict=True):
         if falls_back:
             notes.append(

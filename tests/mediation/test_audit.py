@@ -3,13 +3,16 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import equipoise as eq
 import rounds
 from equipoise.audit import PROMISES, audit
 from equipoise.estimate import Estimate
+from equipoise.reward.deciding import decide_from
 from equipoise.settlement import CoalitionValue
+from equipoise.valuation.shapley import ShapleyValues
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("rounds")]
 
@@ -223,8 +226,21 @@ def test_errors_are_not_taken_as_stated(settled: eq.Settlement) -> None:
 def test_a_settlement_cannot_pose_as_another_kind(settled: eq.Settlement) -> None:
     """As sampled, where all coalitions are there; as of an earlier version, with other Shapley values."""
     shapley = settled.shapley | {"west": Estimate(9.0, 0.1)}
-    assert audit(replace(settled, shapley=shapley, exact=False))["P3"].verdict == "fails"
     assert audit(replace(settled, shapley=shapley, nothing=None))["P3"].verdict == "fails"
+    # With targets, exponent and all that follow from the forged values as from a sample.
+    parties, teams = settled.parties, settled.teams
+    made_up = ShapleyValues(
+        np.array([shapley[party].value for party in parties]),
+        np.array(settled.shapley_covariance),
+        settled.value(*parties),
+        np.zeros(3),
+    )
+    alone = [settled.value(party) for party in parties]
+    targets = decide_from(parties, teams, made_up, alone, [settled.value(*parties)], settled.terms)
+    forged = replace(settled, shapley=shapley, exact=False, rho=targets.rho, rational_rho=targets.rational_rho)
+    for place, party in enumerate(parties):
+        forged = with_award(forged, party, target=targets[place], attained=targets[place], reward=None)
+    assert "the Shapley value of west is stated as 9.00" in audit(forged)["P3"].reason
     document = settled.to_json()
     with pytest.raises(eq.MediationError, match="does not say who counts"):
         eq.Settlement.parse({**document, "nothing": None})

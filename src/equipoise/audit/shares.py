@@ -1,14 +1,15 @@
 """P3: targets are the agreed shares, and rewards are worth their targets; everything recomputed that can be."""
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from equipoise.audit.verdict import Found, same
 from equipoise.estimate import SURE, UNSURE, Estimate
-from equipoise.reward.deciding import decide, decide_from
-from equipoise.reward.targets import Targets, Terms
+from equipoise.reward.deciding import decide, decide_from, every_coalition
+from equipoise.reward.targets import Targets
 from equipoise.valuation.shapley import ShapleyValues
 from equipoise.valuation.surprise import surprise
 
@@ -96,18 +97,19 @@ def _wrong_decision(settlement: "Settlement") -> str:
     parties, stated = settlement.parties, settlement.shapley
     if _earlier(settlement) and settlement.shapley_repair > 1:
         return ""
-    if settlement.exact or len(settlement.values) == 2 ** len(parties) - 1:
-        coalitions = [[party for i, party in enumerate(parties) if mask >> i & 1] for mask in range(2 ** len(parties))]
-        if missing := [members for members in coalitions[1:] if frozenset(members) not in settlement.values]:
-            return f"the value of {{{', '.join(missing[0])}}} is missing"
-        values = [settlement.value(*members) for members in coalitions]
-        shapley, targets = decide(parties, settlement.teams, values, _terms(settlement))
+    complete = len(settlement.values) == 2 ** len(parties) - 1
+    if settlement.exact and not complete:
+        return f"only {len(settlement.values)} of {2 ** len(parties) - 1:.4g} coalitions have a value"
+    if complete:  # then nothing has to be taken as stated, also if they are said to be a sample
+        values = [settlement.value(*members) for members in every_coalition(parties)]
+        shapley, targets = decide(parties, settlement.teams, values, settlement.terms)
         for place, party in enumerate(parties):
-            if settlement.exact and not _alike(stated[party], shapley[place]):
-                return f"the Shapley value of {party} is stated as {stated[party]}, and is {shapley[place]}"
+            right = shapley[place] if settlement.exact else replace(shapley[place], error=stated[party].error)
+            if not _alike(stated[party], right):
+                return f"the Shapley value of {party} is stated as {stated[party]}, and is {right}"
     if _earlier(settlement):
         return ""
-    if not settlement.exact:
+    if not complete:
         targets = decide_from(
             parties,
             settlement.teams,
@@ -119,7 +121,7 @@ def _wrong_decision(settlement: "Settlement") -> str:
             ),
             [settlement.value(party) for party in parties],
             [settlement.value(*team) for team in settlement.teams],
-            _terms(settlement),
+            settlement.terms,
         )
     return _other_targets(settlement, targets)
 
@@ -134,11 +136,6 @@ def _other_values_alone(settlement: "Settlement") -> str:
 def _alike(one: Estimate, other: Estimate) -> bool:
     """Whether two estimates agree, in their errors to what linear algebra keeps on any machine."""
     return same(one.value, other.value) and math.isclose(one.error, other.error, rel_tol=1e-6, abs_tol=1e-9)
-
-
-def _terms(settlement: "Settlement") -> Terms:
-    options = settlement.options
-    return Terms(options["rho"], settlement.agreement.reward.fallback, options["precision"], options["tolerance"])
 
 
 def _other_exponent(settlement: "Settlement") -> str:

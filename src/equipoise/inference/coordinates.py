@@ -1,17 +1,18 @@
 """What a model says about its coordinates unless it knows better."""
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from jax import Array
 
 
-class PlainCoordinates:
+class PlainCoordinates(ABC):
     """The model's own parameters are its first coordinates, and chains move in the coordinates as they are."""
 
     @property
+    @abstractmethod
     def focus(self) -> int:
         """Number of the model's own parameters."""
-        raise NotImplementedError
 
     @property
     def plain(self) -> bool:

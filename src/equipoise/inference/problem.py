@@ -150,7 +150,7 @@ def _linear(agreed: LinearModel, slots: int, layout: Layout) -> tuple[LinearRegr
         target = _typical(agreed.target, layout.columns[-1], data)
         return StandardisedLinear(width, slots, data.scope == "shared"), standardised_prior(
             _typical_features(agreed, layout, data),
-            effect=math.sqrt(2 / width) if prior.effect is None else prior.effect,
+            effect=effect_of(agreed),
             concentration=data.concentration,
             mean_spread=data.mean_spread,
             target_middle=target.middle,
@@ -171,6 +171,12 @@ def _linear(agreed: LinearModel, slots: int, layout: Layout) -> tuple[LinearRegr
         scatter=spread * (degrees - width - 1),  # E[Σ] = Ψ/(ν − w − 1)
         degrees_of_freedom=degrees,
     )
+
+
+def effect_of(agreed: LinearModel) -> float:
+    """Standard deviation of an effect in units of σ, as agreed or as usual: together they explain about half."""
+    assert isinstance(agreed.prior, StandardisedEffects)
+    return math.sqrt(2 / len(agreed.features)) if agreed.prior.effect is None else agreed.prior.effect
 
 
 def weight_precision(agreed: LinearModel) -> Floats:

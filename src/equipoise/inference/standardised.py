@@ -22,6 +22,7 @@ then have the same prior, independent of the parties' s: `own` coordinates are t
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -109,7 +110,7 @@ class _Common(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Standardised:
+class _Standardised(ABC):
     """What both regressions share; `_first` says where their z begin."""
 
     width: int
@@ -117,8 +118,8 @@ class _Standardised:
     shared: bool
 
     @property
-    def _first(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def _first(self) -> int: ...
 
     @property
     def focus(self) -> int:
@@ -201,8 +202,9 @@ class _Standardised:
         bias /= jnp.sqrt(prior.target_spread**2 + spreads @ spreads)
         return jnp.concatenate([position[: self._first], transport(prior.ratio, scaled), bias[None]])
 
+    @abstractmethod
     def _unit(self, prior: StandardisedPrior, position: Array) -> Array | float:
-        raise NotImplementedError
+        """The standard deviation that effects are relative to."""
 
 
 @dataclass(frozen=True)

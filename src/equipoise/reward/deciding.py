@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from equipoise.estimate import Estimate
 from equipoise.reward.targets import Stakes, Targets, Terms, set_targets
-from equipoise.valuation.shapley import ShapleyValues, exact_shapley, weights
+from equipoise.valuation.shapley import ShapleyValues, exact_shapley, members, weights
 
 Floats = NDArray[np.float64]
 Teams = Sequence[Sequence[str]]
@@ -75,6 +75,12 @@ def team_numbers(parties: Sequence[str], teams: Teams) -> NDArray[np.intp]:
     return np.array([next(place for place, team in enumerate(teams) if party in team) for party in parties])
 
 
-def mask_of(members: Sequence[str], parties: Sequence[str]) -> int:
+def every_coalition(parties: Sequence[str]) -> list[tuple[str, ...]]:
+    """All coalitions as they are numbered, nobody first."""
+    number = len(parties)
+    return [tuple(parties[place] for place in members(mask, number)) for mask in range(2**number)]
+
+
+def mask_of(coalition: Sequence[str], parties: Sequence[str]) -> int:
     """The number of a coalition."""
-    return sum(1 << parties.index(party) for party in members)
+    return sum(1 << parties.index(party) for party in coalition)

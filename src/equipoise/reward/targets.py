@@ -165,12 +165,7 @@ def set_targets(stakes: Stakes, terms: Terms, counted: Mask | None = None) -> Ta
 
 def who_counts(stakes: Stakes, terms: Terms) -> Mask:
     """Who brings something that can be told from nothing [parties]."""
-    return np.asarray(stakes.shapley > nothing_below(stakes.errors[0], terms.fine[0]))
-
-
-def nothing_below(error: float | Floats, precision: float) -> Floats:
-    """Up to which a Shapley value counts as nothing."""
-    return np.maximum(ABOVE_ZERO * np.asarray(error, float), LEAST * precision)
+    return np.asarray(stakes.shapley > np.maximum(ABOVE_ZERO * stakes.errors[0], LEAST * terms.fine[0]))
 
 
 class _Standing(NamedTuple):
@@ -193,11 +188,12 @@ class _Rule:
     def targets(self, shapley: Floats, alone: Floats, worth: Floats) -> tuple[Floats, Mask, Floats]:
         """Targets, who falls back to its own posterior, and exponents [...]."""
         standing = self.standing(shapley, alone, worth)
-        precision, tolerance = self._terms.fine
-        rho = np.asarray(self._terms.rho if self._terms.rho != "max" else 1.0, float)
         if self._terms.rho == "max":
+            precision, tolerance = self._terms.fine
             margin = tolerance + UNSURE * np.hypot(self._own_error, precision)
             rho = self._largest(standing, margin, shapley, alone, worth)
+        else:
+            rho = np.asarray(float(self._terms.rho))
         shares = np.maximum(worth, 0.0)[..., self._team] * self.ratios(standing, shapley) ** rho[..., None]
         falls_back = standing.hopeless & (shares < alone) & (self._terms.fallback == "alone")
         return np.where(falls_back, alone, shares), falls_back, rho

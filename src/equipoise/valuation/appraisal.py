@@ -5,7 +5,7 @@ values can therefore be run again after a crash: it makes the same requests, and
 For the same reason it does not matter who answers: `share` may hand requests to other workers first.
 """
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from time import perf_counter
@@ -114,6 +114,11 @@ class Sampling:
     chains: int | None = None
     processes: int | None = None
     force: bool = False
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any], processes: int) -> Self:
+        """As a settlement's options say."""
+        return cls(options["estimator"], options["method"], options["rule"], options["chains"], processes)
 
 
 Share = Callable[[str, Sequence[Request]], None]  # has requests answered elsewhere, all or some; the text is for people
