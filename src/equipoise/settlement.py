@@ -220,7 +220,7 @@ class Settlement:
         return {
             party: award.alone.value
             if award.falls_back
-            else self.value(*award.team).value * float(self.ratio(party) ** rho)
+            else self.value(*award.team).value * (ratio**rho if (ratio := self.ratio(party)) > 0 else 0.0)  # 0⁰ is 1
             for party, award in self.awards.items()
         }
 

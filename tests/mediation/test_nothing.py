@@ -50,6 +50,8 @@ def test_a_party_of_pure_noise(seed: int, rho: Any, mechanism: Any, tmp_path: Pa
     award = settlement.awards["west"]
     assert abs(award.attained.value) < 0.1
     assert award.falls_back or (award.kappa, award.tau, award.target.value) == (0.0, 0.0, 0.0)
+    least = award.alone.value if award.falls_back else 0.0
+    assert settlement.targets_at(0.0)["west"] == settlement.targets_at(1.0)["west"] == least
     names = ("north", "south")
     values = [settlement.value(*(name for i, name in enumerate(names) if mask >> i & 1)) for mask in range(4)]
     without = decide(names, [names], values, Terms(rho, "alone", 0.05, 0.1))[1]
