@@ -35,7 +35,7 @@ slow: $(VENV)/.dev
 
 # Before a release: what takes too long for CI. Commit the file that it writes.
 exhaustive: $(VENV)/.dev
-	$(PYTEST) -m exhaustive --record tests/exhaustive.md
+	$(PYTEST) --timeout 3600 -m exhaustive --record tests/exhaustive.md
 
 # Branches that `make test` takes, in all processes that it starts.
 coverage: $(VENV)/.dev
