@@ -1,13 +1,17 @@
 """A service whose operator left the agreement: members, readers of the dashboard and verifiers are told."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
 
 import engine_setup  # noqa: F401
 from client.listening import Commands
+from equipoise.cli.fetch import made_otherwise
 from equipoise.errors import VerificationError
+from equipoise.inference.question import Scenario
 from equipoise.service import results, settlements, signing_in
 from equipoise.service.export import export
 from equipoise.service.options import Options
@@ -47,6 +51,26 @@ def test_everybody_is_told(world: World, url: str, command: Commands, tmp_path: 
     with pytest.raises(VerificationError, match=f"the agreement was not kept: {WORDS}") as refused:
         command.said("verify", "round.zip")
     assert refused.value.exit_code == 12
+
+
+@pytest.mark.parametrize(
+    ("scenario", "agreed", "left", "told"),
+    [
+        (Scenario(("north",), kappa=0.3), "tempering", (), ""),
+        (Scenario(("north",), tau={"north": 4.0}), "noise", (), ""),
+        (Scenario(("north",)), "noise", (), ""),  # all of it
+        (Scenario(("north",), kappa=0.0), "noise", (), ""),  # nothing of it
+        (Scenario(("north",), kappa=0.3), "noise", (), 'mechanism = "tempering" was used'),
+        (Scenario(("north",), tau={"north": 4.0}), "tempering", (), 'mechanism = "noise" was used'),
+        (Scenario(("north",), tau={"north": 4.0}), "tempering", ("mechanism",), ""),
+    ],
+)
+def test_a_reward_that_hides_how_it_was_made(scenario: Scenario, agreed: str, left: tuple[str, ...], told: str) -> None:
+    terms = agreement(reward={"mechanism": agreed, "operator_may_choose": list(left)})
+    reward: Any = SimpleNamespace(posterior=SimpleNamespace(scenario=scenario), agreement=terms)
+    found = made_otherwise(reward)
+    assert len(found) == bool(told)
+    assert all(told in words for words in found)
 
 
 def _membership(folder: Path, url: str, audience: str) -> None:

@@ -343,9 +343,24 @@ def test_settlements_with_other_options_than_they_were_started_with(
         assert f"'settlement-started' says {value!r}: the options were changed after the start" in why
     assert "does not say with which options" in after(with_log(files, "settlement-started", options=None))
 
-    doubtful = exports.edited(files, "settlement.json", lambda one: one["coalitions"][0].update(problems=["R-hat 2"]))
-    decisions = Settlement.parse(json.loads(doubtful["settlement.json"]), name="settlement.json").decisions
-    assert "does not say force" in after(with_log(doubtful, "settled", decisions=decisions))
+    def with_settlement(change: Callable[[Any], object]) -> Files:
+        changed = exports.edited(files, "settlement.json", change)
+        decisions = Settlement.parse(json.loads(changed["settlement.json"]), name="settlement.json").decisions
+        return with_log(changed, "settled", decisions=decisions)
+
+    for name, value in (
+        ("estimator", "gaussian-fit"),
+        ("method", "naive"),
+        ("rule", "scaled"),
+        ("chains", 4),
+        ("tolerance", 9.0),
+    ):
+        options = {name: value}
+        why = after(with_settlement(lambda one, options=options: one["options"].update(options)))  # type: ignore[misc]
+        assert f"the settlement was made with {name} = {value!r}, where a service has " in why
+
+    why = after(with_settlement(lambda one: one["coalitions"][0].update(problems=["R-hat 2"])))
+    assert "does not say force" in why
 
 
 def _log_of(data: bytes, sign: Callable[..., Files], files: Files) -> Files:

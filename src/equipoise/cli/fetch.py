@@ -131,10 +131,10 @@ def _check(data: bytes, me: "Membership", agreed: "Agreement") -> tuple[str, ...
             f"what arrived is a reward of agreement {reward.agreement.identity}, not of {agreed.identity}; nothing was "
             "kept"
         )
-    return reward.deviations or _made_otherwise(reward)
+    return reward.deviations or made_otherwise(reward)
 
 
-def _made_otherwise(reward: "Reward") -> tuple[str, ...]:
+def made_otherwise(reward: "Reward") -> tuple[str, ...]:
     """What its own draws say of how it was made, where it does not say so itself."""
     scenario, agreed = reward.posterior.scenario, reward.agreement.reward
     used = "noise" if scenario.tau else "tempering" if 0 < scenario.kappa < 1 else agreed.mechanism
