@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 BLACK, ORANGE, SKY, GREEN, BLUE, RED, PINK = "#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7"
 SHARE = 0.3  # of readmitted patients, the truth of every picture
 AGREEMENT = """
-format = 1
+format = 2
 [model]
 kind = "bernoulli"
 target = { name = "readmitted", labels = [0, 1] }
