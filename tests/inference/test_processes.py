@@ -57,6 +57,15 @@ def test_a_worker_that_dies_is_reported_with_a_remedy() -> None:
         processes.run(keys, deadly, three_scenarios(3), SETTINGS, processes=2)
 
 
+@pytest.mark.timeout(120)
+@pytest.mark.filterwarnings("error")
+def test_a_worker_that_grows_is_replaced() -> None:
+    """joblib's warning of it must not become an error, in a thread that nobody would hear of."""
+    code = "import builtins, time; builtins.__dict__.setdefault('grown', []).append(b'x' * 2**28); time.sleep(0.6)"
+    found = list(processes.spread(exec, [(code, {})] * 6, 2))
+    assert sorted(index for index, _ in found) == list(range(6))
+
+
 def test_a_worker_is_told_its_threads_before_jax_starts() -> None:
     """The worker learns it even though its task cannot be unpacked."""
     code = """

@@ -6,6 +6,7 @@ the next call, or wherever the caller's `joblib.parallel_config` says.
 """
 
 import pickle
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -83,6 +84,9 @@ def spread(
     if processes == 1:
         yield from ((index, function(*task)) for index, task in enumerate(tasks))
         return
+    # A worker that has grown, as compiled programs make it, is replaced. joblib warns of that in the thread that does
+    # it, which an error in its place would end, with the caller waiting for ever.
+    warnings.filterwarnings("ignore", "A worker stopped while some jobs were given to the executor", UserWarning)
     packed = [(index, pickle.dumps((function, task))) for index, task in enumerate(tasks)]
     if processes is not None:
         processes = min(processes, len(tasks))
