@@ -31,6 +31,7 @@ LIBRARIES = {  # as installed: as imported, and who needs it
     "cryptography": ("cryptography", "signatures"),
     "filelock": ("filelock", "ledgers"),
     "h5netcdf": ("h5netcdf", "rewards"),
+    "h5py": ("h5py", "rewards"),
     "jax": ("jax", "the mediator"),
     "jinja2": ("jinja2", "reports"),
     "joblib": ("joblib", "the mediator"),

@@ -27,6 +27,7 @@ from equipoise.inference.posterior import Posterior
 from equipoise.inference.question import Scenario
 from equipoise.reward import prediction
 from equipoise.reward.features import feature_matrix
+from equipoise.reward.reading import DIAGNOSTICS, POSTERIOR, UNCONSTRAINED, RewardFile
 from equipoise.reward.units import own_units, write_csv
 from equipoise.schema import LogisticModel
 from equipoise.utility import mean_negative_log_probability, scaled_rows
@@ -40,6 +41,17 @@ VERSION = 1
 COORDINATES = "coordinates"
 DEVIATIONS = "deviations"
 _ARRAYS = ("rhat", "ess_bulk", "ess_tail")
+# What the library for such files and the checks of what is in them answer damage with.
+_DAMAGES = (
+    OSError,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    RuntimeError,
+    MemoryError,
+)
 
 
 @dataclass(eq=False)
@@ -179,9 +191,9 @@ class Reward:
             by_chain = self.posterior.coordinates.reshape(
                 self.posterior.chains, -1, self.posterior.coordinates.shape[1]
             )
-            groups["unconstrained_posterior"] = arviz.dict_to_dataset({COORDINATES: by_chain})
+            groups[UNCONSTRAINED] = arviz.dict_to_dataset({COORDINATES: by_chain})
         found = self.posterior.diagnostics
-        groups["diagnostics"] = arviz.dict_to_dataset(
+        groups[DIAGNOSTICS] = arviz.dict_to_dataset(
             {name: np.asarray(getattr(found, name)) for name in _ARRAYS}, default_dims=[]
         )
         data.add_groups(groups, warn_on_custom_groups=False)
@@ -195,45 +207,36 @@ class Reward:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a reward."""
-        import h5netcdf  # rather than ArviZ, which takes seconds to load and does no more here
-
+        """Read a reward; the file may be from anybody (`reward/reading.py`)."""
         try:
-            with h5netcdf.File(str(path), "r") as file:
-                return cls._read(dict(file.attrs), {name: _arrays(group) for name, group in file.groups.items()})
-        except (OSError, KeyError, ValueError, TypeError, AttributeError) as error:
+            return cls._of(RewardFile.read(Path(path)))
+        except _DAMAGES as error:
             raise MediationError(
                 f"{str(path)!r} cannot be read as a reward ({error}); use the file as the mediator sent it"
             ) from error
 
     @classmethod
-    def _read(cls, attributes: dict[str, Any], groups: dict[str, dict[str, NDArray[Any]]]) -> Self:
-        if (attributes["format"], int(attributes["version"])) != (FORMAT, VERSION):
-            raise ValueError(f"format {attributes['format']!r}, version {attributes['version']!r}")
-        by_chain = groups["posterior"]
-        chains = len(next(iter(by_chain.values())))
-        draws = {name: _flat(values) for name, values in by_chain.items()}
-        coordinates = None
-        if "unconstrained_posterior" in groups:
-            coordinates = _flat(groups["unconstrained_posterior"][COORDINATES])
-        numbers = json.loads(attributes["diagnostics"])
+    def _of(cls, file: RewardFile) -> Self:
+        if (file.texts["format"], file.version) != (FORMAT, VERSION):
+            raise ValueError(f"format {file.texts['format']!r}, version {file.version!r}")
+        agreement = Agreement.model_validate_json(file.texts["agreement"])
+        numbers = file.document("diagnostics")
+        file.check(agreement, numbers["draws"])
         dropped = tuple(numbers.pop("dropped_chains"))
-        arrays: dict[str, Any] = {name: groups["diagnostics"][name] for name in _ARRAYS}
-        scenario = json.loads(attributes["scenario"])
-        sampling = json.loads(attributes["sampling"])
+        by_chain = file.groups[POSTERIOR]
+        coordinates = file.groups[UNCONSTRAINED][COORDINATES] if UNCONSTRAINED in file.groups else None
+        arrays: dict[str, Any] = {name: file.groups[DIAGNOSTICS][name] for name in _ARRAYS}
+        scenario = file.document("scenario")
         posterior = Posterior(
-            draws,
+            {name: _flat(values) for name, values in by_chain.items()},
             Diagnostics(**arrays, **numbers, dropped_chains=dropped),
             Scenario(tuple(scenario["coalition"]), scenario["kappa"], scenario["tau"]),
-            **sampling,
-            chains=chains,
-            coordinates=coordinates,
+            **file.document("sampling"),
+            chains=len(next(iter(by_chain.values()))),
+            coordinates=None if coordinates is None else _flat(coordinates),
         )
-        agreement = Agreement.model_validate_json(attributes["agreement"])
-        value = Estimate(**json.loads(attributes["value"]))
-        return cls(
-            attributes["party"], agreement, posterior, value, tuple(json.loads(attributes.get(DEVIATIONS, "[]")))
-        )
+        value = Estimate(**file.document("value"))
+        return cls(file.texts["party"], agreement, posterior, value, tuple(file.deviations))
 
     def _attributes(self) -> dict[str, Any]:
         posterior = self.posterior
@@ -269,11 +272,6 @@ class Reward:
 
 def _plain(value: Any) -> str | int:
     return value if isinstance(value, str | int) else json.dumps(value, allow_nan=False)
-
-
-def _arrays(group: Any) -> dict[str, NDArray[Any]]:
-    """Variables of a group but for the numbering of its dimensions."""
-    return {name: np.asarray(one[...]) for name, one in group.variables.items() if name not in group.dimensions}
 
 
 def _flat(by_chain: np.ndarray) -> np.ndarray:

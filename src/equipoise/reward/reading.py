@@ -1,0 +1,240 @@
+"""Reading a reward file, whoever it is from.
+
+A netCDF file is an HDF5 file, and one of those can name any file of its reader's as the place where its numbers are,
+link to other files, or unpack from a few bytes to gigabytes. Hence everything is looked at before any number is read:
+groups, links, storage, filters, types and sizes must be those that `Reward.save` writes, and numbers must be what the
+agreed model can have drawn. All of it is read into memory first, so that nobody can change the file between the two.
+
+Rewards of every version so far are such files and must open, and ArviZ reads them; another format would need this
+reader all the same.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, RootModel
+
+from equipoise.agreement import Agreement
+from equipoise.canonical import read_limited, strict_json
+from equipoise.schema import BernoulliModel, CategoricalModel, GaussianModel, LinearModel, LogisticModel, PoissonModel
+from equipoise.section import Finite
+
+if TYPE_CHECKING:
+    import h5py
+
+Floats = NDArray[np.float64]
+
+POSTERIOR, UNCONSTRAINED, DIAGNOSTICS = "posterior", "unconstrained_posterior", "diagnostics"
+MOST_BYTES = 2**30  # of a file, and of its numbers unpacked
+MOST_PACKED, ALWAYS_ALLOWED = 100, 64 * 2**20  # draws hardly get smaller when packed
+MOST_OBJECTS = 200  # in a group
+MOST_DIMENSIONS = 8
+LARGEST = 1e100  # of a parameter, so that sums and squares are numbers
+LARGEST_COUNT = 2.0**62  # that NumPy simulates
+REQUIRED = ("format", "party", "agreement", "value", "scenario", "sampling", "diagnostics")
+OPTIONAL = ("deviations",)
+
+
+class _Document(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class _Value(_Document):
+    value: Finite
+    error: Annotated[Finite, Field(ge=0)]
+
+
+class _Scenario(_Document):
+    coalition: list[str]
+    kappa: Finite
+    tau: dict[str, Finite]
+
+
+class _Sampling(_Document):
+    method: str
+    rule: str
+    seed: int
+    noise_seed: int | str
+
+
+class _Diagnostics(_Document):
+    draws: Annotated[int, Field(ge=1)]
+    dropped_chains: list[int]
+    divergences: int
+    acceptance: Finite
+    thin: Annotated[int, Field(ge=1)]
+    gradients: int
+
+
+class _Deviations(RootModel[list[str]]):
+    model_config = ConfigDict(frozen=True, strict=True)
+
+
+_DOCUMENTS: dict[str, type[_Document]] = {
+    "value": _Value,
+    "scenario": _Scenario,
+    "sampling": _Sampling,
+    DIAGNOSTICS: _Diagnostics,
+}
+
+
+@dataclass(frozen=True)
+class RewardFile:
+    """What a reward file holds: texts, its version, and numbers by group and name."""
+
+    texts: dict[str, str]
+    version: int
+    groups: dict[str, dict[str, Floats]]
+
+    @classmethod
+    def read(cls, path: Path) -> "RewardFile":
+        """Read one, or raise whatever shows that it is none."""
+        import h5py
+
+        data = read_limited(path, max_bytes=MOST_BYTES)
+        if len(data) > MOST_BYTES:
+            raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
+        with h5py.File(h5py.h5f.open_file_image(data)) as file:
+            datasets = {name: dict(_datasets(group)) for name, group in _groups(file)}
+            _refuse_bombs([one for group in datasets.values() for one in group.values()], len(data))
+            return cls(
+                {name: _text(file, name) for name in (*REQUIRED, *(one for one in OPTIONAL if one in file.attrs))},
+                _whole_number(file, "version"),
+                {
+                    group: {name: one[...] for name, one in members.items() if _is_float(one)}
+                    for group, members in datasets.items()
+                },
+            )
+
+    def document(self, name: str) -> dict[str, Any]:
+        """An attribute that is one JSON object, with its numbers as they were written."""
+        found: dict[str, Any] = strict_json(self.texts[name].encode())
+        _DOCUMENTS[name].model_validate(found)
+        return found
+
+    @property
+    def deviations(self) -> list[str]:
+        """Where the round was settled otherwise than agreed, in words."""
+        return _Deviations.model_validate(strict_json(self.texts.get("deviations", "[]").encode())).root
+
+    def check(self, agreement: Agreement, draws: int) -> None:
+        """Refuse numbers that are no draws of the agreed model, so many in all."""
+        by_chain = self.groups[POSTERIOR]
+        coordinates = self.groups.get(UNCONSTRAINED, {})
+        shapes = {name: values.shape for name, values in (*by_chain.items(), *coordinates.items())}
+        for name, shape in shapes.items():
+            if len(shape) < 2 or shape[:2] != next(iter(shapes.values()))[:2] or math.prod(shape[:2]) != draws:
+                raise ValueError(f"{name!r} has the shape {shape}, which is not that of {draws} draws in chains")
+        for name, values in (*by_chain.items(), *coordinates.items()):
+            if not np.all(np.isfinite(values)):
+                raise ValueError(f"{name!r} has values that are not finite numbers")
+        for name, (shape, low, high) in _parameters(agreement).items():
+            values = by_chain[name]
+            if values.shape[2:] != shape:
+                raise ValueError(f"{name!r} has the shape {values.shape[2:]} where the model has {shape}")
+            if values.min() < low or values.max() > high:
+                raise ValueError(f"{name!r} has values that it cannot have, outside of [{low:g}, {high:g}]")
+        if len({values.shape for values in self.groups[DIAGNOSTICS].values()}) != 1:
+            raise ValueError("its diagnostics differ in number")
+
+
+def _groups(file: "h5py.File") -> Iterator[tuple[str, "h5py.Group"]]:
+    import h5py
+
+    for name, group in _members(file):
+        if name not in (POSTERIOR, UNCONSTRAINED, DIAGNOSTICS) or not isinstance(group, h5py.Group):
+            raise ValueError(f"it has {name!r}, which no reward has")
+        yield name, group
+
+
+def _datasets(group: "h5py.Group") -> Iterator[tuple[str, "h5py.Dataset"]]:
+    import h5py
+
+    for name, dataset in _members(group):
+        if not isinstance(dataset, h5py.Dataset):
+            raise ValueError(f"{name!r} holds no numbers")
+        _refuse_strange_storage(name, dataset)
+        yield name, dataset
+
+
+def _members(group: "h5py.Group") -> Iterator[tuple[str, Any]]:
+    """What is in a group itself, and not behind a link to elsewhere."""
+    import h5py
+
+    if len(group) > MOST_OBJECTS:
+        raise ValueError(f"it has {len(group):,} objects in one group; a reward has {MOST_OBJECTS} at most")
+    for name in group:
+        if group.id.links.get_info(name.encode()).type != h5py.h5l.TYPE_HARD:
+            raise ValueError(f"{name!r} is a link to somewhere else")
+        yield name, group[name]
+
+
+def _refuse_strange_storage(name: str, dataset: "h5py.Dataset") -> None:
+    """Refuse numbers that lie in other files or are packed otherwise than ours, and what are no numbers."""
+    from h5py import h5d, h5t, h5z
+
+    plan = dataset.id.get_create_plist()
+    if plan.get_external_count() or plan.get_layout() not in (h5d.COMPACT, h5d.CONTIGUOUS, h5d.CHUNKED):
+        raise ValueError(f"{name!r} has its numbers in other files, which a reward must not")
+    filters = [plan.get_filter(place)[0] for place in range(plan.get_nfilters())]
+    if len(filters) != len(set(filters)) or not set(filters) <= {h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE}:
+        raise ValueError(f"{name!r} is packed in an unknown way")
+    kind = dataset.id.get_type()
+    if not _is_float(dataset) and not (kind.get_class() == h5t.INTEGER and kind.get_size() <= 8):  # counts a dimension
+        raise ValueError(f"{name!r} has something else than 64-bit numbers")
+    if dataset.shape is None or len(dataset.shape) > MOST_DIMENSIONS:
+        raise ValueError(f"{name!r} has the shape {dataset.shape}")
+
+
+def _is_float(dataset: "h5py.Dataset") -> bool:
+    from h5py import h5t
+
+    return bool(dataset.id.get_type().equal(h5t.IEEE_F64LE))
+
+
+def _refuse_bombs(datasets: "list[h5py.Dataset]", size: int) -> None:
+    """Refuse what would unpack to more than a file of this size can honestly hold."""
+    unpacked = sum(8 * max(math.prod(one.shape), math.prod(one.chunks or ())) for one in datasets)
+    allowed = min(MOST_BYTES, max(ALWAYS_ALLOWED, MOST_PACKED * size))
+    if unpacked > allowed:
+        raise ValueError(f"its {size:,} bytes would unpack to {unpacked:,}; at most {allowed:,} are read")
+
+
+def _text(file: "h5py.File", name: str) -> str:
+    import h5py
+
+    found = file.attrs.get_id(name)
+    if found.shape != () or h5py.check_string_dtype(found.dtype) is None:
+        raise ValueError(f"its attribute {name!r} is no text")
+    text = file.attrs[name]  # which is as long as its place in the file: attributes are not packed
+    return text if isinstance(text, str) else bytes(text).decode()
+
+
+def _whole_number(file: "h5py.File", name: str) -> int:
+    from h5py import h5t
+
+    found = file.attrs.get_id(name)
+    if math.prod(found.shape) != 1 or found.get_type().get_class() != h5t.INTEGER:
+        raise ValueError(f"its attribute {name!r} is no whole number")
+    return int(np.ravel(file.attrs[name])[0])
+
+
+def _parameters(agreement: Agreement) -> dict[str, tuple[tuple[int, ...], float, float]]:
+    """Shape, least and largest value of the parameters that predictions are made from."""
+    model = agreement.model
+    variance = ((), 0.0, LARGEST)
+    if isinstance(model, LinearModel | LogisticModel):
+        weights = ((len(model.features) + 1,), -LARGEST, LARGEST)
+        return {"weights": weights, **({"variance": variance} if isinstance(model, LinearModel) else {})}
+    if isinstance(model, BernoulliModel):
+        return {"probability": ((), 0.0, 1.0)}
+    if isinstance(model, CategoricalModel):
+        return {"probabilities": ((len(model.target.categories),), 0.0, 1.0)}
+    if isinstance(model, GaussianModel):
+        return {"mean": ((), -LARGEST, LARGEST), "variance": variance}
+    return {"rate": ((), 0.0, LARGEST_COUNT if isinstance(model, PoissonModel) else LARGEST)}
