@@ -21,7 +21,7 @@ from equipoise.priors import (
     StandardisedLogOdds,
     TruncatedNorm,
 )
-from equipoise.section import Finite, Hex64, Positive, Section
+from equipoise.section import Finite, Positive, PublicKey, Section
 
 MAX_FEATURES = 250  # keeps every statistic below 2¹⁵ entries, which `guarantee.LATTICE_GAP` relies on
 MAX_CATEGORIES = 2_000
@@ -313,7 +313,7 @@ class Party(Section):
     """One member: a short name, and optionally the Ed25519 public key its submissions must be signed with."""
 
     name: PartyName
-    public_key: Hex64 | None = None
+    public_key: PublicKey | None = None
 
 
 def first_repeat(names: list[str]) -> str | None:

@@ -1,12 +1,44 @@
 """What every table of an agreement is made of: strict sections, and numbers that are numbers."""
 
+import re
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Hex64 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+# Points of small order: for these, signatures that fit almost any text can be made without a private key.
+_Y_OF_SMALL_ORDER = (
+    "0000000000000000000000000000000000000000000000000000000000000000",
+    "0100000000000000000000000000000000000000000000000000000000000000",
+    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+)
+SMALL_ORDER = frozenset(y[:-2] + f"{int(y[-2:], 16) | sign:02x}" for y in _Y_OF_SMALL_ORDER for sign in (0x00, 0x80))
+
+
+def somebodys_key(public_key: str) -> str:
+    """A public key, unless it is none, or one that anybody can sign with."""
+    if not re.fullmatch("[0-9a-f]{64}", public_key):
+        raise ValueError("a public key is 64 lower-case hexadecimal digits")
+    if public_key in SMALL_ORDER:
+        raise ValueError(f"{public_key[:16]}… is nobody's key: anyone can sign with it; make one of your own")
+    return public_key
+
+
+PublicKey = Annotated[Hex64, AfterValidator(somebodys_key)]
 
 
 class Section(BaseModel):

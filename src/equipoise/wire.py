@@ -20,7 +20,7 @@ from equipoise.errors import SubmissionError
 from equipoise.guarantee import MAX_STATISTIC_LENGTH, Guarantee
 from equipoise.models import LARGEST_NOISE, layout_of
 from equipoise.schema import PartyName
-from equipoise.section import Hex64
+from equipoise.section import Hex64, somebodys_key
 
 FORMAT: Literal["equipoise-submission"] = "equipoise-submission"
 VERSION = 1
@@ -174,6 +174,10 @@ class Submission(_Strict):
         from cryptography.exceptions import InvalidSignature  # `--help` need not load it
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+        try:
+            somebodys_key(self.public_key)
+        except ValueError as error:
+            raise SubmissionError(f"{who} cannot be trusted: {error}") from error
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.public_key))
         try:
             key.verify(bytes.fromhex(self.signature), self.signed_bytes())

@@ -11,9 +11,10 @@ from equipoise.errors import VerificationError
 from equipoise.keys import public_hex
 from equipoise.protocol.chain import BEGINNING, check_chain, event_digest
 from equipoise.protocol.one_time_secrets import hashed, new_secret
-from equipoise.protocol.public_keys import SMALL_ORDER, fingerprint, same_fingerprint, verify
+from equipoise.protocol.public_keys import fingerprint, same_fingerprint, verify
 from equipoise.protocol.receipts import Receipt
 from equipoise.protocol.signed_requests import KEY, NONCE, SIGNATURE, TIME, SignedRequest, sign_request
+from equipoise.section import SMALL_ORDER
 
 P = 2**255 - 19
 D = -121665 * pow(121666, -1, P) % P

@@ -3,7 +3,8 @@
 import pytest
 
 from equipoise.keys import public_hex
-from equipoise.protocol.public_keys import SMALL_ORDER, fingerprint
+from equipoise.protocol.public_keys import fingerprint
+from equipoise.section import SMALL_ORDER
 from equipoise.service import events, people, rounds, signing_in, submissions
 from equipoise.service.context import Context
 from equipoise.service.refusals import Conflict, Invalid, NotFound, NotSignedIn, Refusal, TooMany

@@ -24,6 +24,7 @@ from equipoise.client.address import is_loopback
 from equipoise.errors import ServiceError
 from equipoise.protocol.public_keys import fingerprint
 from equipoise.protocol.signed_requests import sign_request
+from equipoise.section import somebodys_key
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -120,8 +121,8 @@ class Connection:
         """Ask the service who it is; refuse one that is not the pinned one."""
         document = self.get("/v1/service", signed=False)
         try:
-            found = Introduction(str(document["public_key"]), str(document["version"]), document["time"] / 1000)
-            found.fingerprint  # noqa: B018  (refuses what is no key)
+            key = somebodys_key(str(document["public_key"]))
+            found = Introduction(key, str(document["version"]), document["time"] / 1000)
         except (KeyError, TypeError, ValueError) as error:
             raise ServiceError(f"{self.url} is not a service of Equipoise, or a newer one ({error!r})") from None
         if self.audience is not None and found.public_key != self.audience:

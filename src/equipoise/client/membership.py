@@ -17,7 +17,7 @@ from equipoise.durable import replaced_file
 from equipoise.errors import ServiceError
 from equipoise.protocol.public_keys import fingerprint
 from equipoise.schema import PartyName
-from equipoise.section import Hex64
+from equipoise.section import Hex64, PublicKey
 
 FORMAT: Literal["equipoise-membership"] = "equipoise-membership"
 FILE = Path("equipoise.json")
@@ -34,7 +34,7 @@ class _Document(BaseModel):
     format: Literal["equipoise-membership"]
     version: Literal[1]
     place: Text
-    service: Hex64 | None
+    service: PublicKey | None
     name: PartyName
     role: Role
     key: Text

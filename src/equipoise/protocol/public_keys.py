@@ -6,20 +6,9 @@ SHA-256 in groups of four, which no one can find a second key for.
 
 from equipoise.canonical import sha256_hex
 from equipoise.errors import VerificationError
+from equipoise.section import somebodys_key
 
 _GROUPS = 8  # of four digits
-
-# Points of small order: for these, signatures that fit almost any text can be made without a private key.
-_Y_OF_SMALL_ORDER = (
-    "0000000000000000000000000000000000000000000000000000000000000000",
-    "0100000000000000000000000000000000000000000000000000000000000000",
-    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
-    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
-    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
-    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
-    "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
-)
-SMALL_ORDER = frozenset(y[:-2] + f"{int(y[-2:], 16) | sign:02x}" for y in _Y_OF_SMALL_ORDER for sign in (0x00, 0x80))
 
 
 def fingerprint(public_key: str) -> str:
@@ -38,10 +27,10 @@ def verify(public_key: str, signature: str, data: bytes, *, what: str) -> None:
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    if public_key in SMALL_ORDER:
-        raise VerificationError(
-            f"{what} is signed with {public_key[:16]}…, which is nobody's key: anyone can sign with it"
-        )
+    try:
+        somebodys_key(public_key)
+    except ValueError as error:
+        raise VerificationError(f"{what} cannot be trusted: {error}") from error
     try:
         Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key)).verify(bytes.fromhex(signature), data)
     except (InvalidSignature, ValueError) as error:

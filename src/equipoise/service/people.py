@@ -13,8 +13,9 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from equipoise.protocol.one_time_secrets import hashed, new_secret
-from equipoise.protocol.public_keys import SMALL_ORDER, fingerprint, same_fingerprint
+from equipoise.protocol.public_keys import fingerprint, same_fingerprint
 from equipoise.schema import PARTY_NAME
+from equipoise.section import somebodys_key
 from equipoise.service import events
 from equipoise.service.access import Actor, confirm, require
 from equipoise.service.context import Context
@@ -213,10 +214,10 @@ def _check_name(name: str) -> None:
 
 
 def _check_key(public_key: str) -> None:
-    if not re.fullmatch("[0-9a-f]{64}", public_key):
-        raise Invalid("a public key is 64 lower-case hexadecimal digits")
-    if public_key in SMALL_ORDER:
-        raise Invalid(f"{public_key[:16]}… is nobody's key: anyone can sign with it; make one of your own")
+    try:
+        somebodys_key(public_key)
+    except ValueError as error:
+        raise Invalid(str(error)) from error
 
 
 def _check_free(session: Session, person: Person) -> None:
