@@ -211,3 +211,15 @@ def test_other_objects_have_no_place_in_a_reward(tmp_path: Path) -> None:
             file["posterior"].create_dataset(f"x{number}", shape=(2, ROWS // 2), dtype="<f8")
     with pytest.raises(MediationError, match="objects in one group"):
         Reward.load(path)
+
+
+def test_texts_that_hdf5_reads_for_ever(tmp_path: Path) -> None:
+    """An object of no size in the heap of texts; 0.6 never came back from such a file."""
+    path = tmp_path / "reward.nc"
+    some_reward("gaussian", number=ROWS).save(path)
+    data = bytearray(path.read_bytes())
+    first = data.index(b"GCOL") + 16
+    data[first : first + 16] = bytes(16)
+    path.write_bytes(data)
+    with pytest.raises(MediationError, match="as no reward has them"):
+        Reward.load(path)

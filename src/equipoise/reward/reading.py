@@ -10,6 +10,8 @@ reader all the same.
 """
 
 import math
+import re
+import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +38,8 @@ MOST_OBJECTS = 200  # in a group
 MOST_DIMENSIONS = 8
 LARGEST = 1e100  # of a parameter, so that sums and squares are numbers
 LARGEST_COUNT = 2.0**62  # that NumPy simulates
+MOST_TEXTS = 10_000  # in heaps, with those that are for netCDF
+_HEAP, _OBJECT = rb"GCOL\x01\0\0\0", struct.Struct("<HHxxxxQ")  # as HDF5's specification has them
 REQUIRED = ("format", "party", "agreement", "value", "scenario", "sampling", "diagnostics")
 OPTIONAL = ("deviations",)
 
@@ -99,7 +103,10 @@ class RewardFile:
         data = read_limited(path, max_bytes=MOST_BYTES)
         if len(data) > MOST_BYTES:
             raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
+        _refuse_endless_heaps(data)
         with h5py.File(h5py.h5f.open_file_image(data)) as file:
+            if file.id.get_create_plist().get_sizes() != (8, 8):
+                raise ValueError("it has other offsets than a reward")
             datasets = {name: dict(_datasets(group)) for name, group in _groups(file)}
             _refuse_bombs([one for group in datasets.values() for one in group.values()], len(data))
             return cls(
@@ -141,6 +148,20 @@ class RewardFile:
                 raise ValueError(f"{name!r} has values that it cannot have, outside of [{low:g}, {high:g}]")
         if len({values.shape for values in self.groups[DIAGNOSTICS].values()}) != 1:
             raise ValueError("its diagnostics differ in number")
+
+
+def _refuse_endless_heaps(data: bytes) -> None:
+    """Refuse a heap of texts with an object of no size, which HDF5 (up to 2.0 at least) goes round for ever."""
+    steps = 0
+    for found in re.finditer(_HEAP, data):
+        place, end = found.end() + 8, found.start() + int.from_bytes(data[found.end() : found.end() + 8], "little")
+        while place + _OBJECT.size <= min(end, len(data)):
+            index, _, size = _OBJECT.unpack_from(data, place)
+            step = _OBJECT.size + -(-size // 8) * 8 if index else size  # object 0 is what is left
+            steps += 1
+            if step < _OBJECT.size or steps > MOST_TEXTS:
+                raise ValueError("its texts lie in it as no reward has them")
+            place += step
 
 
 def _groups(file: "h5py.File") -> Iterator[tuple[str, "h5py.Group"]]:
