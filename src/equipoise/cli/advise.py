@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from equipoise.cli.options import AgreementArgument, DeltaOption, JsonOption, PartyOption
+from equipoise.cli.output import echo
 from equipoise.guarantee import DEFAULT_DELTA
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def advise(
         return
     _show(advice)
     if picture is not None:
-        typer.echo(f"The picture is {picture}.")
+        echo(f"The picture is {picture}.")
 
 
 def _assumption(text: str) -> tuple[str, tuple[int, float]]:

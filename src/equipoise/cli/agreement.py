@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from equipoise.cli.options import AgreementArgument, DeltaOption, JsonOption
+from equipoise.cli.output import echo
 from equipoise.guarantee import DEFAULT_DELTA
 
 
@@ -61,7 +62,7 @@ def new(
     if as_json:
         print_json({"agreement": str(output), "kind": kind, "parties": agreed.party_names})
         return
-    typer.echo(f"Wrote {output}. Edit columns, bounds and parties, then run: equipoise agreement check {output}")
+    echo(f"Wrote {output}. Edit columns, bounds and parties, then run: equipoise agreement check {output}")
 
 
 @app.command()
@@ -90,10 +91,10 @@ def check(
     if as_json:
         print_json({**asdict(explanation), "agreement": agreement.model_dump(mode="json")})
         return
-    typer.echo(f"{agreement.title or 'Agreement'}\nidentity {explanation.identity}\n")
+    echo(f"{agreement.title or 'Agreement'}\nidentity {explanation.identity}\n")
     for sentence in explanation.sentences:
         print_lines(sentence, bullet=True)
-    typer.echo()
+    echo()
     print_table("Columns", ("name", "role", "public values"), explanation.columns, numeric_from=9)
     squares = any(row.square_deviation for row in explanation.noise)
     print_table(

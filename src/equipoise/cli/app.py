@@ -26,6 +26,7 @@ from equipoise.cli import (
     verify,
     worker,
 )
+from equipoise.cli.output import echo
 
 EPILOG = (
     "Exit codes: 0 done, 1 unexpected failure, 2 wrong usage, 3 agreement, 4 table, "
@@ -63,7 +64,7 @@ app.command(name="reproduce")(reproduce.reproduce)
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"equipoise {__version__}")
+        echo(f"equipoise {__version__}")
         raise typer.Exit
 
 

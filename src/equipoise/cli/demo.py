@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from equipoise.cli.options import JsonOption
+from equipoise.cli.output import echo
 
 if TYPE_CHECKING:
     from equipoise.demo import DemoRound
@@ -37,7 +38,7 @@ def demo(
     folder = output / "settlement"
     if not as_json:
         _show_releases(played)
-        typer.echo("The mediator, who has seen only what left, settles (a minute; two when it first compiles).\n")
+        echo("The mediator, who has seen only what left, settles (a minute; two when it first compiles).\n")
     settlement = settle_round(played, folder, progress=False if as_json else None)
     if as_json:
         print_json(_document(played, settlement, folder))
@@ -45,7 +46,7 @@ def demo(
     show_settlement(settlement)
     _show_predictions(played, settlement)
     first = played.hospitals[0]
-    typer.echo(
+    echo(
         f"Look inside: all that left is in {first.folder / first.name}.submission.json and its siblings.\n"
         f"Try: equipoise party advise {output}/agreement.toml --party north --rows {first.submission.count}\n"
         f"     equipoise predict {folder}/for/north/reward.nc --data {output / TEST_FILE}\n\n"
@@ -58,7 +59,7 @@ def _show_releases(played: "DemoRound") -> None:
     from equipoise.guarantee import DEFAULT_DELTA
     from equipoise.words import short
 
-    typer.echo(f"{played.agreement.title}\nidentity {played.agreement.identity}\n")
+    echo(f"{played.agreement.title}\nidentity {played.agreement.identity}\n")
     print_table(
         "What left each hospital, and what its ledger says it cost",
         (

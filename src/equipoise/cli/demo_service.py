@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from equipoise.cli.options import JsonOption
+from equipoise.cli.output import echo
 
 
 def demo_service(
@@ -33,7 +34,7 @@ def demo_service(
     claim_folder(output)
 
     def tell(text: str) -> None:
-        typer.echo(text, err=as_json)
+        echo(text, err=as_json)
 
     with serving(output.resolve(), port=port) as address:
         tell(f"The service listens at {address.url}; its log is {output / 'server.log'}.")
@@ -49,10 +50,10 @@ def demo_service(
 
 
 def _show(url: str, round_: str, links: dict[str, str], output: Path) -> None:
-    typer.echo(f"\nThe dashboard is at {url}/rounds/{round_}. Sign in, once with each link, within ten minutes, as")
+    echo(f"\nThe dashboard is at {url}/rounds/{round_}. Sign in, once with each link, within ten minutes, as")
     for who, link in links.items():
-        typer.echo(f"  {who:8} {link}")
-    typer.echo(
+        echo(f"  {who:8} {link}")
+    echo(
         f"\nNew links: equipoise login, in the folder of whoever signs in, for instance {output / 'ana'}.\n"
         "Ctrl-C ends the service; everything stays in its folder."
     )

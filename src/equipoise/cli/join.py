@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from equipoise.cli.options import JsonOption, MembershipOption
+from equipoise.cli.output import echo
 
 if TYPE_CHECKING:
     from equipoise.client.address import Place
@@ -203,8 +204,8 @@ def _show(joined: "Membership", state: str, own: str, membership: Path, *, by_li
     )
     print_lines(f"The service at {joined.url} has the fingerprint {fingerprint(joined.service)}. {what_to_do}")
     if state == "requested":
-        typer.echo(f"\nRead this to the operator, who then approves {joined.name} as {joined.role}:\n")
-        typer.echo(f"    {fingerprint(own).upper()}\n")
+        echo(f"\nRead this to the operator, who then approves {joined.name} as {joined.role}:\n")
+        echo(f"    {fingerprint(own).upper()}\n")
         print_lines("`equipoise status` says when that is done.")
     else:
         print_lines(f"{joined.name} is {state} as {joined.role}. Your own fingerprint is {fingerprint(own)}.")

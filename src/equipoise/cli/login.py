@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from equipoise.cli.options import JsonOption, MembershipOption
+from equipoise.cli.output import echo
 
 
 def login(
@@ -36,7 +37,7 @@ def login(
     if as_json:
         print_json({"url": link, "expires": found["expires"]})
     else:
-        typer.echo(link)
+        echo(link)
     if open_:
         import webbrowser
 

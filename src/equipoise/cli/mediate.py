@@ -19,6 +19,7 @@ from equipoise.cli.options import (
     SeedOption,
     TeamOption,
 )
+from equipoise.cli.output import echo
 
 if TYPE_CHECKING:
     from equipoise.agreement import Agreement
@@ -127,7 +128,7 @@ def mediate(
         show_sweep(settlement)
     for one in answers:
         show_what_if(one)
-    typer.echo(
+    echo(
         f"Reward and report of each party are in {folder_of(output, 'PARTY')}: give it that folder, and nobody else's. "
         f"All else in {output} is yours.\nReport: {output / FILE}"
     )

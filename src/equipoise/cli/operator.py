@@ -22,6 +22,7 @@ from equipoise.cli.options import (
     SeedOption,
     TeamOption,
 )
+from equipoise.cli.output import echo
 
 if TYPE_CHECKING:
     from equipoise.client.connection import Connection
@@ -111,11 +112,9 @@ def create(
         as_json=as_json,
     )
     if strangers := [name for name in agreed.party_names if name not in members]:
-        typer.echo(f"Not yet approved under these names: {', '.join(strangers)}.", err=True)
+        echo(f"Not yet approved under these names: {', '.join(strangers)}.", err=True)
     if same:
-        typer.echo(
-            f"Note: round {', '.join(same)} of the same agreement is still open; close what is not meant.", err=True
-        )
+        echo(f"Note: round {', '.join(same)} of the same agreement is still open; close what is not meant.", err=True)
 
 
 @app.command()
@@ -226,7 +225,7 @@ def _watched(
         progress = progress_of(found)
         words = "" if progress is None else progress_words(progress)
         if words != said and not quiet:
-            typer.echo(words, err=True)
+            echo(words, err=True)
         said = words
         (sleep or time.sleep)(EVERY)
 

@@ -1,6 +1,10 @@
-"""Printing: JSON for scripts, tables for people, a progress bar on terminals."""
+"""Printing: JSON for scripts, tables for people, a progress bar on terminals.
+
+Names, titles and messages are others' words, so everything that is printed goes through `visible`.
+"""
 
 import json
+import re
 import shutil
 import textwrap
 import warnings
@@ -14,18 +18,36 @@ import typer
 from equipoise.durable import is_there, is_writable_folder
 from equipoise.errors import ClippingWarning, EquipoiseError
 
+# What steers a terminal or changes the order of letters: control codes but for line ends and tabs, invisible and
+# bidirectional ones, line separators, halves of letters.
+_STEERING = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
+
+
+def visible(text: str) -> str:
+    """Text with everything that would steer the terminal written out, as in JSON: no name can pretend to be more."""
+    return _STEERING.sub(lambda found: json.dumps(found[0])[1:-1].replace("\x7f", "\\u007f"), text)
+
+
+def echo(text: str = "", *, err: bool = False) -> None:
+    """Print a line, on standard error if asked to."""
+    typer.echo(visible(text), err=err)
+
 
 def print_json(document: Any) -> None:
     """Print one JSON document."""
-    typer.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+    echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def print_lines(text: str, *, bullet: bool = False, err: bool = False) -> None:
     """Print a paragraph, broken between words at the width of the terminal."""
     width = max(40, shutil.get_terminal_size().columns)
     start = "- " if bullet else ""
-    typer.echo(
-        textwrap.fill(text, width, initial_indent=start, subsequent_indent=" " * len(start), break_on_hyphens=False),
+    indented = " " * len(start)
+    echo(
+        textwrap.fill(visible(text), width, initial_indent=start, subsequent_indent=indented, break_on_hyphens=False),
         err=err,
     )
 
@@ -33,7 +55,7 @@ def print_lines(text: str, *, bullet: bool = False, err: bool = False) -> None:
 def print_alarm(text: str) -> None:
     """Print what nobody should overlook, in red where there are colours, on standard error."""
     width = max(40, shutil.get_terminal_size().columns)
-    typer.secho(textwrap.fill(text, width, break_on_hyphens=False), fg="red", bold=True, err=True)
+    typer.secho(textwrap.fill(visible(text), width, break_on_hyphens=False), fg="red", bold=True, err=True)
 
 
 def print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[object]], *, numeric_from: int = 1) -> None:
@@ -45,9 +67,9 @@ def print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[obje
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for place, header in enumerate(headers):
-        table.add_column(header, justify="right" if place >= numeric_from else "left")
+        table.add_column(Text(visible(header)), justify="right" if place >= numeric_from else "left")
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))
+        table.add_row(*(Text(visible(str(cell))) for cell in row))
     print_lines(title)
     Console(soft_wrap=False).print(table)
 
@@ -78,7 +100,7 @@ def warnings_as_lines() -> Iterator[None]:
         warnings.simplefilter("always", ClippingWarning)
         yield
     for warning in caught:
-        typer.echo(f"Warning: {warning.message}", err=True)
+        echo(f"Warning: {warning.message}", err=True)
 
 
 @contextmanager

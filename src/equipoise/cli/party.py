@@ -17,6 +17,7 @@ from equipoise.cli.options import (
     PartyOption,
     YesOption,
 )
+from equipoise.cli.output import echo
 from equipoise.guarantee import DEFAULT_DELTA
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def keygen(
     if as_json:
         print_json({"key": str(output), "public_key": public})
         return
-    typer.echo(f'Wrote {output}; keep it to yourself. For the agreement:\n\npublic_key = "{public}"')
+    echo(f'Wrote {output}; keep it to yourself. For the agreement:\n\npublic_key = "{public}"')
 
 
 @app.command()
@@ -198,6 +199,6 @@ def amend(
         print_json({"ledger": str(path), "cap_zcdp": book.read().cap_zcdp, "bounds": bounds, "reason": reason})
         return
     if cap_zcdp is not None:
-        typer.echo(f"The cap is now zCDP {cap_zcdp:g}.")
+        echo(f"The cap is now zCDP {cap_zcdp:g}.")
     for name, values in changed.items():
-        typer.echo(f"{name}: {known[name]} is now {values}.")
+        echo(f"{name}: {known[name]} is now {values}.")

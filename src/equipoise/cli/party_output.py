@@ -8,7 +8,7 @@ from pathlib import Path
 import typer
 
 from equipoise.agreement import Agreement
-from equipoise.cli.output import print_json, print_lines, print_table
+from equipoise.cli.output import echo, print_json, print_lines, print_table
 from equipoise.durable import write_new_file
 from equipoise.errors import SubmissionError
 from equipoise.explain import contribution
@@ -108,7 +108,7 @@ def show_preview(preview: Preview, *, as_json: bool) -> None:
         "statistic shown is noise around zero, because even your perturbed numbers on this screen would be a release; "
         "id and signature, and the key if there is none yet, are zeros."
     )
-    typer.echo(f"\n{sample.to_json().decode()}")
+    echo(f"\n{sample.to_json().decode()}")
     print_table(
         "What each part reveals",
         ("part", "content", "reveals"),
@@ -123,7 +123,7 @@ def show_preview(preview: Preview, *, as_json: bool) -> None:
         numeric_from=9,
     )
     print_lines(guessing(preview.guarantee.zcdp, released="this release"))
-    typer.echo()
+    echo()
     shown = list(zip(layout.entries, layout.noise_deviations(preview.guarantee), strict=True))
     rows = [(f"sum of {entry.name}", f"{deviation:.4g}") for entry, deviation in shown[:12]]
     more = [(f"… and {len(shown) - 12} more", "")] if len(shown) > 12 else []
@@ -149,7 +149,7 @@ def _show_private_notes(preview: Preview) -> None:
     if bounded and not any(preview.clipped.values()):
         notes.append("no value of the first rows lies outside the agreed bounds")
     if notes:
-        typer.echo("For your eyes only (not private, never sent):")
+        echo("For your eyes only (not private, never sent):")
     for note in notes:
         print_lines(note, bullet=True)
 
@@ -172,7 +172,7 @@ def show_history(history: History, path: Path, *, order: float, delta: float, as
         return
     family = f" for {history.family}" if history.family else ""
     print_lines(f"Ledger {path}{family}: {counted(len(history.spends), 'spend')}, chain intact.")
-    typer.echo()
+    echo()
 
     def readings(zcdp: float) -> tuple[str, ...]:
         return f"{epsilon_of(zcdp, delta):.3g}", percent(zcdp), f"{zcdp * order:.4g}", f"{zcdp:.4g}"

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import typer
 
-from equipoise.cli.output import print_json, print_table
+from equipoise.cli.output import echo, print_json, print_table, visible
 from equipoise.cli.rows import header_of, read_columns, wanted_features, wanted_target
 from equipoise.durable import replaced_file
 from equipoise.errors import MediationError
@@ -105,12 +104,13 @@ def show(found: Found, output: Path | None, *, as_json: bool) -> None:
         print_json(document)
         return
     for line in _remarks(found):
-        typer.echo(line, err=True)
+        echo(line, err=True)
     if output is not None:
         _write(table, output)
-        typer.echo(f"Wrote {output}.", err=True)
+        echo(f"Wrote {output}.", err=True)
     elif found.predictions is not None:
-        sys.stdout.write(_as_csv(table))
+        text = _as_csv(table)
+        sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
     else:
         cells = [[_shown(cell) for cell in row] for row in zip(*table.values(), strict=True)]
         print_table(f"What the model knows of {reward.agreement.model.target.name}", list(table), cells)

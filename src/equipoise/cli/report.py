@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from equipoise.cli.options import JsonOption
+from equipoise.cli.output import echo
 
 
 def report(
@@ -41,4 +42,4 @@ def report(
         print_json({"report": str(path), "party": party, "decisions": settlement.decisions, "audit": audit})
         return
     whose = "the operator" if party is None else party
-    typer.echo(f"The report for {whose} is {path}. Open it in a browser, or print it.")
+    echo(f"The report for {whose} is {path}. Open it in a browser, or print it.")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from equipoise.cli.options import JsonOption
+from equipoise.cli.output import echo
 from equipoise.errors import ExperimentError
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def reproduce(
         raise ExperimentError(
             f"cannot make the folder {str(output)!r}: {error.strerror}; choose another with --output"
         ) from error
-    bench = Bench(FULL if full else QUICK, output, data, lambda what: typer.echo(f"… {what}", err=True))
+    bench = Bench(FULL if full else QUICK, output, data, lambda what: echo(f"… {what}", err=True))
     bench.look_for_data(items)
     documents = []
     with warnings_as_lines():  # joblib says when it replaces a worker that has grown
@@ -74,7 +75,7 @@ def reproduce(
     if as_json:
         print_json(documents)
     else:
-        typer.echo(f"Numbers, pictures and verdicts: {output / PAGE}")
+        echo(f"Numbers, pictures and verdicts: {output / PAGE}")
 
 
 def _show(outcome: "Outcome") -> None:

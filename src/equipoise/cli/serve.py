@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from equipoise.cli.options import JsonOption
+from equipoise.cli.output import echo
 
 DataOption = Annotated[
     Path, typer.Option(help="Folder for the service's key and database; made if it is not there.", readable=False)
@@ -89,7 +90,7 @@ def _say(document: dict[str, str | None], lines: list[str], *, as_json: bool) ->
     import json
     import sys
 
-    typer.echo(json.dumps(document) if as_json else "\n".join(lines))
+    echo(json.dumps(document) if as_json else "\n".join(lines))
     sys.stdout.flush()
 
 

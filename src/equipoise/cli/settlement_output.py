@@ -2,9 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from equipoise.cli.output import print_alarm, print_lines, print_table
+from equipoise.cli.output import echo, print_alarm, print_lines, print_table
 from equipoise.guarantee import DEFAULT_DELTA, Guarantee
 from equipoise.words import short
 
@@ -63,7 +61,7 @@ def show_settlement(settlement: "Settlement") -> None:
     for award in awards:
         for note in award.notes:
             print_lines(f"{award.party}: {note}", bullet=True)
-    typer.echo()
+    echo()
     print_table(
         "Audit of the paper's promises",
         ("", "promise", "verdict"),
@@ -80,7 +78,7 @@ def show_settlement(settlement: "Settlement") -> None:
         )
     for remark in settlement.remarks:
         print_lines(f"worth a look: {remark.message}", bullet=True)
-    typer.echo()
+    echo()
     for one in settlement.deviations:
         print_alarm(f"The agreement was not kept: {one.words}.")
 
@@ -166,7 +164,7 @@ def show_other_priors(found: dict[str, Any]) -> None:
     else:
         for name, order in orders.items():
             print_lines(f"{name}: {order}", bullet=True)
-    typer.echo()
+    echo()
 
 
 def show_what_if(found: "WhatIf") -> None:
@@ -194,7 +192,7 @@ def show_what_if(found: "WhatIf") -> None:
     )
     for note in found.notes:
         print_lines(note, bullet=True)
-    typer.echo()
+    echo()
 
 
 def _moved(before: "Estimate", after: "Estimate") -> str:

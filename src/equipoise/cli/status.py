@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from equipoise.cli.options import JsonOption, MembershipOption, RoundOption
+from equipoise.cli.output import echo
 
 if TYPE_CHECKING:
     from equipoise.client.exchange import RoundStatus, Status
@@ -36,7 +37,7 @@ def status(
         last = None
         while watch and not _is_over(found):
             if found != last and not as_json:
-                typer.echo(" · ".join(_lines(found)), err=True)
+                echo(" · ".join(_lines(found)), err=True)
             last = found
             time.sleep(EVERY)
             found = exchange.status()
@@ -44,7 +45,7 @@ def status(
         print_json(found.to_json())
         return
     for line in _lines(found):
-        typer.echo(line)
+        echo(line)
 
 
 def _is_over(found: "Status") -> bool:

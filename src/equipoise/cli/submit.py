@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from equipoise.cli.options import AllowClippingOption, JsonOption, MembershipOption, RoundOption, YesOption
+from equipoise.cli.output import echo
 
 if TYPE_CHECKING:
     from equipoise.agreement import Agreement
@@ -68,7 +69,7 @@ def submit(
         _check_identity(agreed, me, agreement, membership)
         agreed.party(me.name)
         if not as_json:
-            typer.echo(f"Agreement {agreed.identity}" + (f": {agreed.title}" if agreed.title else ""), err=True)
+            echo(f"Agreement {agreed.identity}" + (f": {agreed.title}" if agreed.title else ""), err=True)
         options: dict[str, Any] = {"cap_zcdp": cap_zcdp, "quiet": as_json}
         if dry_run:
             _preview(agreed, me, source, guarantee, options, as_json=as_json)

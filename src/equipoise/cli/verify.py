@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from equipoise.cli.options import JsonOption
+from equipoise.cli.output import echo
 
 _DAMAGED = ("the archive can be read safely", "every file is as it was signed")
 
@@ -42,12 +43,12 @@ def verify(
         print_json({"export": str(export), "genuine": not failed, "checks": [vars(check) for check in found]})
     else:
         for check in found:
-            typer.echo(f"{check.outcome:13}{check.title}")
+            echo(f"{check.outcome:13}{check.title}")
             if check.message and check.outcome == "ok":
-                typer.echo(f"{'':13}{check.message}")
+                echo(f"{'':13}{check.message}")
     if failed:
         # Whoever changed it, the service still has the right one.
         remedy = "; get it again from the operator" if failed[0].title in _DAMAGED else ""
         raise VerificationError(failed[0].message + remedy)
     if not as_json:
-        typer.echo("The export is consistent.")
+        echo("The export is consistent.")
