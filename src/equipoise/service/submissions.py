@@ -79,6 +79,11 @@ def _checked(found: Round, actor: Actor, data: bytes) -> Submission:
         submission.check(parsed(found.agreement_json))
     except SubmissionError as error:
         raise Invalid(str(error)) from error
+    if data != submission.to_json():  # or receipt, log and settlement would name it by different digests
+        raise Invalid(
+            f"the submission of {submission.party!r} was written anew, with other spaces, order or digits than a "
+            "release has; send it with `equipoise submit`, or unchanged"
+        )
     if submission.public_key != actor.public_key:
         raise Forbidden(
             f"the submission is signed with the key {submission.public_key[:16]}…, not the one that {actor.name!r} is "
