@@ -2,61 +2,31 @@
 
 import asyncio
 import json
-import os
 import signal
 import socket
 import ssl
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import uvicorn
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from equipoise.errors import ServiceError
 from equipoise.service.connections import PromptHeads
-from equipoise.service.serving import Place, _config, check_exposure, public_url
+from equipoise.service.listening import Listener
+from equipoise.service.serving import Place, _most_of_one, check_exposure, public_url
 from equipoise.service.settings import Settings
 from program import spawn
+from service.servers import self_signed, served, until
 
 PROXY = Settings(trusted_proxies=("10.0.0.1",))
-
-
-@contextmanager
-def served(folder: Path, *options: object) -> Iterator[tuple["subprocess.Popen[str]", dict[str, Any]]]:
-    """A server without a worker, at any port, and what it said when it was ready; ended by SIGTERM."""
-    command = [sys.executable, "-m", "equipoise", "serve", "--data", folder, "--port", 0, "--no-worker", "--json"]
-    log = (folder.parent / f"{folder.name}.log").open("w")
-    with (
-        log,
-        subprocess.Popen(
-            [str(part) for part in (*command, *options)],
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            cwd=folder.parent,
-            env={**os.environ, "NO_COLOR": "1"},
-        ) as process,
-    ):
-        try:
-            assert process.stdout is not None
-            said = process.stdout.readline()
-            assert said, (folder.parent / f"{folder.name}.log").read_text()
-            yield process, json.loads(said)
-        finally:
-            process.terminate()
-            process.wait(30)
 
 
 @pytest.mark.process
@@ -109,24 +79,19 @@ def test_it_speaks_tls(tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def listening(app: Any, protocol: type[PromptHeads] = PromptHeads) -> AsyncIterator[tuple[uvicorn.Server, int]]:
+async def listening(app: Any, most_of_one: int | None = None) -> AsyncIterator[tuple[uvicorn.Server, int]]:
     """A server in this process, and its port."""
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = Listener(socket.AF_INET, most=1_000, most_of_one=most_of_one)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)  # so that what nobody reads stays in the server
     server = uvicorn.Server(
-        uvicorn.Config(app, http=protocol, lifespan="off", log_config=None, timeout_keep_alive=1, loop="asyncio")
+        uvicorn.Config(app, http=PromptHeads, lifespan="off", log_config=None, timeout_keep_alive=1, loop="asyncio")
     )
     task = asyncio.create_task(server.serve([listener]))
     yield server, listener.getsockname()[1]
     server.should_exit = True
     await task
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for it, not for ever."""
-    async with asyncio.timeout(5):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +189,7 @@ def test_one_address_has_a_part_of_the_connections() -> None:
         return False, writer
 
     async def main() -> list[bool]:
-        async with listening(app, PromptHeads.limited(3)) as (server, port):
+        async with listening(app, most_of_one=3) as (server, port):
             tried = [await answered(port, "127.0.0.2") for _ in range(4)]
             tried.append(await answered(port, "127.0.0.3"))
             tried[0][1].close()
@@ -236,8 +201,8 @@ def test_one_address_has_a_part_of_the_connections() -> None:
             return [answer for answer, _ in tried]
 
     assert asyncio.run(main()) == [True] * 3 + [False, True, True]
-    limits = [_config(app, one).http for one in (Settings(), Settings(most_connections=80), PROXY)]
-    assert [getattr(one, "most_of_one", 0) for one in limits] == [250, 50, None]
+    limits = [_most_of_one(one) for one in (Settings(), Settings(most_connections=80), PROXY)]
+    assert limits == [250, 50, None]
 
 
 @pytest.mark.process
@@ -318,27 +283,3 @@ def shaken_hands(url: str, trust: ssl.SSLContext, ciphers: str) -> str:
         agreed = secure.cipher()
         assert agreed is not None
         return agreed[0]
-
-
-def self_signed(folder: Path) -> tuple[Path, Path]:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    import ipaddress
-
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(datetime.now(UTC) - timedelta(days=1))
-        .not_valid_after(datetime.now(UTC) + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    (folder / "tls.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    (folder / "tls.key").write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return folder / "tls.crt", folder / "tls.key"

@@ -1,18 +1,15 @@
 """Connections that say nothing, or do not take their answers, are closed: uvicorn would wait for ever for both.
 
-Without this, somebody with a few hundred silent connections would keep everybody else out; and without a limit for each
-address, so would one with a few hundred that are not silent. A connection is aborted and not closed: closing waits
-until everything was taken.
+Without this, somebody with a few hundred silent connections would keep everybody else out. How many an address may have
+is seen to where they are accepted (`equipoise.service.listening`). A connection is aborted and not closed: closing
+waits until everything was taken.
 """
 
 import asyncio
-from collections import Counter
-from typing import Any, ClassVar
+from typing import Any
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
-
-from equipoise.service.limits import sender
 
 HEAD_SECONDS = 10.0
 UNREAD_SECONDS = 30.0
@@ -22,28 +19,12 @@ SLOWEST_READING = 4 * 2**10  # bytes a second: slower than any line, faster than
 class PromptHeads(H11Protocol):
     """HTTP/1.1 whose requests must begin with a whole head, and whose answers must be taken, within a time."""
 
-    most_of_one: ClassVar[int | None] = None  # connections of one address
-    _present: ClassVar[Counter[str]] = Counter()
-
     _head_due: asyncio.TimerHandle | None = None
     _look_due: asyncio.TimerHandle | None = None
     _unread = 0  # bytes at the last look
-    _counted: str | None = None
-
-    @classmethod
-    def limited(cls, most_of_one: int | None) -> type["PromptHeads"]:
-        """The protocol of one server; uvicorn makes its instances itself, so that a class must carry the limit."""
-        return type(cls.__name__, (cls,), {"most_of_one": most_of_one, "_present": Counter()})
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if self.most_of_one is not None:
-            peer = sender({"client": self.client})
-            if self._present[peer] >= self.most_of_one:
-                transport.abort()
-                return
-            self._present[peer] += 1
-            self._counted = peer
         self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:
@@ -56,11 +37,6 @@ class PromptHeads(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_came()
         self._answer_taken()
-        if self._counted is not None:
-            self._present[self._counted] -= 1
-            if not self._present[self._counted]:
-                del self._present[self._counted]  # or every address that ever came would be remembered
-            self._counted = None
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:

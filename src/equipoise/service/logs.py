@@ -11,10 +11,12 @@ import secrets
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from typing import IO, Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+EVERY = 60.0  # seconds between two lines that anybody could have written a thousand times
 REQUESTS = "equipoise.requests"
 FAILURES = "equipoise.failures"
 
@@ -32,6 +34,32 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=True, default=str)
 
 
+class OnceAMinute(logging.Filter):
+    """Lets a warning, or what asyncio has to say, through once in a minute; the next says how many were left out.
+
+    Who writes them is whoever connects, so that they could fill the disk.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._seen: dict[str, tuple[float, int]] = {}  # when the next may be written, and how many were not
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether it is written."""
+        if record.levelno != logging.WARNING and record.name != "asyncio":
+            return True
+        text, now = str(record.msg).partition("\n")[0], self._clock()
+        due, left_out = self._seen.get(text, (now, 0))
+        if now < due:
+            self._seen[text] = (due, left_out + 1)
+            return False
+        self._seen[text] = (now + EVERY, 0)
+        if left_out:
+            record.msg = f"{text} ({left_out:,} more like this since the last line)"
+        return True
+
+
 def write_logs(stream: IO[str] | None = None) -> None:
     """Send everything of this process to one stream, the standard error by default."""
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
@@ -41,6 +69,8 @@ def write_logs(stream: IO[str] | None = None) -> None:
     root.setLevel(logging.WARNING)
     for name in (REQUESTS, FAILURES, "uvicorn.error"):
         logging.getLogger(name).setLevel(logging.INFO)
+    for name in ("asyncio", "uvicorn.error", "equipoise.connections"):
+        logging.getLogger(name).filters[:] = [OnceAMinute()]
     # It says for each connection that is turned away what the requests' lines and the system say already.
     logging.getLogger("uvicorn.access").disabled = True
 

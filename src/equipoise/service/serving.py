@@ -26,6 +26,7 @@ from equipoise.service.app import create_app
 from equipoise.service.connections import PromptHeads
 from equipoise.service.context import KEY, Context
 from equipoise.service.embedded import EmbeddedWorker
+from equipoise.service.listening import RESERVED, Listener, PromptLoop, raise_descriptor_limit
 from equipoise.service.logs import write_logs
 from equipoise.service.patience import LEASE
 from equipoise.service.proxies import OnlyByProxy
@@ -60,7 +61,7 @@ def serve(place: Place, settings: Settings, *, worker: bool, announce: Announce,
     _check_tls(settings)
     signal.signal(signal.SIGTERM, _end)
     with ExitStack() as stack:
-        listener = stack.enter_context(closing(_bound(place)))
+        listener = stack.enter_context(closing(_bound(place, settings)))
         settings = replace(settings, public_url=public_url(place, settings, listener.getsockname()[1]))
         context = Context.open(place.folder, place.database)
         stack.callback(context.close)
@@ -173,12 +174,13 @@ def _check_tls(settings: Settings) -> None:
         ) from error
 
 
-def _bound(place: Place) -> socket.socket:
+def _bound(place: Place, settings: Settings) -> Listener:
+    most = max(1, min(2 * settings.most_connections, raise_descriptor_limit() - RESERVED))
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
+        family, _, _, _, address = socket.getaddrinfo(
             place.host, place.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        listener = socket.socket(family, kind, protocol)
+        listener = Listener(family, most=most, most_of_one=_most_of_one(settings))
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
@@ -199,8 +201,8 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
     certificate, key = settings.tls or (None, None)
     return uvicorn.Config(
         app,
-        loop="asyncio",
-        http=PromptHeads.limited(_most_of_one(settings)),
+        loop=f"{PromptLoop.__module__}:{PromptLoop.__name__}",
+        http=PromptHeads,
         ws="none",
         lifespan="on",
         log_config=None,
