@@ -33,6 +33,8 @@ SignatureHex = Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
 # of the 2¹⁵ of the longest with less than 1e-340. Sums that would leave 64 bits are saturated, towards the middle.
 IMPOSSIBLE = 40.0
 _SEARCHED = 2e-3  # OpenDP's search may find a scale that is smaller than the formula's by half as much
+_DIGITS = 20  # of −2⁶³, with its sign
+_FRAME = 1_024  # bytes for everything but the numbers, which is less
 Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 
 
@@ -78,7 +80,7 @@ class Submission(_Strict):
     def parse(cls, data: bytes, *, name: str = "submission") -> Self:
         """Read a submission received as bytes."""
         try:
-            document = strict_json(data)
+            document = strict_json(data, max_bytes=most_bytes(MAX_STATISTIC_LENGTH))
             return cls.model_validate(document)
         except StrictJSONError as error:
             raise SubmissionError(f"{name} is not a submission: {error}") from error
@@ -185,6 +187,11 @@ class Submission(_Strict):
             raise SubmissionError(
                 f"{who} was altered after it was signed; ask the party to send its file again, unchanged"
             ) from error
+
+
+def most_bytes(numbers: int) -> int:
+    """How long a submission with so many numbers can be, as `to_json` writes it."""
+    return _FRAME + (_DIGITS + 1) * numbers
 
 
 def one_of_each(agreement: Agreement, submissions: Iterable[Submission]) -> tuple[Submission, ...]:

@@ -9,7 +9,7 @@ import pytest
 from equipoise.canonical import sha256_hex
 from equipoise.protocol.receipts import Receipt
 from equipoise.service import events, rounds, settlements, submissions
-from equipoise.service.refusals import Conflict, Forbidden, Invalid, NotFound, Refusal
+from equipoise.service.refusals import Conflict, Forbidden, Invalid, NotFound, Refusal, TooLarge
 from equipoise.wire import PLACEHOLDER_ID, StatedGuarantee, Submission
 from service.world import OPTIONS, World, agreement, key_of, sent, signed
 
@@ -58,7 +58,7 @@ def test_another_content_does_not_replace_the_first(world: World) -> None:
 FORGED: dict[str, tuple[type[Refusal], Callable[[Submission], Submission | bytes]]] = {
     "nothing": (Invalid, lambda _: b""),
     "no submission": (Invalid, lambda _: b"{}"),
-    "much": (Invalid, lambda _: b" " * (5 * 2**20)),
+    "much": (TooLarge, lambda _: b" " * (5 * 2**20)),
     "altered": (Invalid, lambda one: one.model_copy(update={"count": one.count + 1})),
     "signed by another": (Forbidden, lambda one: signed(one, key_of("south"))),
     "signature of another": (

@@ -1,28 +1,21 @@
-"""Bodies are read here, once, before anything else happens to a request; one that no route takes is not read at all.
+"""Bodies are read here, whole, when the route of a request asks for it; what no route asks for is not read at all.
 
-Signatures are over the exact bytes, so these are kept beside the request. A body that is too large is refused as soon
-as that is known, not after all of it has come; one that comes too slowly is not waited for; and all that are held at
-one time have a limit together, of which one sender can take a part only: nobody keeps everybody else out.
+A route asks once it has judged the head of the request, and says how much it takes. A body that is too large is refused
+as soon as that is known, not after all of it has come; one that comes too slowly is not waited for; and all that are
+held at one time have a limit together, of which one sender can take a part only: nobody keeps everybody else out.
 """
 
 import asyncio
 import time
 from collections import Counter
 
-from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from equipoise.service.limits import sender
-from equipoise.service.problems import problem
+from equipoise.service.refusals import Slow, TooLarge, Unavailable
 from equipoise.service.settings import Settings
 
 _SENDERS = 8  # that together can hold as much as is held at all
-
-
-class _Stop(Exception):  # noqa: N818  (not an error: the answer to give instead)
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.status, self.code, self.message = status, code, message
 
 
 class _Gone(Exception):  # noqa: N818
@@ -30,7 +23,7 @@ class _Gone(Exception):  # noqa: N818
 
 
 class WholeBodies:
-    """ASGI: the body is in `scope["state"]["body"]`, and is there for whoever receives it the usual way."""
+    """ASGI: the body comes as one message, to be read once; `scope["state"]["most_bytes"]` is how much is taken."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app = app
@@ -44,25 +37,32 @@ class WholeBodies:
             return
         chunks: list[bytes] = []
         who = sender(scope)
-        try:
-            try:
-                if _is_taken(scope):
-                    await self._read(scope, receive, chunks, who)
-            except _Stop as stop:
+        finished = False
+        scope["state"]["most_bytes"] = self.settings.max_body
+
+        async def receiving() -> Message:
+            nonlocal finished
+            if finished:
+                return await receive()  # which can only be that the sender hung up
+            await self._read(scope, receive, chunks, who)
+            finished = True
+            return {"type": "http.request", "body": b"".join(chunks), "more_body": False}
+
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start" and not finished and (chunks or announced(scope)):
                 # The rest of the body is still to come, or never will.
-                response = problem(stop.status, stop.code, stop.message, {"Connection": "close"})
-                await response(scope, receive, send)
-                return
-            except _Gone:
-                return
-            body = b"".join(chunks)
-            scope["state"]["body"] = body
-            await self.app(scope, _again(body, receive), send)
+                message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
+            await send(message)
+
+        try:
+            await self.app(scope, receiving, sending)
+        except _Gone:
+            return
         finally:
             self._hold(who, -sum(map(len, chunks)))
 
     async def _read(self, scope: Scope, receive: Receive, chunks: list[bytes], who: str) -> None:
-        self._check_length(_stated_length(scope))
+        check_length(scope, stated_length(scope))
         began, received = time.monotonic(), 0
         while True:
             patience = self.settings.body_patience
@@ -72,12 +72,12 @@ class WholeBodies:
                 async with asyncio.timeout(max(0.0, min(left, patience))):
                     message = await receive()
             except TimeoutError:
-                raise _Stop(408, "slow", "the body of the request came too slowly; try again") from None
+                raise Slow("the body of the request came too slowly; try again") from None
             if message["type"] == "http.disconnect":
                 raise _Gone
             chunk = message.get("body", b"")
             received += len(chunk)
-            self._check_length(received)
+            check_length(scope, received)
             self._check_room(who, len(chunk))
             self._hold(who, len(chunk))
             chunks.append(chunk)
@@ -86,9 +86,9 @@ class WholeBodies:
 
     def _check_room(self, who: str, length: int) -> None:
         if self.held + length > self.settings.max_held:
-            raise _Stop(503, "busy", "the service is handling as much as it can; try again")
+            raise Unavailable("the service is handling as much as it can; try again", code="busy")
         if self.held_of[who] + length > self.settings.max_held // _SENDERS:
-            raise _Stop(503, "busy", "the service is handling as much from this address as it can; try again")
+            raise Unavailable("the service is handling as much from this address as it can; try again", code="busy")
 
     def _hold(self, who: str, length: int) -> None:
         self.held += length
@@ -96,33 +96,23 @@ class WholeBodies:
         if not self.held_of[who]:
             del self.held_of[who]
 
-    def _check_length(self, length: int) -> None:
-        if length > self.settings.max_body:
-            message = f"the body of the request is larger than {self.settings.max_body:,} bytes, the most that is taken"
-            raise _Stop(413, "too-large", message)
+
+def announced(scope: Scope) -> bool:
+    """Whether the head says that a body follows."""
+    names = {name for name, _ in scope["headers"]}
+    return b"transfer-encoding" in names or (b"content-length" in names and stated_length(scope) != 0)
 
 
-def _is_taken(scope: Scope) -> bool:
-    """Whether there is a route for the request; what somebody sends elsewhere is not for this service to have."""
-    return any(route.matches(scope)[0] is Match.FULL for route in scope["app"].routes)
-
-
-def _stated_length(scope: Scope) -> int:
+def stated_length(scope: Scope) -> int | None:
+    """How long the body is to be; None if it is not said."""
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit():
             return int(value[:20])
-    return 0
+    return None
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
-    """The body as one message; afterwards the sender's own, which can only be that it hung up."""
-    given = False
-
-    async def receiving() -> Message:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receiving
+def check_length(scope: Scope, length: int | None) -> None:
+    """Refuse a body that is longer than what is taken."""
+    most = scope["state"]["most_bytes"]
+    if length is not None and length > most:
+        raise TooLarge(f"the body of the request is larger than {most:,} bytes, the most that is taken here")

@@ -39,6 +39,12 @@ class NotFound(Refusal):
     status, code = 404, "not-found"
 
 
+class Slow(Refusal):
+    """It did not come in time."""
+
+    status, code = 408, "slow"
+
+
 class Conflict(Refusal):
     """It contradicts what is there already."""
 
@@ -49,6 +55,12 @@ class TooLarge(Refusal):
     """It is larger than what is taken."""
 
     status, code = 413, "too-large"
+
+
+class WrongType(Refusal):
+    """It is not of the content type that is taken."""
+
+    status, code = 415, "content-type"
 
 
 class Invalid(Refusal):

@@ -47,6 +47,16 @@ def admit(context: Context, signed: SignedRequest, *, method: str, target: str, 
     return actor
 
 
+def check_head(context: Context, signed: SignedRequest, *, known: bool) -> None:
+    """Refuse what can be refused before the body of a signed request is there: its time, and a key that is not known.
+
+    That the key's owner signed it is not shown by that.
+    """
+    _check_time(context, signed)
+    if known:
+        actor_of_key(context, signed.public_key)
+
+
 def check_only(context: Context, signed: SignedRequest, *, method: str, target: str, body: bytes) -> str:
     """The key that signed the request, of somebody who need not be known."""
     _check(context, signed, method=method, target=target, body=body)
@@ -127,16 +137,20 @@ _WHY_NOT = {
 
 
 def _check(context: Context, signed: SignedRequest, *, method: str, target: str, body: bytes) -> None:
+    _check_time(context, signed)
+    try:
+        signed.check(audience=context.audience, method=method, target=target, body=body)
+    except VerificationError as error:
+        raise NotSignedIn(str(error)) from error
+
+
+def _check_time(context: Context, signed: SignedRequest) -> None:
     now = context.clock()
     if abs(signed.time * 1000 - now) > WINDOW * 1000:
         raise WrongClock(
             f"the request was signed at {_words(signed.time)} by your clock, and it is {_words(now // 1000)} by the "
             f"service's; they may be {WINDOW // 60} minutes apart: set your clock"
         )
-    try:
-        signed.check(audience=context.audience, method=method, target=target, body=body)
-    except VerificationError as error:
-        raise NotSignedIn(str(error)) from error
 
 
 def _use_up(context: Context, signed: SignedRequest) -> None:

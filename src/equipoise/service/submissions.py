@@ -8,15 +8,16 @@ from sqlalchemy.orm import Session
 
 from equipoise.canonical import sha256_hex
 from equipoise.errors import SubmissionError
+from equipoise.models import layout_of
 from equipoise.protocol.receipts import Receipt
 from equipoise.service import events
 from equipoise.service.access import Actor, confirm, require, round_of, seat_of
 from equipoise.service.agreements import parsed
 from equipoise.service.context import Context
-from equipoise.service.refusals import Conflict, Forbidden, Invalid, NotFound
+from equipoise.service.refusals import Conflict, Forbidden, Invalid, NotFound, TooLarge
 from equipoise.service.rounds import require_open
 from equipoise.service.tables import Received, Round
-from equipoise.wire import Submission
+from equipoise.wire import Submission, most_bytes
 
 
 def accept(context: Context, actor: Actor | None, round_id: str, data: bytes) -> tuple[Receipt, bool]:
@@ -72,11 +73,14 @@ def _same(session: Session, found: Round, actor: Actor, data: bytes) -> Receipt 
 
 
 def _checked(found: Round, actor: Actor, data: bytes) -> Submission:
+    agreed = parsed(found.agreement_json)
+    if len(data) > (most := most_bytes(len(layout_of(agreed)))):
+        raise TooLarge(f"a submission to this round has at most {most:,} bytes, not {len(data):,}")
     try:
         submission = Submission.parse(data)
         if submission.party != actor.name:
             raise Forbidden(f"this is the submission of {submission.party!r}; {actor.name!r} sends its own")
-        submission.check(parsed(found.agreement_json))
+        submission.check(agreed)
     except SubmissionError as error:
         raise Invalid(str(error)) from error
     if data != submission.to_json():  # or receipt, log and settlement would name it by different digests

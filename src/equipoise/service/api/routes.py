@@ -9,15 +9,24 @@ from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
 from equipoise.canonical import StrictJSONError, strict_json
+from equipoise.errors import EquipoiseError
+from equipoise.guarantee import MAX_STATISTIC_LENGTH
 from equipoise.service.api.shapes import Problem
-from equipoise.service.problems import problem
+from equipoise.service.authentication import find_sender, judge_head, ways_in
+from equipoise.service.bodies import announced, check_length, stated_length
+from equipoise.service.refusals import WrongType
+from equipoise.wire import most_bytes
 
 _LONG = 2**16  # bytes; longer ones are read in a thread, so that others need not wait
 
-# JSON is read before it is known who sent it, so that a stranger's must not cost much. An agreement can have 10,000
-# parties.
+# An agreement can have 10,000 parties.
 _LARGEST = 2**16  # bytes
-_LARGEST_OF = {("POST", "/v1/rounds"): 2 * 2**20}
+_LARGEST_OF = {
+    ("POST", "/v1/people"): 2**13,  # strangers'
+    ("POST", "/v1/operators"): 2**13,
+    ("POST", "/v1/rounds"): 2 * 2**20,
+    ("PUT", "/v1/rounds/{round}/submission"): most_bytes(MAX_STATISTIC_LENGTH),
+}
 
 # Any request can get these, whatever it asks.
 _ALWAYS = {
@@ -67,17 +76,28 @@ class StrictRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """The usual handler, with a stricter request."""
         handler = super().get_route_handler()
-        takes_json = self.body_field is not None
+        takes_json, ways = self.body_field is not None, ways_in(self.dependant)
         largest = max(_LARGEST_OF.get((method, self.path), _LARGEST) for method in self.methods or ())
 
         async def handle(request: Request) -> Response:
-            sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-            if takes_json and len(request.state.body) > largest:
-                message = f"the body of the request is larger than {largest:,} bytes, the most that is taken here"
-                return problem(413, "too-large", message)
-            if takes_json and request.state.body and sent != "application/json":
-                return problem(415, "content-type", "send JSON, with the header Content-Type: application/json")
-            return await handler(_StrictRequest(request.scope, request.receive))
+            """Who sends it is asked before the body is read, and again, of the bytes, before it is parsed."""
+            strict = _StrictRequest(request.scope, request.receive)
+            request.state.most_bytes = min(largest, request.state.most_bytes)
+            if announced(request.scope):
+                length = stated_length(request.scope)
+                check_length(request.scope, length)
+                sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+                try:
+                    await run_in_threadpool(judge_head, request, ways)
+                    if takes_json and sent != "application/json":
+                        raise WrongType("send JSON, with the header Content-Type: application/json")
+                except EquipoiseError:
+                    if length is not None and length <= _LONG:
+                        await strict.body()  # who still writes would not read the answer
+                    raise
+            request.state.body = await strict.body()
+            await run_in_threadpool(find_sender, request, ways)
+            return await handler(strict)
 
         return handle
 

@@ -9,7 +9,7 @@ from equipoise.service import submissions
 from equipoise.service.api.routes import Responses, answers, new_router
 from equipoise.service.api.shapes import Round
 from equipoise.service.authentication import SignedIn, body_of, context_of
-from equipoise.service.problems import problem
+from equipoise.service.refusals import WrongType
 from equipoise.wire import Submission
 
 router = new_router("submissions")
@@ -53,7 +53,7 @@ _KNOWN: Responses = {
 def submit(request: Request, round: Round, actor: SignedIn) -> Response:  # noqa: A002
     """Submit, once in a round. The receipt is signed by the service: keep it."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() not in _TYPES:
-        return problem(415, "content-type", "send the submission file as it is, as application/json")
+        raise WrongType("send the submission file as it is, as application/json")
     receipt, new = submissions.accept(context_of(request), actor, round, body_of(request))
     return Response(receipt.to_json(), 201 if new else 200, media_type="application/json")
 

@@ -17,7 +17,7 @@ from fastapi.responses import RedirectResponse
 
 from equipoise.service.access import Actor
 from equipoise.service.context import Context
-from equipoise.service.refusals import Forbidden, Invalid, NotSignedIn, TooLarge
+from equipoise.service.refusals import Forbidden, Invalid, NotSignedIn
 from equipoise.service.signing_in import actor_of
 
 COOKIE = "equipoise_session"
@@ -80,14 +80,10 @@ async def sent_here(request: Request) -> Form:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise Invalid(f"a form of the kind {kind[:60]!r} cannot be read; send the one of the page")
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > LARGEST_FORM:
-            raise TooLarge(f"a form may hold {LARGEST_FORM:,} bytes, not more")
+    request.state.most_bytes = min(LARGEST_FORM, request.state.most_bytes)
     try:
         fields = parse_qs(
-            body.decode("ascii"),
+            (await request.body()).decode("ascii"),
             keep_blank_values=True,
             errors="strict",
             max_num_fields=MOST_FIELDS,
