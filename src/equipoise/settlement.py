@@ -148,7 +148,7 @@ class Settlement:
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """Parties of the agreement who had not submitted, in its order."""
+        """Parties of the agreement who took no part, in its order: they had not submitted, or were left out."""
         return tuple(party for party in self.agreement.party_names if party not in self.contributions)
 
     @property

@@ -76,7 +76,7 @@ def test_a_round_without_some_and_otherwise_than_agreed(tmp_path: Path) -> None:
     assert "rho = 0.05 was used where the agreement says 0.5" in equipoise(*settle, cwd=tmp_path, code=9)
     assert not (tmp_path / "out").exists()
     done = run(*settle, "--deviate", cwd=tmp_path)
-    assert "settled without west, who had not submitted" in done.stdout
+    assert "settled without west, who took no part" in done.stdout
     assert "The agreement was not kept: rho = 0.05 was used where the agreement says 0.5." in done.stderr
     assert from_json(*settle, "--deviate", cwd=tmp_path)["absent"] == ["west"]
 

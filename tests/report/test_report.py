@@ -230,7 +230,7 @@ def test_a_single_party(settled: Settlement) -> None:
     assert "nobody to learn from" in operator.text
     assert "settled alone" in own.text
     for page in (operator, own):
-        assert "south and west are parties of the agreement and had not submitted" in page.text
+        assert "south and west are parties of the agreement and took no part" in page.text
 
 
 def test_long_names_markup_and_missing_bounds(settled: Settlement) -> None:

@@ -78,7 +78,7 @@ def settled() -> tuple["Settlement", dict[str, bytes]]:
     from equipoise.settlement import Settlement
 
     def settle(folder: Path) -> None:
-        options = OPTIONS.model_dump(exclude={"force"})
+        options = OPTIONS.model_dump(exclude={"force", "without"})
         submissions = [Submission.parse(one) for one in sent().values()]
         made = mediator.mediate(agreement(), submissions, processes=1, **options)
         for name, content in results.files_of(made).items():

@@ -1,6 +1,6 @@
 """`equipoise operator`: approve members, run rounds, export and back up, by commands."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -146,6 +146,13 @@ def start(
     deviate: DeviateOption = False,
     force: ForceOption = False,
     partial: PartialOption = False,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Party whose submission is not to count; repeat for more. The log and every report say so.",
+            metavar="PARTY",
+        ),
+    ] = None,
     watching: Annotated[bool, typer.Option("--watch", help="Wait until it is settled.")] = False,
     membership: MembershipOption = MEMBERSHIP,
     as_json: JsonOption = False,
@@ -166,10 +173,11 @@ def start(
         "budget": budget,
         "deviate": deviate or None,
         "force": force,
+        "without": without or None,
     }
     with connected(membership) as connection:
         round_id = chosen_round(connection, round_id, "open")
-        _check_complete(connection, round_id, partial=partial)
+        _check_complete(connection, round_id, partial=partial, without=without or ())
         chosen = {name: value for name, value in options.items() if value is not None}
         found = connection.post(path_of(round_id, "settlement"), chosen)
         if watching:
@@ -191,12 +199,12 @@ def watch(
     say({"round": round_id, **found}, f"Round {round_id} is {found['state']}.", as_json=as_json)
 
 
-def _check_complete(connection: "Connection", round_id: str, *, partial: bool) -> None:
+def _check_complete(connection: "Connection", round_id: str, *, partial: bool, without: Sequence[str]) -> None:
     """Refuse to leave somebody out by accident."""
     from equipoise.errors import ServiceError
 
     seats = connection.get(path_of(round_id))["seats"]
-    missing = [seat["party"] for seat in seats if not seat["submitted"]]
+    missing = [seat["party"] for seat in seats if not seat["submitted"] and seat["party"] not in without]
     if missing and len(missing) < len(seats) and not partial:
         raise ServiceError(
             f"{', '.join(missing)} has not submitted, and a round is settled once; wait, or settle without with "

@@ -101,7 +101,7 @@ def _bounds(settlement: "Settlement") -> list[str]:
     if own := [award.party for award in awards if award.falls_back]:
         bounds.append(f"no share would do, so the reward is its own posterior, as agreed: {', '.join(own)}")
     if settlement.absent:
-        bounds.insert(0, f"settled without {', '.join(settlement.absent)}, who had not submitted")
+        bounds.insert(0, f"settled without {', '.join(settlement.absent)}, who took no part")
     return bounds
 
 

@@ -127,6 +127,10 @@ class _Examination:
 
         return SettledRound(self.archive)
 
+    @property
+    def _used(self) -> dict[str, Submission]:
+        return {party: one for party, one in self.submissions.items() if party not in self.log.left_out}
+
     def _submitted(self, party: str) -> bytes:
         return self.archive.read(f"submissions/{party}.json")
 
@@ -186,13 +190,15 @@ class _Examination:
                 f"the log says that {missing[0]!r} submitted, but its submission is not in the export"
             )
         for party, submission in self.submissions.items():
-            submission.check(self.agreement)
+            if party not in self.log.left_out:
+                submission.check(self.agreement)
             if submission.party != party:
                 raise VerificationError(f"the file of {party!r} is the submission of {submission.party!r}")
             if accepted.get(party) != sha256_hex(self._submitted(party)):
                 raise VerificationError(f"the log has no event that accepted this submission of {party!r}")
         self.log.check_keys(self.submissions)
-        return counted(len(self.submissions), "submission")
+        left_out = f"; started without {', '.join(self.log.left_out)}" if self.log.left_out else ""
+        return counted(len(self.submissions), "submission") + left_out
 
     def _receipts_agree(self) -> str:
         with_receipt = self.archive.parties_in("receipts")
@@ -243,7 +249,7 @@ class _Examination:
 
     def _settlement_fits(self) -> str:
         logged = [one.details.get("decisions") for one in self.log.of_kind(SETTLED)]
-        self.settled.check_inputs(self.agreement, self.submissions, logged)
+        self.settled.check_inputs(self.agreement, self._used, logged)
         self.settled.check_options(self.log.chosen)
         return f"decisions {self.settled.settlement.decisions}"
 
@@ -257,4 +263,4 @@ class _Examination:
         return self.settled.check_agreed()
 
     def _settled_again(self) -> str:
-        return self.settled.check_again(self.submissions, force=bool(self.log.chosen.get("force")))
+        return self.settled.check_again(self._used, force=bool(self.log.chosen.get("force")))

@@ -108,6 +108,13 @@ class RoundLog:
                 _check_key(submissions[party], one, approvals.get((person, party), ()))
 
     @property
+    def left_out(self) -> tuple[str, ...]:
+        """Parties without whom the settlement was started, whatever they had submitted."""
+        options = [one.details.get("options") for one in self.of_kind(STARTED)][-1:]
+        named = options[0].get("without") if options and isinstance(options[0], dict) else None
+        return tuple(map(str, named)) if isinstance(named, list) else ()
+
+    @property
     def chosen(self) -> dict[str, Any]:
         """Options of the settlement that was started last."""
         started = self.of_kind(STARTED)

@@ -33,7 +33,7 @@ def listed(words: Sequence[str]) -> str:
 def absence(parties: Sequence[str]) -> str:
     """Who is missing, where a round was settled without some parties of its agreement."""
     verb = "is a party" if len(parties) == 1 else "are parties"
-    return f"{listed(parties)} {verb} of the agreement and had not submitted; the round was settled without."
+    return f"{listed(parties)} {verb} of the agreement and took no part; the round was settled without."
 
 
 def seconds(time: float) -> str:

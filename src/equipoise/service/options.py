@@ -11,7 +11,10 @@ Team = Annotated[tuple[PartyName, ...], Field(min_length=1, max_length=10_000, s
 
 
 class Options(BaseModel):
-    """Choices for a settlement, as `equipoise.mediate` has them; what is left out is the agreement's or its default."""
+    """Choices for a settlement, as `equipoise.mediate` has them; what is left out is the agreement's or its default.
+
+    Submissions of parties in `without` do not count, though they are there; the log and the settlement say so.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -22,6 +25,7 @@ class Options(BaseModel):
     precision: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] = 0.05
     draws: Annotated[int, Field(ge=100, le=1_000_000)] = 4_000
     budget: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    without: Annotated[tuple[PartyName, ...], Field(max_length=10_000, strict=False)] = ()
     deviate: bool = False
     force: bool = False
 

@@ -21,6 +21,7 @@ from equipoise.service.agreements import parsed
 from equipoise.service.context import Context
 from equipoise.service.kept import Kept
 from equipoise.service.refusals import Conflict, NotFound
+from equipoise.service.rounds import left_out_of
 from equipoise.service.tables import Event, Received, Result, Round, Seat
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 SETTLEMENT = "settlement.json"
 _KEPT = 8  # settlements
+_NO_PART = "{!r} took no part in this settlement: it did not submit, or the operator started without it"
 
 
 def reward_name(party: str) -> str:
@@ -105,7 +107,7 @@ def party_view(context: Context, actor: Actor | None, round_id: str) -> "PartyVi
         found, _ = seat_of(session, actor, round_id)
         settled = _settlement(session, found)
     if actor.name not in settled.awards:
-        raise NotFound(f"{actor.name!r} did not submit to this round, so that it has no share in it")
+        raise NotFound(f"{_NO_PART.format(actor.name)}, so that it has no share in it")
     return view_of(settled, actor.name)
 
 
@@ -121,7 +123,7 @@ def reward(context: Context, actor: Actor | None, round_id: str) -> bytes:
         )
         first = session.scalar(before.limit(1)) is None
     if kept is None:
-        raise NotFound(f"{actor.name!r} did not submit to this round, so that it has no reward")
+        raise NotFound(f"{_NO_PART.format(actor.name)}, so that it has no reward")
     if first:
         with context.database.writing(alone=True) as session:
             events.record(
@@ -158,6 +160,7 @@ def summary(context: Context, actor: Actor | None, round_id: str) -> dict[str, A
         "decisions": found.decisions,
         "parties": list(agreement.party_names),
         "submitted": list(submitted),
+        "left_out": list(left_out_of(found)),
         "teams": [list(team) for team in teams],
         "values": [
             {"team": list(team), **asdict(settled.value(*team))}

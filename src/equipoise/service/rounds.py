@@ -1,5 +1,6 @@
 """Rounds: an agreement with a seat for each of its parties, seen by those who are invited."""
 
+import json
 import secrets
 import string
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ from equipoise.service import events
 from equipoise.service.access import Actor, confirm, fits, require, round_of, seat_of
 from equipoise.service.agreements import parsed, written
 from equipoise.service.context import Context
+from equipoise.service.options import Options
 from equipoise.service.refusals import Conflict, Invalid, NotFound
 from equipoise.service.tables import Person, Received, Round, Seat
 
@@ -34,6 +36,7 @@ class SeatView:
     epsilon: float | None
     rows: int | None
     fingerprint: str | None
+    left_out: bool = False  # its submission does not count: the operator started without it
 
 
 @dataclass(frozen=True)
@@ -158,6 +161,13 @@ def seen(context: Context, actor: Actor | None, round_id: str) -> RoundView:
         return _views(session, actor, [found])[0]
 
 
+def left_out_of(round_: Round) -> tuple[str, ...]:
+    """Parties without whom a round is being settled, or was, though they may have submitted."""
+    if round_.state not in ("settling", "settled"):
+        return ()
+    return Options.of(json.loads(round_.options_json or "{}")).without
+
+
 def require_open(round_: Round) -> None:
     """Refuse what can only be done while submissions are taken."""
     if round_.state != "open":
@@ -205,6 +215,7 @@ def _view(
     actor: Actor, found: Round, seats: Iterable[Seat], sent: dict[tuple[str, str], _Sent], keys: dict[str, str | None]
 ) -> RoundView:
     agreement = parsed(found.agreement_json)
+    left_out = left_out_of(found)
     pinned = {party.name: party.public_key for party in agreement.parties}
     views = []
     for seat in seats:
@@ -219,6 +230,7 @@ def _view(
                 epsilon=one.epsilon if one is not None and shown else None,
                 rows=one.rows if one is not None and shown else None,
                 fingerprint=fingerprint(key) if key is not None and shown else None,
+                left_out=seat.party in left_out,
             )
         )
     return RoundView(

@@ -10,7 +10,7 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from equipoise.canonical import canonical_json
-from equipoise.errors import EquipoiseError
+from equipoise.errors import EquipoiseError, SubmissionError
 from equipoise.service import events
 from equipoise.service.access import Actor, confirm, require, round_of, seat_of
 from equipoise.service.agreements import parsed
@@ -46,26 +46,31 @@ class Progress:
 def start(context: Context, actor: Actor | None, round_id: str, options: Options) -> None:
     """Have a round settled with what was submitted so far; nothing more is taken from now on.
 
-    What can be refused is refused now, not by a worker later. The secret that noise is drawn from is made here and
-    kept, so that a settlement that is cancelled and started again is the same.
+    What can be refused is refused now, not by a worker later. Submissions of those whom `options.without` names stay
+    where they are, unused: one party's must not keep all others from a settlement. The secret that noise is drawn from
+    is made here and kept, so that a settlement that is cancelled and started again is the same.
     """
     actor = require(actor, "settle")
     with context.database.reading() as session:
         found = round_of(session, round_id)
         require_open(found)
-        sent = _sent(session, found)
+        sent = _sent(session, found, options)
+    _check_left_out(found, options)
     if not sent:
-        raise Conflict("nobody has submitted to this round yet; wait for at least one party", code="no-submissions")
+        who = "nobody else" if options.without else "nobody"
+        raise Conflict(f"{who} has submitted to this round yet; wait for at least one party", code="no-submissions")
     secret = _noise_secret(found, options)
     try:
         _task(found, sent, options, secret)  # outside of the transaction: others need not wait for it
+    except SubmissionError as error:
+        raise Invalid(f"{error}; or start without that party (--without)") from error
     except EquipoiseError as error:
         raise Invalid(str(error)) from error
     with context.database.writing(alone=True) as session:
         confirm(session, actor)
         found = round_of(session, round_id)
         require_open(found)
-        if _sent(session, found) != sent:
+        if _sent(session, found, options) != sent:
             raise Conflict("a submission arrived just now; look who takes part, then start again")
         now, chosen = context.clock(), options.model_dump(mode="json")
         found.state, found.noise_secret = "settling", found.noise_secret or secret
@@ -142,14 +147,24 @@ def task_for(context: Context, round_id: str) -> "Task":
     """What a worker is to settle."""
     with context.database.reading() as session:
         found = round_of(session, round_id)
-        sent = _sent(session, found)
-    options = Options.of(json.loads(found.options_json or "{}"))
+        options = Options.of(json.loads(found.options_json or "{}"))
+        sent = _sent(session, found, options)
     return _task(found, sent, options, _noise_secret(found, options))
 
 
-def _sent(session: Session, found: Round) -> Sequence[bytes]:
-    statement = select(Received.content).where(Received.round_id == found.id).order_by(Received.party)
-    return session.scalars(statement).all()
+def _sent(session: Session, found: Round, options: Options) -> Sequence[bytes]:
+    """What counts of what was submitted."""
+    statement = select(Received.party, Received.content).where(Received.round_id == found.id).order_by(Received.party)
+    return [content for party, content in session.execute(statement) if party not in options.without]
+
+
+def _check_left_out(found: Round, options: Options) -> None:
+    names = parsed(found.agreement_json).party_names
+    if unknown := [party for party in options.without if party not in names]:
+        raise Invalid(
+            f"{unknown[0]!r} is no party of this round's agreement, so that nothing can be started without it; its "
+            f"parties are {', '.join(names)}"
+        )
 
 
 def _noise_secret(found: Round, options: Options) -> str | None:

@@ -128,7 +128,10 @@ class SignInLink(Answer):
 
 
 class SeatShape(Answer):
-    """A party of the agreement; ε and rows are its own, the operator's and the auditor's to know."""
+    """A party of the agreement; ε and rows are its own, the operator's and the auditor's to know.
+
+    `left_out` says that the operator started the settlement without it, whatever it submitted.
+    """
 
     party: str
     invited: Time | None
@@ -136,6 +139,7 @@ class SeatShape(Answer):
     epsilon: float | None
     rows: int | None
     fingerprint: str | None
+    left_out: bool
 
 
 class RoundShape(Answer):

@@ -18,6 +18,7 @@ class Choice:
     hint: str
     among: tuple[tuple[str, str], ...] = ()
     mode: str = "text"  # which keyboard a telephone shows
+    longest: int = 40
 
 
 FIELDS = (
@@ -35,6 +36,12 @@ FIELDS = (
     ),
     Choice("precision", "Precision, in nats", "Standard errors are brought below this.", mode="decimal"),
     Choice("draws", "Draws in each reward", "100 to 1,000,000.", mode="numeric"),
+    Choice(
+        "without",
+        "Leave out",
+        "Members whose submissions are not to count, separated by commas; everybody sees it.",
+        longest=1_000,
+    ),
     Choice("seed", "Seed", "The same seed and inputs give the same settlement.", mode="numeric"),
 )
 _WHOLE = {"seed", "draws", "budget"}
@@ -55,6 +62,9 @@ def chosen(form: Form) -> tuple[Options | None, dict[str, str]]:
     for field in FIELDS:
         text = form.get(field.name, "").strip()
         if not text:
+            continue
+        if field.name == "without":
+            document[field.name] = [name.strip() for name in text.split(",") if name.strip()]
             continue
         if field.among or text == "max":
             document[field.name] = text

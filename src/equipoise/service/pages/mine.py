@@ -28,7 +28,7 @@ def mine(request: Request, round_id: str, visitor: Somebody) -> Response:
     sent = seat is not None and seat.submitted is not None and seat.epsilon is not None
     receipt = submissions.receipt(context, actor, round_id) if sent else None
     order = view.agreement.privacy.order
-    rewarded = sent and view.state == "settled"
+    rewarded = sent and view.state == "settled" and seat is not None and not seat.left_out
     return page(
         request,
         "mine.html",

@@ -158,7 +158,9 @@ def _round(
     overseer = actor.role in ("operator", "auditor")
     settled = view.state == "settled"
     found = None if settled else settlements.progress(context, actor, round_id)
-    defaults = {name: "" if one.default is None else str(one.default) for name, one in Options.model_fields.items()}
+    defaults = {
+        name: "" if one.default in (None, ()) else str(one.default) for name, one in Options.model_fields.items()
+    }
     return page(
         request,
         "round.html",

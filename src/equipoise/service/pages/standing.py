@@ -71,7 +71,7 @@ def _for_operator(one: RoundView, _: Actor) -> tuple[str, str, str]:
 
 def _for_party(one: RoundView, actor: Actor) -> tuple[str, str, str]:
     seat = own_seat(one, actor)
-    submitted = seat is not None and seat.submitted is not None
+    submitted = seat is not None and seat.submitted is not None and not seat.left_out
     if one.state == "settled":
         if submitted:
             return "Your reward is there.", f"/rounds/{one.id}/mine", "See what you get and why"
