@@ -87,7 +87,7 @@ def test_nonces_are_kept_longer_than_their_requests_are_good(world: World) -> No
     world.clock.now += 2 * signing_in.NONCE_MS
     signing_in.sweep(world.context)
     with world.context.database.reading() as session:
-        assert session.scalar(select(func.count()).select_from(Nonce)) == 0
+        assert session.scalar(select(func.count()).where(Nonce.public_key == signed.public_key)) == 0
 
 
 def test_strangers_sign_to_join_and_for_nothing_else(world: World) -> None:

@@ -1,13 +1,16 @@
 """Who is asking: by a signed request, by a token, or by a session of the browser.
 
-A signed request counts once: its nonce is kept until long after the request would be refused as too old. Of tokens,
-sessions and sign-in links only hashes are kept.
+A signed request counts once: its nonce is kept until long after the request would be refused as too old. A clock that
+jumps may end that early, and make the request young again; so when nonces are forgotten, the times they were from are
+kept, and nothing that was signed then is taken any more, whatever the clock says. Of tokens, sessions and sign-in links
+only hashes are kept.
 """
 
 import datetime
 from typing import Literal
 
 from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
 
 from equipoise.errors import VerificationError
 from equipoise.protocol.one_time_secrets import hashed, new_secret
@@ -23,7 +26,8 @@ TOKEN_MS = 3_600_000
 SIGN_IN_MS = 600_000
 SESSION_MS = 12 * 3_600_000
 REQUEST_MS = 30 * 24 * 3_600_000
-NONCE_MS = 3_600_000  # more than the window, in case the clock is set back
+NONCE_MS = 3_600_000  # more than the window, so that what is refused for forgotten nonces is too old anyway
+_FORGOTTEN = "forgotten"  # nobody's key: from when (`nonce`) to when (`expires`) there are no nonces any more
 
 _UNKNOWN = "is not known, or no longer good; sign in again"
 
@@ -122,10 +126,11 @@ def end(context: Context, secret: str) -> None:
 
 def sweep(context: Context) -> None:
     """Forget what is no longer good, requests to join that nobody decided on included."""
-    with context.database.writing() as session:
-        for table in (Secret, Nonce):
-            session.execute(delete(table).where(table.expires <= context.clock()))
-        old = context.clock() - REQUEST_MS
+    now = context.clock()
+    with context.database.writing(alone=True) as session:
+        _forget_nonces(session, now)
+        session.execute(delete(Secret).where(Secret.expires <= now))
+        old = now - REQUEST_MS
         session.execute(delete(Person).where(Person.state == "requested", Person.requested <= old))
 
 
@@ -157,8 +162,36 @@ def _use_up(context: Context, signed: SignedRequest) -> None:
     expires = max(signed.time * 1000, context.clock()) + NONCE_MS
     with context.database.writing() as session:
         fresh = insert_or_ignore(session, Nonce, public_key=signed.public_key, nonce=signed.nonce, expires=expires)
+        if fresh and any(first <= signed.time * 1000 <= last for first, last in _forgotten(session)):
+            raise WrongClock(
+                f"the request was signed at {_words(signed.time)}, and ones of that time are no longer told from those "
+                "that were made before: has the service's clock jumped? Sign it again, later"
+            )
     if not fresh:
         raise Conflict("this very request was made before; sign it again to repeat it", code="replayed")
+
+
+def _forgotten(session: Session) -> list[tuple[int, int]]:
+    rows = session.execute(select(Nonce.nonce, Nonce.expires).where(Nonce.public_key == _FORGOTTEN))
+    return sorted((int(first), last) for first, last in rows)
+
+
+def _forget_nonces(session: Session, now: int) -> None:
+    old = (Nonce.expires <= now, Nonce.public_key != _FORGOTTEN)
+    gone = session.scalars(select(Nonce.expires).where(*old)).all()
+    if not gone:
+        return
+    session.execute(delete(Nonce).where(*old))
+    # A request is signed up to a window before it counts, or after.
+    times = [(one - NONCE_MS - WINDOW * 1000, one - NONCE_MS) for one in gone]
+    joined: list[tuple[int, int]] = []
+    for first, last in sorted(times + _forgotten(session)):
+        if joined and first <= joined[-1][1] + NONCE_MS:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], last))
+        else:
+            joined.append((first, last))
+    session.execute(delete(Nonce).where(Nonce.public_key == _FORGOTTEN))
+    session.add_all(Nonce(public_key=_FORGOTTEN, nonce=str(first), expires=last) for first, last in joined)
 
 
 def _new(context: Context, actor: Actor, purpose: str, lasts: int) -> tuple[str, int]:
