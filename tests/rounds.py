@@ -1,5 +1,6 @@
 """Small rounds for tests of everything above inference: releases of simulated data, settled quickly."""
 
+import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,11 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 import equipoise as eq
+from equipoise.durable import write_new_file
 from equipoise.party.mechanism import noise_scale
 from equipoise.party.release import release
 
@@ -74,10 +78,18 @@ def table(kind: str, rows: int, seed: int) -> dict[str, Any]:
 def submissions(
     agreed: eq.Agreement, folder: Path, epsilons: tuple[float, ...], *, rows: int = 300, seed: int = 0
 ) -> list[eq.Submission]:
-    """One release for each ε, with rows of its own, and the same noise in every test run."""
+    """One release for each ε, with rows of its own, and the same noise, key and id in every test run.
+
+    The seed of a settlement follows from all that.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    keys = {party: Ed25519PrivateKey.from_private_bytes(_digest(party)) for party in agreed.party_names}
+    for party, key in keys.items():
+        if not (folder / f"{party}.ledger.key").exists():
+            pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+            write_new_file(folder / f"{party}.ledger.key", pem, mode=0o600)
     with mock.patch("equipoise.party.release.perturb", seeded(seed)):
-        return [
+        made = [
             release(
                 agreed,
                 table(agreed.model.kind, rows, seed + number),
@@ -87,6 +99,12 @@ def submissions(
             )
             for number, (party, epsilon) in enumerate(zip(agreed.party_names, epsilons, strict=False))
         ]
+    named = [one.model_copy(update={"id": _digest(f"{one.statistic} of {one.party}").hex()}) for one in made]
+    return [one.model_copy(update={"signature": keys[one.party].sign(one.signed_bytes()).hex()}) for one in named]
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
 
 
 def seeded(seed: int) -> Callable[..., list[int]]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from equipoise.demo import EXAMPLES, HOSPITALS, SEED, TEST_FILE, split_rows, write_table
+from equipoise.demo import EXAMPLES, HOSPITALS, TEST_FILE, split_rows, write_table
 from equipoise.errors import ServiceError
 
 OPERATOR = "ana"
@@ -58,7 +58,7 @@ class ServiceDemo:
         for name, (_, epsilon) in HOSPITALS.items():
             self._do(name, "submit", f"{name}.csv", "--epsilon", f"{epsilon:g}", "--yes")
         self.tell("The operator settles (a minute; two when it first compiles):")
-        self._do(OPERATOR, "operator", "start", self.round, "--seed", str(SEED), "--watch")
+        self._do(OPERATOR, "operator", "start", self.round, "--watch")
         self.tell("Each hospital fetches its reward, and predicts with it:")
         for name in HOSPITALS:
             self._do(name, "fetch")

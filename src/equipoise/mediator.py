@@ -46,7 +46,7 @@ def mediate(
     agreement: Agreement,
     submissions: Sequence[Submission],
     *,
-    seed: int = 0,
+    seed: int | None = None,
     rho: float | Literal["max"] | None = None,
     mechanism: Mechanism | None = None,
     teams: Sequence[Sequence[str]] | None = None,
@@ -73,6 +73,8 @@ def mediate(
     parties, are refused unless the agreement leaves them to the operator (`reward.operator_may_choose`). With
     `deviate=True` the round is settled with them all the same, and breaks promise P3. While parties of the agreement
     have not submitted, it is settled only with `partial=True`; the settlement names them (`absent`).
+
+    The seed follows from the submissions (`equipoise.protocol.seeds`); reports say of another that it was chosen.
 
     `precision` is the standard error, in nats, that targets and rewards should have; a reward may miss its target by
     `tolerance` (default: twice that). With more than 12 parties coalitions are sampled, `budget` of them. `test` is

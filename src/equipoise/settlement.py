@@ -22,6 +22,7 @@ from equipoise.durable import replaced_file
 from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
 from equipoise.inference.posterior import Posterior
+from equipoise.protocol.seeds import seed_of
 from equipoise.reward.making import CurvePoint
 from equipoise.reward.model import Reward
 from equipoise.reward.summary import Summary
@@ -150,6 +151,12 @@ class Settlement:
     def absent(self) -> tuple[str, ...]:
         """Parties of the agreement who took no part, in its order: they had not submitted, or were left out."""
         return tuple(party for party in self.agreement.party_names if party not in self.contributions)
+
+    @property
+    def seed_was_chosen(self) -> bool:
+        """Whether the seed is another than follows from the submissions, as all were in versions up to 0.7."""
+        digests = {party: one.digest for party, one in self.contributions.items()}
+        return bool(self.options["seed"] != seed_of(self.agreement.identity, digests))
 
     @property
     def deviations(self) -> tuple[Deviation, ...]:

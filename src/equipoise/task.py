@@ -32,6 +32,7 @@ from equipoise.folders import make_passable
 from equipoise.inference.infer import DRAWS, Method, check_settings
 from equipoise.inference.runtime import on_accelerator
 from equipoise.inference.scenario import Rule
+from equipoise.protocol.seeds import seed_of
 from equipoise.reward.making import Mechanism
 from equipoise.reward.targets import PRECISION, Terms
 from equipoise.settlement import Contribution
@@ -103,7 +104,7 @@ def task_of(
     agreement: Agreement,
     submissions: Sequence[Submission],
     *,
-    seed: int = 0,
+    seed: int | None = None,
     rho: float | Literal["max"] | None = None,
     mechanism: Mechanism | None = None,
     teams: Sequence[Sequence[str]] | None = None,
@@ -130,6 +131,8 @@ def task_of(
     submissions = one_of_each(agreement, submissions)
     parties = tuple(submission.party for submission in submissions)
     check_estimator(estimator)
+    if seed is None:
+        seed = seed_of(agreement.identity, {one.party: Contribution.of(one).digest for one in submissions})
     check_settings(agreement, method, rule, draws, chains, seed)
     choices = Choices(
         seed=int(seed),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PARTIES = ("north", "south", "west")
 EPSILONS = (8.0, 2.0, 0.5)
-OPTIONS = Options(seed=3, draws=1_000, precision=0.2)
+OPTIONS = Options(draws=1_000, precision=0.2)
 
 
 def key_of(name: str) -> Ed25519PrivateKey:

@@ -199,7 +199,7 @@ def test_remarks_reach_the_settlement(tmp_path: Path) -> None:
     table = {"y": rounds.table("gaussian", 600, 7)["y"] - 2.5}
     with mock.patch("equipoise.party.release.perturb", rounds.seeded(2)):
         odd = release(agreed, table, party="west", epsilon=4.0, ledger=tmp_path / "west.ledger")
-    options: dict[str, Any] = {"draws": 1_200, "precision": 0.2, "processes": 1}
+    options: dict[str, Any] = {"seed": 0, "draws": 1_200, "precision": 0.2, "processes": 1}
     settlement = eq.mediate(agreed, [*sent, odd], rho=0.2, **options)
     assert "unlike the others" in {remark.kind for remark in settlement.remarks}
     # Worth more alone than together with the others, it gets its own posterior, and the remark says why that may be.

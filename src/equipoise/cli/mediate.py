@@ -59,7 +59,7 @@ def mediate(
             help="Also value the round under priors half and twice as wide, for the report; takes as long twice again.",
         ),
     ] = False,
-    seed: SeedOption = 0,
+    seed: SeedOption = None,
     precision: PrecisionOption = 0.05,
     draws: DrawsOption = 4_000,
     budget: BudgetOption = None,

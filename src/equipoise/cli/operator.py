@@ -19,7 +19,6 @@ from equipoise.cli.options import (
     PartialOption,
     PrecisionOption,
     RhoOption,
-    SeedOption,
     TeamOption,
 )
 from equipoise.cli.output import echo
@@ -136,7 +135,6 @@ def invite(
 @app.command()
 def start(
     round_id: OneRoundArgument = None,
-    seed: SeedOption = 0,
     rho: RhoOption = None,
     mechanism: MechanismOption = None,
     team: TeamOption = None,
@@ -159,12 +157,11 @@ def start(
 ) -> None:
     """Start settling a round with the submissions that are there. A round is settled once, and takes none after that.
 
-    Example: equipoise operator start --seed 7 --watch
+    Example: equipoise operator start --watch
     """
     from equipoise.cli.mediate import exponent
 
     options = {
-        "seed": seed,
         "rho": exponent(rho),
         "mechanism": mechanism,
         "teams": [names.split(",") for names in team] if team else None,

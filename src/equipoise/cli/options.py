@@ -32,7 +32,9 @@ MechanismOption = Annotated[
 TeamOption = Annotated[
     list[str] | None, typer.Option(help="Parties that team up, if left to you, as a,b,c; repeat for each [one team].")
 ]
-SeedOption = Annotated[int, typer.Option(help="The same seed gives the same decisions.")]
+SeedOption = Annotated[
+    int | None, typer.Option(help="Another seed than follows from the submissions; the report says it was chosen.")
+]
 PrecisionOption = Annotated[float, typer.Option(help="Standard error wanted of targets and rewards, in nats.")]
 DrawsOption = Annotated[int, typer.Option(help="Draws of a posterior, to begin with.")]
 BudgetOption = Annotated[int | None, typer.Option(help="Coalitions to value, when there are too many to value all.")]

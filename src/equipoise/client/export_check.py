@@ -251,7 +251,11 @@ class _Examination:
         logged = [one.details.get("decisions") for one in self.log.of_kind(SETTLED)]
         self.settled.check_inputs(self.agreement, self._used, logged)
         self.settled.check_options(self.log.chosen)
-        return f"decisions {self.settled.settlement.decisions}"
+        promised = self.log.of_kind(CREATED)[0].details.get("noise")
+        if promised is not None:  # versions up to 0.7 promised nothing, and let the operator choose the seed
+            self.settled.check_noise(promised)
+        origin = self.settled.check_seed(self.log.chosen, may_be_chosen=promised is None)
+        return f"decisions {self.settled.settlement.decisions}; {origin}"
 
     def _rewards_as_decided(self) -> str:
         return counted(len(self.settled.with_rewards.awards), "reward")

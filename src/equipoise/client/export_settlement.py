@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from equipoise.agreement import Agreement
+from equipoise.canonical import sha256_hex
 from equipoise.client.export_archive import NOISE, SETTLEMENT, Archive
 from equipoise.errors import VerificationError
 from equipoise.reward.model import Reward
 from equipoise.settlement import Contribution, Settlement
 from equipoise.wire import Submission
 
-_ALWAYS_CHOSEN = ("seed", "precision", "draws")
+_ALWAYS_CHOSEN = ("precision", "draws")
 _NEVER_CHOSEN = {"estimator": "knn-entropy", "method": "auto", "rule": None, "chains": None}  # by a service
 _MAY_BE_LEFT_OUT = ("rho", "mechanism", "teams", "budget")  # None is the agreement's, or the default
 
@@ -78,6 +79,42 @@ class SettledRound:
                 "'settlement-started' does not say force: the settlement should have failed"
             )
 
+    def check_seed(self, chosen: Mapping[str, Any], *, may_be_chosen: bool) -> str:
+        """Refuse another seed than follows from the submissions; where versions up to 0.7 let it be chosen, say so."""
+        used = self.settlement.options["seed"]
+        if not self.settlement.seed_was_chosen:
+            return "its seed follows from the submissions"
+        if not may_be_chosen or "seed" not in chosen:
+            raise VerificationError(
+                f"the settlement was made with seed = {used!r}, which does not follow from the submissions: the "
+                "service may have tried seeds until the outcome pleased it"
+            )
+        if chosen["seed"] != used:
+            raise VerificationError(
+                f"the settlement was made with seed = {used!r}, but the log's last event 'settlement-started' says "
+                f"{chosen['seed']!r}: the options were changed after the start, perhaps for a better outcome"
+            )
+        return f"its seed, {used}, was chosen by the operator, as versions up to 0.7 let it, perhaps for its outcome"
+
+    @property
+    def noise_secret(self) -> str | None:
+        """What added noise was drawn from, where the export has it; up to version 0.6 the settlement itself did."""
+        if self.settlement.options.get("noise_secret") is not None:
+            return str(self.settlement.options["noise_secret"])
+        if NOISE not in self.archive.names:
+            return None
+        return self.archive.read(NOISE).decode("ascii", errors="replace").strip()
+
+    def check_noise(self, promised: object) -> None:
+        """Refuse noise from another secret than the log promised when the round was made."""
+        if self.settlement.options.get("mechanism") != "noise":
+            return
+        if sha256_hex((self.noise_secret or "").encode()) != promised:
+            raise VerificationError(
+                "the noise of the rewards was drawn from another secret than the one whose digest the log has since "
+                "the round was made: the service may have tried secrets until the outcome pleased it"
+            )
+
     @cached_property
     def with_rewards(self) -> Settlement:
         """The settlement with everybody's reward, each the one that was decided."""
@@ -126,13 +163,13 @@ class SettledRound:
 
         recorded = self.settlement
         options = dict(recorded.options)
-        if options.get("mechanism") == "noise" and options.get("noise_secret") is None:
-            if NOISE not in self.archive.names:
+        if options.get("mechanism") == "noise":
+            options["noise_secret"] = self.noise_secret
+            if self.noise_secret is None:
                 raise VerificationError(
                     "rewards were made by noise, and the export has not the secret it was drawn from; ask the operator "
                     "for an export of the whole round"
                 )
-            options["noise_secret"] = self.archive.read(NOISE).decode("ascii", errors="replace").strip()
         try:
             anew = mediate(
                 recorded.agreement,

@@ -61,8 +61,9 @@ def diagnostics(settlement: "Settlement") -> Section:
         ],
         folded=len(valued) > FOLDED,
     )
+    origin = "chosen by the mediator" if settlement.seed_was_chosen else "follows from the submissions"
     options = [
-        (label, str(settlement.options[name]))
+        (label, f"{settlement.options[name]}, {origin}" if name == "seed" else str(settlement.options[name]))
         for name, label in OPTIONS.items()
         if settlement.options.get(name) is not None
     ]

@@ -59,7 +59,8 @@ def _files(session: Session, round_id: str, log: list[dict[str, Any]]) -> dict[s
         files[f"receipts/{one.party}.json"] = one.receipt
     for result in session.scalars(select(Result).where(Result.round_id == round_id)):
         files[result.name] = result.content
-    if SETTLEMENT in files and found.noise_secret is not None:
+    by_noise = SETTLEMENT in files and json.loads(files[SETTLEMENT])["options"]["mechanism"] == "noise"
+    if by_noise and found.noise_secret is not None:
         files["noise.secret"] = found.noise_secret.encode("ascii")  # without it nobody could settle again
     files["events.jsonl"] = _lines(log)
     answers = select(Answer).where(Answer.round_id == round_id).order_by(Answer.inputs, Answer.digest)

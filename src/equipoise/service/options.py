@@ -14,11 +14,11 @@ class Options(BaseModel):
     """Choices for a settlement, as `equipoise.mediate` has them; what is left out is the agreement's or its default.
 
     Submissions of parties in `without` do not count, though they are there; the log and the settlement say so.
+    There is no seed among them: it follows from the submissions (`equipoise.protocol.seeds`).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     rho: Annotated[float, Field(gt=0, le=1)] | Literal["max"] | None = None
     mechanism: Literal["tempering", "noise"] | None = None
     teams: Annotated[tuple[Team, ...], Field(min_length=1, max_length=10_000, strict=False)] | None = None

@@ -10,6 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from equipoise.agreement import Agreement
+from equipoise.canonical import sha256_hex
 from equipoise.protocol.public_keys import fingerprint
 from equipoise.service import events
 from equipoise.service.access import Actor, confirm, fits, require, round_of, seat_of
@@ -55,13 +56,17 @@ class RoundView:
 
 
 def create(context: Context, actor: Actor | None, agreement: Agreement, *, invite: bool = True) -> str:
-    """Begin a round; with `invite`, all parties may see it at once."""
+    """Begin a round; with `invite`, all parties may see it at once.
+
+    The secret that noise would be drawn from is made now, and the log has its digest before anybody submits: later it
+    could be chosen for what it does to the rewards.
+    """
     actor = require(actor, "create-rounds")
     if "\0" in agreement.title:
         raise Invalid("the agreement's title holds a NUL character; take it out")
     now = context.clock()
     round_id = "".join(secrets.choice(_LETTERS) for _ in range(_LENGTH))
-    text = written(agreement)
+    text, secret = written(agreement), secrets.token_hex(16)
     if parsed(text).identity != agreement.identity:
         raise Invalid("the agreement changes when it is written as JSON; write its numbers and texts more plainly")
     with context.database.writing(alone=True) as session:
@@ -74,6 +79,7 @@ def create(context: Context, actor: Actor | None, agreement: Agreement, *, invit
                 identity=agreement.identity,
                 state="open",
                 created=now,
+                noise_secret=secret,
             )
         )
         session.flush()
@@ -91,6 +97,7 @@ def create(context: Context, actor: Actor | None, agreement: Agreement, *, invit
             agreement=agreement.identity,
             title=agreement.title,
             invited="all" if invite else "none",
+            noise=sha256_hex(secret.encode("ascii")),
         )
     return round_id
 

@@ -47,8 +47,8 @@ def start(context: Context, actor: Actor | None, round_id: str, options: Options
     """Have a round settled with what was submitted so far; nothing more is taken from now on.
 
     What can be refused is refused now, not by a worker later. Submissions of those whom `options.without` names stay
-    where they are, unused: one party's must not keep all others from a settlement. The secret that noise is drawn from
-    is made here and kept, so that a settlement that is cancelled and started again is the same.
+    where they are, unused: one party's must not keep all others from a settlement. Seed and noise are the same whenever
+    it is started with the same submissions.
     """
     actor = require(actor, "settle")
     with context.database.reading() as session:
@@ -61,7 +61,7 @@ def start(context: Context, actor: Actor | None, round_id: str, options: Options
         raise Conflict(f"{who} has submitted to this round yet; wait for at least one party", code="no-submissions")
     secret = _noise_secret(found, options)
     try:
-        _task(found, sent, options, secret)  # outside of the transaction: others need not wait for it
+        task = _task(found, sent, options, secret)  # outside of the transaction: others need not wait for it
     except SubmissionError as error:
         raise Invalid(f"{error}; or start without that party (--without)") from error
     except EquipoiseError as error:
@@ -93,6 +93,7 @@ def start(context: Context, actor: Actor | None, round_id: str, options: Options
             round_id=found.id,
             person=actor.person_id,
             options=chosen,
+            seed=task.choices.seed,
         )
 
 
@@ -147,9 +148,11 @@ def task_for(context: Context, round_id: str) -> "Task":
     """What a worker is to settle."""
     with context.database.reading() as session:
         found = round_of(session, round_id)
-        options = Options.of(json.loads(found.options_json or "{}"))
+        chosen = json.loads(found.options_json or "{}")
+        seed = chosen.pop("seed", None)  # of a settlement that a version up to 0.7 started
+        options = Options.of(chosen)
         sent = _sent(session, found, options)
-    return _task(found, sent, options, _noise_secret(found, options))
+    return _task(found, sent, options, _noise_secret(found, options), seed)
 
 
 def _sent(session: Session, found: Round, options: Options) -> Sequence[bytes]:
@@ -169,16 +172,18 @@ def _check_left_out(found: Round, options: Options) -> None:
 
 def _noise_secret(found: Round, options: Options) -> str | None:
     mechanism = options.mechanism or parsed(found.agreement_json).reward.mechanism
-    return None if mechanism != "noise" else found.noise_secret or secrets.token_hex(16)
+    if mechanism != "noise":
+        return None
+    return found.noise_secret or secrets.token_hex(16)  # rounds that a version up to 0.7 made have none at first
 
 
-def _task(found: Round, sent: Sequence[bytes], options: Options, secret: str | None) -> "Task":
+def _task(found: Round, sent: Sequence[bytes], options: Options, secret: str | None, seed: int | None = None) -> "Task":
     from equipoise.task import task_of  # loads JAX, which most requests need not wait for
 
     return task_of(
         parsed(found.agreement_json),
         [Submission.parse(data) for data in sent],
-        seed=options.seed,
+        seed=seed,
         rho=options.rho,
         mechanism=options.mechanism,
         teams=options.teams,

@@ -42,9 +42,8 @@ FIELDS = (
         "Members whose submissions are not to count, separated by commas; everybody sees it.",
         longest=1_000,
     ),
-    Choice("seed", "Seed", "The same seed and inputs give the same settlement.", mode="numeric"),
 )
-_WHOLE = {"seed", "draws", "budget"}
+_WHOLE = {"draws", "budget"}
 _WORDS = {
     "greater_than": "must be above {gt:g}",
     "greater_than_equal": "must be {ge:g} or more",
