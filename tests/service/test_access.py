@@ -49,19 +49,24 @@ RULES: dict[str, tuple[str, Callable[[World, Actor | None, str], Any]]] = {
     "document": ("see-settlement", lambda world, actor, one: results.document(world.context, actor, one)),
     "own view": ("see-own-result", lambda world, actor, one: results.party_view(world.context, actor, one)),
     "reward": ("fetch-reward", lambda world, actor, one: results.reward(world.context, actor, one)),
+    "reward receipt": (
+        "fetch-reward",
+        lambda world, actor, one: results.reward_receipt(world.context, actor, one),
+    ),
     "summary": ("see-summary", lambda world, actor, one: results.summary(world.context, actor, one)),
     "audit": ("see-audit", lambda world, actor, one: results.audit(world.context, actor, one)),
     "export": ("export", lambda world, actor, one: export.export(world.context, actor, one)),
     "events": ("see-events", lambda world, actor, _: events.listed(world.context, actor)),
+    "chain": ("see-chain", lambda world, actor, one: events.chain(world.context, actor, one)),
 }
 
 # Written out a second time, by role, so that a slip in the table shows.
 ALLOWED = {
     "operator": set(ACTIONS) - {"submit", "see-own-submission", "see-own-result", "fetch-reward"},
     "auditor": {"see-self", "sign-in", "see-people", "see-rounds", "see-progress", "see-settlement", "see-summary"}
-    | {"see-audit", "see-events"},
+    | {"see-audit", "see-events", "see-chain"},
     "party": {"see-self", "sign-in", "see-rounds", "submit", "see-own-submission", "see-progress", "see-own-result"}
-    | {"fetch-reward", "see-summary", "see-audit"},
+    | {"fetch-reward", "see-summary", "see-audit", "see-chain"},
 }
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from equipoise.agreement import Agreement
     from equipoise.client.exchange import Exchange
     from equipoise.client.membership import Membership
+    from equipoise.protocol.receipts import Receipt
     from equipoise.reward.model import Reward
 
 EVERY = 2.0  # seconds between two looks
@@ -26,7 +27,8 @@ def fetch(
 ) -> None:
     """Get your reward and your edition of the report; exit code 11 while there is none.
 
-    The reward is kept only if it can be read, is yours, and is of this agreement.
+    The reward is kept only if it can be read, is yours, is of this agreement, and the service signs for it. The receipt
+    is kept beside it, and must be in the service's log, as must that of your submission if it is here.
 
     Example: equipoise fetch --wait -o north.nc
     """
@@ -44,18 +46,31 @@ def fetch(
         data = _reward(exchange, wait=wait)
         which, agreed = exchange.round_id, exchange.agreement()
         reward_path = output or _name(me, ".nc", data, which)
-        deviations = _keep(data, reward_path, me, agreed)
+        reward = _check(data, me, agreed)
+        receipt, sent = exchange.reward_receipt(data, reward.digest, agreed.identity), _receipt_of_submission(me, which)
+        receipt_path = None
+        if receipt is not None:
+            exchange.check_chain([receipt] if sent is None else [sent, receipt])
+            receipt_path = reward_path.with_name(f"{reward_path.stem}.reward-receipt.json")
+        deviations = reward.deviations or made_otherwise(reward)
+        _keep(data, reward_path)
+        if receipt is not None and receipt_path is not None:
+            _keep(receipt.to_json(), receipt_path)
         written, report_path = exchange.report(), None
         if written is not None:
             report_path = report or _name(me, ".report.html", written, which)
             _replace(written, report_path)
     if as_json:
         found = {"party": me.name, "round": which, "title": agreed.title, "deviations": list(deviations)}
-        print_json(found | {"reward": str(reward_path), "report": None if report_path is None else str(report_path)})
+        paths = {"reward": reward_path, "receipt": receipt_path, "report": report_path}
+        print_json(found | {name: None if path is None else str(path) for name, path in paths.items()})
         return
     words = " ".join((*((which,) if which else ()), *((f"“{agreed.title}”",) if agreed.title else ())))
     there = "there is no report of yours (yet)" if report_path is None else f"your report {report_path}"
     print_lines(f"Your reward of {f'round {words}' if words else 'the round'} is {reward_path}, {there}.")
+    if receipt_path is not None:
+        and_sent = " and that of your submission" if sent is not None else ""
+        print_lines(f"The service's signed receipt is {receipt_path}; its log has it{and_sent}. Keep it.")
     print_lines(f"Predict with it: equipoise predict {reward_path} --data FILE")
     for one in deviations:
         print_alarm(f"The agreement was not kept: {one}.")
@@ -91,18 +106,31 @@ def _name(me: "Membership", ending: str, data: bytes, round_id: str | None) -> P
     return Path(f"{me.name}.{round_id}{ending}")
 
 
-def _keep(data: bytes, path: Path, me: "Membership", agreed: "Agreement") -> tuple[str, ...]:
-    """Write the reward once it is known to be the right one, and return where it says the agreement was left.
+def _receipt_of_submission(me: "Membership", round_id: str | None) -> "Receipt | None":
+    """What `equipoise submit` left here for this round; a file that is something else is passed over."""
+    from equipoise.canonical import read_limited
+    from equipoise.errors import VerificationError
+    from equipoise.protocol.receipts import Receipt
 
-    Another file of that name is not replaced.
-    """
+    for name in (f"{me.name}.{round_id}.receipt.json", f"{me.name}.receipt.json"):
+        try:
+            found = Receipt.parse(read_limited(Path(name)))
+        except (OSError, VerificationError):
+            continue
+        if (found.round, found.service) == (round_id, me.service):
+            found.check(found.service)
+            return found
+    return None
+
+
+def _keep(data: bytes, path: Path) -> None:
+    """Write what is known to be right; another file of that name is not replaced."""
     from equipoise.canonical import read_limited
     from equipoise.durable import is_there, write_new_file
     from equipoise.errors import MediationError
 
-    deviations = _check(data, me, agreed)
     if is_there(path) and read_limited(path, max_bytes=len(data)) == data:
-        return deviations
+        return
     try:
         write_new_file(path, data, mode=0o600)
     except FileExistsError:
@@ -111,10 +139,9 @@ def _keep(data: bytes, path: Path, me: "Membership", agreed: "Agreement") -> tup
         raise MediationError(
             f"cannot write {str(path)!r}: {error.strerror}; choose another place with --output"
         ) from error
-    return deviations
 
 
-def _check(data: bytes, me: "Membership", agreed: "Agreement") -> tuple[str, ...]:
+def _check(data: bytes, me: "Membership", agreed: "Agreement") -> "Reward":
     import tempfile
 
     from equipoise.errors import VerificationError
@@ -131,7 +158,7 @@ def _check(data: bytes, me: "Membership", agreed: "Agreement") -> tuple[str, ...
             f"what arrived is a reward of agreement {reward.agreement.identity}, not of {agreed.identity}; nothing was "
             "kept"
         )
-    return reward.deviations or made_otherwise(reward)
+    return reward
 
 
 def made_otherwise(reward: "Reward") -> tuple[str, ...]:

@@ -4,7 +4,7 @@ Who may read what is up to the folder's permissions; a service sees to it itself
 itself or into `settlement` in it, and lets each party into its own folder there (`equipoise.folders`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from equipoise import folders
@@ -17,7 +17,7 @@ from equipoise.durable import is_there, write_new_file
 from equipoise.errors import ServiceError, SubmissionError
 from equipoise.keys import load_key, public_hex
 from equipoise.protocol.public_keys import fingerprint
-from equipoise.protocol.receipts import Receipt
+from equipoise.protocol.receipts import Receipt, RewardReceipt
 
 AGREEMENT = "agreement.toml"
 SUBMISSIONS = "submissions"
@@ -87,6 +87,12 @@ class FolderExchange:
     def reward(self) -> bytes | None:
         """My reward, from where the mediator put it."""
         return self._result(folders.places_of_reward)
+
+    def reward_receipt(self, _data: bytes, _digest: str, _agreement: str) -> None:
+        """Nobody gives one."""
+
+    def check_chain(self, _receipts: Sequence[Receipt | RewardReceipt]) -> None:
+        """There is no log."""
 
     def report(self) -> bytes | None:
         """My edition of the report, if the mediator wrote one; it comes a moment after the reward."""

@@ -1,6 +1,7 @@
 """A round by way of a service."""
 
 import base64
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
@@ -15,11 +16,14 @@ from equipoise.client.membership import Membership
 from equipoise.durable import is_there
 from equipoise.errors import AgreementError, KeyFileError, ServiceError, VerificationError
 from equipoise.keys import load_key, public_hex
+from equipoise.protocol.chain import LINK, check_links, event_digest
 from equipoise.protocol.public_keys import fingerprint
-from equipoise.protocol.receipts import Receipt
+from equipoise.protocol.receipts import Receipt, RewardReceipt
 from equipoise.wire import Submission
 
 LARGEST_REWARD = 2**30
+LINKS, MOST_LINKS = 1_000, 1_000_000  # asked for at once, and looked at
+MOST_PEOPLE = 10_000
 
 
 def connect(membership: Membership) -> Connection:
@@ -96,21 +100,22 @@ class ServiceExchange:
 
     def check_receipt(self, receipt: Receipt, data: bytes) -> None:
         """Refuse a receipt that this service did not sign, or that is for something else than was sent."""
+        sent = Submission.parse(data)
+        found = self._otherwise(receipt, agreement=sent.agreement, submission=sent.id, digest=sha256_hex(data))
+        if found:
+            raise VerificationError(
+                f"the receipt is not for what was sent: {found}; tell the operator, your submission may not have been "
+                "taken"
+            )
+
+    def _otherwise(self, receipt: Receipt | RewardReceipt, **expected: str) -> str | None:
+        """What a receipt of this service says otherwise than expected; one that it did not sign is refused."""
         assert self.membership.service is not None
         receipt.check(self.membership.service)
-        sent = Submission.parse(data)
-        for what, said, true in (
-            ("the round", receipt.round, self.round_id),
-            ("the party", receipt.party, self.membership.name),
-            ("the agreement", receipt.agreement, sent.agreement),
-            ("the submission", receipt.submission, sent.id),
-            ("the digest", receipt.digest, sha256_hex(data)),
-        ):
-            if said != true:
-                raise VerificationError(
-                    f"the receipt is not for what was sent: {what} in it is {said}, not {true}; tell the operator, "
-                    "your submission may not have been taken"
-                )
+        for name, true in {"round": self.round_id, "party": self.membership.name, **expected}.items():
+            if (said := getattr(receipt, name)) != true:
+                return f"the {name} in it is {said}, not {true}"
+        return None
 
     def status(self) -> Status:
         """Where the member stands, and all rounds it may see, or the one asked for."""
@@ -138,6 +143,60 @@ class ServiceExchange:
         if not _has_digest(reply.body, reply.headers.get("digest", "")):
             raise VerificationError("the reward was altered on its way: it has not the digest that came with it")
         return reply.body
+
+    def reward_receipt(self, data: bytes, digest: str, agreement: str) -> RewardReceipt:
+        """The service's word for this very reward; without it, what arrived is not believed."""
+        decisions = self._get(self._path())["decisions"]
+        try:
+            reply = self.connection.request("GET", self._path("reward-receipt"))
+        except RefusedError as refusal:
+            if refusal.code != "not-found":
+                raise
+            raise VerificationError(
+                "the service gave no receipt for the reward, which its operator could therefore deny; nothing was "
+                "kept. Ask the operator: the service may be of a version up to 0.7"
+            ) from refusal
+        receipt = RewardReceipt.parse(reply.body, name="what the service answered")
+        found = self._otherwise(
+            receipt, agreement=agreement, decisions=decisions, digest=sha256_hex(data), reward=digest
+        )
+        if found:
+            raise VerificationError(
+                f"the receipt is not for the reward that arrived: {found}; nothing was kept, tell the operator"
+            )
+        return receipt
+
+    def check_chain(self, receipts: Sequence[Receipt | RewardReceipt]) -> None:
+        """Refuse a service whose log no longer has the events of these receipts, all in one chain."""
+        named = {one.event: one for one in receipts}
+        links = {one["sequence"]: one for one in self._links(min(named), max(named))}
+        check_links(list(links.values()), first=min(named))
+        for number, receipt in named.items():
+            link = links[number]
+            if link["digest"] != receipt.event_digest or (link["content"] is None and not _is_old(receipt, link)):
+                raise VerificationError(
+                    f"event {number} of the service's log is not the one that your receipt names: the log was "
+                    "rewritten after the receipt was given. Keep the receipt; it is the proof"
+                )
+
+    def _links(self, first: int, last: int) -> list[dict[str, Any]]:
+        if last - first > MOST_LINKS:
+            raise VerificationError(f"your receipts name events {first} and {last}, too far apart to be looked at")
+        found: list[dict[str, Any]] = []
+        while len(found) <= last - first:
+            document = self._get(f"{self._path('chain')}?after={first + len(found) - 1}&limit={LINKS}")
+            try:
+                more = [{name: link[name] for name in (*LINK, "digest")} for link in document["links"]]
+            except (KeyError, TypeError) as error:
+                raise VerificationError(
+                    f"the service sent something else than its chain of events ({error!r})"
+                ) from error
+            if not more:
+                raise VerificationError(
+                    f"the service's log ends at event {first + len(found) - 1}, before event {last} of your receipt"
+                )
+            found += more
+        return found[: last - first + 1]
 
     def report(self) -> bytes | None:
         """My edition of the report."""
@@ -210,6 +269,28 @@ def progress_of(document: dict[str, Any]) -> Progress | None:
         return None
     names = ("stage", "done", "planned", "elapsed_s", "left_s", "problem")
     return Progress(**{name: document[name] for name in names})
+
+
+def _is_old(receipt: Receipt | RewardReceipt, link: dict[str, Any]) -> bool:
+    """Whether a receipt is for an event of a version up to 0.7: all that it said, the party knows but its own number.
+
+    Others cannot be passed off as one, to hide that a chain is broken.
+    """
+    if not isinstance(receipt, Receipt):
+        return False
+    said = {
+        "sequence": receipt.event,
+        "time": receipt.received,
+        "actor": receipt.party,
+        "kind": "submission-accepted",
+        "round": receipt.round,
+        "previous": link["previous"],
+    }
+    details = {"party": receipt.party, "submission": receipt.submission, "digest": receipt.digest}
+    return any(
+        event_digest({**said, "details": {**details, "person": person}}) == receipt.event_digest
+        for person in range(1, MOST_PEOPLE)
+    )
 
 
 def _has_digest(data: bytes, header: str) -> bool:

@@ -1,5 +1,6 @@
 """What a party does in a round, whatever is between it and the mediator."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -8,7 +9,7 @@ from equipoise.errors import AgreementError, ServiceError
 if TYPE_CHECKING:
     from equipoise.agreement import Agreement
     from equipoise.client.membership import Membership
-    from equipoise.protocol.receipts import Receipt
+    from equipoise.protocol.receipts import Receipt, RewardReceipt
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,12 @@ class Exchange(Protocol):
 
     def reward(self) -> bytes | None:
         """My reward, None while there is none."""
+
+    def reward_receipt(self, data: bytes, digest: str, agreement: str) -> "RewardReceipt | None":
+        """The service's word that it handed out this file, the reward of that digest; a folder gives none."""
+
+    def check_chain(self, receipts: "Sequence[Receipt | RewardReceipt]") -> None:
+        """Refuse a log that no longer has the events of my receipts; a folder has no log."""
 
     def report(self) -> bytes | None:
         """My edition of the report, None while there is none."""

@@ -1,10 +1,10 @@
-"""A receipt: the service's signed word that it has a submission, for the party to keep.
+"""Receipts: the service's signed word that it has a submission, or has handed out a reward, for the party to keep.
 
-It names the event that recorded the submission and that event's digest, so that a log without it, or with another in
-its place, contradicts the receipt.
+A receipt names the event that recorded it and that event's digest, so that a log without it, or with another in its
+place, contradicts the receipt. What comes before that event cannot be rewritten either: its digest covers all of it.
 """
 
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -17,56 +17,30 @@ from equipoise.section import Hex64
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-FORMAT: Literal["equipoise-receipt"] = "equipoise-receipt"
 RoundName = Annotated[str, Field(pattern=r"^[a-z0-9]{4,40}$")]
+Moment = Annotated[int, Field(ge=0)]  # milliseconds since 1970, by the service's clock
 
 
-class Receipt(BaseModel):
-    """What was received, from whom, for which round, when; signed by the service."""
+class _Signed(BaseModel):
+    """What both kinds have: whose it is, the event, and the service's signature."""
 
+    KIND: ClassVar[str]
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    format: Literal["equipoise-receipt"]
     version: Literal[1]
     round: RoundName
     agreement: Hex64
     party: PartyName
-    submission: Hex64  # its id
     digest: Hex64  # SHA-256 of the file
-    received: Annotated[int, Field(ge=0)]  # milliseconds since 1970, by the service's clock
     event: Annotated[int, Field(ge=1)]
     event_digest: Hex64
     service: Hex64  # its public key
     signature: Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
 
     @classmethod
-    def signed(
-        cls,
-        key: "Ed25519PrivateKey",
-        *,
-        round: str,  # noqa: A002  (the product's word for it)
-        agreement: str,
-        party: str,
-        submission: str,
-        digest: str,
-        received: int,
-        event: int,
-        event_digest: str,
-    ) -> Self:
-        """Make one."""
-        unsigned = {
-            "format": FORMAT,
-            "version": 1,
-            "round": round,
-            "agreement": agreement,
-            "party": party,
-            "submission": submission,
-            "digest": digest,
-            "received": received,
-            "event": event,
-            "event_digest": event_digest,
-            "service": key.public_key().public_bytes_raw().hex(),
-        }
+    def signed(cls, key: "Ed25519PrivateKey", **said: str | int) -> Self:
+        """Make one of all it says besides format, version, service and signature."""
+        unsigned = {"format": cls.KIND, "version": 1, "service": key.public_key().public_bytes_raw().hex(), **said}
         return cls.model_validate({**unsigned, "signature": key.sign(canonical_json(unsigned)).hex()})
 
     @classmethod
@@ -88,3 +62,31 @@ class Receipt(BaseModel):
                 f"the receipt for {self.party!r} names the service {self.service[:16]}…, not {service[:16]}…"
             )
         verify(service, self.signature, canonical_json(self.model_dump(exclude={"signature"})), what="the receipt")
+
+
+class Receipt(_Signed):
+    """What was received, from whom, for which round, when; signed by the service."""
+
+    KIND = "equipoise-receipt"
+    format: Literal["equipoise-receipt"]
+    submission: Hex64  # its id
+    received: Moment
+
+
+class RewardReceipt(_Signed):
+    """What was handed out, to whom, of which decisions, when; signed by the service."""
+
+    KIND = "equipoise-reward-receipt"
+    format: Literal["equipoise-reward-receipt"]
+    decisions: Hex64  # of the settlement
+    reward: Hex64  # `Reward.digest`, as decided
+    handed_out: Moment
+
+
+def any_receipt(data: bytes, *, name: str = "receipt") -> Receipt | RewardReceipt:
+    """Read a receipt of either kind."""
+    try:
+        kind = RewardReceipt if strict_json(data).get("format") == RewardReceipt.KIND else Receipt
+    except (StrictJSONError, AttributeError) as error:
+        raise VerificationError(f"{name} is not a receipt: {error}") from error
+    return kind.parse(data, name=name)

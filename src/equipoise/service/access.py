@@ -41,6 +41,7 @@ ACTIONS: dict[str, frozenset[str]] = {
     "see-audit": _EVERYBODY,
     "export": _OPERATOR,
     "see-events": _OVERSEERS,
+    "see-chain": _EVERYBODY,
 }
 
 

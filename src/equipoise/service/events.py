@@ -5,14 +5,15 @@ refuses to change or delete an event as well, which stops accidents, not who own
 """
 
 import json
+import secrets
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from equipoise.canonical import canonical_json
-from equipoise.protocol.chain import BEGINNING, check_chain, event_digest
-from equipoise.service.access import Actor, require
+from equipoise.protocol.chain import BEGINNING, check_chain, event_digest, link_of
+from equipoise.service.access import Actor, require, seat_of
 from equipoise.service.database import wait_alone
 from equipoise.service.tables import Event
 
@@ -25,10 +26,15 @@ _PIECE = 5_000
 
 
 def record(session: Session, *, time: int, actor: str, kind: str, round_id: str | None = None, **details: Any) -> Event:
-    """Append an event; it is there if and only if the transaction is kept. Details hold no secrets."""
+    """Append an event; it is there if and only if the transaction is kept. Details hold no secrets.
+
+    Its time is not before that of the last one, even if the clock was set back.
+    """
     wait_alone(session)
-    head = session.execute(select(Event.sequence, Event.digest).order_by(Event.sequence.desc()).limit(1)).first()
-    sequence, previous = (1, BEGINNING) if head is None else (head.sequence + 1, head.digest)
+    columns = select(Event.sequence, Event.digest, Event.time).order_by(Event.sequence.desc()).limit(1)
+    head = session.execute(columns).first()
+    sequence, previous, last = (1, BEGINNING, 0) if head is None else (head.sequence + 1, head.digest, head.time)
+    time, salt = max(time, last), secrets.token_hex(16)
     document = {
         "sequence": sequence,
         "time": time,
@@ -36,6 +42,7 @@ def record(session: Session, *, time: int, actor: str, kind: str, round_id: str 
         "kind": kind,
         "round": round_id,
         "details": details,
+        "salt": salt,
         "previous": previous,
     }
     event = Event(
@@ -47,6 +54,7 @@ def record(session: Session, *, time: int, actor: str, kind: str, round_id: str 
         details_json=canonical_json(details).decode("ascii"),
         previous=previous,
         digest=event_digest(document),
+        salt=salt,
     )
     session.add(event)
     session.flush()  # the next one in this transaction follows it
@@ -64,11 +72,22 @@ def documents(session: Session, *, after: int = 0, limit: int | None = None) -> 
             "kind": event.kind,
             "round": event.round_id,
             "details": json.loads(event.details_json),
+            **({} if event.salt is None else {"salt": event.salt}),
             "previous": event.previous,
             "digest": event.digest,
         }
         for event in session.scalars(statement)
     ]
+
+
+def chain(
+    context: "Context", actor: Actor | None, round_id: str, *, after: int = 0, limit: int = MOST
+) -> list[dict[str, Any]]:
+    """The log after a sequence number without what it says, for members of a round to look for their receipts in."""
+    actor = require(actor, "see-chain")
+    with context.database.reading() as session:
+        seat_of(session, actor, round_id)
+        return [link_of(one) for one in documents(session, after=min(max(after, 0), 2**62), limit=min(limit, MOST))]
 
 
 def verified(context: "Context") -> str:

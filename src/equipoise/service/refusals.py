@@ -75,6 +75,12 @@ class TooMany(Refusal):
     status, code = 429, "too-many"
 
 
+class Damaged(Refusal):
+    """What is kept is not what it must be."""
+
+    status, code = 500, "damaged"
+
+
 class Unavailable(Refusal):
     """The database cannot be used just now."""
 

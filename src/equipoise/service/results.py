@@ -6,6 +6,7 @@ hold.
 """
 
 import json
+import logging
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
@@ -15,12 +16,15 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from equipoise.canonical import sha256_hex
+from equipoise.errors import MediationError
+from equipoise.protocol.receipts import RewardReceipt
 from equipoise.service import events
 from equipoise.service.access import Actor, require, round_of, seat_of
 from equipoise.service.agreements import parsed
 from equipoise.service.context import Context
 from equipoise.service.kept import Kept
-from equipoise.service.refusals import Conflict, NotFound
+from equipoise.service.logs import FAILURES
+from equipoise.service.refusals import Conflict, Damaged, NotFound
 from equipoise.service.rounds import left_out_of
 from equipoise.service.tables import Event, Received, Result, Round, Seat
 
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
 
 SETTLEMENT = "settlement.json"
 _KEPT = 8  # settlements
+_KEPT_DIGESTS = 1_000  # of rewards, by that of the file
 _NO_PART = "{!r} took no part in this settlement: it did not submit, or the operator started without it"
 
 
@@ -112,30 +117,49 @@ def party_view(context: Context, actor: Actor | None, round_id: str) -> "PartyVi
 
 
 def reward(context: Context, actor: Actor | None, round_id: str) -> bytes:
-    """A party's own reward, as its netCDF file; that it was fetched is recorded, the first time."""
+    """A party's own reward, as its netCDF file; that it was handed out is recorded, the first time.
+
+    A file that is not the reward that was decided is not handed out, whoever changed it.
+    """
     actor = require(actor, "fetch-reward")
     with context.database.reading() as session:
         found, _ = seat_of(session, actor, round_id)
-        _require_settled(found)
-        kept = session.get(Result, (found.id, reward_name(actor.name)))
-        before = select(Event.sequence).where(
-            Event.round_id == found.id, Event.kind == "reward-fetched", Event.actor == actor.name
-        )
-        first = session.scalar(before.limit(1)) is None
-    if kept is None:
-        raise NotFound(f"{_NO_PART.format(actor.name)}, so that it has no reward")
-    if first:
+        content, says = _decided_reward(session, found, actor.name)
+        known = _handed_out(session, found, actor.name, says)
+    if known is None:
         with context.database.writing(alone=True) as session:
-            events.record(
-                session,
-                time=context.clock(),
-                actor=actor.name,
-                kind="reward-fetched",
-                round_id=round_id,
-                person=actor.person_id,
-                digest=kept.digest,
-            )
-    return kept.content
+            if _handed_out(session, found, actor.name, says) is None:
+                events.record(
+                    session,
+                    time=context.clock(),
+                    actor=actor.name,
+                    kind="reward-fetched",
+                    round_id=round_id,
+                    person=actor.person_id,
+                    **says,
+                )
+    return content
+
+
+def reward_receipt(context: Context, actor: Actor | None, round_id: str) -> RewardReceipt:
+    """The service's word which reward it handed out to a party; the same each time."""
+    actor = require(actor, "fetch-reward")
+    with context.database.reading() as session:
+        found, _ = seat_of(session, actor, round_id)
+        _, says = _decided_reward(session, found, actor.name)
+        event = _handed_out(session, found, actor.name, says)
+    if event is None:
+        raise NotFound(f"{actor.name!r} has not fetched its reward yet; there is a receipt once it has")
+    return RewardReceipt.signed(
+        context.key,
+        round=found.id,
+        agreement=found.identity,
+        party=actor.name,
+        handed_out=event.time,
+        event=event.sequence,
+        event_digest=event.digest,
+        **says,
+    )
 
 
 def summary(context: Context, actor: Actor | None, round_id: str) -> dict[str, Any]:
@@ -192,6 +216,58 @@ def audit(context: Context, actor: Actor | None, round_id: str) -> list[dict[str
     ]
 
 
+def _decided_reward(session: Session, found: Round, party: str) -> tuple[bytes, dict[str, str]]:
+    """The file of a reward, and what is recorded of handing it out: its SHA-256, what it is, what decided it."""
+    settled = _settlement(session, found)
+    kept = session.get(Result, (found.id, reward_name(party)))
+    if kept is None:
+        raise NotFound(f"{_NO_PART.format(party)}, so that it has no reward")
+    digest = sha256_hex(kept.content)
+    award = settled.awards.get(party)
+    is_of = _rewards.get(digest, lambda: _reward_digest(kept.content))
+    if award is None or is_of != award.digest or settled.decisions != _logged_decisions(session, found):
+        logging.getLogger(FAILURES).error(
+            "the reward of %r in round %s is not the one that was decided (its file is %s); restore a backup",
+            party,
+            found.id,
+            digest,
+        )
+        raise Damaged(
+            f"the reward of {party!r} that is kept here is not the one that was decided, so that it is not handed out; "
+            "tell the operator, whose log has a line on it"
+        )
+    return kept.content, {"digest": digest, "reward": award.digest, "decisions": settled.decisions}
+
+
+def _logged_decisions(session: Session, found: Round) -> Any:
+    """What the log says was decided: the table of rounds is easier to change."""
+    text = select(Event.details_json).where(Event.round_id == found.id, Event.kind == "settled")
+    return json.loads(session.scalars(text).one())["decisions"]
+
+
+def _handed_out(session: Session, found: Round, party: str, says: dict[str, str]) -> Event | None:
+    """The event that recorded that this very file was handed out; those of versions up to 0.7 say less."""
+    there = (Event.round_id == found.id, Event.kind == "reward-fetched", Event.actor == party)
+    for event in session.scalars(select(Event).where(*there).order_by(Event.sequence)):
+        details = json.loads(event.details_json)
+        if all(details.get(name) == value for name, value in says.items()):
+            return event
+    return None
+
+
+def _reward_digest(content: bytes) -> str:
+    """What a file is the reward of; one that cannot be read is none."""
+    from equipoise.reward.model import Reward
+
+    with tempfile.TemporaryDirectory(prefix="equipoise-") as folder:
+        path = Path(folder) / "reward.nc"
+        path.write_bytes(content)
+        try:
+            return Reward.load(path).digest
+        except MediationError:
+            return ""
+
+
 def _require_settled(found: Round) -> None:
     if found.state != "settled":
         raise Conflict(f"the round is {found.state}, not settled yet; look again later", code="not-settled")
@@ -205,6 +281,7 @@ def _settlement(session: Session, found: Round) -> "Settlement":
 
 
 _parsed: "Kept[Settlement]" = Kept(_KEPT)
+_rewards: Kept[str] = Kept(_KEPT_DIGESTS)
 
 
 def _read(content: bytes) -> "Settlement":

@@ -212,3 +212,4 @@ class Event(Base):
     details_json: Mapped[str] = mapped_column(Text)
     previous: Mapped[str] = mapped_column(String(64))
     digest: Mapped[str] = mapped_column(String(64))
+    salt: Mapped[str | None] = mapped_column(String(32))  # of versions up to 0.7 there is none

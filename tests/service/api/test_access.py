@@ -50,11 +50,13 @@ TABLE: dict[tuple[str, str], tuple[int, ...]] = {
     ("DELETE", "/v1/rounds/{round}/settlement"): operator_gets(409),
     ("GET", "/v1/rounds/{round}/results"): OVERSEERS,
     ("GET", "/v1/rounds/{round}/reward"): OWN,
+    ("GET", "/v1/rounds/{round}/reward-receipt"): OWN,
     ("GET", "/v1/rounds/{round}/report"): MEMBERS,
     ("GET", "/v1/rounds/{round}/summary"): MEMBERS,
     ("GET", "/v1/rounds/{round}/audit"): MEMBERS,
     ("GET", "/v1/rounds/{round}/export"): OPERATOR,
     ("GET", "/v1/events"): OVERSEERS,
+    ("GET", "/v1/rounds/{round}/chain"): MEMBERS,
 }
 
 

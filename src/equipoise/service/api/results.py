@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import Request, Response
 
+from equipoise.protocol.receipts import RewardReceipt
 from equipoise.service import export, results
 from equipoise.service.access import Actor
 from equipoise.service.api.routes import answers, file, new_router
@@ -17,6 +18,7 @@ from equipoise.service.kept import Kept
 
 router = new_router("results")
 _ERRORS = answers(401, 403, 404, 409)
+_ERRORS_OR_DAMAGED = answers(401, 403, 404, 409, 500)
 _EDITIONS: Kept[str] = Kept(256)  # a round is settled once, so that they stay true
 _NETCDF, _ZIP, _HTML = "application/x-netcdf", "application/zip", "text/html"
 
@@ -30,13 +32,20 @@ def all_results(request: Request, round: Round, actor: SignedIn) -> dict[str, An
 @router.get(
     "/rounds/{round}/reward",
     response_class=Response,
-    responses={200: file(_NETCDF, "Posterior draws, as netCDF."), **_ERRORS},
+    responses={200: file(_NETCDF, "Posterior draws, as netCDF."), **_ERRORS_OR_DAMAGED},
 )
 def reward(request: Request, round: Round, actor: SignedIn) -> Response:  # noqa: A002
     """Your own reward. Its SHA-256 is in the header Digest; `equipoise predict` uses the file."""
     content = results.reward(context_of(request), actor, round)
     name = f"{round}-{actor.name}.nc"
     return _download(content, _NETCDF, name)
+
+
+@router.get("/rounds/{round}/reward-receipt", response_model=RewardReceipt, responses=_ERRORS_OR_DAMAGED)
+def reward_receipt(request: Request, round: Round, actor: SignedIn) -> Response:  # noqa: A002
+    """The receipt of your reward, once you have fetched it, signed by the service: keep it."""
+    receipt = results.reward_receipt(context_of(request), actor, round)
+    return Response(receipt.to_json(), media_type="application/json")
 
 
 @router.get(

@@ -43,6 +43,7 @@ _SOMETIMES = {
     404: "It is not there, or not for who is asking.",
     409: "It contradicts what is there: sent before, decided before, or not the time for it.",
     415: "The body is not of the content type that is taken.",
+    500: "What is kept is not what was decided, so that it is not handed out.",
 }
 
 Responses = dict[int | str, dict[str, Any]]

@@ -224,6 +224,7 @@ class EventShape(Answer):
     kind: str
     round: str | None
     details: dict[str, Any]
+    salt: str | None = None
     previous: Hex64
     digest: Hex64
 
@@ -232,6 +233,23 @@ class Events(Answer):
     """A part of the log."""
 
     events: list[EventShape]
+
+
+class LinkShape(Answer):
+    """An event without what it says; of events of versions up to 0.7 all but the digests is null."""
+
+    sequence: int
+    previous: Hex64
+    mark: Hex64 | None
+    person: int | None
+    content: Hex64 | None
+    digest: Hex64
+
+
+class Links(Answer):
+    """A part of the chain."""
+
+    links: list[LinkShape]
 
 
 class EventsQuery(BaseModel):
