@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from equipoise.canonical import canonical_json, sha256_hex
 from equipoise.protocol.chain import BEGINNING, event_digest
+from equipoise.protocol.receipts import Receipt
 
 Files = dict[str, bytes]
 
@@ -65,3 +66,15 @@ def edited(files: Files, name: str, change: Callable[[Any], object]) -> Files:
     document = json.loads(files[name])
     change(document)
     return {**files, name: json.dumps(document).encode()}
+
+
+def with_receipts(files: Files, key: Ed25519PrivateKey) -> Files:
+    """Receipts of submissions signed anew by the service, for the events of another log."""
+    found = dict(files)
+    for event in events(files):
+        name = f"receipts/{event.get('details', {}).get('party')}.json"
+        if event.get("kind") == "submission-accepted" and name in files:
+            old = Receipt.parse(files[name]).model_dump(exclude={"format", "version", "service", "signature"})
+            told = old | {"event": event["sequence"], "event_digest": event["digest"]}
+            found[name] = Receipt.signed(key, **told).to_json()
+    return found

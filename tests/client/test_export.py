@@ -75,7 +75,7 @@ def test_a_genuine_export(made: tuple[World, Files], tmp_path: Path) -> None:
     (tmp_path / "mine.json").write_bytes(files["receipts/north.json"])
     found = check_export(path, service=fingerprint(world.context.audience).upper(), receipts=[tmp_path / "mine.json"])
     assert {check.outcome for check in found} == {"ok"}, found
-    assert len(found) == 13
+    assert len(found) == 14
     assert Check("your own receipts agree with the log", "ok", "1 receipt") in found
 
 
@@ -84,7 +84,7 @@ def test_an_export_before_settlement(made: tuple[World, Files], tmp_path: Path) 
     data = export(world.context, world.operator, world.round(submitted=True))
     (tmp_path / "round.zip").write_bytes(data)
     found = check_export(tmp_path / "round.zip")
-    assert [check.outcome for check in found] == ["ok"] * 9
+    assert [check.outcome for check in found] == ["ok"] * 10
     assert "compare this" in found[1].message
 
 
@@ -215,7 +215,7 @@ def test_changes_of_the_log_by_the_service(
     def after(changed: Files, **options: object) -> str:
         return failure(exports.pack(path, changed), **options)[1]
 
-    changed = [{**event, "actor": "mallory"} if event["kind"] == "settled" else event for event in log]
+    changed = [{**event, "actor": "mallory"} if event.get("kind") == "settled" else event for event in log]
     assert "the log was altered at event" in after(sign(exports.with_events(files, changed)))
     assert "the log was altered at event 3" in after(sign(exports.with_events(files, log[:2] + log[3:])))
     head = {"sequence": len(log), "digest": log[-1]["digest"]}
@@ -223,17 +223,17 @@ def test_changes_of_the_log_by_the_service(
     assert "line 1 of the log" in failure(exports.pack(path, {**files, **_log_of(b"{", sign, files)}))[1]
 
     # The whole log made anew, with receipts that fit it: only a receipt that is out of its hands tells.
-    rewritten = exports.rechained([{**event, "time": event["time"] + 1} for event in log])
-    lie = sign(_with_receipts(exports.with_events(files, rewritten), rewritten, key))
+    rewritten = exports.rechained([event | ({"time": event["time"] - 1} if "time" in event else {}) for event in log])
+    lie = sign(exports.with_receipts(exports.with_events(files, rewritten), key))
     exports.pack(path, lie)
     assert {check.outcome for check in check_export(path)} == {"ok"}
     (tmp_path / "mine.json").write_bytes(files["receipts/north.json"])
     assert "was rewritten after the receipt" in after(lie, receipts=[tmp_path / "mine.json"])
     assert "cannot read the receipt" in after(files, receipts=[tmp_path / "none.json"])
 
-    without = exports.rechained([event for event in log if event["details"].get("party") != "north"])
+    without = exports.rechained([event for event in log if event.get("details", {}).get("party") != "north"])
     kept = {name: content for name, content in files.items() if "north" not in name}
-    lie = sign(_with_receipts(exports.with_events(kept, without), without, key))
+    lie = sign(exports.with_receipts(exports.with_events(kept, without), key))
     assert "was rewritten after the receipt" in after(lie, receipts=[tmp_path / "mine.json"])
 
 
@@ -242,14 +242,14 @@ def test_logs_that_contradict_the_rules(
 ) -> None:
     """Perfect chains, with receipts that fit: what they tell cannot have happened."""
     log = exports.events(files)
-    at = {event["details"].get("party", event["kind"]): number for number, event in enumerate(log)}
+    at = {event["details"].get("party", event["kind"]): number for number, event in enumerate(log) if "kind" in event}
     created, north = at["round-created"], log[at["north"]]
     started, settled = log[at["settlement-started"]], log[at["settled"]]
-    cancelled = {**started, "kind": "settlement-cancelled", "details": {}}
+    cancelled = {**started, "kind": "settlement-cancelled", "details": {"person": 1}}
 
     def after(*events: dict[str, Any]) -> str:
         changed = exports.rechained(list(events))
-        lie = sign(_with_receipts(exports.with_events(files, changed), changed, key))
+        lie = sign(exports.with_receipts(exports.with_events(files, changed), key))
         title, why = failure(exports.pack(tmp_path / "round.zip", lie))
         assert title == "the log tells of a round that the rules allow"
         return why
@@ -281,11 +281,11 @@ def test_submissions_of_keys_that_nobody_approved(
     files: Files, sign: Callable[..., Files], key: Ed25519PrivateKey, tmp_path: Path
 ) -> None:
     log = exports.events(files)
-    north = next(event["details"]["person"] for event in log if event["details"].get("party") == "north")
+    north = next(event["details"]["person"] for event in log if event.get("details", {}).get("party") == "north")
 
     def after(change: Callable[[dict[str, Any]], dict[str, Any]], changed: Files = files) -> str:
-        told = exports.rechained([{**event, "details": change(event)} for event in log])
-        lie = sign(_with_receipts(exports.with_events(changed, told), told, key))
+        told = exports.rechained([event | ({"details": change(event)} if "details" in event else {}) for event in log])
+        lie = sign(exports.with_receipts(exports.with_events(changed, told), key))
         title, why = failure(exports.pack(tmp_path / "round.zip", lie))
         assert title == "every accepted submission is there, and genuine"
         return why
@@ -318,7 +318,7 @@ def test_settlements_with_other_options_than_they_were_started_with(
     log = exports.events(files)
 
     def with_log(changed: Files, kind: str, **changes: object) -> Files:
-        told = [{**one, "details": one["details"] | changes} if one["kind"] == kind else one for one in log]
+        told = [{**one, "details": one["details"] | changes} if one.get("kind") == kind else one for one in log]
         return sign(exports.with_events(changed, exports.rechained(told)))
 
     def after(lie: Files) -> str:
@@ -364,19 +364,6 @@ def _log_of(data: bytes, sign: Callable[..., Files], files: Files) -> Files:
     """A manifest that fits a log which is no log."""
     manifest = json.loads(files["manifest.json"])
     return {**sign(files, files={**manifest["files"], "events.jsonl": sha256_hex(data)}), "events.jsonl": data}
-
-
-def _with_receipts(files: Files, log: list[dict[str, Any]], key: Ed25519PrivateKey) -> Files:
-    """Receipts signed anew by the service, for the events of another log."""
-    found = dict(files)
-    for event in log:
-        details = event["details"]
-        name = f"receipts/{details.get('party')}.json"
-        if event["kind"] == "submission-accepted" and name in files:
-            old = Receipt.parse(files[name]).model_dump(exclude={"format", "version", "service", "signature"})
-            told = old | {"event": event["sequence"], "event_digest": event["digest"]}
-            found[name] = Receipt.signed(key, **told).to_json()
-    return found
 
 
 def test_changes_of_what_went_in(

@@ -47,7 +47,7 @@ def test_a_settled_round_can_be_checked_offline(world: World) -> None:
         session.add(Answer(round_id=round_id, inputs="a" * 64, digest="b" * 64, key_json='{"k":1}', result_json="[2]"))
     files = _files(export.export(world.context, world.operator, round_id))
     manifest = _checked(files, world.context.audience)
-    assert (manifest["format"], manifest["version"], manifest["round"]) == ("equipoise-export", 1, round_id)
+    assert (manifest["format"], manifest["version"], manifest["round"]) == ("equipoise-export", 2, round_id)
     assert manifest["time"] == world.clock.now
     agreed = Agreement.model_validate_json(files["agreement.json"])
     settlement = Settlement.parse(json.loads(files["settlement.json"]))
@@ -62,7 +62,7 @@ def test_a_settled_round_can_be_checked_offline(world: World) -> None:
         assert receipt.digest == hashlib.sha256(sent()[name]).hexdigest() == settlement.contributions[name].digest
         assert files[f"rewards/{name}.nc"]
     assert json.loads(files["answers.jsonl"]) == {"inputs": "a" * 64, "key": {"k": 1}, "result": [2]}
-    assert [one["kind"] for one in log.values()][-2:] == ["settled", "exported"]
+    assert [one.get("kind") for one in log.values()][-2:] == ["settled", "exported"]
 
 
 def test_the_secret_of_added_noise_is_a_file_of_its_own(world: World) -> None:

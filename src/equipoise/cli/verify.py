@@ -18,7 +18,17 @@ def verify(
     ] = None,
     receipt: Annotated[
         list[Path] | None,
-        typer.Option(help="A receipt of your own that the log must agree with; repeat for more.", readable=False),
+        typer.Option(
+            help="A receipt of your own, of a submission or a reward, that the log must agree with; repeat for more.",
+            readable=False,
+        ),
+    ] = None,
+    reward: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="A reward as you fetched it, which must be the one decided and handed out; repeat for more.",
+            readable=False,
+        ),
     ] = None,
     again: Annotated[
         bool, typer.Option("--again", help="Also settle anew from the submissions, and compare the decisions.")
@@ -27,17 +37,18 @@ def verify(
 ) -> None:
     """Check an exported round offline: signatures, digests, log, receipts, submissions, rewards, audit.
 
-    Example: equipoise verify round.zip --receipt north.receipt.json
+    Example: equipoise verify round.zip --receipt north.receipt.json --reward north.nc
     """
     from equipoise.cli.output import print_json
     from equipoise.client.export_check import check_export
     from equipoise.durable import is_there
     from equipoise.errors import VerificationError
 
-    for name, path in (("EXPORT", export), *(("--receipt", one) for one in receipt or ())):
+    given = [("EXPORT", export), *(("--receipt", one) for one in receipt or ())]
+    for name, path in (*given, *(("--reward", one) for one in reward or ())):
         if not is_there(path):
             raise typer.BadParameter(f"there is no file {str(path)!r}; nothing was checked.", param_hint=name)
-    found = check_export(export, service=service, receipts=receipt or (), again=again)
+    found = check_export(export, service=service, receipts=receipt or (), rewards=reward or (), again=again)
     failed = [check for check in found if check.outcome == "failed"]
     if as_json:
         print_json({"export": str(export), "genuine": not failed, "checks": [vars(check) for check in found]})

@@ -20,8 +20,10 @@ from equipoise.protocol.public_keys import verify
 from equipoise.schema import PARTY_NAME
 
 FORMAT = "equipoise-export"
+VERSIONS = (1, 2)  # 1, of versions up to 0.7, has the whole log
 MANIFEST, AGREEMENT, SETTLEMENT, EVENTS = "manifest.json", "agreement.json", "settlement.json", "events.jsonl"
 NOISE = "noise.secret"
+ANSWERS = "answers.jsonl"
 PARTS = {"submissions": ".json", "receipts": ".json", "rewards": ".nc"}
 MOST_FILES = 50_000
 MOST_BYTES = 4 * 2**30  # of all files together, unpacked
@@ -54,7 +56,7 @@ class Manifest:
         """Read it, and check the signature."""
         try:
             document = strict_json(data, max_bytes=MOST_DOCUMENT_BYTES)
-            if (document["format"], document["version"]) != (FORMAT, 1):
+            if document["format"] != FORMAT or document["version"] not in VERSIONS:
                 raise ValueError(f"format {document['format']!r}, version {document['version']!r}")
             signature = str(document.pop("signature"))
             found = cls(
@@ -151,12 +153,19 @@ class Archive:
 
     def events(self) -> list[dict[str, Any]]:
         """The log, one event on each line."""
+        return self._lines(EVENTS, "the log")
+
+    def answers(self) -> list[dict[str, Any]]:
+        """What the sampler found, one answer on each line."""
+        return self._lines(ANSWERS, "the answers")
+
+    def _lines(self, name: str, what: str) -> list[Any]:
         found = []
-        for number, line in enumerate(self.read(EVENTS).splitlines(), start=1):
+        for number, line in enumerate(self.read(name).splitlines(), start=1):
             try:
                 found.append(json.loads(line))
             except (ValueError, RecursionError) as error:
-                raise VerificationError(f"line {number} of the log cannot be read: {error}") from error
+                raise VerificationError(f"line {number} of {what} cannot be read: {error}") from error
         return found
 
     def parties_in(self, part: str) -> tuple[str, ...]:

@@ -17,11 +17,11 @@ from pydantic import ValidationError
 from equipoise.agreement import Agreement
 from equipoise.canonical import read_limited, sha256_hex
 from equipoise.client.export_archive import AGREEMENT, MANIFEST, SETTLEMENT, Archive, Manifest
-from equipoise.client.export_log import ACCEPTED, CREATED, SETTLED, RoundLog
+from equipoise.client.export_log import ACCEPTED, CREATED, FETCHED, SETTLED, RoundLog
 from equipoise.errors import EquipoiseError, VerificationError
 from equipoise.protocol.chain import check_chain
 from equipoise.protocol.public_keys import fingerprint, same_fingerprint
-from equipoise.protocol.receipts import Receipt
+from equipoise.protocol.receipts import Receipt, RewardReceipt, any_receipt
 from equipoise.wire import Submission
 from equipoise.words import counted
 
@@ -39,11 +39,17 @@ class Check:
 
 
 def check_export(
-    path: Path, *, service: str | None = None, receipts: Sequence[Path] = (), again: bool = False
+    path: Path,
+    *,
+    service: str | None = None,
+    receipts: Sequence[Path] = (),
+    rewards: Sequence[Path] = (),
+    again: bool = False,
 ) -> list[Check]:
     """Check an export until something is wrong; what comes after that is not checked.
 
-    `service` is the fingerprint the export must be signed with, `receipts` are a party's own; `again` settles anew.
+    `service` is the fingerprint the export must be signed with, `receipts` and `rewards` are files that parties got;
+    `again` settles anew.
     """
     found: list[Check] = []
     try:
@@ -51,7 +57,7 @@ def check_export(
     except EquipoiseError as error:
         return [Check("the archive can be read safely", "failed", str(error))]
     with archive:
-        examination = _Examination(archive, service, receipts)
+        examination = _Examination(archive, service, receipts, rewards)
         failed = False
         for title, check in examination.checks(again=again):
             if failed:
@@ -71,8 +77,10 @@ def check_export(
 class _Examination:
     """One export under examination; each check relies on those before it."""
 
-    def __init__(self, archive: Archive, service: str | None, receipts: Sequence[Path]) -> None:
-        self.archive, self.service, self.own_receipts = archive, service, receipts
+    def __init__(
+        self, archive: Archive, service: str | None, receipts: Sequence[Path], rewards: Sequence[Path]
+    ) -> None:
+        self.archive, self.service, self.own_receipts, self.own_rewards = archive, service, receipts, rewards
 
     def checks(self, *, again: bool) -> Iterator[tuple[str, Callable[[], str]]]:
         yield "the archive can be read safely", lambda: counted(len(self.archive.names), "file")
@@ -85,15 +93,20 @@ class _Examination:
         yield "every receipt agrees with its submission and the log", self._receipts_agree
         if self.own_receipts:
             yield "your own receipts agree with the log", self._own_receipts_agree
+        yield "the sampler's answers are answers about these parties", self._answers_readable
         if SETTLEMENT in self.archive.names:
             yield "the settlement is about exactly these submissions", self._settlement_fits
             yield "rewards are the ones that were decided", self._rewards_as_decided
+            if self.own_rewards:
+                yield "your own rewards are the ones that were decided and handed out", self._own_rewards_as_decided
             yield "the audit's verdicts follow from the settlement", self._audit_follows
             if again:
                 yield "settling again gives the same decisions", self._settled_again
             yield "the round was settled as agreed", self._as_agreed
         else:
             yield "nothing is settled yet", self._not_settled
+            if self.own_rewards:
+                yield "your own rewards are the ones that were decided and handed out", self._no_rewards_yet
 
     @cached_property
     def manifest(self) -> Manifest:
@@ -155,7 +168,7 @@ class _Examination:
 
     def _chain(self) -> str:
         head = check_chain(self.events)
-        begun = self.events[0]["details"].get("public_key") if self.events else None
+        begun = self.events[0].get("details", {}).get("public_key") if self.events else None
         if begun != self.manifest.service:
             raise VerificationError(
                 f"the log was begun by the service {str(begun)[:16]}…, not by the one that signed it"
@@ -168,6 +181,8 @@ class _Examination:
         return counted(len(self.events), "event")
 
     def _allowed(self) -> str:
+        self.log.check_times(self.manifest.time)
+        self.log.check_actors()
         self.log.check_once()
         self.log.check_order()
         return "made and settled at most once, with one submission of each party"
@@ -210,18 +225,27 @@ class _Examination:
             if receipt.party != party:
                 raise VerificationError(f"{name} is for {receipt.party!r}")
             self._agrees(receipt, name)
+            self._is_for_submission(receipt, name)
         return counted(len(with_receipt), "receipt")
 
     def _own_receipts_agree(self) -> str:
         for path in self.own_receipts:
             try:
-                receipt = Receipt.parse(read_limited(path), name=repr(str(path)))
+                receipt = any_receipt(read_limited(path), name=repr(str(path)))
             except OSError as error:
                 raise VerificationError(f"cannot read the receipt {str(path)!r}: {error.strerror}") from error
-            self._agrees(receipt, f"your receipt {str(path)!r}")
+            name = f"your receipt {str(path)!r}"
+            self._agrees(receipt, name)
+            if isinstance(receipt, Receipt):
+                self._is_for_submission(receipt, name)
+            elif SETTLEMENT not in self.archive.names:
+                raise VerificationError(f"{name} is for a reward, but the export has no settlement")
+            else:
+                self.settled.check_reward_receipt(receipt, name)
         return counted(len(self.own_receipts), "receipt")
 
-    def _agrees(self, receipt: Receipt, name: str) -> None:
+    def _agrees(self, receipt: Receipt | RewardReceipt, name: str) -> None:
+        """The receipt is the service's, for this round, and its event is in the log and says the same."""
         receipt.check(self.manifest.service)
         if (receipt.round, receipt.agreement) != (self.manifest.round, self.agreement.identity):
             raise VerificationError(f"{name} is for round {receipt.round!r}, or for another agreement than this one")
@@ -231,14 +255,46 @@ class _Examination:
                 f"{name} names event {receipt.event} of the log, which is another one here: the log was rewritten "
                 "after the receipt was given"
             )
-        details = event["details"]
-        named = (event["kind"], event["round"], details.get("party"), details.get("digest"))
-        if named != (ACCEPTED, receipt.round, receipt.party, receipt.digest):
+        if isinstance(receipt, Receipt):
+            kind, told = ACCEPTED, {"party": receipt.party, "digest": receipt.digest}
+        else:
+            kind, told = FETCHED, {one: getattr(receipt, one) for one in ("decisions", "digest", "reward")}
+        head, details = (event.get("kind"), event.get("round"), event.get("actor")), event.get("details", {})
+        if head != (kind, receipt.round, receipt.party) or any(details.get(one) != told[one] for one in told):
             raise VerificationError(f"{name} names event {receipt.event}, which is about something else")
+
+    def _is_for_submission(self, receipt: Receipt, name: str) -> None:
         if receipt.party not in self.submissions or receipt.digest != sha256_hex(self._submitted(receipt.party)):
             raise VerificationError(f"the submission of {receipt.party!r} is not the one {name} was given for")
         if receipt.submission != self.submissions[receipt.party].id:
             raise VerificationError(f"{name} names another submission than the one of {receipt.party!r}")
+
+    def _answers_readable(self) -> str:
+        answers = self.archive.answers()
+        if answers:
+            from equipoise.client.export_settlement import check_answers  # loads JAX, which takes a moment
+
+            check_answers(answers, self.submissions)
+        return counted(len(answers), "answer")
+
+    def _own_rewards_as_decided(self) -> str:
+        for path in self.own_rewards:
+            party, digest = self.settled.check_reward(path)
+            handed_out = [one for one in self.log.of_kind(FETCHED) if one.actor == party]
+            if not handed_out:
+                raise VerificationError(
+                    f"the log does not say that the reward of {party!r} was handed out; get an export that was made "
+                    "after it was fetched"
+                )
+            if digest not in [one.details.get("digest") for one in handed_out]:
+                raise VerificationError(
+                    f"{str(path)!r} is not the file that was handed out to {party!r} at event {handed_out[0].number}, "
+                    "as the log says"
+                )
+        return counted(len(self.own_rewards), "reward")
+
+    def _no_rewards_yet(self) -> str:
+        raise VerificationError(f"there can be no reward {str(self.own_rewards[0])!r} of a round that is not settled")
 
     def _not_settled(self) -> str:
         if self.log.of_kind(SETTLED):
@@ -258,7 +314,16 @@ class _Examination:
         return f"decisions {self.settled.settlement.decisions}; {origin}"
 
     def _rewards_as_decided(self) -> str:
-        return counted(len(self.settled.with_rewards.awards), "reward")
+        awards = self.settled.with_rewards.awards
+        for one in self.log.of_kind(FETCHED):
+            file = self.archive.digest(f"rewards/{one.actor}.nc")
+            decided = awards[one.actor].digest
+            if (one.details.get("digest"), one.details.get("reward", decided)) != (file, decided):
+                raise VerificationError(
+                    f"event {one.number} of the log says that another reward was handed out to {one.actor!r} than the "
+                    "one that was decided"
+                )
+        return counted(len(awards), "reward")
 
     def _audit_follows(self) -> str:
         return self.settled.check_audit()

@@ -9,38 +9,62 @@ from dataclasses import dataclass
 from typing import Any
 
 from equipoise.errors import VerificationError
+from equipoise.protocol.chain import mark_of
 from equipoise.protocol.public_keys import fingerprint, same_fingerprint
 from equipoise.wire import Submission
 
 CREATED, ACCEPTED, SETTLED = "round-created", "submission-accepted", "settled"
 STARTED, CANCELLED, FAILED = "settlement-started", "settlement-cancelled", "settlement-failed"
+CLOSED, FETCHED = "round-closed", "reward-fetched"
 _APPROVED = ("person-approved", "operator-created")
+_BY_OPERATORS = (CREATED, "party-invited", STARTED, CANCELLED, CLOSED, "exported")
+_BY_THE_SERVICE = (SETTLED, FAILED)
+_SERVICE = "service"
+_LATENESS = 600_000  # milliseconds by which times of versions up to 0.7 may run back: they took the clock as it was
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One event of the log; those of other rounds and people are among them."""
+    """One event of the log; those of other rounds and people may be among them."""
 
     number: int
+    time: int
+    actor: str
     kind: str
     round: str | None
     details: dict[str, Any]
+    salted: bool  # not of a version up to 0.7
 
 
 @dataclass(frozen=True)
 class RoundLog:
-    """The whole log, seen from one round."""
+    """The log, seen from one round, without the links that stand for what is about others."""
 
     entries: tuple[Entry, ...]
     round: str
 
     @classmethod
     def of(cls, events: Sequence[Mapping[str, Any]], round_id: str) -> "RoundLog":
-        """Of a chain that was checked; details that are none are empty."""
+        """Of a chain that was checked; details that are none are empty.
+
+        A link that is about the round, or about somebody in it, is refused: it hides what happened.
+        """
+        whole = [one for one in events if "content" not in one]
         found = []
-        for one in events:
+        for one in whole:
             details = one["details"] if isinstance(one["details"], dict) else {}
-            found.append(Entry(one["sequence"], one["kind"], one["round"], details))
+            number, time, actor = one["sequence"], one["time"], one["actor"]
+            salted = one.get("salt") is not None
+            found.append(Entry(number, time, actor, one["kind"], one["round"], details, salted))
+        people = {one.details.get("person") for one in found} - {None}
+        for one in events:
+            if "content" not in one:
+                continue
+            if one["mark"] == mark_of(one["previous"], round_id) or one["person"] in people:
+                raise VerificationError(
+                    f"event {one['sequence']} of the log is about this round, or about somebody in it, but what it "
+                    "says was left out"
+                )
         return cls(tuple(found), round_id)
 
     def of_kind(self, *kinds: str) -> list[Entry]:
@@ -97,6 +121,41 @@ class RoundLog:
                     "be taken any more"
                 )
 
+        for closed in self.of_kind(CLOSED):
+            for late in self.of_kind(ACCEPTED, STARTED, SETTLED):
+                if late.number > closed.number:
+                    raise VerificationError(
+                        f"the log has {late.kind!r} at event {late.number}, after the round was closed at event "
+                        f"{closed.number}: a closed round takes nothing and is not settled"
+                    )
+
+    def check_times(self, end: int) -> None:
+        """Refuse a log whose times run back, or go beyond the moment the export was signed."""
+        last: Entry | None = None
+        for one in self.entries:
+            if isinstance(one.time, bool) or not isinstance(one.time, int):
+                raise VerificationError(f"event {one.number} of the log has no time but {one.time!r:.80}")
+            if last is not None and one.time < last.time - (0 if one.salted else _LATENESS):
+                raise VerificationError(
+                    f"the log's times run back: event {one.number} is {(last.time - one.time) / 1000:,.0f} s before "
+                    f"event {last.number}: it was written later than it says, or the service's clock was set back"
+                )
+            last = one if last is None or one.time > last.time else last
+        if last is not None and end < last.time - (0 if last.salted else _LATENESS):
+            raise VerificationError(f"event {last.number} of the log is later than the export that has it")
+
+    def check_actors(self) -> None:
+        """Refuse what was done in the round by somebody who was not approved for it then."""
+        roles: dict[tuple[Any, Any], Any] = {}  # of those who are approved, by number and name
+        for one in self.entries:
+            who = (one.details.get("person"), one.details.get("name"))
+            if one.kind in _APPROVED:
+                roles[who] = one.details.get("role")
+            elif one.kind == "person-revoked":
+                roles.pop(who, None)
+            elif one.round == self.round:
+                _check_actor(one, roles.get((one.details.get("person"), one.actor)))
+
     def check_keys(self, submissions: Mapping[str, Submission]) -> None:
         """Refuse a submission that is not signed with the key its sender was approved with, before it was accepted."""
         approvals: dict[tuple[Any, str], list[Entry]] = {}  # one pass: there may be many of both
@@ -124,6 +183,22 @@ class RoundLog:
                 f"the log does not say with which options the settlement was started: {STARTED!r} has none"
             )
         return options
+
+
+def _check_actor(one: Entry, role: Any) -> None:
+    if one.kind in _BY_THE_SERVICE:
+        known = one.actor == _SERVICE
+    elif one.kind in _BY_OPERATORS:
+        known = role == "operator"
+    elif one.kind == ACCEPTED:
+        known = one.actor == one.details.get("party")  # whether it was let in, `check_keys` finds out
+    else:
+        return
+    if not known:
+        raise VerificationError(
+            f"event {one.number} of the log, {one.kind!r}, was done by {one.actor!r}, person "
+            f"{one.details.get('person')!r}, who could not do it: nobody had approved them for it then"
+        )
 
 
 def _numbers(entries: Sequence[Entry]) -> str:

@@ -1,5 +1,7 @@
 """What was decided in an exported round, checked against what went in, what came out, and the rules."""
 
+import math
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,8 +13,11 @@ from equipoise.agreement import Agreement
 from equipoise.canonical import sha256_hex
 from equipoise.client.export_archive import NOISE, SETTLEMENT, Archive
 from equipoise.errors import VerificationError
+from equipoise.journal import name_of
+from equipoise.protocol.receipts import RewardReceipt
 from equipoise.reward.model import Reward
 from equipoise.settlement import Contribution, Settlement
+from equipoise.valuation.appraisal import Appraisal, Request
 from equipoise.wire import Submission
 
 _ALWAYS_CHOSEN = ("precision", "draws")
@@ -132,6 +137,26 @@ class SettledRound:
                 awards[party] = replace(award, reward=reward)
         return replace(self.settlement, awards=awards)
 
+    def check_reward_receipt(self, receipt: RewardReceipt, name: str) -> None:
+        """Refuse a settlement that decided otherwise than the service signed when it handed out a reward."""
+        award = self.settlement.awards.get(receipt.party)
+        if (self.settlement.decisions, award and award.digest) != (receipt.decisions, receipt.reward):
+            raise VerificationError(
+                f"{name} is for another reward of {receipt.party!r}, or of other decisions, than the settlement here: "
+                "what was decided was changed after the reward was handed out, or the reward was"
+            )
+
+    def check_reward(self, path: Path) -> tuple[str, str]:
+        """Refuse a file that is not the reward of anybody here; whose it is, and the file's SHA-256."""
+        reward = Reward.load(path)
+        award = self.settlement.awards.get(reward.party)
+        if award is None or reward.digest != award.digest:
+            raise VerificationError(
+                f"{str(path)!r} says that it is the reward of {reward.party!r}, but is not the one that was decided: "
+                "its numbers were changed, or it is of another round"
+            )
+        return reward.party, sha256_hex(path.read_bytes())
+
     def check_audit(self) -> str:
         """Refuse verdicts that do not follow from the settlement and the very draws of the rewards.
 
@@ -188,6 +213,28 @@ class SettledRound:
             why = f"; versions differ, which alone can do that: {', '.join(other)}" if other else ""
             raise VerificationError(f"settling again decides otherwise ({anew.decisions[:16]}…){why}")
         return f"decisions {anew.decisions}"
+
+
+def check_answers(answers: Sequence[Any], submissions: Mapping[str, Submission]) -> None:
+    """Refuse what no sampler answers: other shapes, numbers that are none, parties that are not there, repetitions."""
+    seen: set[str] = set()
+    for number, one in enumerate(answers, start=1):
+        try:
+            asked, found = Request.from_json(one["key"]), Appraisal.from_json(one["result"])
+            numbers = (found.value.value, found.value.error, found.rhat, found.ess, asked.kappa, asked.tau)
+            if set(one) != {"inputs", "key", "result"} or not re.fullmatch("[0-9a-f]{64}", one["inputs"]):
+                raise ValueError(f"the inputs are {one.get('inputs')!r:.80}")
+            if not all(map(math.isfinite, numbers)) or found.value.error < 0 or found.draws < 1:
+                raise ValueError(f"the numbers are {numbers}")
+            if not asked.coalition or not set(asked.coalition) <= set(submissions):
+                raise ValueError(f"it is about {', '.join(asked.coalition)}")
+            if (name := f"{one['inputs']} {name_of(one['key'])}") in seen:
+                raise ValueError("it is there twice")
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise VerificationError(
+                f"line {number} of answers.jsonl is no answer of a sampler about these parties: {error!s:.200}"
+            ) from error
+        seen.add(name)
 
 
 def _comparable(name: str, value: Any) -> Any:

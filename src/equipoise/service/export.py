@@ -1,7 +1,7 @@
 """The whole of a round as one file, to be checked offline by anybody who has the service's public key.
 
 A manifest names the SHA-256 of every other file and the head of the event log, and is signed by the service. Receipts
-that parties hold name events of the same log. What is in the file is of one moment.
+that parties hold name events of the same log. What is in the file is of one moment, and about one round.
 """
 
 import io
@@ -13,14 +13,14 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from equipoise.canonical import canonical_json, sha256_hex
-from equipoise.protocol.chain import BEGINNING
+from equipoise.protocol.chain import link_of
 from equipoise.service import events
 from equipoise.service.access import Actor, confirm, require, round_of
 from equipoise.service.context import Context
 from equipoise.service.results import SETTLEMENT
 from equipoise.service.tables import Answer, Received, Result
 
-FORMAT, VERSION = "equipoise-export", 1
+FORMAT, VERSION = "equipoise-export", 2
 MANIFEST = "manifest.json"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest a zip file knows: what is the same is the same, whenever it is made
 
@@ -36,19 +36,47 @@ def export(context: Context, actor: Actor | None, round_id: str) -> bytes:
         )
     with context.database.reading(snapshot=True) as session:
         log = events.documents(session)
-        files = _files(session, round_id, log)
-    head = log[-1] if log else {"sequence": 0, "digest": BEGINNING}
+        files = _files(session, round_id, _shown(log, round_id))
     manifest: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
         "round": round_id,
         "service": context.audience,
-        "time": context.clock(),
+        "time": max(context.clock(), log[-1]["time"]),
         "files": {name: sha256_hex(content) for name, content in files.items()},
-        "head": {"sequence": head["sequence"], "digest": head["digest"]},
+        "head": {"sequence": log[-1]["sequence"], "digest": log[-1]["digest"]},
     }
     manifest["signature"] = context.key.sign(canonical_json(manifest)).hex()
     return _zipped({MANIFEST: canonical_json(manifest) + b"\n", **files})
+
+
+def _shown(log: list[dict[str, Any]], round_id: str) -> list[dict[str, Any]]:
+    """The log as it is exported: what is about other rounds and people is there as links alone.
+
+    Events of versions up to 0.7 cannot be: the chain of their digests could not be checked.
+    """
+    people = _concerned(log, round_id)
+
+    def is_shown(event: dict[str, Any]) -> bool:
+        if event["round"] is not None:
+            return bool(event["round"] == round_id)
+        return event["sequence"] == 1 or event["details"].get("person") in people
+
+    return [event if "salt" not in event or is_shown(event) else link_of(event) for event in log]
+
+
+def _concerned(log: list[dict[str, Any]], round_id: str) -> set[int]:
+    """Numbers of the people who did something in a round, of those who let them in, and so on."""
+    people: set[int] = {
+        one["details"]["person"] for one in log if one["round"] == round_id and "person" in one["details"]
+    }
+    let_in = [one for one in log if one["kind"] in ("person-approved", "operator-created")]
+    while True:
+        names = {one["actor"] for one in let_in if one["details"]["person"] in people}
+        more = {one["details"]["person"] for one in let_in if one["details"]["name"] in names}
+        if more <= people:
+            return people
+        people |= more
 
 
 def _files(session: Session, round_id: str, log: list[dict[str, Any]]) -> dict[str, bytes]:
