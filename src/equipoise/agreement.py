@@ -5,14 +5,13 @@ priors, Rényi order, largest ε. Two parties with the same identity therefore a
 spacing or key order their files have.
 """
 
-import tomllib
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, StrictInt, ValidationError, model_serializer, model_validator
 
-from equipoise.canonical import canonical_json, sha256_hex
+from equipoise.canonical import canonical_json, read_limited, sha256_hex, strict_toml
 from equipoise.errors import AgreementError
 from equipoise.guarantee import Guarantee
 from equipoise.mistakes import describe_mistakes
@@ -106,7 +105,7 @@ class Agreement(Section):
     def load(cls, path: str | Path) -> Self:
         """Read and check an agreement file."""
         try:
-            text = Path(path).read_text(encoding="utf-8-sig")  # Windows editors like to add a byte-order mark
+            text = read_limited(Path(path)).decode("utf-8-sig")  # Windows editors like to add a byte-order mark
         except (OSError, ValueError) as error:
             raise AgreementError(
                 f"cannot read the agreement {str(path)!r}: {getattr(error, 'strerror', None) or error}; "
@@ -118,8 +117,8 @@ class Agreement(Section):
     def parse(cls, text: str, *, name: str = "agreement") -> Self:
         """Check an agreement given as TOML text."""
         try:
-            document = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and bottomless nesting
+            document = strict_toml(text)
+        except ValueError as error:  # also numbers of thousands of digits
             raise AgreementError(
                 f"{name} is not an agreement in TOML: {error}; write an example with `equipoise agreement new linear`"
             ) from error

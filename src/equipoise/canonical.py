@@ -3,10 +3,22 @@
 import hashlib
 import json
 import math
+import re
+import tomllib
 from pathlib import Path
 from typing import Any, NoReturn
 
 MAX_DOCUMENT_BYTES = 4 * 2**20
+# Of TOML, whose parser is slow, and takes time that grows with the square of a key's parts.
+MAX_TOML_BYTES, MAX_VALUES, MAX_KEY_PARTS, MAX_DEPTH = 2 * 2**20, 100_000, 8, 32
+
+# Strings and comments of TOML, which may hold anything; one that does not end goes to the end of its line, or of all.
+_TEXTS = re.compile(
+    r'''"""(?:[^"\\]|\\.|"(?!""))*+(?:"""|\Z)|'{3}(?:[^']|'(?!''))*+(?:'{3}|\Z)|'''
+    r""""(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?|\#[^\n]*+""",
+    re.DOTALL,
+)
+_LONG_KEY = re.compile(rf"(?<![\w-])(?:[\w-]++[ \t]*+\.[ \t]*+){{{MAX_KEY_PARTS}}}")
 
 
 class StrictJSONError(ValueError):
@@ -47,6 +59,26 @@ def strict_json(data: bytes, *, max_bytes: int = MAX_DOCUMENT_BYTES) -> Any:
         raise StrictJSONError("the document is nested too deeply") from error
     except ValueError as error:  # malformed JSON, or an integer of thousands of digits
         raise StrictJSONError(f"the document is not valid JSON: {error}") from error
+
+
+def strict_toml(text: str) -> dict[str, Any]:
+    """Parse TOML from an untrusted sender, who does not decide how long that takes; whatever is wrong, a ValueError.
+
+    Python's parser needs a minute for 58 kB of one key with many dots.
+    """
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_TOML_BYTES:
+        raise ValueError(f"it has more than {MAX_TOML_BYTES:,} bytes")
+    bare = _TEXTS.sub("text", text)
+    if sum(map(bare.count, "=[{,")) > MAX_VALUES:
+        raise ValueError(f"it has more than {MAX_VALUES:,} keys, tables and values")
+    if _LONG_KEY.search(bare):
+        raise ValueError(f"a key of it has more than {MAX_KEY_PARTS} parts")
+    depth = 0
+    for bracket in re.findall(r"[\[\]{}]", bare):
+        depth = max(depth + (1 if bracket in "[{" else -1), 0)
+        if depth > MAX_DEPTH:
+            raise ValueError("it is nested too deeply")
+    return tomllib.loads(text)
 
 
 def read_limited(path: Path, *, max_bytes: int = MAX_DOCUMENT_BYTES) -> bytes:
