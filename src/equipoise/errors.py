@@ -51,6 +51,10 @@ class ClippingWarning(UserWarning):
     """Much of a column lies outside its agreed bounds."""
 
 
+class KeyFileWarning(UserWarning):
+    """A signing key is open to others on its machine."""
+
+
 class KeyFileError(EquipoiseError):
     """A signing key cannot be read, or is not the one the agreement names."""
 

@@ -1,5 +1,9 @@
 """An Ed25519 signing key, as a PEM file only its owner can read: a party's, or a service's."""
 
+import os
+import shlex
+import stat
+import warnings
 from pathlib import Path
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -12,7 +16,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from equipoise.durable import is_there, write_new_file
-from equipoise.errors import KeyFileError
+from equipoise.errors import KeyFileError, KeyFileWarning
+
+MOST_BYTES = 2**16
 
 
 def create_key(path: Path) -> Ed25519PrivateKey:
@@ -42,7 +48,10 @@ def load_or_create_key(path: Path) -> Ed25519PrivateKey:
 def load_key(path: Path) -> Ed25519PrivateKey:
     """Read a key written by `create_key` (or any unencrypted Ed25519 key in PEM form)."""
     try:
-        key = load_pem_private_key(path.read_bytes(), password=None)
+        with path.open("rb") as file:
+            mode, data = os.fstat(file.fileno()).st_mode, file.read(MOST_BYTES)
+        _check_mode(path, mode)
+        key = load_pem_private_key(data, password=None)
     except OSError as error:
         raise KeyFileError(
             f"cannot read the key {str(path)!r}: {error.strerror}; make one with `equipoise party keygen`"
@@ -54,6 +63,23 @@ def load_key(path: Path) -> Ed25519PrivateKey:
     if not isinstance(key, Ed25519PrivateKey):
         raise KeyFileError(f"{str(path)!r} is not an Ed25519 key; make one with `equipoise party keygen`")
     return key
+
+
+def _check_mode(path: Path, mode: int) -> None:
+    """Warn of a key that others can read, as where a disk is shared on purpose; refuse one that anybody can replace."""
+    if os.name == "nt" or not mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return
+    seen, remedy = f"{stat.S_IMODE(mode):03o}", f"chmod 600 {shlex.quote(str(path))}"
+    if mode & stat.S_IWOTH:
+        raise KeyFileError(
+            f"the key {str(path)!r} can be replaced by anybody on this machine (mode {seen}); see that it is yours, "
+            f"then `{remedy}`"
+        )
+    warnings.warn(
+        f"the key {str(path)!r} is open to others on this machine (mode {seen}), who could sign as you; `{remedy}`",
+        KeyFileWarning,
+        stacklevel=3,
+    )
 
 
 def public_hex(key: Ed25519PrivateKey) -> str:

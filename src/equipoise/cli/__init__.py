@@ -4,8 +4,10 @@ Exit codes are those of `equipoise.errors`; `equipoise --help` lists them.
 """
 
 import sys
+import warnings
+from typing import TextIO
 
-from equipoise.errors import EquipoiseError
+from equipoise.errors import EquipoiseError, KeyFileWarning
 
 
 def main() -> None:
@@ -13,6 +15,7 @@ def main() -> None:
     from equipoise.cli.app import app
     from equipoise.cli.output import visible
 
+    warnings.showwarning = _show_warning
     try:
         app()
     except EquipoiseError as error:
@@ -21,3 +24,21 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted.\n")
         sys.exit(130)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Our own as one line, without code."""
+    from equipoise.cli.output import visible
+
+    if issubclass(category, KeyFileWarning):
+        text = f"Warning: {visible(str(message))}\n"
+    else:
+        text = warnings.formatwarning(message, category, filename, lineno, line)
+    (file or sys.stderr).write(text)

@@ -16,7 +16,7 @@ from typing import Any
 import typer
 
 from equipoise.durable import is_there, is_writable_folder
-from equipoise.errors import ClippingWarning, EquipoiseError
+from equipoise.errors import ClippingWarning, EquipoiseError, KeyFileWarning
 
 # What steers a terminal or changes the order of letters: control codes but for line ends and tabs, invisible and
 # bidirectional ones, line separators, halves of letters.
@@ -97,7 +97,8 @@ def warnings_as_lines() -> Iterator[None]:
     """Show our own warnings as one line each, without code; other libraries' are for developers."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
-        warnings.simplefilter("always", ClippingWarning)
+        for ours in (ClippingWarning, KeyFileWarning):
+            warnings.simplefilter("always", ours)
         yield
     for warning in caught:
         echo(f"Warning: {warning.message}", err=True)
