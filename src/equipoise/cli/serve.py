@@ -44,6 +44,12 @@ def serve(
     ] = True,
     lease: LeaseOption = 30.0,
     rate: Annotated[float, typer.Option(help="Requests a second that one address may make.", min=0.1)] = 100.0,
+    begin_anew: Annotated[
+        bool,
+        typer.Option(
+            "--begin-anew", help="Begin another service, with a new key, where the database of an earlier one is gone."
+        ),
+    ] = False,
     operator_link: Annotated[
         bool, typer.Option("--operator-link", help="Print a new one-time link for an operator, and end.")
     ] = False,
@@ -69,7 +75,7 @@ def serve(
         tls=None if tls_cert is None or tls_key is None else (tls_cert, tls_key),
         rates=Rates.of(rate),
     )
-    place = serving.Place(data, database, host, port, public_url)
+    place = serving.Place(data, database, host, port, public_url, begin_anew)
     if operator_link:
         link = serving.operator_link(place, settings)
         _say({"operator_link": link}, [_INVITATION, link], as_json=as_json)

@@ -2,8 +2,10 @@
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,14 +15,19 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import select
 from sqlalchemy.engine import URL
 
-from equipoise.errors import ServiceError
-from equipoise.keys import load_or_create_key, public_hex
+from equipoise.durable import is_there
+from equipoise.errors import KeyFileError, ServiceError
+from equipoise.keys import create_key, load_key, public_hex
+from equipoise.protocol.public_keys import fingerprint
 from equipoise.service import events
 from equipoise.service.database import Database
+from equipoise.service.refusals import Unavailable
 from equipoise.service.tables import Event
 
 KEY = "service.key"
 DATABASE = "equipoise.sqlite"
+NEW = ".new"  # ends the name of a key that no database knows yet
+LEAST_ROOM = 2**20  # bytes
 
 
 def now() -> int:
@@ -43,8 +50,14 @@ class Context:
         return public_hex(self.key)
 
     @classmethod
-    def open(cls, folder: Path, url: str | None = None, *, clock: Callable[[], int] = now) -> Self:
-        """Open the service of a data folder, which is made if it is not there, and bring its tables up to date."""
+    def open(
+        cls, folder: Path, url: str | None = None, *, clock: Callable[[], int] = now, begin_anew: bool = False
+    ) -> Self:
+        """Open the service of a data folder, which is made if it is not there, and bring its tables up to date.
+
+        A folder whose key is there, but whose database is gone, is refused: people would be at a service that has the
+        fingerprint they know and has forgotten them. With `begin_anew` another service, with a key of its own, begins.
+        """
         path = (folder / DATABASE).absolute()
         _make_private(folder, None if url else path)
         if url is None:
@@ -52,7 +65,15 @@ class Context:
         database = Database(url)
         try:
             database.migrate()
-            return cls(database, _key(database, folder / KEY, clock), folder, clock)
+            return cls(database, _key(database, folder / KEY, clock, begin_anew=begin_anew), folder, clock)
+        except Unavailable as error:
+            database.close()
+            if database.is_sqlite and (left := shutil.disk_usage(folder).free) < LEAST_ROOM:
+                raise ServiceError(
+                    f"the disk of the data folder {str(folder)!r} is full ({left:,} bytes are left); free some room, "
+                    "or give a folder on another disk with --data"
+                ) from error
+            raise
         except BaseException:
             database.close()
             raise
@@ -73,22 +94,47 @@ def _make_private(folder: Path, file: Path | None) -> None:
         raise ServiceError(f"cannot use the data folder {str(folder)!r}: {error.strerror}; choose another") from error
 
 
-def _key(database: Database, path: Path, clock: Callable[[], int]) -> Ed25519PrivateKey:
-    """The service's key. The first event names it, so that receipts are never signed with another."""
+def _key(database: Database, path: Path, clock: Callable[[], int], *, begin_anew: bool) -> Ed25519PrivateKey:
+    """The service's key. The first event names it, so that receipts are never signed with another.
+
+    A new key has its name once the event is there: whoever is killed in between begins again.
+    """
+    fresh = path.with_name(path.name + NEW)
     with database.writing(alone=True) as session:
         first = session.scalars(select(Event).where(Event.sequence == 1)).one_or_none()
         if first is None:
-            key = load_or_create_key(path)
-            events.record(
-                session, time=clock(), actor=events.SERVICE, kind="service-started", public_key=public_hex(key)
-            )
-            return key
-        agreed = json.loads(first.details_json)["public_key"]
-        key_found = load_or_create_key(path) if path.exists() else None
-        if key_found is None or public_hex(key_found) != agreed:
-            found = "is missing" if key_found is None else "is another one"
-            raise ServiceError(
-                f"this database belongs to the service with the key {agreed[:16]}…, but {str(path)!r} {found}; put "
-                "that service's key there (it is in its data folder and its backups)"
-            )
-        return key_found
+            if is_there(path):
+                _put_aside(path, begin_anew=begin_anew)
+            fresh.unlink(missing_ok=True)
+            agreed = public_hex(create_key(fresh))
+            events.record(session, time=clock(), actor=events.SERVICE, kind="service-started", public_key=agreed)
+        else:
+            agreed = json.loads(first.details_json)["public_key"]
+            if begin_anew:
+                raise ServiceError(
+                    f"the database holds the service with the key {agreed[:16]}…, so that no other can begin in it; "
+                    "leave out --begin-anew, or give another folder or database"
+                )
+    if not is_there(path) and is_there(fresh):
+        with suppress(KeyFileError, FileNotFoundError):  # another process was quicker
+            if public_hex(load_key(fresh)) == agreed:
+                fresh.replace(path)
+    found = load_key(path) if is_there(path) else None
+    if found is None or public_hex(found) != agreed:
+        which = "is missing" if found is None else "is another one"
+        raise ServiceError(
+            f"this database belongs to the service with the key {agreed[:16]}…, but {str(path)!r} {which}; put that "
+            "service's key there (it is in its data folder and its backups)"
+        )
+    return found
+
+
+def _put_aside(path: Path, *, begin_anew: bool) -> None:
+    """The key of a service whose database is gone."""
+    name = fingerprint(public_hex(load_key(path)))
+    if not begin_anew:
+        raise ServiceError(
+            f"{str(path)!r} is the key of the service {name}, but its database is empty or gone; restore a backup of "
+            "both, or begin another service, with a new key that everybody must be told, with --begin-anew"
+        )
+    path.rename(path.with_name(f"{path.name}.{name}"))

@@ -50,6 +50,7 @@ class Place:
     host: str = "127.0.0.1"
     port: int = 8351
     public_url: str | None = None
+    begin_anew: bool = False  # where the database of an earlier service is gone
 
 
 Announce = Callable[[str, str | None, str], None]  # address, first operator's link if there is none, fingerprint
@@ -63,7 +64,7 @@ def serve(place: Place, settings: Settings, *, worker: bool, announce: Announce,
     with ExitStack() as stack:
         listener = stack.enter_context(closing(_bound(place, settings)))
         settings = replace(settings, public_url=public_url(place, settings, listener.getsockname()[1]))
-        context = Context.open(place.folder, place.database)
+        context = Context.open(place.folder, place.database, begin_anew=place.begin_anew)
         stack.callback(context.close)
         write_logs()
         app: ASGIApp = create_app(context, settings)
@@ -152,8 +153,13 @@ def public_url(place: Place, settings: Settings, port: int) -> str:
 
 
 def _note_address(folder: Path, origin: str) -> None:
-    with replaced_file(folder / ADDRESS) as partial:
-        partial.write_text(f"{origin}\n", encoding="utf-8")
+    try:
+        with replaced_file(folder / ADDRESS) as partial:
+            partial.write_text(f"{origin}\n", encoding="utf-8")
+    except OSError as error:
+        raise ServiceError(
+            f"cannot write into the data folder {str(folder)!r}: {error.strerror}; free some room, or make it writable"
+        ) from error
 
 
 def _link(context: Context, settings: Settings) -> str:
