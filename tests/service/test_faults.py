@@ -292,7 +292,7 @@ def test_a_disk_that_is_full_for_a_while(tmp_path: Path, sampled: Example, caplo
         begin(context, "round1", sampled)
         pages = 1
         with working(context):
-            wait_for(lambda: "cannot be used" in caplog.text)
+            wait_for(lambda: "is full" in caplog.text)
             assert state_of(context, "round1") == "settling"
             pages = 2**30
             settled_in(context, "round1")

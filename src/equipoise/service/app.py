@@ -12,6 +12,7 @@ from equipoise.service import api, pages, signing_in
 from equipoise.service.bodies import WholeBodies
 from equipoise.service.context import Context
 from equipoise.service.headers import CarefulHeaders
+from equipoise.service.health import Health
 from equipoise.service.hosts import OwnHost
 from equipoise.service.limits import AddressLimit, Limits
 from equipoise.service.logs import RequestLog, log_failure
@@ -50,6 +51,7 @@ def create_app(context: Context, settings: Settings) -> FastAPI:
     app.state.context = context
     app.state.settings = settings
     app.state.limits = limits
+    app.state.health = Health(context)
     add_problems(app)
     app.include_router(api.router)
     app.include_router(pages.router)

@@ -2,13 +2,14 @@
 
 SQLite has one writer at a time, and a transaction that begins to write only after it has read may find that it cannot.
 So `writing` takes the lock at once (BEGIN IMMEDIATE), and threads of one process queue up for it instead of polling.
+Where another process does not give the lock back, the queue is short: whoever only reads needs threads as well.
 PostgreSQL has many writers; `writing(alone=True)` makes those queue up whose decisions depend on what others write.
 """
 
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import sqlalchemy
@@ -23,16 +24,21 @@ from equipoise.errors import ServiceError
 from equipoise.service.refusals import Unavailable
 from equipoise.service.tables import Base
 
-PATIENCE_S = 30
+PATIENCE_S = 5  # for a lock that somebody else has
+PATIENCE_OF_STARTS_S = 30  # for others who change the tables
+MOST_WAITING = 20  # threads that wait for a lock that is not given back; a server has 40
+STUCK_S = 0.5  # after so long it is not
 ALONE = 7_351_001  # PostgreSQL's advisory lock of those who write alone
-DAMAGED = "damaged"
+BUSY, DAMAGED, FULL = "busy", "damaged", "disk-full"
 _BEGIN = "equipoise_begin"
 
-# SQLite: busy, locked, out of memory, read-only, input/output, full, cannot open.
-_PASSING_SQLITE = {5, 6, 7, 8, 10, 13, 14}
+_BUSY_SQLITE, _BUSY_POSTGRESQL = {5, 6}, "55"  # locked by others
+# SQLite: busy, locked, out of memory, read-only, input/output, cannot open.
+_PASSING_SQLITE = {*_BUSY_SQLITE, 7, 8, 10, 14}
+_FULL_SQLITE, _FULL_POSTGRESQL = 13, "53100"
 _DAMAGED_SQLITE = {11, 26}  # corrupt, not a database
-# PostgreSQL: connection, rolled back, resources (disk full among them), locked, shut down.
-_PASSING_POSTGRESQL = {"08", "40", "53", "55", "57"}
+# PostgreSQL: connection, rolled back, resources, locked, shut down.
+_PASSING_POSTGRESQL = {"08", "40", "53", _BUSY_POSTGRESQL, "57"}
 
 
 class Database:
@@ -41,7 +47,7 @@ class Database:
     def __init__(self, url: str) -> None:
         self._url = _checked(url)
         self.is_sqlite = self._url.get_backend_name() == "sqlite"
-        self._turn = threading.Lock()
+        self._queue = _Queue()
         options: dict[str, Any] = {"pool_size": 20, "max_overflow": 40, "pool_timeout": PATIENCE_S}
         if self.is_sqlite:
             options["connect_args"] = {"timeout": PATIENCE_S}
@@ -52,6 +58,8 @@ class Database:
         if self.is_sqlite:
             event.listen(self._engine, "connect", _prepare_sqlite)
             event.listen(self._engine, "begin", _begin_sqlite)
+        else:
+            event.listen(self._engine, "connect", _prepare_postgresql)
 
     @contextmanager
     def reading(self, *, snapshot: bool = False) -> Iterator[Session]:
@@ -79,41 +87,81 @@ class Database:
 
     def migrate(self) -> None:
         """Bring the tables up to date; of several processes that do, one does and the others wait."""
-        from equipoise.service.migrations import upgrade
-
         if self.is_sqlite:
             self._use_write_ahead_log()
-        with self.writing() as session:
-            upgrade(session.connection())
+        self._patiently(self._upgrade)
 
     def close(self) -> None:
         """End all connections."""
         self._engine.dispose()
 
-    @contextmanager
-    def _my_turn(self) -> Iterator[None]:
-        if not self.is_sqlite:
-            yield
-            return
-        if not self._turn.acquire(timeout=PATIENCE_S):
-            raise Unavailable("the database is busy; try again in a moment")
-        try:
-            yield
-        finally:
-            self._turn.release()
+    def _my_turn(self) -> AbstractContextManager[None]:
+        return self._queue.turn() if self.is_sqlite else nullcontext()
 
     def _use_write_ahead_log(self) -> None:
         # The file remembers it. Two processes that switch at once do not wait for each other, so they try again.
-        deadline = time.monotonic() + PATIENCE_S
+        self._patiently(self._switch)
+
+    def _switch(self) -> None:
+        with self.outside_transactions() as connection:
+            connection.exec_driver_sql("PRAGMA journal_mode = WAL")
+
+    def _upgrade(self) -> None:
+        from equipoise.service.migrations import upgrade
+
+        with self.writing() as session:
+            upgrade(session.connection())
+
+    def _patiently(self, action: Callable[[], None]) -> None:
+        """Do what others who start may be doing just now."""
+        deadline = time.monotonic() + PATIENCE_OF_STARTS_S
         while True:
             try:
-                with self.outside_transactions() as connection:
-                    connection.exec_driver_sql("PRAGMA journal_mode = WAL")
+                action()
                 return
             except Unavailable as refused:
-                if refused.code == DAMAGED or time.monotonic() > deadline:
+                if refused.code != BUSY or time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)
+
+
+class _Queue:
+    """Threads that want to write: one at a time does, and few wait while the one does not get on."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._counting = threading.Lock()
+        self._waiting = 0
+        self._since = 0.0  # when whose turn it is began
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait for it, and have it within the block."""
+        with self._counting:
+            self._waiting += 1
+        self._wait()
+        self._since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._since = time.monotonic()
+            self._turn.release()
+
+    def _wait(self) -> None:
+        deadline, pause = time.monotonic() + PATIENCE_S, STUCK_S / 10
+        while True:
+            got = self._turn.acquire(timeout=pause)
+            now = time.monotonic()
+            with self._counting:
+                few = self._waiting <= MOST_WAITING or now - self._since < STUCK_S
+                if not got and few and now < deadline:
+                    pause = STUCK_S
+                    continue
+                self._waiting -= 1
+            if got:
+                return
+            message = "the database is busy: somebody else has been writing for a while; try again"
+            raise Unavailable(message, code=BUSY)
 
 
 def wait_alone(session: Session) -> None:
@@ -155,6 +203,12 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
     cursor.close()
 
 
+def _prepare_postgresql(connection: Any, _record: object) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET lock_timeout = '{PATIENCE_S}s'")
+    connection.commit()
+
+
 def _begin_sqlite(connection: Connection) -> None:
     if begin := connection.get_execution_options().get(_BEGIN, "BEGIN"):
         connection.exec_driver_sql(begin)
@@ -171,11 +225,25 @@ def _translated() -> Iterator[None]:
         if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _DAMAGED_SQLITE:
             message = "the database's file is damaged; stop the service and restore a backup"
             raise Unavailable(message, code=DAMAGED) from error
+        if _is_full(error.orig):
+            message = "the disk of the database is full; nothing was changed. Free some room, and try again"
+            raise Unavailable(message, code=FULL) from error
         if not _is_passing(error):
             raise
         raise Unavailable(
-            "the database cannot be used just now (it is out of reach, locked or full); nothing was changed, try again"
+            "the database cannot be used just now (it is out of reach or locked); nothing was changed, try again",
+            code=BUSY if _is_busy(error.orig) else None,
         ) from error
+
+
+def _is_busy(cause: Any) -> bool:
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    return code in _BUSY_SQLITE or (getattr(cause, "sqlstate", None) or "")[:2] == _BUSY_POSTGRESQL
+
+
+def _is_full(cause: Any) -> bool:
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    return code == _FULL_SQLITE or getattr(cause, "sqlstate", None) == _FULL_POSTGRESQL
 
 
 def _is_passing(error: DBAPIError) -> bool:

@@ -1,7 +1,6 @@
 """Which service this is, and whether it works: the two things that anyone may ask."""
 
 from fastapi import Request
-from sqlalchemy import text
 
 from equipoise._version import __version__
 from equipoise.protocol.public_keys import fingerprint
@@ -25,8 +24,7 @@ def service(request: Request) -> ServiceShape:
 
 
 @router.get("/health", responses=answers())
-def health(request: Request) -> Health:
-    """Whether the service can answer: 503 while its database is away."""
-    with context_of(request).database.reading() as session:
-        session.execute(text("SELECT 1"))
+async def health(request: Request) -> Health:
+    """Whether the service works: 503, with the reason, while its database is away or cannot be written."""
+    await request.app.state.health.check()
     return Health()
