@@ -269,7 +269,12 @@ class Settlement:
         document["curve"] = [asdict(one) for one in self.curve]
         document["remarks"] = [asdict(one) for one in self.remarks]
         document["shapley"] = {party: asdict(one) for party, one in self.shapley.items()}
-        version = VERSION if self.nothing is not None else READABLE[0]
+        version = VERSION
+        if self.nothing is None:  # of a version up to 0.6: its decisions are the digest of what that version wrote
+            version = READABLE[0]
+            del document["nothing"]
+            for award in awards.values():
+                del award["falls_back"]
         head = {"format": FORMAT, "version": version, "identity": self.agreement.identity}
         plain = {**head, **document, "awards": awards}
         loaded: dict[str, Any] = json.loads(json.dumps(plain, allow_nan=False))  # tuples to lists

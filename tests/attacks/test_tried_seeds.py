@@ -77,9 +77,21 @@ def test_verify_refuses_a_seed_that_was_tried(made: tuple[World, Files], tmp_pat
             assert f"seed = {seed}, which does not follow from the submissions" in failed[0].message
 
 
-def test_rounds_of_versions_up_to_0_7_pass_with_a_remark(made: tuple[World, Files], tmp_path: Path) -> None:
+def older(one: dict[str, Any]) -> None:
+    """A settlement as versions up to 0.6 wrote it."""
+    one.update(version=2)
+    del one["nothing"]
+    for award in one["awards"].values():
+        del award["falls_back"]
+
+
+@pytest.mark.parametrize("form", ["0.6", "0.7"])
+def test_rounds_of_earlier_versions_pass_with_a_remark(made: tuple[World, Files], tmp_path: Path, form: str) -> None:
     started = {"options": {**OPTIONS.model_dump(mode="json"), "seed": 5}}
-    changed = lie(made[1], {"settlement-started": started}, {"seed": 5})
+    files = exports.edited(made[1], "settlement.json", older) if form == "0.6" else made[1]
+    changed = lie(files, {"settlement-started": started}, {"seed": 5})
+    written = json.loads(changed["settlement.json"])
+    assert Settlement.parse(written).to_json() == {name: one for name, one in written.items() if name != "audit"}
     log = [one for one in exports.events(changed) if "kind" in one]
     for one in log:
         one.pop("salt", None)
@@ -89,6 +101,12 @@ def test_rounds_of_versions_up_to_0_7_pass_with_a_remark(made: tuple[World, File
     found = check_export(exports.pack(tmp_path / "round.zip", old))
     assert {check.outcome for check in found} == {"ok"}, found
     assert any("its seed, 5, was chosen by the operator" in check.message for check in found)
+
+
+def test_a_settlement_that_poses_as_an_older_one(made: tuple[World, Files], tmp_path: Path) -> None:
+    changed = lie(exports.edited(made[1], "settlement.json", older), {}, {})
+    failed = [check for check in checked(made, tmp_path, changed) if check.outcome == "failed"]
+    assert "written as versions up to 0.6 did" in failed[0].message
 
 
 def test_noise_comes_from_the_secret_that_was_made_with_the_round(made: tuple[World, Files], tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ def _resend(north: Commands, receipt: bytes) -> None:
 
 def _fetch(north: Commands, round_id: str) -> None:
     found = north("fetch", "--wait")
-    files = {"reward": "north.nc", "report": "north.report.html"}
+    files = {"reward": "north.nc", "receipt": "north.reward-receipt.json", "report": "north.report.html"}
     assert found == {"party": "north", "round": round_id, "title": "Two practices", "deviations": [], **files}
     assert f"round {round_id} “Two practices” is north.nc" in " ".join(north.said("fetch").split())
     reward = (north.folder / "north.nc").read_bytes()

@@ -13,9 +13,11 @@ from equipoise.agreement import Agreement
 from equipoise.canonical import sha256_hex
 from equipoise.client.export_archive import NOISE, SETTLEMENT, Archive
 from equipoise.errors import VerificationError
+from equipoise.inference.infer import DRAWS
 from equipoise.journal import name_of
 from equipoise.protocol.receipts import RewardReceipt
 from equipoise.reward.model import Reward
+from equipoise.reward.targets import PRECISION
 from equipoise.settlement import Contribution, Settlement
 from equipoise.valuation.appraisal import Appraisal, Request
 from equipoise.wire import Submission
@@ -82,6 +84,14 @@ class SettledRound:
             raise VerificationError(
                 f"the posterior of {', '.join(doubtful[0].members)} has not converged, but the log's last event "
                 "'settlement-started' does not say force: the settlement should have failed"
+            )
+
+    def check_recent(self) -> None:
+        """Refuse a form that asks for less, of versions before the one that made the round."""
+        if self.settlement.nothing is None:
+            raise VerificationError(
+                "the settlement is written as versions up to 0.6 did, but the round was made by a later one: the "
+                "service may hide what such versions did not say"
             )
 
     def check_seed(self, chosen: Mapping[str, Any], *, may_be_chosen: bool) -> str:
@@ -160,27 +170,35 @@ class SettledRound:
     def check_audit(self) -> str:
         """Refuse verdicts that do not follow from the settlement and the very draws of the rewards.
 
-        Reasons are words, which versions may choose differently; verdicts are compared.
+        Reasons are words, which versions may choose differently; verdicts are compared. Those of versions up to 0.6 had
+        other rules, and are only refused where a promise is broken by today's.
         """
         try:
             said = {one["code"]: one["verdict"] for one in self.document["audit"]["findings"]}
         except (KeyError, TypeError) as error:
             raise VerificationError(f"the audit in the settlement cannot be read ({error!r})") from error
         found = {one.code: str(one.verdict) for one in self.with_rewards.audit}
-        for code in sorted(set(said) | set(found)):
-            if said.get(code) != found.get(code):
+        others = [code for code in sorted(set(said) | set(found)) if said.get(code) != found.get(code)]
+        is_old = self.settlement.nothing is None
+        for code in others:
+            if not is_old or found.get(code) == "fails":
                 raise VerificationError(
                     f"the audit says of {code}: {said.get(code)}; checked again, it is: {found.get(code)}"
                 )
         counts = [f"{list(found.values()).count(verdict)} {verdict}" for verdict in dict.fromkeys(found.values())]
-        return ", ".join(counts)
+        otherwise = [f"{code}, said to be: {said.get(code)}" for code in others]
+        return ", ".join(counts) + "".join(f"; by the rules of this version for {one}" for one in otherwise)
 
     def check_agreed(self) -> str:
         """Refuse a settlement that leaves the agreement."""
         if found := self.settlement.deviations:
             raise VerificationError(f"the agreement was not kept: {'; '.join(one.words for one in found)}")
         left = self.settlement.agreement.reward.operator_may_choose
-        return f"left to the operator: {', '.join(left)}" if left else "nothing was left to the operator"
+        words = f"left to the operator: {', '.join(left)}" if left else "nothing was left to the operator"
+        usual = {"draws": DRAWS, "precision": PRECISION, "budget": None}
+        options = self.settlement.options
+        unusual = [f"{name} = {options[name]}" for name, value in usual.items() if options[name] != value]
+        return f"{words}; chosen by it besides: {', '.join(unusual)}" if unusual else words
 
     def check_again(self, submissions: Mapping[str, Submission], *, force: bool) -> str:
         """Settle anew with the same options, and refuse other decisions."""
