@@ -1,11 +1,13 @@
 """Reading the export of a round: a zip file from somebody who may be hostile.
 
-Only names that an export has are read, nothing is unpacked by its name, and no file may be larger than it says.
+Only names that an export has are read, nothing is unpacked by its name, and no file may be larger than it says, or than
+what it is can be: a few kilobytes can unpack to gigabytes, and JSON takes ten times as much once it is read.
 """
 
 import hashlib
-import json
+import io
 import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -27,14 +29,30 @@ ANSWERS = "answers.jsonl"
 PARTS = {"submissions": ".json", "receipts": ".json", "rewards": ".nc"}
 MOST_FILES = 50_000
 MOST_BYTES = 4 * 2**30  # of all files together, unpacked
-MOST_DOCUMENT_BYTES = 512 * 2**20
+MOST_DIRECTORY_BYTES = 16 * 2**20  # of the list of files, read at once
+MOST_MANIFEST_BYTES = 16 * 2**20  # it is read before anybody's signature is
+MOST_DOCUMENT_BYTES = 128 * 2**20
+MOST_LOG_BYTES, MOST_LINE_BYTES = 256 * 2**20, 2**20
 _PARTY = PARTY_NAME.strip("^$")
 _NAMES = re.compile(
     r"manifest\.json|agreement\.json|settlement\.json|noise\.secret|events\.jsonl|answers\.jsonl|"
     rf"(?:submissions|receipts)/{_PARTY}\.json|rewards/{_PARTY}\.nc"
 )
 _PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_MOST_BYTES_OF = {MANIFEST: MOST_MANIFEST_BYTES, EVENTS: MOST_LOG_BYTES}
 _ENCRYPTED = 0x1
+# What the library for zip files answers damage with.
+_DAMAGES = (
+    zipfile.BadZipFile,
+    zlib.error,
+    OSError,
+    EOFError,
+    RuntimeError,
+    ValueError,
+    LookupError,
+    struct.error,
+    MemoryError,
+)
 _CHUNK = 2**20
 
 
@@ -55,7 +73,7 @@ class Manifest:
     def parse(cls, data: bytes) -> Self:
         """Read it, and check the signature."""
         try:
-            document = strict_json(data, max_bytes=MOST_DOCUMENT_BYTES)
+            document = strict_json(data, max_bytes=MOST_MANIFEST_BYTES)
             if document["format"] != FORMAT or document["version"] not in VERSIONS:
                 raise ValueError(f"format {document['format']!r}, version {document['version']!r}")
             signature = str(document.pop("signature"))
@@ -77,20 +95,35 @@ class Manifest:
         return found
 
 
+class _InParts(io.BufferedReader):
+    """A file that is not read in one piece of any size."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        wanted = -1 if size is None else size
+        found = super().read(min(wanted, MOST_DIRECTORY_BYTES + 1) if wanted >= 0 else MOST_DIRECTORY_BYTES + 1)
+        if len(found) > MOST_DIRECTORY_BYTES:
+            raise VerificationError(f"the export has a list of files of more than {MOST_DIRECTORY_BYTES:,} bytes")
+        return found
+
+
 class Archive:
     """An export that is open for reading; use it in a `with` block."""
 
     def __init__(self, path: Path) -> None:
         try:
-            self._zip = zipfile.ZipFile(path)
-        except OSError as error:
-            raise VerificationError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
-        except zipfile.BadZipFile as error:
-            raise VerificationError(f"{str(path)!r} is not an export: {error}") from error
+            self._file = _InParts(io.FileIO(path))
+        except (OSError, ValueError) as error:
+            raise VerificationError(
+                f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}"
+            ) from error
         try:
+            self._zip = zipfile.ZipFile(self._file)
             self.names = self._checked()
+        except _DAMAGES as error:
+            self._file.close()
+            raise VerificationError(f"{str(path)!r} is not an export: {error}") from error
         except BaseException:
-            self._zip.close()
+            self._file.close()
             raise
 
     def __enter__(self) -> Self:
@@ -100,6 +133,7 @@ class Archive:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._zip.close()
+        self._file.close()
 
     def _checked(self) -> tuple[str, ...]:
         entries = self._zip.infolist()
@@ -126,15 +160,14 @@ class Archive:
             with self._zip.open(name) as file:
                 while piece := file.read(_CHUNK):
                     yield piece
-        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError) as error:
+        except _DAMAGES as error:
             raise VerificationError(f"the file {name!r} of the export is damaged: {error}") from error
 
     def read(self, name: str) -> bytes:
         """A file that fits into memory."""
-        if name in self.names and self._zip.getinfo(name).file_size > MOST_DOCUMENT_BYTES:
-            raise VerificationError(
-                f"the file {name!r} is larger than {MOST_DOCUMENT_BYTES:,} bytes, which is not read"
-            )
+        most = _MOST_BYTES_OF.get(name, MOST_DOCUMENT_BYTES)
+        if name in self.names and self._zip.getinfo(name).file_size > most:
+            raise VerificationError(f"the file {name!r} is larger than {most:,} bytes, which is not read")
         return b"".join(self.chunks(name))
 
     def digest(self, name: str) -> str:
@@ -163,8 +196,8 @@ class Archive:
         found = []
         for number, line in enumerate(self.read(name).splitlines(), start=1):
             try:
-                found.append(json.loads(line))
-            except (ValueError, RecursionError) as error:
+                found.append(strict_json(line, max_bytes=MOST_LINE_BYTES))
+            except StrictJSONError as error:
                 raise VerificationError(f"line {number} of {what} cannot be read: {error}") from error
         return found
 

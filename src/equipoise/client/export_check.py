@@ -68,7 +68,15 @@ def check_export(
             except EquipoiseError as error:
                 found.append(Check(title, "failed", str(error)))
                 failed = True
-            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            except (
+                ArithmeticError,
+                AttributeError,
+                LookupError,
+                MemoryError,
+                RuntimeError,
+                TypeError,
+                ValueError,
+            ) as error:
                 found.append(Check(title, "failed", f"there is something that no service writes ({error!r:.200})"))
                 failed = True
     return found
