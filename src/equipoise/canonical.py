@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 MAX_DOCUMENT_BYTES = 4 * 2**20
+MAX_DEPTH = 32
 # Of TOML, whose parser is slow, and takes time that grows with the square of a key's parts.
-MAX_TOML_BYTES, MAX_VALUES, MAX_KEY_PARTS, MAX_DEPTH = 2 * 2**20, 100_000, 8, 32
+MAX_TOML_BYTES, MAX_VALUES, MAX_KEY_PARTS = 2 * 2**20, 100_000, 8
 
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)  # of JSON
+_NO_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
 # Strings and comments of TOML, which may hold anything; one that does not end goes to the end of its line, or of all.
 _TEXTS = re.compile(
     r'''"""(?:[^"\\]|\\.|"(?!""))*+(?:"""|\Z)|'{3}(?:[^']|'(?!''))*+(?:'{3}|\Z)|'''
@@ -49,14 +52,14 @@ def strict_json(data: bytes, *, max_bytes: int = MAX_DOCUMENT_BYTES) -> Any:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise StrictJSONError(f"the document is not UTF-8 text (byte {error.start})") from error
+    if _is_deep(data):
+        raise StrictJSONError("the document is nested too deeply")
     try:
         return json.loads(
             text, object_pairs_hook=_without_repeats, parse_constant=_refuse_constant, parse_float=_finite_float
         )
     except StrictJSONError:
         raise
-    except RecursionError as error:
-        raise StrictJSONError("the document is nested too deeply") from error
     except ValueError as error:  # malformed JSON, or an integer of thousands of digits
         raise StrictJSONError(f"the document is not valid JSON: {error}") from error
 
@@ -85,6 +88,24 @@ def read_limited(path: Path, *, max_bytes: int = MAX_DOCUMENT_BYTES) -> bytes:
     """Read a file without letting its size decide how much memory is used: one byte past the limit is enough."""
     with path.open("rb") as file:
         return file.read(max_bytes + 1)
+
+
+def _is_deep(data: bytes) -> bool:
+    """Whether JSON is nested deeper than any document of ours, which could be too deep for whoever writes it again."""
+    if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:  # as in most
+        return False
+    if b"\\" not in data:  # strings end at the next quote: most of it can be dropped at once, and pairs layer by layer
+        bare = _STRING.sub(b"", data.translate(None, _NO_BRACKETS).replace(b'""', b""))
+        for _ in range(MAX_DEPTH):
+            bare = bare.replace(b"[]", b"").replace(b"{}", b"")
+            if not bare:
+                return False
+    depth = 0
+    for bracket in _STRING.sub(b"", data):
+        depth += (bracket in b"[{") - (bracket in b"]}")
+        if depth > MAX_DEPTH:
+            return True
+    return False
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

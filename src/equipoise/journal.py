@@ -114,7 +114,7 @@ class FileJournal:
                 raise ValueError(f"version {header['version']!r}")
             inputs = header["inputs"]
             found = {name_of(entry["key"]): entry["result"] for entry in entries}
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise MediationError(
                 f"{str(path)!r} cannot be read as the journal of a mediation ({error}); choose another folder, or "
                 "delete the file to begin anew"

@@ -16,7 +16,7 @@ import numpy as np
 from equipoise import audit as auditing
 from equipoise import folders
 from equipoise.agreement import Agreement
-from equipoise.canonical import canonical_json, sha256_hex
+from equipoise.canonical import canonical_json, read_limited, sha256_hex, strict_json
 from equipoise.deviations import Deviation, deviations
 from equipoise.durable import replaced_file
 from equipoise.errors import MediationError
@@ -35,6 +35,7 @@ FORMAT = "equipoise-settlement"
 VERSION = 3
 READABLE = (2, 3)  # 2, of 0.4 to 0.6, does not say who counts as bringing nothing
 FILE = folders.SETTLEMENT
+MOST_BYTES = 128 * 2**20
 
 
 @dataclass(frozen=True)
@@ -304,7 +305,7 @@ class Settlement:
         place = Path(folder)
         path = place / FILE
         try:
-            document = json.loads(path.read_text(encoding="utf-8"))
+            document = strict_json(read_limited(path, max_bytes=MOST_BYTES), max_bytes=MOST_BYTES)
         except (OSError, ValueError) as error:
             raise MediationError(
                 f"{str(path)!r} cannot be read as a settlement ({getattr(error, 'strerror', None) or error})"
@@ -343,7 +344,7 @@ class Settlement:
                 CoalitionValue(**_with(one, members=tuple, value=_estimate, problems=tuple))
                 for one in document["coalitions"]
             )
-            document["shapley"] = {party: Estimate(**one) for party, one in document["shapley"].items()}
+            document["shapley"] = _estimates(document["shapley"])
             document["shapley_covariance"] = tuple(map(tuple, document["shapley_covariance"]))
             document["curve"] = tuple(
                 CurvePoint(**_with(one, team=tuple, value=_estimate)) for one in document["curve"]
@@ -351,11 +352,27 @@ class Settlement:
             document["remarks"] = tuple(Remark(**_with(one, parties=tuple)) for one in document["remarks"])
             document["awards"] = {party: _award(one) for party, one in document["awards"].items()}
             settlement = cls(**document)
+            settlement._check_consistent()
             if found is not None:
                 settlement.__dict__["audit"] = auditing.Audit.from_json(found)
             return settlement
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
             raise MediationError(f"{name} cannot be read as a settlement ({error})") from error
+
+    def _check_consistent(self) -> None:
+        """Refuse parts that are about different parties, or lack what others rely on."""
+        if missing := sorted({"seed", "rho", "mechanism", "precision", "tolerance"} - set(self.options)):
+            raise ValueError(f"its options lack {missing[0]!r}")
+        parties = set(self.parties)
+        named = {"awards": set(self.awards), "Shapley values": set(self.shapley)}
+        named |= {f"award of {party}": {*one.team, one.party, *parties} for party, one in self.awards.items()}
+        named |= {"coalitions": parties.union(*(one.members for one in self.coalitions))}
+        named |= {"agreement": parties & set(self.agreement.party_names)}
+        for part, those in named.items():
+            if those != parties:
+                raise ValueError(f"its {part} and its contributions name different parties")
+        if np.asarray(self.shapley_covariance, float).shape != (len(parties), len(parties)):
+            raise ValueError("its covariance is not that of all its parties")
 
 
 def _with(document: dict[str, Any], **converters: Any) -> dict[str, Any]:
@@ -363,11 +380,13 @@ def _with(document: dict[str, Any], **converters: Any) -> dict[str, Any]:
 
 
 def _estimate(document: dict[str, float]) -> Estimate:
+    if any(isinstance(one, bool) or not isinstance(one, int | float) for one in document.values()):
+        raise ValueError(f"{document!r:.80} is no estimate")
     return Estimate(**document)
 
 
 def _estimates(document: dict[str, dict[str, float]]) -> dict[str, Estimate]:
-    return {name: Estimate(**one) for name, one in document.items()}
+    return {name: _estimate(one) for name, one in document.items()}
 
 
 def _award(document: dict[str, Any]) -> Award:
