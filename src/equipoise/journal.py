@@ -2,7 +2,8 @@
 
 A journal holds results by key. The one here is a file of JSON, a line each. Its first line names the inputs by their
 digest, and a journal of other inputs is refused. A line counts once it is whole: what a crash left of the last one is
-cut off. The file is written by one process at a time; where several share a run, a database keeps the journal.
+cut off. It has a digest (up to 0.6 it had none), so that a disk that errs changes no decision. The file is written by
+one process at a time; where several share a run, a database keeps the journal.
 """
 
 import json
@@ -13,12 +14,13 @@ from typing import Any, Protocol, Self
 
 from filelock import FileLock, Timeout
 
-from equipoise.canonical import canonical_json
+from equipoise.canonical import canonical_json, sha256_hex
 from equipoise.durable import fsync_folder, write_all
 from equipoise.errors import MediationError
 
 FORMAT = "equipoise-journal"
 VERSION = 1
+DIGEST = "sha256"
 
 
 class Journal(Protocol):
@@ -84,7 +86,7 @@ class FileJournal:
     def put(self, key: dict[str, Any], result: Any) -> None:
         """Keep a result."""
         if self._handle is not None:
-            write_all(self._handle, canonical_json({"key": key, "result": result}) + b"\n")
+            write_all(self._handle, canonical_json(_with_digest({"key": key, "result": result})) + b"\n")
             os.fsync(self._handle)
         self._entries[name_of(key)] = result
 
@@ -113,6 +115,9 @@ class FileJournal:
             if (header["format"], header["version"]) != (FORMAT, VERSION):
                 raise ValueError(f"version {header['version']!r}")
             inputs = header["inputs"]
+            for number, entry in enumerate(entries, start=2):
+                if DIGEST in entry and entry != _with_digest({"key": entry["key"], "result": entry["result"]}):
+                    raise ValueError(f"line {number} does not match its digest")
             found = {name_of(entry["key"]): entry["result"] for entry in entries}
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise MediationError(
@@ -125,6 +130,10 @@ class FileJournal:
                 "options; choose another folder, or delete the file to begin anew"
             )
         self._entries = found
+
+
+def _with_digest(entry: dict[str, Any]) -> dict[str, Any]:
+    return {**entry, DIGEST: sha256_hex(canonical_json(entry))}
 
 
 def name_of(key: dict[str, Any]) -> str:
