@@ -7,7 +7,7 @@ from equipoise.protocol.public_keys import fingerprint
 from equipoise.section import SMALL_ORDER
 from equipoise.service import events, people, rounds, signing_in, submissions
 from equipoise.service.context import Context
-from equipoise.service.refusals import Conflict, Invalid, NotFound, NotSignedIn, Refusal, TooMany
+from equipoise.service.refusals import Conflict, Invalid, NotFound, NotSignedIn, Refusal
 from service.world import World, agreement, key_of, sent
 
 NEW = public_hex(key_of("newcomer"))
@@ -74,16 +74,6 @@ def test_a_name_belongs_to_one_approved_person(world: World) -> None:
     people.revoke(world.context, world.operator, world.parties["north"].person_id)
     view = people.decide(world.context, world.operator, rival.id, approve=True, fingerprint=str(rival.fingerprint))
     assert view.state == "approved"
-
-
-def test_too_many_waiting_requests_are_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(people, "MOST_WAITING", 2)
-    _ask(world)
-    second = _ask(world, public_key=public_hex(key_of("second")))
-    with pytest.raises(TooMany, match="decide"):
-        _ask(world, public_key=public_hex(key_of("third")))
-    people.decide(world.context, world.operator, second.id, approve=False, fingerprint=str(second.fingerprint))
-    _ask(world, public_key=public_hex(key_of("third")))
 
 
 def test_who_is_revoked_loses_everything_at_once(world: World) -> None:

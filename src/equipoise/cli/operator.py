@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from equipoise.cli.operator_connection import MEMBERSHIP, chosen_round, connected, path_of, say
-from equipoise.cli.operator_people import approve, people, refuse, revoke
+from equipoise.cli.operator_people import approve, clear, people, refuse, revoke
 from equipoise.cli.options import (
     BudgetOption,
     DeviateOption,
@@ -38,7 +38,7 @@ OneRoundArgument = Annotated[
     str | None, typer.Argument(help="The round's id [the only one there is].", metavar="ROUND", show_default=False)
 ]
 
-for _command in (people, approve, refuse, revoke):
+for _command in (people, approve, refuse, clear, revoke):
     app.command()(_command)
 
 

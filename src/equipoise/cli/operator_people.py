@@ -1,4 +1,4 @@
-"""`equipoise operator people`, `approve`, `refuse`, `revoke`: who is a member."""
+"""`equipoise operator people`, `approve`, `refuse`, `clear`, `revoke`: who is a member."""
 
 from pathlib import Path
 from typing import Annotated
@@ -84,6 +84,17 @@ def _check_digits(fingerprint: str) -> None:
         wrong = sorted(set(re.sub("[0-9a-f]", "", bare)))
         but = f", and {' '.join(wrong[:8])} is none of 0 to 9 and a to f" if wrong else ""
         raise ServiceError(f"a fingerprint has 32 digits in eight groups; got {len(bare)}{but}")
+
+
+def clear(membership: MembershipOption = MEMBERSHIP, as_json: JsonOption = False) -> None:
+    """Drop all requests to join that are waiting, as after somebody made hundreds; who is meant asks again.
+
+    Example: equipoise operator clear
+    """
+    with connected(membership) as connection:
+        before = connection.get("/v1/service")["time"] + 1
+        found = connection.post("/v1/people/clearing", {"before": before}, repeatable=True)
+    say(found, f"{found['dropped']} requests to join were dropped.", as_json=as_json)
 
 
 def revoke(

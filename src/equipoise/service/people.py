@@ -1,12 +1,17 @@
 """Who takes part: people ask to join with a key of their own, and an operator approves them by its fingerprint.
 
+Anybody can ask, with as many keys as they like. So one address has few requests waiting, and where there are too many
+in all, the oldest of the address that has most gives way: whoever comes from elsewhere finds room.
+
 A name belongs to one approved person. Once that person is revoked, the operator may approve another key under it, as
 for a party that lost its key: the new one then has the seats of that name, except where the agreement names a key.
 
 The first operator comes by a one-time link and needs no key.
 """
 
+import hmac
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 from sqlalchemy import delete, func, select
@@ -23,6 +28,7 @@ from equipoise.service.refusals import Conflict, Invalid, NotFound, NotSignedIn,
 from equipoise.service.tables import ROLES, Person, Secret
 
 MOST_WAITING = 1_000
+MOST_OF_ONE = 20  # requests that wait, from one address
 LONGEST_NOTE = 200
 FIRST_OPERATOR_MS = 24 * 3_600_000
 _FIRST = "first operator"
@@ -43,10 +49,13 @@ class PersonView:
     decided: int | None
 
 
-def ask_to_join(context: Context, *, name: str, role: str, public_key: str, note: str = "") -> PersonView:
+def ask_to_join(
+    context: Context, *, name: str, role: str, public_key: str, note: str = "", address: str | None = None
+) -> PersonView:
     """Ask to be approved; asking again with the same key changes nothing and says where it stands.
 
-    Whoever asks must have shown that the key is its own (`signing_in.check_only`).
+    Whoever asks must have shown that the key is its own (`signing_in.check_only`). Of its `address` a hash is kept
+    until somebody decides.
     """
     _check_name(name)
     _check_key(public_key)
@@ -62,11 +71,16 @@ def ask_to_join(context: Context, *, name: str, role: str, public_key: str, note
                     f"this key asked to join as {known.role} {known.name!r} before; make another key for another name"
                 )
             return _view(known)
-        waiting = session.scalar(select(func.count()).where(Person.state == "requested")) or 0
-        if waiting >= MOST_WAITING:
-            raise TooMany(f"{waiting:,} requests to join are waiting; the operator must decide on some first")
+        origin = None if address is None else _hashed_address(context, address)
+        _make_room(session, origin)
         person = Person(
-            name=name, role=role, state="requested", public_key=public_key, note=note, requested=context.clock()
+            name=name,
+            role=role,
+            state="requested",
+            public_key=public_key,
+            note=note,
+            requested=context.clock(),
+            origin=origin,
         )
         session.add(person)
         session.flush()
@@ -128,9 +142,28 @@ def decide(context: Context, actor: Actor | None, person_id: int, *, approve: bo
             raise Conflict(f"{person.name!r} is {person.state} already; " + _WAY_OUT[person.state])
         if approve:
             _check_free(session, person)
-        person.state, person.decided = wanted, context.clock()
+        person.state, person.decided, person.origin = wanted, context.clock(), None
         _record(session, context, actor.name, f"person-{wanted}", person)
         return _view(person)
+
+
+def clear(context: Context, actor: Actor | None, *, before: int) -> int:
+    """Drop all requests that have waited since before a time; who is meant may ask again. How many there were."""
+    actor = require(actor, "decide-people")
+    with context.database.writing(alone=True) as session:
+        confirm(session, actor)
+        old = delete(Person).where(Person.state == "requested", Person.requested < before)
+        dropped = len(session.execute(old.returning(Person.id)).all())
+        if dropped:
+            events.record(
+                session,
+                time=context.clock(),
+                actor=actor.name,
+                kind="requests-cleared",
+                person=actor.person_id,
+                number=dropped,
+            )
+    return dropped
 
 
 def revoke(context: Context, actor: Actor | None, person_id: int) -> PersonView:
@@ -164,6 +197,28 @@ def me(context: Context, actor: Actor | None) -> PersonView:
     actor = require(actor, "see-self")
     with context.database.reading() as session:
         return _view(_person(session, actor.person_id))
+
+
+def _make_room(session: Session, origin: str | None) -> None:
+    """Refuse an address that has enough; where there are too many, let the oldest of the address with most go."""
+    waiting = session.execute(
+        select(Person.id, Person.origin).where(Person.state == "requested").order_by(Person.requested, Person.id)
+    ).all()
+    # What came before addresses were noted is each from an address of its own.
+    each = Counter(one.origin or str(one.id) for one in waiting)
+    if origin is not None and each[origin] >= MOST_OF_ONE:
+        raise TooMany(
+            f"{each[origin]} requests to join from this address are waiting; the operator must decide on some first"
+        )
+    if len(waiting) >= MOST_WAITING:
+        most = max(each.values())
+        oldest = next(one.id for one in waiting if each[one.origin or str(one.id)] == most)
+        session.execute(delete(Person).where(Person.id == oldest))
+
+
+def _hashed_address(context: Context, address: str) -> str:
+    """As good as the address to count by, and of no use to who reads the database without the service's key."""
+    return hmac.new(context.key.private_bytes_raw(), address.encode(), "sha256").hexdigest()
 
 
 _WAY_OUT = {

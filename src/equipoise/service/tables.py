@@ -72,6 +72,7 @@ class Person(Base):
     note: Mapped[str] = mapped_column(String(200))
     requested: Mapped[int] = mapped_column(Number)
     decided: Mapped[int | None] = mapped_column(Number)
+    origin: Mapped[str | None] = mapped_column(String(64))  # of a request, while it waits: a keyed hash of the address
 
 
 class Secret(Base):

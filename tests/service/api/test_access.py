@@ -28,6 +28,7 @@ TABLE: dict[tuple[str, str], tuple[int, ...]] = {
     ("GET", "/v1/health"): ANYONE,
     ("GET", "/v1/people"): OVERSEERS,
     ("POST", "/v1/people"): (401, 202, 202, 202, 202, 202, 202),  # with the own key, which is known: nothing new
+    ("POST", "/v1/people/clearing"): OPERATOR,  # none are as old as that
     ("GET", "/v1/me"): SIGNED_IN,
     ("POST", "/v1/people/{person}/approval"): operator_gets(409),  # the fingerprint is another's
     ("POST", "/v1/people/{person}/refusal"): operator_gets(409),
@@ -66,6 +67,7 @@ def body(method: str, path: str, who: str) -> Any:
         ("POST", "/v1/people"): {"name": who, "role": roles[who]},
         ("POST", "/v1/people/{person}/approval"): {"fingerprint": "0" * 32},
         ("POST", "/v1/people/{person}/refusal"): {"fingerprint": "0" * 32},
+        ("POST", "/v1/people/clearing"): {"before": 0},
         ("POST", "/v1/operators"): {"secret": "x" * 43, "name": who},
         ("POST", "/v1/rounds"): {"agreement": "title = 'none'"},
         ("POST", "/v1/rounds/{round}/invitations"): {"party": "west"},

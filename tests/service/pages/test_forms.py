@@ -111,6 +111,7 @@ def test_every_form_needs_the_sessions_own_token(fresh: World, releases: Release
         (operator, "/sign-out", {}),
         (operator, f"/people/{person.id}/decision", {"decision": "approve", "fingerprint": str(person.fingerprint)}),
         (operator, f"/people/{fresh.actors['north'].person_id}/revocation", {"sure": "yes"}),
+        (operator, "/people/clearing", {"sure": "yes", "before": "1"}),
         (operator, "/rounds/new", {"agreement": "format = 1"}),
         (operator, f"/rounds/{round_id}/invitation", {"party": "north"}),
         (operator, f"/rounds/{round_id}/start", {}),

@@ -6,8 +6,9 @@ from fastapi import Depends, Request
 
 from equipoise.service import people
 from equipoise.service.api.routes import answers, new_router
-from equipoise.service.api.shapes import Decision, JoinRequest, People, Person, PersonShape
+from equipoise.service.api.shapes import Cleared, Clearing, Decision, JoinRequest, People, Person, PersonShape
 from equipoise.service.authentication import SignedIn, context_of, key_holder, stranger
+from equipoise.service.limits import sender
 
 router = new_router("people")
 _DECISIONS = answers(401, 403, 404, 409, 415)
@@ -16,8 +17,21 @@ _DECISIONS = answers(401, 403, 404, 409, 415)
 @router.post("/people", status_code=202, responses=answers(401, 409, 415), dependencies=[Depends(stranger)])
 def ask_to_join(request: Request, asked: JoinRequest, key: Annotated[str, Depends(key_holder)]) -> PersonShape:
     """Ask to join, signed with your own new key. Then read your fingerprint to the operator, who approves it."""
-    view = people.ask_to_join(context_of(request), name=asked.name, role=asked.role, public_key=key, note=asked.note)
+    view = people.ask_to_join(
+        context_of(request),
+        name=asked.name,
+        role=asked.role,
+        public_key=key,
+        note=asked.note,
+        address=sender(request.scope),
+    )
     return PersonShape.of(view)
+
+
+@router.post("/people/clearing", responses=answers(401, 403, 415))
+def clear(request: Request, clearing: Clearing, actor: SignedIn) -> Cleared:
+    """Drop all requests to join that have waited since before a time. For the operator."""
+    return Cleared(dropped=people.clear(context_of(request), actor, before=clearing.before))
 
 
 @router.get("/people", responses=answers(401, 403))

@@ -100,6 +100,18 @@ class Decision(Question):
     fingerprint: Fingerprint
 
 
+class Clearing(Question):
+    """Which requests to join to drop: those made before this time."""
+
+    before: Time
+
+
+class Cleared(Answer):
+    """How many were dropped."""
+
+    dropped: int
+
+
 class FirstOperator(Question):
     """The one-time secret that was printed when the service started."""
 

@@ -15,6 +15,7 @@ router = APIRouter(route_class=PageRoute)
 DONE = {
     "approved": "Approved. Tell them that they can go on.",
     "refused": "Refused. Their key cannot be used here.",
+    "cleared": "Dropped. Who is meant can ask again.",
     "revoked": "Revoked. Their sessions and tokens have ended.",
 }
 
@@ -42,6 +43,20 @@ def decide(
     except Refusal as refusal:
         return _people(request, visitor, status=refusal.status, wrong={person_id: (given, str(refusal))})
     return onward(f"/people?done={'approved' if approve else 'refused'}")
+
+
+@router.post("/people/clearing")
+def clear(
+    request: Request,
+    visitor: Annotated[Visitor, Depends(somebody)],
+    form: Annotated[Form, Depends(own_form)],
+) -> Response:
+    """Drop all requests that were on the page."""
+    before = form.get("before", "")
+    if form.get("sure") != "yes" or not (before.isascii() and before.isdigit() and len(before) < 16):
+        return _people(request, visitor, status=422)
+    people.clear(context_of(request), visitor.actor, before=int(before))
+    return onward("/people?done=cleared")
 
 
 @router.post("/people/{person_id}/revocation")
