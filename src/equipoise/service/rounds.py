@@ -16,7 +16,6 @@ from equipoise.service import events
 from equipoise.service.access import Actor, confirm, fits, require, round_of, seat_of
 from equipoise.service.agreements import parsed, written
 from equipoise.service.context import Context
-from equipoise.service.options import Options
 from equipoise.service.refusals import Conflict, Invalid, NotFound
 from equipoise.service.tables import Person, Received, Round, Seat
 
@@ -172,7 +171,7 @@ def left_out_of(round_: Round) -> tuple[str, ...]:
     """Parties without whom a round is being settled, or was, though they may have submitted."""
     if round_.state not in ("settling", "settled"):
         return ()
-    return Options.of(json.loads(round_.options_json or "{}")).without
+    return tuple(json.loads(round_.options_json or "{}").get("without", ()))
 
 
 def require_open(round_: Round) -> None:
