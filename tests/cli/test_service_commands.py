@@ -29,7 +29,7 @@ from equipoise.errors import (
 )
 from equipoise.mediator import mediate
 from equipoise.party.release import release
-from equipoise.protocol.receipts import Receipt
+from equipoise.protocol.receipts import Receipt, RewardReceipt
 from equipoise.report import write_reports
 from equipoise.service import people, results, settlements
 from equipoise.service.access import Actor
@@ -179,7 +179,9 @@ def _resend(north: Commands, receipt: bytes) -> None:
 def _fetch(north: Commands, round_id: str) -> None:
     found = north("fetch", "--wait")
     files = {"reward": "north.nc", "receipt": "north.reward-receipt.json", "report": "north.report.html"}
-    assert found == {"party": "north", "round": round_id, "title": "Two practices", "deviations": [], **files}
+    known = {"party": "north", "round": round_id, "title": "Two practices", "deviations": [], **files}
+    receipt = RewardReceipt.parse((north.folder / files["receipt"]).read_bytes())
+    assert found == {**known, "decisions": receipt.decisions}
     assert f"round {round_id} “Two practices” is north.nc" in " ".join(north.said("fetch").split())
     reward = (north.folder / "north.nc").read_bytes()
     assert north("fetch") == found

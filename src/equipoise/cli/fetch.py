@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from equipoise.agreement import Agreement
     from equipoise.client.exchange import Exchange
     from equipoise.client.membership import Membership
-    from equipoise.protocol.receipts import Receipt
+    from equipoise.protocol.receipts import Receipt, RewardReceipt
     from equipoise.reward.model import Reward
 
 EVERY = 2.0  # seconds between two looks
@@ -47,11 +47,12 @@ def fetch(
         which, agreed = exchange.round_id, exchange.agreement()
         reward_path = output or _name(me, ".nc", data, which)
         reward = _check(data, me, agreed)
-        receipt, sent = exchange.reward_receipt(data, reward.digest, agreed.identity), _receipt_of_submission(me, which)
-        receipt_path = None
+        receipt, receipt_path = exchange.reward_receipt(data, reward.digest, agreed.identity), None
+        sent = _own_receipt(me, which, f"{me.name}.{which}.receipt.json", f"{me.name}.receipt.json")
         if receipt is not None:
-            exchange.check_chain([receipt] if sent is None else [sent, receipt])
             receipt_path = reward_path.with_name(f"{reward_path.stem}.reward-receipt.json")
+            earlier = _own_receipt(me, which, str(receipt_path))
+            exchange.check_chain([receipt, *(one for one in (sent, earlier) if one is not None)])
         deviations = reward.deviations or made_otherwise(reward)
         _keep(data, reward_path)
         if receipt is not None and receipt_path is not None:
@@ -62,15 +63,17 @@ def fetch(
             _replace(written, report_path)
     if as_json:
         found = {"party": me.name, "round": which, "title": agreed.title, "deviations": list(deviations)}
+        found["decisions"] = None if receipt is None else receipt.decisions
         paths = {"reward": reward_path, "receipt": receipt_path, "report": report_path}
         print_json(found | {name: None if path is None else str(path) for name, path in paths.items()})
         return
     words = " ".join((*((which,) if which else ()), *((f"“{agreed.title}”",) if agreed.title else ())))
     there = "there is no report of yours (yet)" if report_path is None else f"your report {report_path}"
     print_lines(f"Your reward of {f'round {words}' if words else 'the round'} is {reward_path}, {there}.")
-    if receipt_path is not None:
+    if receipt is not None:
         and_sent = " and that of your submission" if sent is not None else ""
         print_lines(f"The service's signed receipt is {receipt_path}; its log has it{and_sent}. Keep it.")
+        print_lines(f"The decisions are {receipt.decisions[:16]}…: the others have the same, unless the service lies.")
     print_lines(f"Predict with it: equipoise predict {reward_path} --data FILE")
     for one in deviations:
         print_alarm(f"The agreement was not kept: {one}.")
@@ -106,15 +109,15 @@ def _name(me: "Membership", ending: str, data: bytes, round_id: str | None) -> P
     return Path(f"{me.name}.{round_id}{ending}")
 
 
-def _receipt_of_submission(me: "Membership", round_id: str | None) -> "Receipt | None":
-    """What `equipoise submit` left here for this round; a file that is something else is passed over."""
+def _own_receipt(me: "Membership", round_id: str | None, *names: str) -> "Receipt | RewardReceipt | None":
+    """What `equipoise submit` or `fetch` left here for this round; a file that is something else is passed over."""
     from equipoise.canonical import read_limited
     from equipoise.errors import VerificationError
-    from equipoise.protocol.receipts import Receipt
+    from equipoise.protocol.receipts import any_receipt
 
-    for name in (f"{me.name}.{round_id}.receipt.json", f"{me.name}.receipt.json"):
+    for name in names:
         try:
-            found = Receipt.parse(read_limited(Path(name)))
+            found = any_receipt(read_limited(Path(name)))
         except (OSError, VerificationError):
             continue
         if (found.round, found.service) == (round_id, me.service):
