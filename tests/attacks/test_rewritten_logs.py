@@ -1,6 +1,7 @@
 """Logs that a service rewrote, or that tell of what cannot have happened: refused, each for its own reason."""
 
 import json
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,9 +18,9 @@ from equipoise.client.connection import Connection
 from equipoise.client.export_check import check_export
 from equipoise.errors import VerificationError
 from equipoise.protocol.chain import link_of
-from equipoise.service import events, people, results, rounds, submissions
+from equipoise.service import events, people, results, rounds, settlements, submissions, worker
 from equipoise.service.export import export
-from service.world import World, key_of
+from service.world import OPTIONS, World, key_of
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]
 ANSWER: dict[str, Any] = {
@@ -131,9 +132,26 @@ def test_the_service_itself_never_writes_times_that_run_back(made: tuple[World, 
     ],
 )  # fmt: skip
 def test_garbage_in_place_of_answers(garbage: bytes, after: Callable[..., str]) -> None:
-    assert after(None, {"answers.jsonl": json.dumps(ANSWER).encode()}) == ""
+    assert "do not follow from the answers" in after(None, {"answers.jsonl": json.dumps(ANSWER).encode()})
     why = after(None, {"answers.jsonl": garbage})
     assert "of the answers cannot be read" in why or "is no answer of a sampler about these parties" in why
+
+
+@pytest.mark.slow
+def test_answers_that_the_values_do_not_follow_from(made: tuple[World, Files], tmp_path: Path) -> None:
+    """Settled by a real worker, whose answers are there; one of them is changed."""
+    world, _ = made
+    round_id = world.round(submitted=True)
+    settlements.start(world.context, world.operator, round_id, OPTIONS)
+    worker.run(world.context, stop=threading.Event(), once=True)
+    files = exports.unpacked(export(world.context, world.operator, round_id))
+    answers = [json.loads(line) for line in files["answers.jsonl"].splitlines()]
+    valued = next(one for one in answers if one["key"]["kappa"] == 1.0)
+    for added, outcomes in ((0.0, {"ok"}), (0.5, {"ok", "failed", "not checked"})):
+        valued["result"]["value"]["value"] += added
+        files["answers.jsonl"] = b"".join(json.dumps(one).encode() + b"\n" for one in answers)
+        path = exports.pack(tmp_path / "round.zip", exports.signed(files, world.context.key))
+        assert {check.outcome for check in check_export(path)} == outcomes
 
 
 def test_what_happened_cannot_be_hidden_as_a_link(log: list[dict[str, Any]], after: Callable[..., str]) -> None:

@@ -319,6 +319,7 @@ class _Examination:
         if promised is not None:  # versions up to 0.7 promised nothing, and let the operator choose the seed
             self.settled.check_noise(promised)
             self.settled.check_recent()
+        self.settled.check_answers(self.archive.answers())
         origin = self.settled.check_seed(self.log.chosen, may_be_chosen=promised is None)
         return f"decisions {self.settled.settlement.decisions}; {origin}"
 

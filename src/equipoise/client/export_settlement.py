@@ -18,8 +18,8 @@ from equipoise.journal import name_of
 from equipoise.protocol.receipts import RewardReceipt
 from equipoise.reward.model import Reward
 from equipoise.reward.targets import PRECISION
-from equipoise.settlement import Contribution, Settlement
-from equipoise.valuation.appraisal import Appraisal, Request
+from equipoise.settlement import CoalitionValue, Contribution, Settlement
+from equipoise.valuation.appraisal import Appraisal, Pooled, Request, derived_seed
 from equipoise.wire import Submission
 
 _ALWAYS_CHOSEN = ("precision", "draws")
@@ -129,6 +129,37 @@ class SettledRound:
                 "the noise of the rewards was drawn from another secret than the one whose digest the log has since "
                 "the round was made: the service may have tried secrets until the outcome pleased it"
             )
+
+    def check_answers(self, answers: Sequence[Any]) -> None:
+        """Refuse answers of the sampler, if there are any, that the values of coalitions do not follow from.
+
+        Versions up to 0.6 are spared: they may have asked otherwise.
+        """
+        if not answers or self.settlement.nothing is None:
+            return
+        known: dict[str, dict[tuple[frozenset[str], int], Appraisal]] = {}
+        for one in answers:
+            asked, found = Request.from_json(one["key"]), Appraisal.from_json(one["result"])
+            if (asked.kappa, asked.tau, asked.extra) == (1.0, 0.0, ()):
+                of_run = known.setdefault(one["inputs"], {})
+                place = frozenset(asked.coalition), asked.seed
+                of_run[place] = max(of_run.get(place, found), found, key=lambda answer: answer.draws)
+        if not any(all(self._follows(one, of_run) for one in self.settlement.coalitions) for of_run in known.values()):
+            raise VerificationError(
+                "the values of coalitions do not follow from the answers of the sampler in the export: the answers, or "
+                "the values, were changed"
+            )
+
+    def _follows(self, one: CoalitionValue, answers: Mapping[tuple[frozenset[str], int], Appraisal]) -> bool:
+        parts: tuple[Appraisal, ...] = ()
+        while sum(part.draws for part in parts) < one.draws:
+            seed = derived_seed(self.settlement.options["seed"], "value", sorted(one.members), len(parts))
+            part = answers.get((frozenset(one.members), seed))
+            if part is None:
+                return False
+            parts = (*parts, part)
+        pooled = Pooled(parts)
+        return pooled.draws == one.draws and math.isclose(pooled.value.value, one.value.value, rel_tol=1e-9)
 
     @cached_property
     def with_rewards(self) -> Settlement:
