@@ -30,7 +30,8 @@ class Listener(socket.socket):
     """Accepts at most so many connections at one time, and of one address (None: as many as of all)."""
 
     def __init__(self, family: int, *, most: int, most_of_one: int | None) -> None:
-        super().__init__(family, socket.SOCK_STREAM)
+        # By its name: asyncio sends small answers at once (TCP_NODELAY) only where it is sure that this is TCP.
+        super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self.most, self.most_of_one = most, most_of_one
         self.present: Counter[str] = Counter()  # by address
         self._resting_until = 0.0
