@@ -11,6 +11,7 @@ from equipoise.client.by_service import ServiceExchange, ask_to_join, connect, o
 from equipoise.client.connection import Connection, RefusedError
 from equipoise.client.exchange import Exchange
 from equipoise.client.membership import Membership
+from equipoise.durable import write_new_file
 from equipoise.errors import AgreementError, KeyFileError, ServiceError, VerificationError
 from equipoise.keys import load_key
 from equipoise.protocol.receipts import Receipt
@@ -24,7 +25,7 @@ def north(world: World, url: str, tmp_path: Path) -> Membership:
 
     pem = key_of("north").private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "north.key").write_bytes(pem)
+    write_new_file(tmp_path / "home" / "north.key", pem, mode=0o600)
     return member(tmp_path / "home", url, world.context.audience, "north")
 
 

@@ -10,6 +10,7 @@ import pytest
 import engine_setup  # noqa: F401
 from client.listening import Commands
 from equipoise.cli.fetch import made_otherwise
+from equipoise.durable import write_new_file
 from equipoise.errors import VerificationError
 from equipoise.inference.question import Scenario
 from equipoise.service import results, settlements, signing_in
@@ -79,5 +80,5 @@ def _membership(folder: Path, url: str, audience: str) -> None:
     from client.listening import member
 
     pem = key_of("north").private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (folder / "north.key").write_bytes(pem)
+    write_new_file(folder / "north.key", pem, mode=0o600)
     member(folder, url, audience, "north").save(folder / "equipoise.json")

@@ -203,6 +203,7 @@ def test_key_files(tmp_path: Path) -> None:
     with pytest.raises(KeyFileError, match="will not be overwritten"):
         create_key(tmp_path / "k")
     (tmp_path / "bad").write_text("hello")
+    (tmp_path / "bad").chmod(0o600)
     with pytest.raises(KeyFileError, match="not an unencrypted private key"):
         load_key(tmp_path / "bad")
     with pytest.raises(KeyFileError, match="cannot write"):
