@@ -3,18 +3,16 @@
 import json
 import shutil
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 import engine_setup  # noqa: F401
 from client import exports
 from client.exports import Files
-from client.listening import Commands, listening, member
+from client.listening import Commands, known_member, listening
 from equipoise import mediator
 from equipoise.client.export_check import check_export
 from equipoise.errors import VerificationError
@@ -27,14 +25,6 @@ from equipoise.wire import Submission
 from service.world import OPTIONS, World, agreement, key_of, sent, signed
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World.on(tmp_path / "service")
-    made.clock.now = int(time.time() * 1000)
-    yield made
-    made.context.close()
 
 
 def why(path: Path, **options: Any) -> str:
@@ -60,9 +50,6 @@ def test_two_stories_for_two_parties(
     shutil.copytree(tmp_path / "service", tmp_path / "copy")
     stories = [World._found(tmp_path / name) for name in ("service", "copy")]
     home = tmp_path / "home"
-    home.mkdir()
-    (home / "north.key").write_bytes(key_of("north").private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    (home / "north.key").chmod(0o600)
     for number, (story, party) in enumerate(zip(stories, ("north", "south"), strict=True)):
         story.clock.now = int(time.time() * 1000) + number
         story.settle(round_id)
@@ -78,7 +65,7 @@ def test_two_stories_for_two_parties(
     # A party that is told both itself notices without any export.
     for story, says in zip(stories, (None, "Keep the receipt; it is the proof"), strict=True):
         with listening(story.context) as url:
-            member(home, url, story.context.audience, "north").save(home / "equipoise.json")
+            known_member(home, url, story.context.audience, "north")
             north = Commands(home, capsys, monkeypatch)
             if says is None:
                 north("fetch")

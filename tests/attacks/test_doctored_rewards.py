@@ -2,16 +2,14 @@
 
 import hashlib
 import logging
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 import engine_setup  # noqa: F401
-from client.listening import Commands, listening, member
+from client.listening import Commands, known_member, listening
 from equipoise.client.export_check import check_export
 from equipoise.errors import VerificationError
 from equipoise.reward.model import Reward
@@ -25,26 +23,13 @@ pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World.on(tmp_path / "service")
-    made.clock.now = int(time.time() * 1000)
-    yield made
-    made.context.close()
-
-
-@pytest.fixture
 def north(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Commands]:
     """The commands of a party, at a service that listens."""
     with listening(world.context) as url:
-        pem = key_of("north").private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        home = tmp_path / "home"
-        home.mkdir()
-        (home / "north.key").write_bytes(pem)
-        (home / "north.key").chmod(0o600)
-        member(home, url, world.context.audience, "north").save(home / "equipoise.json")
-        yield Commands(home, capsys, monkeypatch)
+        known_member(tmp_path / "home", url, world.context.audience, "north")
+        yield Commands(tmp_path / "home", capsys, monkeypatch)
 
 
 def doctored(tmp_path: Path, data: bytes) -> bytes:

@@ -1,7 +1,6 @@
 """A genuine submission in other bytes: one release has one digest, in receipts, the log and the settlement."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,6 @@ from equipoise.service.refusals import Invalid
 from equipoise.settlement import Contribution
 from equipoise.wire import Submission
 from service.world import World, sent
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    made = World.on(tmp_path / "service")
-    yield made
-    made.context.close()
 
 
 def written_anew(data: bytes) -> dict[str, bytes]:

@@ -14,15 +14,18 @@ from unittest import mock
 import httpx
 import pytest
 import uvicorn
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 import rounds
 from equipoise.cli.app import app
 from equipoise.client.address import Place
 from equipoise.client.membership import Membership, Role
+from equipoise.durable import write_new_file
 from equipoise.keys import load_or_create_key
 from equipoise.service.app import create_app
 from equipoise.service.context import Context
 from equipoise.service.settings import Rate, Rates, Settings
+from service.world import key_of
 
 FAST = Rate(1e6, 10**6)
 
@@ -51,6 +54,17 @@ def member(folder: Path, url: str, audience: str, name: str, role: Role = "party
     folder.mkdir(exist_ok=True)
     load_or_create_key(folder / f"{name}.key")
     return Membership(Place(url=url), audience, name, role, folder / f"{name}.key", folder / f"{name}.ledger")
+
+
+def known_member(folder: Path, url: str, audience: str, name: str) -> Membership:
+    """A membership with the key that the service of a `World` knows, where commands find it."""
+    folder.mkdir(exist_ok=True)
+    pem = key_of(name).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    if not (folder / f"{name}.key").exists():
+        write_new_file(folder / f"{name}.key", pem, mode=0o600)
+    made = member(folder, url, audience, name)
+    made.save(folder / "equipoise.json")
+    return made
 
 
 @dataclass

@@ -6,27 +6,21 @@ from typing import Any
 
 import pytest
 
-from client.listening import Altering, member
+from client.listening import Altering, known_member, member
 from equipoise.client.by_service import ServiceExchange, ask_to_join, connect, only_round
 from equipoise.client.connection import Connection, RefusedError
 from equipoise.client.exchange import Exchange
 from equipoise.client.membership import Membership
-from equipoise.durable import write_new_file
 from equipoise.errors import AgreementError, KeyFileError, ServiceError, VerificationError
 from equipoise.keys import load_key
 from equipoise.protocol.receipts import Receipt
-from service.world import World, key_of, sent
+from service.world import World, sent
 
 
 @pytest.fixture
 def north(world: World, url: str, tmp_path: Path) -> Membership:
     """A party that the service knows."""
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
-    pem = key_of("north").private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    (tmp_path / "home").mkdir()
-    write_new_file(tmp_path / "home" / "north.key", pem, mode=0o600)
-    return member(tmp_path / "home", url, world.context.audience, "north")
+    return known_member(tmp_path / "home", url, world.context.audience, "north")
 
 
 def lied_to(me: Membership, round_id: str, where: str, **changes: Any) -> ServiceExchange:

@@ -8,9 +8,8 @@ import httpx
 import pytest
 
 import engine_setup  # noqa: F401
-from client.listening import Commands
+from client.listening import Commands, known_member
 from equipoise.cli.fetch import made_otherwise
-from equipoise.durable import write_new_file
 from equipoise.errors import VerificationError
 from equipoise.inference.question import Scenario
 from equipoise.service import results, settlements, signing_in
@@ -18,7 +17,7 @@ from equipoise.service.export import export
 from equipoise.service.options import Options
 from equipoise.service.refusals import Invalid
 from service.api.society import settle
-from service.world import World, agreement, key_of
+from service.world import World, agreement
 
 WORDS = "rho = 0.05 was used where the agreement says 0.5"
 CHOSEN = Options(rho=0.05, draws=500, precision=1.0)
@@ -34,7 +33,7 @@ def test_everybody_is_told(world: World, url: str, command: Commands, tmp_path: 
     settle(world.context, round_id)
 
     north = command.at(tmp_path / "home")
-    _membership(tmp_path / "home", url, world.context.audience)
+    known_member(tmp_path / "home", url, world.context.audience, "north")
     assert north("fetch")["deviations"] == [WORDS]
     north.said("fetch")
     assert f"The agreement was not kept: {WORDS}." in north.errors
@@ -72,13 +71,3 @@ def test_a_reward_that_hides_how_it_was_made(scenario: Scenario, agreed: str, le
     found = made_otherwise(reward)
     assert len(found) == bool(told)
     assert all(told in words for words in found)
-
-
-def _membership(folder: Path, url: str, audience: str) -> None:
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
-    from client.listening import member
-
-    pem = key_of("north").private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    write_new_file(folder / "north.key", pem, mode=0o600)
-    member(folder, url, audience, "north").save(folder / "equipoise.json")
