@@ -6,6 +6,7 @@ python benchmarks/service_load.py [--database URL]
 2. 50 viewers reload a round's page for 20 seconds while a settlement runs.
 3. Requests per second of an endpoint that authenticates, reads a round and says who has submitted, as a ratio to a bare
    FastAPI endpoint with one SQLAlchemy query, in turns within one run.
+4. How long a member waits while eight strangers post 2 MB of JSON each, again and again.
 """
 
 import argparse
@@ -40,6 +41,7 @@ PARTIES, VIEWERS, SETTLING = 200, 50, 3
 VIEWING = 20.0  # seconds
 LIMIT = 60.0  # seconds for any one answer
 TURNS, THREADS, REQUESTS = 4, 8, 100
+STRANGERS, LARGE = 8, b'{"agreement":[' + b"1," * 2**20 + b"1]}"
 
 BARE = """
 import sys, time
@@ -121,6 +123,7 @@ def main() -> None:
             viewers(world, port)
         with serving(folder, [*database, "--no-worker", "--rate", "100000"]) as port, bare(folder) as bare_port:
             against_bare(world, port, bare_port)
+            strangers(world, port)
 
 
 def everybody_at_once(world: World, port: int) -> None:
@@ -175,6 +178,41 @@ def against_bare(world: World, port: int, bare_port: int) -> None:
             rates[name].append(THREADS * REQUESTS / (time.perf_counter() - start))
     service, plain = (statistics.median(rates[name]) for name in ("service", "bare"))
     print(f"requests per second: service {service:.0f}, bare endpoint {plain:.0f}, ratio {service / plain:.2f}")
+
+
+def strangers(world: World, port: int) -> None:
+    """A member's requests, alone and while strangers send what nobody should parse."""
+    token, _ = signing_in.new_token(world.context, world.operator)
+    over = threading.Event()
+    answers: list[int | str] = []
+
+    def bother(number: int) -> None:
+        while not over.is_set():
+            try:
+                headers = {"Content-Type": "application/json"}
+                answers.append(answer(port, "POST", "/v1/rounds", LARGE, headers, source=f"127.0.4.{number + 1}")[0])
+            except OSError as error:  # what is not read may end in a reset
+                answers.append(type(error).__name__)
+
+    def waits() -> float:
+        path, headers = f"/v1/rounds/{world.settling}", {"Authorization": f"Bearer {token}"}
+        found = []
+        for _ in range(REQUESTS):
+            start = time.perf_counter()
+            assert answer(port, "GET", path, b"", headers, source="127.0.0.1")[0] == 200
+            found.append(time.perf_counter() - start)
+        return 1000 * statistics.median(found)
+
+    quiet = waits()
+    threads = [threading.Thread(target=bother, args=(number,)) for number in range(STRANGERS)]
+    for thread in threads:
+        thread.start()
+    bothered = waits()
+    over.set()
+    for thread in threads:
+        thread.join()
+    print(f"a member waits {quiet:.1f} ms alone, {bothered:.1f} ms with {STRANGERS} strangers; they had "
+          f"{len(answers)} answers, {sorted({str(one) for one in answers})}")  # fmt: skip
 
 
 def keep_asking(port: int, path: str, headers: dict[str, str]) -> None:
