@@ -4,7 +4,7 @@ python benchmarks/held_out.py --data FOLDER [--rounds 8] [--epsilon 0.2] [--sett
 
 Mean negative log probability of test rows, lower is better. `paper` is the paper's prior, which knows the data (its
 own public rows, or the distribution they came from); `conjugate` and `standardised` are the defaults of agreements of
-format 1 and 2, which know bounds alone; `typical` is format 2 with the interquartile range of every column stated. A
+format 1 and 2, which know bounds alone; `typical` is format 2 with the range of most values of every column stated. A
 difference is taken round by round, with the same rows and noise; its standard error is over rounds.
 """
 
