@@ -1,5 +1,6 @@
 """Rewards from a hostile mediator: files that would carry the reader's own files into the draws, and bombs."""
 
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,27 @@ def put_a_huge_chunk(group: h5py.Group, private: Path) -> None:
     group.create_dataset("weights", SHAPE, "<f8", chunks=chunks, maxshape=(None, None, None), compression="gzip")
 
 
+def put_an_overfull_chunk(group: h5py.Group, private: Path) -> None:
+    """A piece of the right size that goes on after its end: HDF5 makes room for all of it."""
+    dataset = group.create_dataset("weights", SHAPE, "<f8", chunks=SHAPE, compression="gzip")
+    dataset.id.write_direct_chunk((0, 0, 0), zlib.compress(bytes(8 * int(np.prod(SHAPE)) + 2**24)))
+
+
+def put_a_torn_chunk(group: h5py.Group, private: Path) -> None:
+    """A piece that is not packed as it says."""
+    dataset = group.create_dataset("weights", SHAPE, "<f8", chunks=SHAPE, compression="gzip")
+    dataset.id.write_direct_chunk((0, 0, 0), b"draws")
+
+
+def put_packed_backwards(group: h5py.Group, private: Path) -> None:
+    """Packed first and shuffled then, so that nobody sees how much it unpacks to."""
+    plan = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    plan.set_chunk(SHAPE)
+    plan.set_deflate(4)
+    plan.set_shuffle()
+    h5py.h5d.create(group.id, b"weights", h5py.h5t.IEEE_F64LE, h5py.h5s.create_simple(SHAPE), plan)
+
+
 def put_text(group: h5py.Group, private: Path) -> None:
     """Texts of any length."""
     group.create_dataset("weights", data=np.full(SHAPE, "9" * 99, object), dtype=h5py.string_dtype())
@@ -105,6 +127,9 @@ ATTACKS = {
     put_soft_link: "a link to somewhere else",
     put_nothing_of_much: "would unpack to",
     put_a_huge_chunk: "would unpack to",
+    put_an_overfull_chunk: "unpack to more than its size",
+    put_a_torn_chunk: "cannot be unpacked",
+    put_packed_backwards: "packed in an unknown way",
     put_text: "something else than 64-bit numbers",
     put_small_numbers: "something else than 64-bit numbers",
     put_a_strange_filter: "packed in an unknown way",

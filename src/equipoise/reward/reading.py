@@ -12,6 +12,7 @@ reader all the same.
 import math
 import re
 import struct
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,7 +109,10 @@ class RewardFile:
             if file.id.get_create_plist().get_sizes() != (8, 8):
                 raise ValueError("it has other offsets than a reward")
             datasets = {name: dict(_datasets(group)) for name, group in _groups(file)}
-            _refuse_bombs([one for group in datasets.values() for one in group.values()], len(data))
+            every = [one for group in datasets.values() for one in group.values()]
+            _refuse_bombs(every, len(data))
+            for one in every:
+                _refuse_packed_bombs(one)
             return cls(
                 {name: _text(file, name) for name in (*REQUIRED, *(one for one in OPTIONAL if one in file.attrs))},
                 _whole_number(file, "version"),
@@ -203,7 +207,7 @@ def _refuse_strange_storage(name: str, dataset: "h5py.Dataset") -> None:
     if plan.get_external_count() or plan.get_layout() not in (h5d.COMPACT, h5d.CONTIGUOUS, h5d.CHUNKED):
         raise ValueError(f"{name!r} has its numbers in other files, which a reward must not")
     filters = [plan.get_filter(place)[0] for place in range(plan.get_nfilters())]
-    if len(filters) != len(set(filters)) or not set(filters) <= {h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE}:
+    if filters not in ([], [h5z.FILTER_SHUFFLE], [h5z.FILTER_DEFLATE], [h5z.FILTER_SHUFFLE, h5z.FILTER_DEFLATE]):
         raise ValueError(f"{name!r} is packed in an unknown way")
     kind = dataset.id.get_type()
     if not _is_float(dataset) and not (kind.get_class() == h5t.INTEGER and kind.get_size() <= 8):  # counts a dimension
@@ -224,6 +228,27 @@ def _refuse_bombs(datasets: "list[h5py.Dataset]", size: int) -> None:
     allowed = min(MOST_BYTES, max(ALWAYS_ALLOWED, MOST_PACKED * size))
     if unpacked > allowed:
         raise ValueError(f"its {size:,} bytes would unpack to {unpacked:,}; at most {allowed:,} are read")
+
+
+def _refuse_packed_bombs(dataset: "h5py.Dataset") -> None:
+    """Refuse a chunk that unpacks to more than its size, which HDF5 would make room for, however much it is."""
+    from h5py import h5z
+
+    plan = dataset.id.get_create_plist()
+    filters = [plan.get_filter(place)[0] for place in range(plan.get_nfilters())]
+    if h5z.FILTER_DEFLATE not in filters:
+        return
+    as_it_is = 1 << filters.index(h5z.FILTER_DEFLATE)
+    size = math.prod(dataset.chunks) * dataset.id.get_type().get_size()
+    places: list[tuple[int, ...]] = []
+    dataset.id.chunk_iter(lambda found: places.append(found.chunk_offset))
+    for place in places:
+        skipped, packed = dataset.id.read_direct_chunk(place)
+        try:
+            if not skipped & as_it_is and len(zlib.decompressobj().decompress(packed, size + 1)) > size:
+                raise ValueError("it has a chunk that would unpack to more than its size")
+        except zlib.error as error:
+            raise ValueError(f"it has a chunk that cannot be unpacked: {error}") from error
 
 
 def _text(file: "h5py.File", name: str) -> str:
