@@ -103,6 +103,18 @@ def test_rounds_of_earlier_versions_pass_with_a_remark(made: tuple[World, Files]
     assert any("its seed, 5, was chosen by the operator" in check.message for check in found)
 
 
+def test_a_round_without_a_promise_is_no_older_one(made: tuple[World, Files], tmp_path: Path) -> None:
+    """Versions up to 0.7 promised no noise, but had no salt either: who leaves out the one has not the other's rights."""
+    started = {"options": {**OPTIONS.model_dump(mode="json"), "seed": 5}, "seed": 5}
+    changed = lie(made[1], {"settlement-started": started}, {"seed": 5})
+    log = exports.events(changed)
+    for one in log:
+        one.get("details", {}).pop("noise", None)
+    changed = exports.with_receipts(exports.with_events(changed, exports.rechained(log)), made[0].context.key)
+    failed = [check for check in checked(made, tmp_path, changed) if check.outcome == "failed"]
+    assert "which does not follow from the submissions" in failed[0].message
+
+
 def test_a_settlement_that_poses_as_an_older_one(made: tuple[World, Files], tmp_path: Path) -> None:
     changed = lie(exports.edited(made[1], "settlement.json", older), {}, {})
     failed = [check for check in checked(made, tmp_path, changed) if check.outcome == "failed"]

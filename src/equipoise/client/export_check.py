@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from equipoise.agreement import Agreement
 from equipoise.canonical import read_limited, sha256_hex
 from equipoise.client.export_archive import AGREEMENT, MANIFEST, SETTLEMENT, Archive, Manifest
-from equipoise.client.export_log import ACCEPTED, CREATED, FETCHED, SETTLED, RoundLog
+from equipoise.client.export_log import ACCEPTED, CREATED, FETCHED, SETTLED, STARTED, RoundLog
 from equipoise.errors import EquipoiseError, VerificationError
 from equipoise.protocol.chain import check_chain
 from equipoise.protocol.public_keys import fingerprint, same_fingerprint
@@ -315,12 +315,12 @@ class _Examination:
         logged = [one.details.get("decisions") for one in self.log.of_kind(SETTLED)]
         self.settled.check_inputs(self.agreement, self._used, logged)
         self.settled.check_options(self.log.chosen)
-        promised = self.log.of_kind(CREATED)[0].details.get("noise")
-        if promised is not None:  # versions up to 0.7 promised nothing, and let the operator choose the seed
-            self.settled.check_noise(promised)
+        created, started = self.log.of_kind(CREATED)[0], self.log.of_kind(STARTED)[-1]
+        if created.salted:  # versions up to 0.7 promised nothing, and let the operator choose the seed
+            self.settled.check_noise(created.details.get("noise"))
             self.settled.check_recent()
         self.settled.check_answers(self.archive.answers())
-        origin = self.settled.check_seed(self.log.chosen, may_be_chosen=promised is None)
+        origin = self.settled.check_seed(self.log.chosen, may_be_chosen=not started.salted)
         return f"decisions {self.settled.settlement.decisions}; {origin}"
 
     def _rewards_as_decided(self) -> str:
