@@ -221,6 +221,17 @@ def test_members_see_by_the_chain_that_their_receipts_are_in_the_log(made: tuple
                 exchange.check_chain([sent, fetched])
                 with pytest.raises(VerificationError, match="not the one that your receipt names"):
                     exchange.check_chain([sent.model_copy(update={"event_digest": "0" * 64}), fetched])
+                # Of the same number as another, which is right; of another event that is there; before the submission.
+                other = {"event": sent.event, "event_digest": "0" * 64}
+                with pytest.raises(VerificationError, match="not the one that your receipt names"):
+                    exchange.check_chain([fetched.model_copy(update=other), sent])
+                for link in told[1:3]:
+                    other = {"event": link["sequence"], "event_digest": link["digest"]}
+                    with pytest.raises(VerificationError, match="not the one that your receipt names"):
+                        exchange.check_chain([fetched.model_copy(update=other), sent])
+                other = {"event": sent.event, "event_digest": sent.event_digest}
+                with pytest.raises(VerificationError, match="not after event"):
+                    exchange.check_chain([fetched.model_copy(update=other), sent])
             else:
                 with pytest.raises(VerificationError, match=says):
                     exchange.check_chain([sent, fetched])

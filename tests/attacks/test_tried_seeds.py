@@ -104,7 +104,7 @@ def test_rounds_of_earlier_versions_pass_with_a_remark(made: tuple[World, Files]
 
 
 def test_a_round_without_a_promise_is_no_older_one(made: tuple[World, Files], tmp_path: Path) -> None:
-    """Versions up to 0.7 promised no noise, but had no salt either: who leaves out the one has not the other's rights."""
+    """Versions up to 0.7 promised no noise, but had no salt either."""
     started = {"options": {**OPTIONS.model_dump(mode="json"), "seed": 5}, "seed": 5}
     changed = lie(made[1], {"settlement-started": started}, {"seed": 5})
     log = exports.events(changed)

@@ -16,7 +16,7 @@ from equipoise.client.membership import Membership
 from equipoise.durable import is_there
 from equipoise.errors import AgreementError, KeyFileError, ServiceError, VerificationError
 from equipoise.keys import load_key, public_hex
-from equipoise.protocol.chain import LINK, check_links, event_digest
+from equipoise.protocol.chain import LINK, check_links, event_digest, mark_of
 from equipoise.protocol.public_keys import fingerprint
 from equipoise.protocol.receipts import Receipt, RewardReceipt
 from equipoise.wire import Submission
@@ -167,17 +167,31 @@ class ServiceExchange:
         return receipt
 
     def check_chain(self, receipts: Sequence[Receipt | RewardReceipt]) -> None:
-        """Refuse a service whose log no longer has the events of these receipts, all in one chain."""
-        named = {one.event: one for one in receipts}
-        links = {one["sequence"]: one for one in self._links(min(named), max(named))}
-        check_links(list(links.values()), first=min(named))
-        for number, receipt in named.items():
-            link = links[number]
-            if link["digest"] != receipt.event_digest or (link["content"] is None and not _is_old(receipt, link)):
+        """Refuse a service whose log no longer has the events of these receipts, all in one chain and in this round.
+
+        What an event says is not shown, but of which round it is; and nobody is rewarded before it has submitted.
+        """
+        numbers = [one.event for one in receipts]
+        links = self._links(min(numbers), max(numbers))
+        check_links(links, first=min(numbers))
+        for receipt in receipts:
+            link = links[receipt.event - min(numbers)]
+            if link["digest"] != receipt.event_digest or not self._is_of_round(receipt, link):
                 raise VerificationError(
-                    f"event {number} of the service's log is not the one that your receipt names: the log was "
+                    f"event {receipt.event} of the service's log is not the one that your receipt names: the log was "
                     "rewritten after the receipt was given. Keep the receipt; it is the proof"
                 )
+        sent = [one.event for one in receipts if isinstance(one, Receipt)]
+        if any(one.event <= max(sent, default=0) for one in receipts if isinstance(one, RewardReceipt)):
+            raise VerificationError(
+                f"the receipt of the reward names an event that is not after event {max(sent)}, which took your "
+                "submission: the service signed what cannot have happened. Keep both receipts; they are the proof"
+            )
+
+    def _is_of_round(self, receipt: Receipt | RewardReceipt, link: dict[str, Any]) -> bool:
+        if link["content"] is None:
+            return _is_old(receipt, link)
+        return bool(link["mark"] == mark_of(link["previous"], self.round_id))
 
     def _links(self, first: int, last: int) -> list[dict[str, Any]]:
         if last - first > MOST_LINKS:
