@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -9,8 +10,9 @@ import engine_setup  # noqa: F401
 from client import exports
 from equipoise.client.export_check import check_export
 from equipoise.keys import public_hex
+from equipoise.protocol.chain import link_of
 from equipoise.protocol.public_keys import fingerprint
-from equipoise.service import people, rounds, submissions
+from equipoise.service import events, people, rounds, signing_in, submissions
 from equipoise.service.export import export
 from service.world import World, agreement, key_of, sent
 
@@ -38,3 +40,27 @@ def test_others_are_not_in_it(tmp_path: Path) -> None:
     assert {check.outcome for check in check_export(path)} == {"ok"}
     assert json.loads(files["manifest.json"])["head"]["sequence"] == len(exports.events(files)) > len(whole)
     world.context.close()
+
+
+def test_whoever_an_earlier_version_named_is_not_in_the_round_for_that(tmp_path: Path) -> None:
+    """Of a service that was of version 0.7 all old events are shown; new ones of people elsewhere are links."""
+    world = World.on(tmp_path / "service")
+    last = len(events.listed(world.context, world.operator))
+    round_id = world.round(submitted=True)
+    for person in (world.auditor, world.parties["north"]):
+        signing_in.redeem(world.context, signing_in.sign_in_secret(world.context, person))
+    files = exports.unpacked(export(world.context, world.operator, round_id))
+    whole = events.listed(world.context, world.operator)
+    log = exports.rechained([without_salt(one) if one["sequence"] <= last else one for one in whole])
+    for hidden, outcome in (("ada", "ok"), ("north", "failed")):
+        shown = [link_of(one) if (one["kind"], one["actor"]) == ("signed-in", hidden) else one for one in log]
+        lie = exports.with_receipts(exports.with_events(files, shown), world.context.key)
+        path = exports.pack(tmp_path / "round.zip", exports.signed(lie, world.context.key))
+        found = {check.title: check.outcome for check in check_export(path)}
+        assert found["the log tells of a round that the rules allow"] == outcome
+    world.context.close()
+
+
+def without_salt(event: dict[str, Any]) -> dict[str, Any]:
+    """An event as versions up to 0.7 wrote it."""
+    return {name: value for name, value in event.items() if name != "salt"}

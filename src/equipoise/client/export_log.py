@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from equipoise.errors import VerificationError
-from equipoise.protocol.chain import mark_of
+from equipoise.protocol.chain import LET_IN, concerned, mark_of
 from equipoise.protocol.public_keys import fingerprint, same_fingerprint
 from equipoise.wire import Submission
 
 CREATED, ACCEPTED, SETTLED = "round-created", "submission-accepted", "settled"
 STARTED, CANCELLED, FAILED = "settlement-started", "settlement-cancelled", "settlement-failed"
 CLOSED, FETCHED = "round-closed", "reward-fetched"
-_APPROVED = ("person-approved", "operator-created")
 _BY_OPERATORS = (CREATED, "party-invited", STARTED, CANCELLED, CLOSED, "exported")
 _BY_THE_SERVICE = (SETTLED, FAILED)
 _SERVICE = "service"
@@ -56,7 +55,7 @@ class RoundLog:
             number, time, actor = one["sequence"], one["time"], one["actor"]
             salted = one.get("salt") is not None
             found.append(Entry(number, time, actor, one["kind"], one["round"], details, salted))
-        people = {one.details.get("person") for one in found} - {None}
+        people = concerned(whole, round_id)
         for one in events:
             if "content" not in one:
                 continue
@@ -149,7 +148,7 @@ class RoundLog:
         roles: dict[tuple[Any, Any], Any] = {}  # of those who are approved, by number and name
         for one in self.entries:
             who = (one.details.get("person"), one.details.get("name"))
-            if one.kind in _APPROVED:
+            if one.kind in LET_IN:
                 roles[who] = one.details.get("role")
             elif one.kind == "person-revoked":
                 roles.pop(who, None)
@@ -160,7 +159,7 @@ class RoundLog:
         """Refuse a submission that is not signed with the key its sender was approved with, before it was accepted."""
         approvals: dict[tuple[Any, str], list[Entry]] = {}  # one pass: there may be many of both
         for one in self.entries:
-            if one.kind in _APPROVED:
+            if one.kind in LET_IN:
                 approvals.setdefault((one.details["person"], one.details["name"]), []).append(one)
             elif one.kind == ACCEPTED and one.round == self.round:
                 party, person = one.details["party"], one.details.get("person")

@@ -21,6 +21,7 @@ from equipoise.errors import VerificationError
 BEGINNING = "0" * 64
 LINK = ("sequence", "previous", "mark", "person", "content")
 SAID = ("time", "actor", "kind", "round", "details", "salt")
+LET_IN = ("person-approved", "operator-created")
 UP_TO_0_7 = ("sequence", "time", "actor", "kind", "round", "details", "previous")
 
 
@@ -47,6 +48,31 @@ def link_of(event: Mapping[str, Any]) -> dict[str, Any]:
         "person": event["details"].get("person") if round_id is None else None,
     }
     return link | about | {"content": _digest(event, SAID)}
+
+
+def concerned(events: Iterable[Mapping[str, Any]], round_id: str) -> set[Any]:
+    """Numbers of the people who did something in a round, of those who let them in, and so on; links tell nothing.
+
+    Of versions up to 0.7 everybody's events are shown, which does not make them people of this round.
+    """
+    waiting: list[Any] = []
+    let_in_by: dict[Any, set[Any]] = {}  # names, by number
+    known_as: dict[Any, set[Any]] = {}  # numbers, by name
+    for one in events:
+        if "content" in one or not isinstance(details := one["details"], Mapping) or details.get("person") is None:
+            continue
+        person = details["person"]
+        if one["round"] == round_id:
+            waiting.append(person)
+        elif one["kind"] in LET_IN:
+            let_in_by.setdefault(person, set()).add(one["actor"])
+            known_as.setdefault(details.get("name"), set()).add(person)
+    found: set[Any] = set()
+    while waiting:
+        if (person := waiting.pop()) not in found:
+            found.add(person)
+            waiting += [one for name in let_in_by.get(person, ()) for one in known_as.pop(name, ())]
+    return found
 
 
 def check_chain(events: Iterable[Mapping[str, Any]], *, previous: str = BEGINNING, first: int = 1) -> str:

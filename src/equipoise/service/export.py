@@ -13,7 +13,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from equipoise.canonical import canonical_json, sha256_hex
-from equipoise.protocol.chain import link_of
+from equipoise.protocol.chain import concerned, link_of
 from equipoise.service import events
 from equipoise.service.access import Actor, confirm, require, round_of
 from equipoise.service.context import Context
@@ -55,7 +55,7 @@ def _shown(log: list[dict[str, Any]], round_id: str) -> list[dict[str, Any]]:
 
     Events of versions up to 0.7 cannot be: the chain of their digests could not be checked.
     """
-    people = _concerned(log, round_id)
+    people = concerned(log, round_id)
 
     def is_shown(event: dict[str, Any]) -> bool:
         if event["round"] is not None:
@@ -63,20 +63,6 @@ def _shown(log: list[dict[str, Any]], round_id: str) -> list[dict[str, Any]]:
         return event["sequence"] == 1 or event["details"].get("person") in people
 
     return [event if "salt" not in event or is_shown(event) else link_of(event) for event in log]
-
-
-def _concerned(log: list[dict[str, Any]], round_id: str) -> set[int]:
-    """Numbers of the people who did something in a round, of those who let them in, and so on."""
-    people: set[int] = {
-        one["details"]["person"] for one in log if one["round"] == round_id and "person" in one["details"]
-    }
-    let_in = [one for one in log if one["kind"] in ("person-approved", "operator-created")]
-    while True:
-        names = {one["actor"] for one in let_in if one["details"]["person"] in people}
-        more = {one["details"]["person"] for one in let_in if one["details"]["name"] in names}
-        if more <= people:
-            return people
-        people |= more
 
 
 def _files(session: Session, round_id: str, log: list[dict[str, Any]]) -> dict[str, bytes]:
