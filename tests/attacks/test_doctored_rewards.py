@@ -153,6 +153,18 @@ def test_a_service_that_gives_no_receipt_or_another_keys(
         north("fetch")
 
 
+def test_a_service_that_has_another_agreement_than_it_took_the_submission_under(
+    world: World, north: Commands, tmp_path: Path
+) -> None:
+    sent = submissions.receipt(world.context, world.parties["north"], world.settled_round())
+    said = sent.model_dump(exclude={"format", "version", "service", "signature"})
+    receipt = type(sent).signed(world.context.key, **{**said, "agreement": "0" * 64})
+    (tmp_path / "home" / "north.receipt.json").write_bytes(receipt.to_json())
+    with pytest.raises(VerificationError, match="signed for your submission under 0000"):
+        north("fetch")
+    assert not (tmp_path / "home" / "north.nc").exists()
+
+
 def test_rewards_of_rounds_that_are_not_settled_or_not_handed_out(world: World, tmp_path: Path) -> None:
     (tmp_path / "north.nc").write_bytes(settled()[1]["rewards/north.nc"])
     path = tmp_path / "round.zip"

@@ -37,7 +37,7 @@ def fetch(
     from equipoise.cli.output import print_alarm, print_json, print_lines
     from equipoise.client.exchange import exchange_of
     from equipoise.client.membership import Membership
-    from equipoise.errors import ServiceError
+    from equipoise.errors import ServiceError, VerificationError
 
     me = Membership.load(membership)
     if me.role != "party":
@@ -49,6 +49,11 @@ def fetch(
         reward = _check(data, me, agreed)
         receipt, receipt_path = exchange.reward_receipt(data, reward.digest, agreed.identity), None
         sent = _own_receipt(me, which, f"{me.name}.{which}.receipt.json", f"{me.name}.receipt.json")
+        if sent is not None and sent.agreement != agreed.identity:
+            raise VerificationError(
+                f"the service now calls {agreed.identity} the agreement, but signed for your submission under "
+                f"{sent.agreement}; nothing was kept. Keep the receipt; it is the proof"
+            )
         if receipt is not None:
             receipt_path = reward_path.with_name(f"{reward_path.stem}.reward-receipt.json")
             earlier = _own_receipt(me, which, str(receipt_path))
