@@ -84,7 +84,7 @@ def test_neymans_allocation_is_the_cheapest() -> None:
 
 def test_draws_are_asked_for_until_something_can_be_told_from_nothing() -> None:
     """Errors wanted of Shapley values: known ones need none, doubtful ones a quarter of what they seem to be."""
-    values = np.array([1.0, 0.2, 0.04, 0.001, -0.02])
-    shapley = ShapleyValues(values, np.diag(np.full(5, 0.03**2)), Estimate(1.2, 0.03), np.zeros(5))
+    values = np.array([1.0, 0.2, 0.08, 0.04, 0.001, -0.02])
+    shapley = ShapleyValues(values, np.diag(np.full(6, 0.03**2)), Estimate(1.2, 0.03), np.zeros(6))
     wanted = told_from_nothing(shapley, precision=0.06)
-    np.testing.assert_allclose(wanted, [np.inf, np.inf, 0.01, 0.02, 0.02])
+    np.testing.assert_allclose(wanted, [np.inf, np.inf, 0.02, 0.015, 0.02, 0.02])

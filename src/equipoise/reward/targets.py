@@ -32,7 +32,7 @@ Fallback = Literal["alone", "shares"]
 
 PRECISION = 0.05  # nats, of a target's or an attained value's standard error, unless asked otherwise
 TOLERANCE = 2 * PRECISION  # by which a reward may miss its target
-LEAST = 0.2  # of the precision: contributions below are nothing, however well they are known
+LEAST = 1.0  # times the precision: contributions below are nothing, however well they are known
 SIMULATED = 4_096
 SMALLEST_RHO = 1e-3
 
