@@ -132,6 +132,29 @@ def test_lies_about_agreement_and_reward(world: World, north: Membership) -> Non
     exchange.close()
 
 
+@pytest.mark.parametrize(
+    ("where", "answer"),
+    [
+        ("/v1/me", b"[]"),
+        ("/v1/me", b'{"state": 1}'),
+        ("/v1/rounds", b"5"),
+        ("/v1/rounds", b'{"rounds": [{}]}'),
+        ("/v1/rounds", b'{"rounds": [{"id": "../x", "title": "", "state": "open", "identity": "", "seats": []}]}'),
+        ("/v1/rounds", b'{"rounds": [{"id": "\\ud800", "title": "", "state": "open", "identity": "", "seats": []}]}'),
+        ("/settlement", b'{"job_state": "running"}'),
+    ],
+)
+def test_answers_that_are_none(world: World, north: Membership, where: str, answer: bytes) -> None:
+    world.round()
+    connection = Connection(
+        north.url, key=load_key(north.key), audience=north.service, transport=Altering(where, lambda _: answer)
+    )
+    exchange = ServiceExchange(north, connection=connection)
+    with pytest.raises(ServiceError, match="otherwise than this version understands|cannot be read|not JSON"):
+        exchange.status()
+    exchange.close()
+
+
 def test_which_round() -> None:
     one, two, three = (
         {"id": name, "title": "", "state": state} for name, state in (("a", "open"), ("b", "settled"), ("c", "open"))

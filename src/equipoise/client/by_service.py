@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from equipoise.agreement import Agreement
 from equipoise.canonical import sha256_hex
+from equipoise.client.answers import Person, Round, Rounds, Settling, checked
 from equipoise.client.connection import Connection, RefusedError
 from equipoise.client.exchange import Progress, RoundStatus, Status
 from equipoise.client.membership import Membership
@@ -60,7 +61,7 @@ class ServiceExchange:
     def round_id(self) -> str:
         """The round this is about."""
         if self._round_id is None:
-            self._round_id = only_round(self._get("/v1/rounds")["rounds"], self._wanted)
+            self._round_id = only_round(checked(Rounds, self._get("/v1/rounds"))["rounds"], self._wanted)
         return self._round_id
 
     def agreement(self) -> Agreement:
@@ -80,7 +81,7 @@ class ServiceExchange:
 
     def check_open(self) -> None:
         """Refuse what the service would refuse after the spend: a round that is not open, a second submission."""
-        found = self._get(self._path())
+        found = self._round()
         if found["state"] != "open":
             raise ServiceError(
                 f"round {self.round_id} is {found['state']}, not open; it takes no submission, and nothing was spent"
@@ -121,7 +122,7 @@ class ServiceExchange:
         """Where the member stands, and all rounds it may see, or the one asked for."""
         me = self.membership
         try:
-            person = self.connection.get("/v1/me")
+            person = checked(Person, self.connection.get("/v1/me"))
         except RefusedError as refusal:
             if refusal.code != "not-signed-in":
                 raise
@@ -130,14 +131,14 @@ class ServiceExchange:
         if person["state"] != "approved":
             return status
         if self._round_id is None:
-            found = self.connection.get("/v1/rounds")["rounds"]
+            found = checked(Rounds, self.connection.get("/v1/rounds"))["rounds"]
         else:
-            found = [self.connection.get(self._path())]
+            found = [checked(Round, self.connection.get(self._path()))]
         return replace(status, rounds=tuple(map(self._seen, found)))
 
     def reward(self) -> bytes | None:
         """My reward, whole: what arrived has the digest that was sent with it."""
-        if self._get(self._path())["state"] != "settled":
+        if self._round()["state"] != "settled":
             return None
         reply = self.connection.request("GET", self._path("reward"), most_bytes=LARGEST_REWARD)
         if not _has_digest(reply.body, reply.headers.get("digest", "")):
@@ -146,7 +147,7 @@ class ServiceExchange:
 
     def reward_receipt(self, data: bytes, digest: str, agreement: str) -> RewardReceipt:
         """The service's word for this very reward; without it, what arrived is not believed."""
-        decisions = self._get(self._path())["decisions"]
+        decisions = self._round()["decisions"]
         try:
             reply = self.connection.request("GET", self._path("reward-receipt"))
         except RefusedError as refusal:
@@ -214,9 +215,12 @@ class ServiceExchange:
 
     def report(self) -> bytes | None:
         """My edition of the report."""
-        if self._get(self._path())["state"] != "settled":
+        if self._round()["state"] != "settled":
             return None
         return self.connection.request("GET", self._path("report")).body
+
+    def _round(self) -> Any:
+        return checked(Round, self._get(self._path()))
 
     def _get(self, target: str) -> Any:
         """The document at a path; somebody who is refused as unknown is told the fingerprint to be approved by."""
@@ -254,7 +258,7 @@ class ServiceExchange:
 def ask_to_join(connection: Connection, membership: Membership, note: str = "") -> dict[str, Any]:
     """Send the request to join, which may be sent again; the service's answer says what became of it."""
     document = {"name": membership.name, "role": membership.role, "note": note}
-    answer: dict[str, Any] = connection.post("/v1/people", document, repeatable=True)
+    answer: dict[str, Any] = checked(Person, connection.post("/v1/people", document, repeatable=True))
     return answer
 
 
@@ -279,7 +283,7 @@ def only_round(found: list[dict[str, Any]], wanted: str | None) -> str:
 
 def progress_of(document: dict[str, Any]) -> Progress | None:
     """How far a settlement is; None if none was started."""
-    if document["job_state"] is None:
+    if checked(Settling, document)["job_state"] is None:
         return None
     names = ("stage", "done", "planned", "elapsed_s", "left_s", "problem")
     return Progress(**{name: document[name] for name in names})
