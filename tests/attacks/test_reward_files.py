@@ -248,3 +248,16 @@ def test_texts_that_hdf5_reads_for_ever(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(MediationError, match="as no reward has them"):
         Reward.load(path)
+
+
+def test_names_that_are_packed(tmp_path: Path) -> None:
+    """HDF5 may pack the heap that names and attributes lie in, too."""
+    path = tmp_path / "reward.nc"
+    some_reward("gaussian", number=ROWS).save(path)
+    data = bytearray(path.read_bytes())
+    filters = data.index(b"FRHP") + 7
+    assert data[filters : filters + 2] == bytes(2)
+    data[filters] = 20
+    path.write_bytes(data)
+    with pytest.raises(MediationError, match="names and attributes are packed"):
+        Reward.load(path)

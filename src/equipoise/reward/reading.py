@@ -41,6 +41,7 @@ LARGEST = 1e100  # of a parameter, so that sums and squares are numbers
 LARGEST_COUNT = 2.0**62  # that NumPy simulates
 MOST_TEXTS = 10_000  # in heaps, with those that are for netCDF
 _HEAP, _OBJECT = rb"GCOL\x01\0\0\0", struct.Struct("<HHxxxxQ")  # as HDF5's specification has them
+_PACKED_HEAP = rb"FRHP\0[\s\S]{2}(?!\0\0)"  # one with filters, which would unpack whatever it is to
 REQUIRED = ("format", "party", "agreement", "value", "scenario", "sampling", "diagnostics")
 OPTIONAL = ("deviations",)
 
@@ -105,6 +106,8 @@ class RewardFile:
         if len(data) > MOST_BYTES:
             raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
         _refuse_endless_heaps(data)
+        if re.search(_PACKED_HEAP, data):
+            raise ValueError("its names and attributes are packed, which no reward's are")
         with h5py.File(h5py.h5f.open_file_image(data)) as file:
             if file.id.get_create_plist().get_sizes() != (8, 8):
                 raise ValueError("it has other offsets than a reward")
