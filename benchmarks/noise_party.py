@@ -108,7 +108,8 @@ def main(rounds: int, kinds: tuple[str, ...]) -> None:
                 moved += (np.abs(whole[:2] - without) / np.where(spread > 0, spread, 1.0)).tolist()
         print(
             f"| {kind} | {rounds} | {refused} | {np.mean(gets):.3f} ({np.max(gets):.3f}) | {np.mean(wanted):.3f} "
-            f"({np.max(wanted):.3f}) | {np.mean(moved):.2f} ({np.max(moved):.2f}) | {np.mean(np.array(moved) <= 2):.1%} |",
+            f"({np.max(wanted):.3f}) | {np.mean(moved):.2f} ({np.max(moved):.2f}) "
+            f"| {np.mean(np.array(moved) <= 2):.1%} |",
             flush=True,
         )
 
