@@ -6,7 +6,7 @@ import dp_accounting
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
@@ -112,12 +112,12 @@ def test_smaller_delta_is_larger_epsilon(zcdp: float, delta: float, factor: floa
 
 @pytest.mark.statistical
 @given(epsilon=st.floats(0.01, 30), delta=deltas, order=st.floats(1.1, 64))
+@example(epsilon=12.375, delta=1e-10, order=22.6875)  # where the lattice gap is about δ, and ε jumps
+@example(epsilon=12.375, delta=1e-10, order=2.0)
 def test_approx_guarantee_is_met_and_not_wasteful(epsilon: float, delta: float, order: float) -> None:
     guarantee = Guarantee.from_approx(epsilon, delta, order=order)
-    reached = guarantee.epsilon_at(delta)
-    assert reached <= epsilon * (1 + 1e-9)
-    if epsilon < 15:  # beyond, the lattice gap decides and the bound may jump
-        assert reached >= epsilon * (1 - 1e-4)
+    assert guarantee.epsilon_at(delta) <= epsilon
+    assert epsilon_of(guarantee.zcdp * (1 + 1e-6), delta) > epsilon  # hardly less noise would not do
 
 
 def test_nothing_spent_is_epsilon_zero() -> None:
