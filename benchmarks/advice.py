@@ -8,13 +8,13 @@ from time import perf_counter
 
 import numpy as np
 
-from equipoise.advice import expected
-from equipoise.advice.imagined import Assumed, imagine
 from equipoise.agreement import Agreement
-from equipoise.demo import EXAMPLES
-from equipoise.examples import example_agreement
+from equipoise.agreement.templates import example_agreement
+from equipoise.cli.demo.rounds import EXAMPLES
 from equipoise.inference.problem import model_of
 from equipoise.inference.runtime import double_precision
+from equipoise.mediation.advice import expected
+from equipoise.mediation.advice.imagined import Assumed, imagine
 
 ROUNDS = 5
 EPSILONS = (0.01, 0.1, 1.0)

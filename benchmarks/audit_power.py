@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from equipoise.audit import fairness
-from equipoise.audit.verdict import AllZero
 from equipoise.estimate import UNSURE, Estimate
+from equipoise.mediation.audit import fairness
+from equipoise.mediation.audit.verdict import AllZero
 from equipoise.reward.deciding import decide
 from equipoise.reward.targets import Terms
 

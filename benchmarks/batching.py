@@ -14,11 +14,11 @@ import jax
 import numpy as np
 from jax import Array
 
-from equipoise.cores import usable_cores
+from equipoise._util.cores import usable_cores
 from equipoise.inference import engine, processes
 from equipoise.inference.engine import Problem, Sampled, Settings
+from equipoise.inference.observations import Scenarios
 from equipoise.inference.runtime import double_precision
-from equipoise.inference.scenario import Scenarios
 from settings import scenarios_of, syn
 
 

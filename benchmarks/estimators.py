@@ -22,9 +22,9 @@ from equipoise.estimate import Estimate
 from equipoise.inference import families
 from equipoise.inference.linear import LinearRegression, linear_prior, regression_coordinates
 from equipoise.inference.runtime import double_precision
+from equipoise.valuation import ESTIMATORS
 from equipoise.valuation.conjugate_fit import conjugate_fit, dirichlet_divergence, gamma_divergence
 from equipoise.valuation.divergence import divergence
-from equipoise.valuation.surprise import ESTIMATORS
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], tuple[dict[str, Floats], Floats]]  # parameters, coordinates

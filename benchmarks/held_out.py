@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from equipoise.agreement import Agreement
-from equipoise.experiments import posteriors, settings
-from equipoise.experiments.releases import plain_submissions
-from equipoise.experiments.settings import PARTIES, Setting
 from equipoise.inference.engine import Settings
-from equipoise.inference.question import Scenario
+from equipoise.inference.scenario import Scenario
+from equipoise.reproduction import posteriors, settings
+from equipoise.reproduction.releases import plain_submissions
+from equipoise.reproduction.settings import PARTIES, Setting
 
 PRIORS = ("paper", "conjugate", "standardised", "typical")
 

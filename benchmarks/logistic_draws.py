@@ -28,8 +28,8 @@ from numpyro.infer import NUTS
 
 from equipoise.inference import collapsed, engine
 from equipoise.inference.diagnostics import ess_bulk, rhat
+from equipoise.inference.observations import observe
 from equipoise.inference.runtime import double_precision
-from equipoise.inference.scenario import observe
 from settings import Setting, diab
 
 Floats = NDArray[np.float64]

@@ -28,14 +28,15 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from equipoise.agreement import Agreement
-from equipoise.keys import create_key, public_hex
 from equipoise.party.release import release
+from equipoise.protocol.keys import create_key, public_hex
 from equipoise.protocol.public_keys import fingerprint
-from equipoise.protocol.signed_requests import sign_request
-from equipoise.service import people, rounds, settlements, signing_in, submissions
-from equipoise.service.access import Actor
+from equipoise.protocol.requests import sign_request
 from equipoise.service.context import Context
 from equipoise.service.options import Options
+from equipoise.service.rules import people, rounds, settlements, submissions
+from equipoise.service.rules import sign_in as signing_in
+from equipoise.service.rules.access import Actor
 
 PARTIES, VIEWERS, SETTLING = 200, 50, 3
 VIEWING = 20.0  # seconds

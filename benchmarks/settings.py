@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from equipoise.inference.engine import Problem
 from equipoise.inference.linear import LinearRegression, linear_prior
 from equipoise.inference.logistic import LogisticRegression, logistic_prior
+from equipoise.inference.observations import Observations, Scenarios
 from equipoise.inference.runtime import double_precision
-from equipoise.inference.scenario import Observations, Scenarios
 
 Floats = NDArray[np.float64]
 

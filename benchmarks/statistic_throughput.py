@@ -9,8 +9,8 @@ statistic (validate, map, clip, round, multiply, add exactly). Aim: within 2×.
 import numpy as np
 import pyarrow as pa
 
+from equipoise._util.cores import usable_cores
 from equipoise.agreement import Agreement
-from equipoise.cores import usable_cores
 from equipoise.models import layout_of
 from equipoise.party.statistics import exact_statistic
 from timing import best_seconds

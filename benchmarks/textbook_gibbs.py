@@ -24,8 +24,8 @@ from equipoise.inference import collapsed, engine
 from equipoise.inference.diagnostics import ess_bulk, rhat
 from equipoise.inference.engine import Problem
 from equipoise.inference.linear import LinearPrior, LinearRegression
+from equipoise.inference.observations import Observations, Scenarios
 from equipoise.inference.runtime import double_precision
-from equipoise.inference.scenario import Observations, Scenarios
 from settings import syn
 
 Floats = NDArray[np.float64]

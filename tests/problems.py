@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from equipoise.inference.engine import Problem
 from equipoise.inference.linear import LinearPrior, LinearRegression, linear_prior
 from equipoise.inference.logistic import LogisticPrior, LogisticRegression, logistic_prior
-from equipoise.inference.scenario import Observations, Scenarios
+from equipoise.inference.observations import Observations, Scenarios
 
 Floats = NDArray[np.float64]
 

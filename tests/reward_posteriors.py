@@ -8,7 +8,7 @@ from equipoise.agreement import Agreement
 from equipoise.estimate import Estimate
 from equipoise.inference.diagnostics import independent
 from equipoise.inference.posterior import Posterior
-from equipoise.inference.question import Scenario
+from equipoise.inference.scenario import Scenario
 from equipoise.reward.model import Reward
 
 TAIL = '[privacy]\norder = 2\nmax_epsilon = 1.0\n[[parties]]\nname = "north"\n[[parties]]\nname = "south"\n'

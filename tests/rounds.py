@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 import equipoise as eq
-from equipoise.durable import write_new_file
+from equipoise._util.files import write_new_file
 from equipoise.party.mechanism import noise_scale
 from equipoise.party.release import release
 

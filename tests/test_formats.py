@@ -3,9 +3,9 @@
 import pytest
 
 from equipoise.agreement import Agreement
+from equipoise.agreement.explanation import explain
 from equipoise.errors import AgreementError
-from equipoise.explain import explain
-from equipoise.priors import (
+from equipoise.models.priors import (
     NormalInverseGamma,
     NormalInverseWishart,
     ScaledCorrelation,
@@ -14,7 +14,7 @@ from equipoise.priors import (
     StandardisedLogOdds,
     TruncatedNorm,
 )
-from equipoise.schema import LinearModel, LogisticModel
+from equipoise.models.schema import LinearModel, LogisticModel
 
 TAIL = """
 [privacy]

@@ -12,8 +12,7 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from equipoise.errors import GuaranteeError
-from equipoise.guarantee import Guarantee, delta_of, epsilon_of, guess_of, zcdp_of
-from equipoise.readings import approx, guessing, percent
+from equipoise.guarantee import Guarantee, approx_dp, delta_of, epsilon_of, guess_of, guess_percent, guessing, zcdp_of
 
 zcdps = st.floats(1e-6, 20)
 deltas = st.floats(1e-10, 0.1)
@@ -76,12 +75,12 @@ def test_no_guess_on_discrete_noise_is_better(zcdp: float) -> None:
 def test_what_people_read() -> None:
     """(ε, δ) and a sentence; Rényi ε = 1 alone would read as strong privacy."""
     weak, strong, none = Guarantee(2, 1.0), Guarantee(2, 0.25), Guarantee(2, 100.0)
-    assert approx(weak) == "(4.89, 1e-6)-DP"
-    assert percent(strong.zcdp) == "59.9 %"
+    assert approx_dp(weak) == "(4.89, 1e-6)-DP"
+    assert guess_percent(strong.zcdp) == "59.9 %"
     said = guessing(strong.zcdp)
     assert "By tossing a coin they are right 50 % of the time; with your release, at most 59.9 % of the time." in said
     assert "nearly always: your release hides single rows badly" in guessing(none.zcdp)
-    assert percent(0.0) == "50.0 %"
+    assert guess_percent(0.0) == "50.0 %"
 
 
 @pytest.mark.parametrize("order", [2.0, 10.0])

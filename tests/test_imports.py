@@ -50,7 +50,7 @@ def test_importing_the_package_loads_only_the_package(tmp_path: Path) -> None:
 def test_a_whole_release_never_imports_jax(tmp_path: Path) -> None:
     run(
         "import numpy as np, equipoise as eq\n"
-        "from equipoise.examples import example_agreement\n"
+        "from equipoise.agreement.templates import example_agreement\n"
         "agreement = eq.Agreement.parse(example_agreement('gaussian'))\n"
         "eq.release(agreement, np.full(9, 120.0), party='north', epsilon=1, ledger='l').check(agreement)\n",
         cwd=tmp_path,
@@ -81,7 +81,10 @@ def test_the_block_blocks(tmp_path: Path) -> None:
 @pytest.mark.process
 def test_reading_submissions_never_imports_the_party_side(tmp_path: Path) -> None:
     """What the mediator needs to receive a submission must not drag in the code that sees rows."""
-    loaded = run("import equipoise.wire, equipoise.explain\nprint(*sys.modules, sep='\\n')", cwd=tmp_path).split()
+    loaded = run(
+        "import equipoise.protocol.submission, equipoise.agreement.explanation\nprint(*sys.modules, sep='\\n')",
+        cwd=tmp_path,
+    ).split()
     assert not [name for name in loaded if name.startswith("equipoise.party")]
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from equipoise._version import __version__
 
 if TYPE_CHECKING:
-    from equipoise.advice import Advice, advise
     from equipoise.agreement import Agreement
     from equipoise.errors import (
         AgreementError,
@@ -31,15 +30,17 @@ if TYPE_CHECKING:
     from equipoise.guarantee import Guarantee
     from equipoise.inference.infer import infer, infer_batch, infer_exact
     from equipoise.inference.posterior import Posterior
-    from equipoise.inference.question import Scenario
-    from equipoise.mediator import mediate
+    from equipoise.inference.scenario import Scenario
+    from equipoise.mediation.advice import Advice, advise
+    from equipoise.mediation.mediator import mediate
+    from equipoise.mediation.settings import SettlementSettings
+    from equipoise.mediation.settlement import Settlement
+    from equipoise.mediation.what_if import WhatIf, what_if
     from equipoise.party.ledger import Ledger
     from equipoise.party.release import preview, release, resend
+    from equipoise.protocol.submission import Submission
     from equipoise.reward.model import Reward
-    from equipoise.settlement import Settlement
     from equipoise.valuation.surprise import similarity, surprise
-    from equipoise.whatif import WhatIf, what_if
-    from equipoise.wire import Submission
 
 __all__ = [
     "Advice",
@@ -62,6 +63,7 @@ __all__ = [
     "Reward",
     "Scenario",
     "Settlement",
+    "SettlementSettings",
     "Submission",
     "SubmissionError",
     "TableError",
@@ -97,28 +99,29 @@ _ERRORS = (
 )
 _HOMES = {
     **dict.fromkeys(_ERRORS, "equipoise.errors"),
-    "Advice": "equipoise.advice",
+    "Advice": "equipoise.mediation.advice",
     "Agreement": "equipoise.agreement",
     "Estimate": "equipoise.estimate",
     "Guarantee": "equipoise.guarantee",
     "Ledger": "equipoise.party.ledger",
     "Posterior": "equipoise.inference.posterior",
     "Reward": "equipoise.reward.model",
-    "Scenario": "equipoise.inference.question",
-    "Settlement": "equipoise.settlement",
-    "Submission": "equipoise.wire",
-    "WhatIf": "equipoise.whatif",
-    "advise": "equipoise.advice",
+    "Scenario": "equipoise.inference.scenario",
+    "Settlement": "equipoise.mediation.settlement",
+    "SettlementSettings": "equipoise.mediation.settings",
+    "Submission": "equipoise.protocol.submission",
+    "WhatIf": "equipoise.mediation.what_if",
+    "advise": "equipoise.mediation.advice",
     "infer": "equipoise.inference.infer",
     "infer_batch": "equipoise.inference.infer",
     "infer_exact": "equipoise.inference.infer",
-    "mediate": "equipoise.mediator",
+    "mediate": "equipoise.mediation.mediator",
     "preview": "equipoise.party.release",
     "release": "equipoise.party.release",
     "resend": "equipoise.party.release",
     "similarity": "equipoise.valuation.surprise",
     "surprise": "equipoise.valuation.surprise",
-    "what_if": "equipoise.whatif",
+    "what_if": "equipoise.mediation.what_if",
 }
 
 

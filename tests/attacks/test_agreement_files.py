@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import rounds
+from equipoise._util.canonical import MAX_KEY_PARTS, MAX_TOML_BYTES, MAX_VALUES, strict_toml
 from equipoise.agreement import Agreement
-from equipoise.canonical import MAX_KEY_PARTS, MAX_TOML_BYTES, MAX_VALUES, strict_toml
 from equipoise.errors import AgreementError
 
 HOSTILE = {

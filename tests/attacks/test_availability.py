@@ -15,16 +15,19 @@ import pytest
 from sqlalchemy import event
 
 from equipoise.errors import ServiceError
-from equipoise.keys import create_key, public_hex
-from equipoise.protocol.signed_requests import sign_request
-from equipoise.service import database as databases
-from equipoise.service import events, health, people, serving, signing_in
-from equipoise.service.app import create_app
+from equipoise.protocol.keys import create_key, public_hex
+from equipoise.protocol.requests import sign_request
+from equipoise.service import serving
 from equipoise.service.context import Context
-from equipoise.service.database import Database
-from equipoise.service.health import Health
-from equipoise.service.refusals import Unavailable
+from equipoise.service.db import database as databases
+from equipoise.service.db.database import Database
+from equipoise.service.errors import Unavailable
+from equipoise.service.rules import events, people
+from equipoise.service.rules import sign_in as signing_in
 from equipoise.service.settings import Settings
+from equipoise.service.web import health
+from equipoise.service.web.app import create_app
+from equipoise.service.web.health import Health
 from service import conftest as services
 from service.api.calls import URL
 from service.world import World, key_of

@@ -2,9 +2,9 @@
 
 import pytest
 
-from equipoise.protocol.signed_requests import SignedRequest
-from equipoise.service import signing_in
-from equipoise.service.refusals import Conflict, WrongClock
+from equipoise.protocol.requests import SignedRequest
+from equipoise.service.errors import Conflict, WrongClock
+from equipoise.service.rules import sign_in as signing_in
 from service import conftest as services
 from service.world import World
 

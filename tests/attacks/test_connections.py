@@ -17,11 +17,11 @@ import httpx
 import pytest
 import uvicorn
 
-from equipoise.service import listening
-from equipoise.service.listening import Listener, PromptLoop
 from equipoise.service.logs import OnceAMinute
 from equipoise.service.serving import Place, _bound, _config
 from equipoise.service.settings import Settings
+from equipoise.service.web import listener as listening
+from equipoise.service.web.listener import Listener, PromptLoop
 from service.servers import self_signed, served, until
 
 ATTACKER = "127.0.0.2"

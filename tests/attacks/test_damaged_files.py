@@ -17,18 +17,19 @@ import pytest
 import rounds
 from client import exports
 from equipoise.agreement import Agreement
-from equipoise.client.export_check import check_export
+from equipoise.agreement.explanation import explain
 from equipoise.client.membership import Membership
+from equipoise.client.verify.check import check_export
 from equipoise.errors import EquipoiseError, LedgerError, SubmissionError, VerificationError
-from equipoise.explain import explain
-from equipoise.journal import FileJournal
-from equipoise.keys import create_key, load_key, public_hex
+from equipoise.mediation.audit import audited
+from equipoise.mediation.journal import FileJournal
+from equipoise.mediation.settlement import Settlement
 from equipoise.party.ledger import Ledger
+from equipoise.protocol.keys import create_key, load_key, public_hex
 from equipoise.protocol.receipts import Receipt
+from equipoise.protocol.submission import Submission
 from equipoise.reward.model import Reward
-from equipoise.service.export import export
-from equipoise.settlement import Settlement
-from equipoise.wire import Submission
+from equipoise.service.rules.export import export
 from reward_posteriors import some_reward, some_rows
 from service import world as worlds
 from service.world import World
@@ -198,7 +199,7 @@ def test_settlements(tmp_path: Path) -> None:
 
     def use(path: Path) -> str:
         found = Settlement.load(path.parent)
-        used = (found.audit, found.deviations, found.precision, found.targets_at(0.5), found.decisions)
+        used = (audited(found).audit, found.deviations, found.precision, found.targets_at(0.5), found.decisions)
         return str(used)
 
     outcomes(path, use)

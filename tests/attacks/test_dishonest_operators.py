@@ -13,15 +13,15 @@ import engine_setup  # noqa: F401
 from client import exports
 from client.exports import Files
 from client.listening import Commands, known_member, listening
-from equipoise import mediator
-from equipoise.client.export_check import check_export
+from equipoise.client.verify.check import check_export
 from equipoise.errors import VerificationError
-from equipoise.keys import public_hex
-from equipoise.service import people, results, submissions
-from equipoise.service.export import export
-from equipoise.service.refusals import Refusal
-from equipoise.settlement import Settlement
-from equipoise.wire import Submission
+from equipoise.mediation import mediator
+from equipoise.mediation.settlement import Settlement
+from equipoise.protocol.keys import public_hex
+from equipoise.protocol.submission import Submission
+from equipoise.service.errors import Refusal
+from equipoise.service.rules import people, results, submissions
+from equipoise.service.rules.export import export
 from service.world import OPTIONS, World, agreement, key_of, sent, signed
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]

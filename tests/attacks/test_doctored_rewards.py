@@ -10,13 +10,13 @@ import pytest
 
 import engine_setup  # noqa: F401
 from client.listening import Commands, known_member, listening
-from equipoise.client.export_check import check_export
+from equipoise.client.verify.check import check_export
 from equipoise.errors import VerificationError
 from equipoise.reward.model import Reward
-from equipoise.service import events, results, submissions
-from equipoise.service.export import export
-from equipoise.service.refusals import Refusal
-from equipoise.service.tables import Result
+from equipoise.service.db.tables import Result
+from equipoise.service.errors import Refusal
+from equipoise.service.rules import events, results, submissions
+from equipoise.service.rules.export import export
 from service.world import World, key_of, settled
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]

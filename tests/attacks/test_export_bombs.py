@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from equipoise.canonical import canonical_json, sha256_hex
-from equipoise.client import export_archive
-from equipoise.client.export_check import check_export
+from equipoise._util.canonical import canonical_json, sha256_hex
+from equipoise.client.verify import archive as export_archive
+from equipoise.client.verify.check import check_export
 from equipoise.errors import VerificationError
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))

@@ -8,12 +8,13 @@ import pytest
 
 import engine_setup  # noqa: F401
 from client import exports
-from equipoise.client.export_check import check_export
-from equipoise.keys import public_hex
-from equipoise.protocol.chain import link_of
+from equipoise.client.verify.check import check_export
+from equipoise.protocol.keys import public_hex
+from equipoise.protocol.log import link_of
 from equipoise.protocol.public_keys import fingerprint
-from equipoise.service import events, people, rounds, signing_in, submissions
-from equipoise.service.export import export
+from equipoise.service.rules import events, people, rounds, submissions
+from equipoise.service.rules import sign_in as signing_in
+from equipoise.service.rules.export import export
 from service.world import World, agreement, key_of, sent
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]

@@ -2,12 +2,12 @@
 
 import pytest
 
-from equipoise.canonical import sha256_hex
-from equipoise.service import events, people
-from equipoise.service.app import create_app
-from equipoise.service.refusals import Forbidden, TooMany
+from equipoise._util.canonical import sha256_hex
+from equipoise.service.db.tables import Person
+from equipoise.service.errors import Forbidden, TooMany
+from equipoise.service.rules import events, people
 from equipoise.service.settings import Rate, Rates, Settings
-from equipoise.service.tables import Person
+from equipoise.service.web.app import create_app
 from service import conftest as services
 from service.api.calls import URL, Caller, Key
 from service.world import World, key_of

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from equipoise.errors import KeyFileError, KeyFileWarning
-from equipoise.keys import create_key, load_key, public_hex
+from equipoise.protocol.keys import create_key, load_key, public_hex
 from program import run
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has other permissions")

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.canonical import sha256_hex
-from equipoise.service import events, submissions
-from equipoise.service.refusals import Invalid
-from equipoise.settlement import Contribution
-from equipoise.wire import Submission
+from equipoise._util.canonical import sha256_hex
+from equipoise.mediation.settlement import Contribution
+from equipoise.protocol.submission import Submission
+from equipoise.service.errors import Invalid
+from equipoise.service.rules import events, submissions
 from service.world import World, sent
 
 

@@ -13,13 +13,14 @@ import engine_setup  # noqa: F401
 from client import exports
 from client.exports import Files
 from client.listening import Altering, listening, member
-from equipoise.client.by_service import ServiceExchange
 from equipoise.client.connection import Connection
-from equipoise.client.export_check import check_export
+from equipoise.client.service_round import ServiceExchange
+from equipoise.client.verify.check import check_export
 from equipoise.errors import VerificationError
-from equipoise.protocol.chain import link_of
-from equipoise.service import events, people, results, rounds, settlements, submissions, worker
-from equipoise.service.export import export
+from equipoise.protocol.log import link_of
+from equipoise.service.jobs import worker
+from equipoise.service.rules import events, people, results, rounds, settlements, submissions
+from equipoise.service.rules.export import export
 from service.world import OPTIONS, World, key_of
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]

@@ -13,10 +13,10 @@ from equipoise.client.connection import Connection
 from equipoise.client.membership import Membership
 from equipoise.errors import AgreementError, ServiceError, SubmissionError, VerificationError
 from equipoise.models import layout_of
+from equipoise.models.section import SMALL_ORDER
 from equipoise.protocol.receipts import Receipt
-from equipoise.protocol.signed_requests import SignedRequest
-from equipoise.section import SMALL_ORDER
-from equipoise.wire import StatedGuarantee, Submission
+from equipoise.protocol.requests import SignedRequest
+from equipoise.protocol.submission import StatedGuarantee, Submission
 
 NEUTRAL = "01" + "00" * 31
 FITS_ANYTHING = NEUTRAL + "00" * 32  # a genuine signature of every text by that key

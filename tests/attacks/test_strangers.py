@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from equipoise.canonical import canonical_json, strict_json
-from equipoise.service.api import routes
-from equipoise.service.app import create_app
+from equipoise._util.canonical import canonical_json, strict_json
+from equipoise.protocol.submission import Submission, most_bytes
 from equipoise.service.settings import Rate, Rates, Settings
-from equipoise.wire import Submission, most_bytes
+from equipoise.service.web.api import routes
+from equipoise.service.web.app import create_app
 from service import conftest as services
 from service.api.calls import HOST, URL, Caller, Key
 from service.world import PARTIES, World, key_of, sent

@@ -12,7 +12,7 @@ import pytest
 import equipoise.cli
 import rounds
 from equipoise.cli.output import visible
-from equipoise.keys import create_key
+from equipoise.protocol.keys import create_key
 from program import run
 
 NASTY = "fine\x1b]0;owned\x07\x1b[2J\u202emoc.live\x9b31m\r\x7f\u2066"
@@ -88,7 +88,7 @@ def test_letters_of_all_languages_stay() -> None:
 
 def test_nothing_is_printed_past_it() -> None:
     """All printing is in `cli/output.py`, but for predictions as CSV, which see to it themselves."""
-    for path in Path(equipoise.cli.__file__).parent.glob("*.py"):
+    for path in Path(equipoise.cli.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "typer":
                 assert node.attr not in ("echo", "secho") or path.name == "output.py", path

@@ -11,14 +11,14 @@ import pytest
 import engine_setup  # noqa: F401
 from client import exports
 from client.exports import Files
-from equipoise.canonical import sha256_hex
-from equipoise.client.export_check import Check, check_export
+from equipoise._util.canonical import sha256_hex
+from equipoise.client.verify.check import Check, check_export
+from equipoise.mediation.settlement import Settlement
 from equipoise.report.evidence import diagnostics
-from equipoise.service import rounds, settlements
-from equipoise.service.export import export
+from equipoise.service.errors import Invalid
 from equipoise.service.options import Options
-from equipoise.service.refusals import Invalid
-from equipoise.settlement import Settlement
+from equipoise.service.rules import rounds, settlements
+from equipoise.service.rules.export import export
 from service.world import OPTIONS, World, settled
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]
@@ -49,7 +49,7 @@ def lie(files: Files, changes: dict[str, dict[str, Any]], options: dict[str, Any
 
 def test_an_operator_cannot_choose_a_seed() -> None:
     with pytest.raises(Invalid, match="seed"):
-        Options.of({"seed": 1})
+        Options.read({"seed": 1})
 
 
 def test_the_same_submissions_have_the_same_seed_however_often_they_are_settled(made: tuple[World, Files]) -> None:
@@ -61,7 +61,7 @@ def test_the_same_submissions_have_the_same_seed_however_often_they_are_settled(
             world.clock.now += 12_345
             rounds.close(world.context, world.operator, world.round())  # something else happens
             settlements.start(world.context, world.operator, round_id, options)
-            seeds.add(settlements.task_for(world.context, round_id).choices.seed)
+            seeds.add(settlements.task_for(world.context, round_id).seed)
             settlements.cancel(world.context, world.operator, round_id)
     assert seeds == {settled()[0].options["seed"]}
 

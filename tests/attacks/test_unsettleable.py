@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 
 import engine_setup  # noqa: F401
-from equipoise.canonical import sha256_hex
-from equipoise.client.export_check import check_export
+from equipoise._util.canonical import sha256_hex
+from equipoise.client.verify.check import check_export
 from equipoise.errors import SubmissionError
+from equipoise.mediation.task import task_of
 from equipoise.models import LARGEST_NOISE, layout_of
-from equipoise.service import events, results, rounds, settlements, submissions
-from equipoise.service.export import export
+from equipoise.protocol.submission import StatedGuarantee, Submission
+from equipoise.service.db.tables import Received
+from equipoise.service.errors import Conflict, Invalid, NotFound
 from equipoise.service.options import Options
-from equipoise.service.pages.choosing import chosen
-from equipoise.service.refusals import Conflict, Invalid, NotFound
-from equipoise.service.tables import Received
-from equipoise.task import task_of
-from equipoise.wire import StatedGuarantee, Submission
+from equipoise.service.rules import events, results, rounds, settlements, submissions
+from equipoise.service.rules.export import export
+from equipoise.service.web.pages.choosing import chosen
 from service import conftest as services
 from service.api.society import settle
 from service.world import World, agreement, key_of, sent, signed

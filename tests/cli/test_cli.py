@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.wire import Submission
+from equipoise.protocol.submission import Submission
 from program import Terminal, equipoise, from_json, run, spawn
 
 

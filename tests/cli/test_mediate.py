@@ -8,7 +8,8 @@ from unittest import mock
 import pytest
 
 import rounds
-from equipoise import mediator, whatif
+from equipoise.mediation import mediator
+from equipoise.mediation import what_if as whatif
 from program import equipoise, from_json, run
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]

@@ -27,15 +27,15 @@ from equipoise.errors import (
     SubmissionError,
     VerificationError,
 )
-from equipoise.mediator import mediate
+from equipoise.mediation.mediator import mediate
 from equipoise.party.release import release
 from equipoise.protocol.receipts import Receipt, RewardReceipt
+from equipoise.protocol.submission import Submission
 from equipoise.report import write_reports
-from equipoise.service import people, results, settlements
-from equipoise.service.access import Actor
 from equipoise.service.context import Context
 from equipoise.service.options import Options
-from equipoise.wire import Submission
+from equipoise.service.rules import people, results, settlements
+from equipoise.service.rules.access import Actor
 from program import Terminal, run
 from service.api.society import settle
 
@@ -437,7 +437,7 @@ def test_a_lost_connection_costs_nothing(
     olga("operator", "approve", north("join", url, "--party", "north")["fingerprint"])
     olga("operator", "create", "agreement.toml")
     write_table(tmp_path / "north" / "north.csv", 0)
-    from equipoise.client.by_service import ServiceExchange
+    from equipoise.client.service_round import ServiceExchange
 
     def lost(self: ServiceExchange, data: bytes) -> None:
         raise ServiceError("the connection was lost")

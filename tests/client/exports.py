@@ -10,8 +10,8 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from equipoise.canonical import canonical_json, sha256_hex
-from equipoise.protocol.chain import BEGINNING, event_digest
+from equipoise._util.canonical import canonical_json, sha256_hex
+from equipoise.protocol.log import BEGINNING, event_digest
 from equipoise.protocol.receipts import Receipt
 
 Files = dict[str, bytes]

@@ -17,14 +17,14 @@ import uvicorn
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 import rounds
+from equipoise._util.files import write_new_file
 from equipoise.cli.app import app
 from equipoise.client.address import Place
 from equipoise.client.membership import Membership, Role
-from equipoise.durable import write_new_file
-from equipoise.keys import load_or_create_key
-from equipoise.service.app import create_app
+from equipoise.protocol.keys import load_or_create_key
 from equipoise.service.context import Context
 from equipoise.service.settings import Rate, Rates, Settings
+from equipoise.service.web.app import create_app
 from service.world import key_of
 
 FAST = Rate(1e6, 10**6)

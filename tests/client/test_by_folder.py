@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 import rounds
-from equipoise.client import by_folder
+from equipoise.agreement.templates import example_agreement
+from equipoise.client import folder_round as by_folder
 from equipoise.client.address import Place
-from equipoise.client.by_folder import FolderExchange
 from equipoise.client.exchange import check_identity, exchange_of
+from equipoise.client.folder_round import FolderExchange
 from equipoise.client.membership import Membership
 from equipoise.errors import AgreementError, ServiceError, SubmissionError
-from equipoise.examples import example_agreement
-from equipoise.keys import create_key
+from equipoise.protocol.keys import create_key
 
 
 @pytest.fixture

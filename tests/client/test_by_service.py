@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from client.listening import Altering, known_member, member
-from equipoise.client.by_service import ServiceExchange, ask_to_join, connect, only_round
 from equipoise.client.connection import Connection, RefusedError
 from equipoise.client.exchange import Exchange
 from equipoise.client.membership import Membership
+from equipoise.client.service_round import ServiceExchange, ask_to_join, connect, only_round
 from equipoise.errors import AgreementError, KeyFileError, ServiceError, VerificationError
-from equipoise.keys import load_key
+from equipoise.protocol.keys import load_key
 from equipoise.protocol.receipts import Receipt
 from service.world import World, sent
 

@@ -8,11 +8,11 @@ import httpx
 import pytest
 
 from client.listening import member
-from equipoise.client.by_service import connect
 from equipoise.client.connection import ATTEMPTS, LONGEST_WAIT, Connection, RefusedError
+from equipoise.client.service_round import connect
 from equipoise.errors import ServiceError
-from equipoise.keys import create_key
-from equipoise.protocol.signed_requests import NONCE
+from equipoise.protocol.keys import create_key
+from equipoise.protocol.requests import NONCE
 from service.world import World
 
 

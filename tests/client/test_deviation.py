@@ -11,11 +11,12 @@ import engine_setup  # noqa: F401
 from client.listening import Commands, known_member
 from equipoise.cli.fetch import made_otherwise
 from equipoise.errors import VerificationError
-from equipoise.inference.question import Scenario
-from equipoise.service import results, settlements, signing_in
-from equipoise.service.export import export
+from equipoise.inference.scenario import Scenario
+from equipoise.service.errors import Invalid
 from equipoise.service.options import Options
-from equipoise.service.refusals import Invalid
+from equipoise.service.rules import results, settlements
+from equipoise.service.rules import sign_in as signing_in
+from equipoise.service.rules.export import export
 from service.api.society import settle
 from service.world import World, agreement
 

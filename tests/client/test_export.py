@@ -13,20 +13,20 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 import engine_setup  # noqa: F401
 from client import exports
 from client.exports import Files
-from equipoise import mediator
-from equipoise.canonical import sha256_hex
-from equipoise.client import export_archive
-from equipoise.client.export_check import Check, check_export
-from equipoise.client.export_settlement import SettledRound
+from equipoise._util.canonical import sha256_hex
+from equipoise.client.verify import archive as export_archive
+from equipoise.client.verify.check import Check, check_export
+from equipoise.client.verify.settlement import SettledRound
 from equipoise.errors import VerificationError
-from equipoise.keys import public_hex
+from equipoise.mediation import mediator
+from equipoise.mediation.settlement import Settlement
+from equipoise.protocol.keys import public_hex
 from equipoise.protocol.public_keys import fingerprint
 from equipoise.protocol.receipts import Receipt
-from equipoise.service import people, settlements, submissions
-from equipoise.service.export import export
+from equipoise.protocol.submission import Submission
 from equipoise.service.options import Options
-from equipoise.settlement import Settlement
-from equipoise.wire import Submission
+from equipoise.service.rules import people, settlements, submissions
+from equipoise.service.rules.export import export
 from service import world as worlds
 from service.world import OPTIONS, World, key_of, sent
 

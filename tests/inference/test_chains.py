@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from equipoise.inference import diagnostics, engine
 from equipoise.inference.chains import Chains, Problem, Sampled, Settings
 from equipoise.inference.diagnostics import Diagnostics
-from equipoise.inference.scenario import Scenarios
+from equipoise.inference.observations import Scenarios
 
 pytestmark = pytest.mark.engine
 

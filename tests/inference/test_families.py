@@ -16,7 +16,7 @@ from engine_setup import jit
 from equipoise.inference import families, moment_likelihood
 from equipoise.inference.collapsed import CollapsedModel
 from equipoise.inference.families import Bernoulli, Categorical, Exponential, Gaussian, Poisson
-from equipoise.inference.scenario import Observed
+from equipoise.inference.observations import Observed
 
 pytestmark = pytest.mark.engine
 

@@ -10,7 +10,7 @@ import pytest
 from dense import dense_covariance, upper
 from engine_setup import jit
 from equipoise.inference import gibbs
-from equipoise.inference.scenario import Scenarios
+from equipoise.inference.observations import Scenarios
 from problems import everyone, simulate_linear
 
 pytestmark = pytest.mark.engine

@@ -417,7 +417,7 @@ assert jax.numpy.ones(1).dtype == "float32", "the process's own precision was ch
 @pytest.mark.slow
 @pytest.mark.process
 def test_the_process_keeps_its_precision_and_programs_are_cached(tmp_path: Path) -> None:
-    from equipoise.examples import example_agreement
+    from equipoise.agreement.templates import example_agreement
 
     (tmp_path / "agreement.toml").write_text(example_agreement("bernoulli"))
     agreement = eq.Agreement.load(tmp_path / "agreement.toml")

@@ -11,7 +11,7 @@ from scipy import stats
 
 from equipoise.inference import baselines, engine
 from equipoise.inference.engine import Problem, Sampled, Settings
-from equipoise.inference.scenario import Scenarios
+from equipoise.inference.observations import Scenarios
 from problems import Simulated, diabetes_prior, everyone, simulate_linear, simulate_logistic
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]

@@ -74,7 +74,7 @@ def test_information_is_the_curvature_of_the_expected_log_likelihood() -> None:
     """At small noise and many rows the information dominates: it is the Hessian of ½ rᵀC⁻¹r at the true position."""
     simulated = simulate_linear(4, counts=[10_000_000], epsilons=[50.0], shared=True)
     model, prior = simulated.problem.model, simulated.problem.prior
-    from equipoise.inference.scenario import observe
+    from equipoise.inference.observations import observe
     from problems import everyone
 
     scenario = jax.tree.map(lambda part: part[0], everyone(simulated.problem))

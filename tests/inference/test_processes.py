@@ -13,7 +13,7 @@ import pytest
 from equipoise.errors import InferenceError
 from equipoise.inference import engine, processes, worker
 from equipoise.inference.engine import Settings
-from equipoise.inference.scenario import Scenarios
+from equipoise.inference.observations import Scenarios
 from problems import simulate_linear
 
 pytestmark = [pytest.mark.engine, pytest.mark.process]

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from equipoise.inference.transport import LIMIT, STEP, beta_table, log_gamma_table, transport, truncated_normal_table
+from equipoise.inference.quantile_maps import (
+    LIMIT,
+    STEP,
+    beta_table,
+    log_gamma_table,
+    transport,
+    truncated_normal_table,
+)
 
 pytestmark = pytest.mark.engine
 

@@ -8,10 +8,10 @@ import pytest
 
 import equipoise as eq
 import rounds
-from equipoise.audit import PROMISES, audit
 from equipoise.estimate import Estimate
+from equipoise.mediation.audit import PROMISES, audit
+from equipoise.mediation.settlement import CoalitionValue
 from equipoise.reward.deciding import decide_from
-from equipoise.settlement import CoalitionValue
 from equipoise.valuation.shapley import ShapleyValues
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("rounds")]

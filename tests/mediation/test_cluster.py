@@ -15,7 +15,7 @@ import pytest
 
 import equipoise as eq
 import rounds
-from equipoise.valuation import appraisal
+from equipoise.mediation import appraisal
 
 pytestmark = [pytest.mark.engine, pytest.mark.process, pytest.mark.slow]
 

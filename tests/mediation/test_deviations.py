@@ -8,10 +8,10 @@ import pytest
 
 import equipoise as eq
 import rounds
-from equipoise.audit import audit
 from equipoise.errors import MediationError
+from equipoise.mediation.audit import audit
+from equipoise.mediation.task import task_of
 from equipoise.report import render
-from equipoise.task import task_of
 from mediation.conftest import QUICK
 from tiers import needs_engine
 

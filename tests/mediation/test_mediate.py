@@ -10,13 +10,13 @@ import pytest
 
 import equipoise as eq
 import rounds
-from equipoise import choices
 from equipoise.errors import ConvergenceError, InferenceError, MediationError, SubmissionError
 from equipoise.inference import diagnostics
-from equipoise.mediator import JOURNAL, mediate
+from equipoise.mediation import appraisal
+from equipoise.mediation import settings as choices
+from equipoise.mediation.mediator import JOURNAL, mediate
+from equipoise.mediation.task import task_of
 from equipoise.reward import noising
-from equipoise.task import task_of
-from equipoise.valuation import appraisal
 from equipoise.valuation.shapley import exact_shapley
 from mediation.conftest import QUICK
 

@@ -10,7 +10,7 @@ import pytest
 
 import equipoise as eq
 import rounds
-from equipoise.audit import audit
+from equipoise.mediation.audit import audit
 from equipoise.party.release import release
 from equipoise.reward.deciding import decide
 from equipoise.reward.targets import Terms

@@ -8,12 +8,12 @@ import pytest
 import builders
 import equipoise as eq
 import rounds
-from equipoise.examples import example_agreement
+from equipoise.agreement.templates import example_agreement
 from equipoise.inference.infer import infer
 from equipoise.inference.problem import model_of, weight_precision
-from equipoise.other_priors import AGREED, other_priors, widened
+from equipoise.mediation.other_priors import AGREED, other_priors, widened
+from equipoise.models.schema import MODEL_KINDS
 from equipoise.report import write_report
-from equipoise.schema import MODEL_KINDS
 from equipoise.valuation.surprise import surprise
 
 

@@ -10,12 +10,13 @@ import pytest
 import equipoise as eq
 from equipoise.errors import MediationError
 from equipoise.inference import diagnostics
-from equipoise.journal import FileJournal
-from equipoise.mediator import JOURNAL, appraise, mediate, settle
+from equipoise.mediation import appraisal
+from equipoise.mediation.appraisal import Request
+from equipoise.mediation.audit import audited
+from equipoise.mediation.journal import FileJournal
+from equipoise.mediation.mediator import JOURNAL, appraise, mediate, settle
+from equipoise.mediation.task import Task, task_of
 from equipoise.report import fragment
-from equipoise.task import Task, task_of
-from equipoise.valuation import appraisal
-from equipoise.valuation.appraisal import Request
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("rounds")]
 
@@ -87,7 +88,7 @@ def test_a_task_has_the_inputs_of_the_folder_it_was_settled_in(
     inputs = json.loads((out / JOURNAL).read_text().splitlines()[0])["inputs"]
     task = task_of(agreed, sent, seed=3, **QUICK)
     assert task.inputs == inputs
-    assert task.choices.to_json() == settled.options
+    assert task.settings.options == settled.options
     assert task.contributions == settled.contributions
     others = (
         task_of(agreed, sent, seed=4, **QUICK),
@@ -129,7 +130,9 @@ def test_a_settlement_is_kept_as_a_document(settled: eq.Settlement, out: Path) -
     assert fragment(parsed) == fragment(settled)
     assert fragment(parsed, party="west") == fragment(settled, party="west")
     unaudited = eq.Settlement.parse(settled.to_json())
-    assert unaudited.audit["P3"].verdict == "cannot tell"
+    with pytest.raises(MediationError, match="was not audited"):
+        _ = unaudited.audit
+    assert audited(unaudited).audit["P3"].verdict == "cannot tell"
     changes: list[dict[str, Any]] = [{"agreement": {}}, {"identity": "0" * 64}, {"awards": []}, {"format": "other"}]
     for broken in [{}, *(document | change for change in changes)]:
         with pytest.raises(MediationError, match="the document cannot be read as a settlement"):

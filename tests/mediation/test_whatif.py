@@ -7,7 +7,7 @@ import pytest
 
 import equipoise as eq
 from equipoise.errors import MediationError
-from equipoise.whatif import JOURNAL, what_if
+from equipoise.mediation.what_if import JOURNAL, what_if
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("rounds")]
 

@@ -26,7 +26,7 @@ from equipoise.cli.party_output import write_submission
 from equipoise.party.ledger import Ledger
 from equipoise.party.mechanism import perturb
 from equipoise.party.release import release, resend
-from equipoise.wire import Submission
+from equipoise.protocol.submission import Submission
 
 AGREED = linear(1)
 TABLE = np.ones((10, 2))

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 import equipoise.party.ledger as ledger_module
 from builders import linear, logistic
+from equipoise._util.canonical import canonical_json, sha256_hex
 from equipoise.agreement import Agreement
-from equipoise.canonical import canonical_json, sha256_hex
 from equipoise.errors import BudgetError, LedgerError
 from equipoise.guarantee import Guarantee
 from equipoise.party.ledger import Ledger, domains_of

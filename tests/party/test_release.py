@@ -25,12 +25,12 @@ from equipoise.errors import (
     TableError,
 )
 from equipoise.guarantee import Guarantee
-from equipoise.keys import create_key, load_key, load_or_create_key, public_hex
 from equipoise.models import layout_of
 from equipoise.party.ledger import Ledger
 from equipoise.party.mechanism import noise_scale, perturb
 from equipoise.party.release import Plan, certified_zcdp, preview, release, resend
-from equipoise.wire import Submission
+from equipoise.protocol.keys import create_key, load_key, load_or_create_key, public_hex
+from equipoise.protocol.submission import Submission
 
 AGREED = linear(1, max_epsilon=2.0)
 TABLE = np.ones((10, 2))

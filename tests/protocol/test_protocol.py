@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from equipoise.canonical import canonical_json
+from equipoise._util.canonical import canonical_json
 from equipoise.errors import VerificationError
-from equipoise.keys import public_hex
-from equipoise.protocol.chain import BEGINNING, check_chain, event_digest
+from equipoise.models.section import SMALL_ORDER
+from equipoise.protocol.keys import public_hex
+from equipoise.protocol.log import BEGINNING, check_chain, event_digest
 from equipoise.protocol.one_time_secrets import hashed, new_secret
 from equipoise.protocol.public_keys import fingerprint, same_fingerprint, verify
 from equipoise.protocol.receipts import Receipt
-from equipoise.protocol.signed_requests import KEY, NONCE, SIGNATURE, TIME, SignedRequest, sign_request
-from equipoise.section import SMALL_ORDER
+from equipoise.protocol.requests import KEY, NONCE, SIGNATURE, TIME, SignedRequest, sign_request
 
 P = 2**255 - 19
 D = -121665 * pow(121666, -1, P) % P

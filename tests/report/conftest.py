@@ -10,7 +10,7 @@ import engine_setup  # noqa: F401
 import equipoise as eq
 import rounds
 import run_folder
-from equipoise.settlement import Award, Settlement
+from equipoise.mediation.settlement import Award, Settlement
 from tiers import needs_engine
 
 

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 import equipoise as eq
+from equipoise.mediation.plausibility import Remark
+from equipoise.mediation.settlement import Award, Contribution, CurvePoint, Settlement
 from equipoise.report import render
-from equipoise.reward.making import CurvePoint
 from equipoise.reward.tempering import FIRST_LOOK
-from equipoise.settlement import Award, Contribution, Settlement
-from equipoise.valuation.plausibility import Remark
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]
 
@@ -105,8 +104,7 @@ def other_numbers(settlement: Settlement, mine: str, factor: float) -> Settlemen
         timings={"all": number()},
     )
     reasons = [replace(one, reason=f"because of {number()}") for one in settlement.audit]
-    vars(changed)["audit"] = replace(settlement.audit, findings=tuple(reasons))  # the same verdicts
-    return changed
+    return replace(changed, findings=replace(settlement.audit, findings=tuple(reasons)))  # the same verdicts
 
 
 def leaves(document: Any) -> Iterator[str | float]:

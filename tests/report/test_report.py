@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 import equipoise as eq
-from equipoise import charts
-from equipoise.charts.style import FAINT, INK, RULE
-from equipoise.report import fragment, render, style_sheet, write_report, write_reports
-from equipoise.settlement import CoalitionValue, Settlement
-from equipoise.valuation.plausibility import Remark
+from equipoise.mediation.plausibility import Remark
+from equipoise.mediation.settlement import CoalitionValue, Settlement
+from equipoise.report import charts, fragment, render, style_sheet, write_report, write_reports
+from equipoise.report.charts.style import FAINT, INK, RULE
 from report.conftest import renamed
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]

@@ -5,20 +5,12 @@ from typing import Any
 
 import pytest
 
-from equipoise.keys import public_hex
-from equipoise.service import (
-    events,
-    export,
-    people,
-    results,
-    rounds,
-    settlements,
-    signing_in,
-    submissions,
-)
-from equipoise.service.access import ACTIONS, Actor, require
+from equipoise.protocol.keys import public_hex
+from equipoise.service.errors import Forbidden, NotFound, NotSignedIn, Refusal
 from equipoise.service.options import Options
-from equipoise.service.refusals import Forbidden, NotFound, NotSignedIn, Refusal
+from equipoise.service.rules import events, export, people, results, rounds, settlements, submissions
+from equipoise.service.rules import sign_in as signing_in
+from equipoise.service.rules.access import ACTIONS, Actor, require
 from service.world import World, agreement, key_of, sent
 
 ROLES = ("operator", "party", "auditor")

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from equipoise.errors import ServiceError
-from equipoise.service import backup, events, people, results, rounds, submissions
+from equipoise.service import backup
 from equipoise.service.context import Context
+from equipoise.service.rules import events, people, results, rounds, submissions
 from service.world import World, sent
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from equipoise.errors import ServiceError
-from equipoise.service import events
-from equipoise.service.access import Actor
 from equipoise.service.context import Context
-from equipoise.service.tables import Event
+from equipoise.service.db.tables import Event
+from equipoise.service.rules import events
+from equipoise.service.rules.access import Actor
 
 EVERYBODY = Actor(1, "x", "operator", None)
 

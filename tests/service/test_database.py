@@ -10,12 +10,12 @@ from sqlalchemy import event, select, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from equipoise.errors import ServiceError
-from equipoise.service import database as databases
-from equipoise.service import events, people, rounds, submissions
 from equipoise.service.context import Context
-from equipoise.service.database import Database, insert_or_ignore
-from equipoise.service.refusals import Unavailable
-from equipoise.service.tables import Event, Nonce, Person
+from equipoise.service.db import database as databases
+from equipoise.service.db.database import Database, insert_or_ignore
+from equipoise.service.db.tables import Event, Nonce, Person
+from equipoise.service.errors import Unavailable
+from equipoise.service.rules import events, people, rounds, submissions
 from postgres import own_cluster
 from service.world import World, agreement, sent
 

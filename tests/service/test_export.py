@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
+from equipoise._util.canonical import canonical_json
 from equipoise.agreement import Agreement
-from equipoise.canonical import canonical_json
-from equipoise.protocol.chain import check_chain
+from equipoise.mediation.settlement import Settlement
+from equipoise.protocol.log import check_chain
 from equipoise.protocol.public_keys import verify
 from equipoise.protocol.receipts import Receipt
-from equipoise.service import events, export
-from equipoise.service.refusals import NotFound
-from equipoise.service.tables import Answer, Result, Round
-from equipoise.settlement import Settlement
-from equipoise.wire import Submission
+from equipoise.protocol.submission import Submission
+from equipoise.service.db.tables import Answer, Result, Round
+from equipoise.service.errors import NotFound
+from equipoise.service.rules import events, export
 from service.world import PARTIES, World, sent, settled
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]

@@ -23,13 +23,14 @@ import equipoise as eq
 import postgres
 from equipoise.client.connection import Connection
 from equipoise.errors import ServiceError
-from equipoise.keys import load_key, public_hex
+from equipoise.protocol.keys import load_key, public_hex
 from equipoise.protocol.public_keys import fingerprint
 from equipoise.protocol.receipts import Receipt
-from equipoise.service import events, people, rounds, settlements, worker
 from equipoise.service.context import Context
+from equipoise.service.db.tables import Answer, Job, Round
+from equipoise.service.jobs import worker
 from equipoise.service.options import Options
-from equipoise.service.tables import Answer, Job, Round
+from equipoise.service.rules import events, people, rounds, settlements
 from service.working import OPERATOR, decided, kept, ready_round, small
 
 pytestmark = [pytest.mark.slow, pytest.mark.engine, pytest.mark.process]

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from equipoise.service import jobs
-from equipoise.service.answers import DatabaseJournal
 from equipoise.service.context import Context
-from equipoise.service.holding import Holding
-from equipoise.service.jobs import Hold, LostJobError
-from equipoise.service.patience import Patience, persistently
-from equipoise.service.refusals import Unavailable
-from equipoise.service.tables import Answer, Job, Round
+from equipoise.service.db.tables import Answer, Job, Round
+from equipoise.service.errors import Unavailable
+from equipoise.service.jobs import queue as jobs
+from equipoise.service.jobs.heartbeat import Holding
+from equipoise.service.jobs.journal import DatabaseJournal
+from equipoise.service.jobs.lease import Patience, persistently
+from equipoise.service.jobs.queue import Hold, LostJobError
 
 INPUTS = "ab" * 32
 ROUND = "round1"

@@ -13,8 +13,8 @@ from sqlalchemy import Connection, text
 
 from equipoise.errors import ServiceError
 from equipoise.service.context import Context
-from equipoise.service.database import Database
-from equipoise.service.tables import Base
+from equipoise.service.db.database import Database
+from equipoise.service.db.tables import Base
 from postgres import KINDS_OF_DATABASE, shared_cluster
 
 SQLITE = "SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'index') AND sql IS NOT NULL ORDER BY name"

@@ -2,12 +2,13 @@
 
 import pytest
 
-from equipoise.keys import public_hex
+from equipoise.models.section import SMALL_ORDER
+from equipoise.protocol.keys import public_hex
 from equipoise.protocol.public_keys import fingerprint
-from equipoise.section import SMALL_ORDER
-from equipoise.service import events, people, rounds, signing_in, submissions
 from equipoise.service.context import Context
-from equipoise.service.refusals import Conflict, Invalid, NotFound, NotSignedIn, Refusal
+from equipoise.service.errors import Conflict, Invalid, NotFound, NotSignedIn, Refusal
+from equipoise.service.rules import events, people, rounds, submissions
+from equipoise.service.rules import sign_in as signing_in
 from service.world import World, agreement, key_of, sent
 
 NEW = public_hex(key_of("newcomer"))

@@ -7,8 +7,8 @@ import pytest
 
 from equipoise.report.view import view_of
 from equipoise.reward.model import Reward
-from equipoise.service import events, results, rounds, settlements
-from equipoise.service.refusals import Conflict, NotFound
+from equipoise.service.errors import Conflict, NotFound
+from equipoise.service.rules import events, results, rounds, settlements
 from service.world import OPTIONS, PARTIES, World, agreement, sent, settled
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]

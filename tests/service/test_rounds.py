@@ -4,8 +4,8 @@ import pytest
 from sqlalchemy import event
 
 from equipoise.protocol.public_keys import fingerprint
-from equipoise.service import events, rounds, submissions
-from equipoise.service.refusals import Conflict, Invalid, NotFound
+from equipoise.service.errors import Conflict, Invalid, NotFound
+from equipoise.service.rules import events, rounds, submissions
 from service.world import EPSILONS, World, agreement, sent
 
 

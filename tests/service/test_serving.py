@@ -19,10 +19,10 @@ import pytest
 import uvicorn
 
 from equipoise.errors import ServiceError
-from equipoise.service.connections import PromptHeads
-from equipoise.service.listening import Listener
 from equipoise.service.serving import Place, _most_of_one, check_exposure, public_url
 from equipoise.service.settings import Settings
+from equipoise.service.web.header_timeout import PromptHeads
+from equipoise.service.web.listener import Listener
 from program import spawn
 from service.servers import self_signed, served, until
 
@@ -96,7 +96,7 @@ async def listening(app: Any, most_of_one: int | None = None) -> AsyncIterator[t
 
 def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process, where the wait can be made short."""
-    from equipoise.service import connections
+    from equipoise.service.web import header_timeout as connections
 
     monkeypatch.setattr(connections, "HEAD_SECONDS", 0.2)
 
@@ -131,7 +131,7 @@ def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_who_does_not_read_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    from equipoise.service import connections
+    from equipoise.service.web import header_timeout as connections
 
     monkeypatch.setattr(connections, "UNREAD_SECONDS", 0.2)
     size = 2**20

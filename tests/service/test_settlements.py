@@ -3,10 +3,10 @@
 import pytest
 from sqlalchemy import select, update
 
-from equipoise.service import events, rounds, settlements, submissions
+from equipoise.service.db.tables import Job, Round
+from equipoise.service.errors import Conflict, Invalid, NotFound
 from equipoise.service.options import Options
-from equipoise.service.refusals import Conflict, Invalid, NotFound
-from equipoise.service.tables import Job, Round
+from equipoise.service.rules import events, rounds, settlements, submissions
 from service.world import OPTIONS, PARTIES, World, agreement, sent
 
 
@@ -27,24 +27,24 @@ def test_a_worker_is_given_what_was_submitted_and_chosen(world: World) -> None:
     task = settlements.task_for(world.context, round_id)
     assert task.agreement == agreement()
     assert [one.to_json() for one in task.submissions] == [sent()[name] for name in PARTIES]
-    assert (task.choices.rho, task.choices.draws, task.force) == (0.25, 500, True)
-    assert task.choices.teams == (("north", "west"), ("south",))
-    assert task.choices.noise_secret is None
+    assert (task.rho, task.settings.draws, task.settings.force) == (0.25, 500, True)
+    assert task.teams == (("north", "west"), ("south",))
+    assert task.settings.noise_secret is None
     [job] = _jobs(world)
     assert (job.kind, job.state, job.round_id) == ("settlement", "waiting", round_id)
     assert rounds.seen(world.context, world.auditor, round_id).state == "settling"
     last = events.listed(world.context, world.operator)[-1]
-    assert (last["kind"], last["details"]["seed"]) == ("settlement-started", task.choices.seed)
+    assert (last["kind"], last["details"]["seed"]) == ("settlement-started", task.seed)
 
 
 def test_the_noise_secret_is_made_once_and_shown_to_nobody(world: World) -> None:
     round_id = world.round(agreement(reward={"mechanism": "noise"}), submitted=True)
     settlements.start(world.context, world.operator, round_id, OPTIONS)
-    secret = settlements.task_for(world.context, round_id).choices.noise_secret
+    secret = settlements.task_for(world.context, round_id).settings.noise_secret
     assert secret is not None
     settlements.cancel(world.context, world.operator, round_id)
     settlements.start(world.context, world.operator, round_id, OPTIONS)
-    assert settlements.task_for(world.context, round_id).choices.noise_secret == secret
+    assert settlements.task_for(world.context, round_id).settings.noise_secret == secret
     with world.context.database.reading() as session:
         assert session.get_one(Round, round_id).noise_secret == secret
     assert secret not in str(events.listed(world.context, world.operator))
@@ -92,13 +92,13 @@ def test_mistakes_are_found_at_once(world: World, options: Options, message: str
 )  # fmt: skip
 def test_options_are_read_strictly(document: object) -> None:
     with pytest.raises(Invalid, match="options of the settlement"):
-        Options.of(document)
+        Options.read(document)
 
 
 def test_options_are_read_from_json() -> None:
-    read = Options.of({"rho": "max", "teams": [["north"], ["south", "west"]], "precision": 1})
+    read = Options.read({"rho": "max", "teams": [["north"], ["south", "west"]], "precision": 1})
     assert (read.rho, read.teams, read.precision) == ("max", (("north",), ("south", "west")), 1.0)
-    assert Options.of(read.model_dump(mode="json")) == read
+    assert Options.read(read.to_json()) == read
 
 
 def test_a_cancelled_settlement_can_be_started_again(world: World) -> None:
@@ -112,7 +112,7 @@ def test_a_cancelled_settlement_can_be_started_again(world: World) -> None:
         settlements.cancel(world.context, world.operator, round_id)
     settlements.start(world.context, world.operator, round_id, Options(draws=900))
     assert [job.state for job in _jobs(world)] == ["cancelled", "waiting"]
-    assert settlements.task_for(world.context, round_id).choices.draws == 900
+    assert settlements.task_for(world.context, round_id).settings.draws == 900
 
 
 def test_progress_is_told_with_time_left(world: World) -> None:

@@ -6,11 +6,12 @@ import threading
 import pytest
 from sqlalchemy import func, select
 
-from equipoise.keys import public_hex
-from equipoise.protocol.signed_requests import WINDOW
-from equipoise.service import events, signing_in
-from equipoise.service.refusals import Conflict, NotSignedIn, WrongClock
-from equipoise.service.tables import Nonce, Secret
+from equipoise.protocol.keys import public_hex
+from equipoise.protocol.requests import WINDOW
+from equipoise.service.db.tables import Nonce, Secret
+from equipoise.service.errors import Conflict, NotSignedIn, WrongClock
+from equipoise.service.rules import events
+from equipoise.service.rules import sign_in as signing_in
 from service.world import World, key_of
 
 HERE = {"method": "GET", "target": "/v1/me", "body": b""}

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from equipoise.canonical import sha256_hex
+from equipoise._util.canonical import sha256_hex
 from equipoise.protocol.receipts import Receipt
-from equipoise.service import events, rounds, settlements, submissions
-from equipoise.service.refusals import Conflict, Forbidden, Invalid, NotFound, Refusal, TooLarge
-from equipoise.wire import PLACEHOLDER_ID, StatedGuarantee, Submission
+from equipoise.protocol.submission import PLACEHOLDER_ID, StatedGuarantee, Submission
+from equipoise.service.errors import Conflict, Forbidden, Invalid, NotFound, Refusal, TooLarge
+from equipoise.service.rules import events, rounds, settlements, submissions
 from service.world import OPTIONS, World, agreement, key_of, sent, signed
 
 

@@ -16,14 +16,18 @@ from sqlalchemy import func, select, update
 
 import engine_setup  # noqa: F401 (sets JAX up)
 import equipoise as eq
-from equipoise import mediator
 from equipoise.errors import MediationError
-from equipoise.service import embedded, events, jobs, settlements, settling, worker
-from equipoise.service.answers import DatabaseJournal
+from equipoise.mediation import mediator
+from equipoise.service import embedded
 from equipoise.service.context import Context
+from equipoise.service.db.tables import Answer, Job, Round
+from equipoise.service.jobs import queue as jobs
+from equipoise.service.jobs import runner as settling
+from equipoise.service.jobs import worker
+from equipoise.service.jobs.journal import DatabaseJournal
+from equipoise.service.jobs.lease import Patience
 from equipoise.service.options import Options
-from equipoise.service.patience import Patience
-from equipoise.service.tables import Answer, Job, Round
+from equipoise.service.rules import events, settlements
 from service.working import OPERATOR, decided, kept, ready_round, small
 from tiers import needs_engine
 

@@ -7,12 +7,12 @@ from sqlalchemy import select
 
 import equipoise as eq
 import rounds
-from equipoise.canonical import sha256_hex
-from equipoise.service.access import Actor
-from equipoise.service.agreements import written
+from equipoise._util.canonical import sha256_hex
+from equipoise.mediation.settlement import Settlement
 from equipoise.service.context import Context
-from equipoise.service.tables import Person, Received, Result, Round, Seat
-from equipoise.settlement import Settlement
+from equipoise.service.db.tables import Person, Received, Result, Round, Seat
+from equipoise.service.rules.access import Actor
+from equipoise.service.rules.agreements import written
 
 OPERATOR = Actor(1, "olga", "operator", None)
 EPSILONS = (20.0, 40.0, 60.0)

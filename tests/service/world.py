@@ -14,19 +14,20 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 import rounds as releases
 import run_folder
+from equipoise._util.canonical import sha256_hex
 from equipoise.agreement import Agreement
-from equipoise.canonical import sha256_hex
-from equipoise.keys import public_hex
+from equipoise.protocol.keys import public_hex
 from equipoise.protocol.public_keys import fingerprint
-from equipoise.protocol.signed_requests import SignedRequest, sign_request
-from equipoise.service import people, results, rounds, settlements, signing_in, submissions
-from equipoise.service.access import Actor
+from equipoise.protocol.requests import SignedRequest, sign_request
+from equipoise.protocol.submission import Submission
 from equipoise.service.context import Context
 from equipoise.service.options import Options
-from equipoise.wire import Submission
+from equipoise.service.rules import people, results, rounds, settlements, submissions
+from equipoise.service.rules import sign_in as signing_in
+from equipoise.service.rules.access import Actor
 
 if TYPE_CHECKING:
-    from equipoise.settlement import Settlement
+    from equipoise.mediation.settlement import Settlement
 
 PARTIES = ("north", "south", "west")
 EPSILONS = (8.0, 2.0, 0.5)
@@ -74,8 +75,8 @@ def sent(agreed: Agreement | None = None) -> dict[str, bytes]:
 def settled() -> tuple["Settlement", dict[str, bytes]]:
     """The settlement of what they submit, and its files; one process makes it, the others of this run read it."""
     import engine_setup  # noqa: F401
-    from equipoise import mediator
-    from equipoise.settlement import Settlement
+    from equipoise.mediation import mediator
+    from equipoise.mediation.settlement import Settlement
 
     def settle(folder: Path) -> None:
         options = OPTIONS.model_dump(exclude={"force", "without"})

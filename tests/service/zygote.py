@@ -19,7 +19,7 @@ with mock.patch("jax.default_backend", return_value="cpu"):  # to find out would
     import arviz
 
     import engine_setup  # noqa: F401 (sets JAX up)
-    from equipoise import task
+    from equipoise.mediation import task
     from equipoise.service import serving, settling, worker  # noqa: F401 (the second is imported late by the third)
     from equipoise.service.context import Context
     from equipoise.service.settings import Rates, Settings

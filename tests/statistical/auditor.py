@@ -23,7 +23,7 @@ from scipy import stats
 from builders import reference_statistic
 from equipoise.agreement import Agreement
 from equipoise.models import layout_of
-from equipoise.wire import Submission
+from equipoise.protocol.submission import Submission
 
 Floats = npt.NDArray[np.float64]
 Releaser = Callable[[Path, Path], Submission]

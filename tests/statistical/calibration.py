@@ -22,7 +22,7 @@ from scipy.special import eval_legendre
 
 from equipoise.inference import baselines, engine
 from equipoise.inference.engine import Problem, Settings
-from equipoise.inference.scenario import Scenarios
+from equipoise.inference.observations import Scenarios
 
 Floats = NDArray[np.float64]
 Quantities = Callable[[dict[str, Any]], Floats]

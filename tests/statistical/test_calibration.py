@@ -12,7 +12,7 @@ from equipoise.inference import families
 from equipoise.inference.engine import Problem
 from equipoise.inference.linear import linear_prior
 from equipoise.inference.logistic import logistic_prior
-from equipoise.inference.scenario import Observations
+from equipoise.inference.observations import Observations
 from problems import Simulated, simulate_linear, simulate_logistic
 from statistical.calibration import LEAST_PVALUE, RANKED, REPLICATIONS, Floats, Replication, ranks, uniformity
 

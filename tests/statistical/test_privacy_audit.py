@@ -16,7 +16,7 @@ from equipoise.models import UNIT, Layout, ScaledColumn
 from equipoise.party.mechanism import perturb
 from equipoise.party.release import release
 from equipoise.party.statistics import ExactStatistic, exact_statistic
-from equipoise.wire import Submission
+from equipoise.protocol.submission import Submission
 from statistical.auditor import Pair, audit, exact_of, objections, promised_sigma
 
 pytestmark = pytest.mark.statistical

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from equipoise.inference import collapsed, engine
 from equipoise.inference.diagnostics import ess_bulk
 from equipoise.inference.engine import Sampled, Settings
-from equipoise.inference.scenario import observe
+from equipoise.inference.observations import observe
 from problems import Simulated, everyone, simulate_housing, simulate_linear, simulate_logistic
 
 with warnings.catch_warnings():

@@ -13,8 +13,8 @@ import equipoise as eq
 import rounds
 from equipoise.inference.engine import Problem
 from equipoise.inference.infer import infer
+from equipoise.inference.observations import Observations
 from equipoise.inference.problem import model_of
-from equipoise.inference.scenario import Observations
 from equipoise.valuation.surprise import surprise
 from statistical.calibration import LEAST_PVALUE, Floats, Replication, ranks, uniformity
 

@@ -16,11 +16,11 @@ import rounds
 from equipoise.inference import collapsed, engine
 from equipoise.inference.diagnostics import independent
 from equipoise.inference.engine import Problem, Settings
+from equipoise.inference.observations import Observations, Scenarios
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.predictive import rows_of_posterior
 from equipoise.inference.problem import model_of
-from equipoise.inference.question import Scenario
-from equipoise.inference.scenario import Observations, Scenarios
+from equipoise.inference.scenario import Scenario
 from equipoise.models import layout_of
 from equipoise.valuation.divergence import divergence
 

@@ -8,7 +8,7 @@ import pytest
 
 import rounds
 from equipoise.inference.infer import infer_batch
-from equipoise.inference.question import Scenario
+from equipoise.inference.scenario import Scenario
 from equipoise.valuation.proxy import normal_proxy
 from equipoise.valuation.surprise import surprise
 

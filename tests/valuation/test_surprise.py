@@ -13,10 +13,11 @@ from equipoise.inference import diagnostics
 from equipoise.inference.infer import infer
 from equipoise.inference.linear import LinearRegression, regression_coordinates
 from equipoise.inference.problem import model_of
-from equipoise.priors import Beta
+from equipoise.models.priors import Beta
+from equipoise.valuation import ESTIMATORS
 from equipoise.valuation.conjugate_fit import dirichlet_divergence
 from equipoise.valuation.divergence import divergence_between
-from equipoise.valuation.surprise import ESTIMATORS, alternative_value, similarity, surprise
+from equipoise.valuation.surprise import alternative_value, similarity, surprise
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("rounds")]
 

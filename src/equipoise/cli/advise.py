@@ -10,7 +10,7 @@ from equipoise.cli.output import echo
 from equipoise.guarantee import DEFAULT_DELTA
 
 if TYPE_CHECKING:
-    from equipoise.advice import Advice
+    from equipoise.mediation.advice import Advice
 
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -44,11 +44,11 @@ def advise(
 
     Example: equipoise party advise agreement.toml --party north --rows 500 --other south=2000,0.5
     """
-    from equipoise.advice import advise as imagine
+    from equipoise._util.files import is_writable_folder
     from equipoise.agreement import Agreement
     from equipoise.cli.output import print_json
-    from equipoise.durable import is_writable_folder
     from equipoise.errors import AgreementError
+    from equipoise.mediation.advice import advise as imagine
 
     agreed = Agreement.load(agreement)
     if picture is not None:
@@ -90,7 +90,7 @@ def _assumption(text: str) -> tuple[str, tuple[int, float]]:
 
 
 def _draw(advice: "Advice", path: Path) -> None:
-    from equipoise.charts import PrivacyChoices, Quantity, save_privacy_choices
+    from equipoise.report.charts import PrivacyChoices, Quantity, save_privacy_choices
 
     lines = advice.choices
     values = {"my reward": "reward", "my value alone": "alone", "my Shapley value": "shapley", "all together": "team"}
@@ -111,9 +111,9 @@ def _draw(advice: "Advice", path: Path) -> None:
 
 
 def _show(advice: "Advice") -> None:
+    from equipoise._util.text import counted, short
     from equipoise.cli.output import print_lines, print_table
-    from equipoise.readings import percent
-    from equipoise.words import counted, short
+    from equipoise.guarantee import guess_percent
 
     print_table(
         f"What epsilon is expected to buy {advice.party} with {counted(advice.rows, 'row')}. In nats: what the release "
@@ -133,7 +133,7 @@ def _show(advice: "Advice") -> None:
         [
             (
                 f"{line.epsilon_delta:.3g}",
-                percent(line.zcdp),
+                guess_percent(line.zcdp),
                 f"{line.epsilon:.3g}",
                 *(f"{one.value:.2f}" for one in (line.alone, line.shapley, line.reward, line.team)),
                 f"{line.quality_alone:.0%} → {line.quality_reward:.0%}",

@@ -13,7 +13,7 @@ from equipoise.guarantee import DEFAULT_DELTA
 
 def _kinds(incomplete: str) -> list[str]:
     """Model kinds, for the shell to complete."""
-    from equipoise.schema import MODEL_KINDS
+    from equipoise.models.schema import MODEL_KINDS
 
     return [kind for kind in MODEL_KINDS if kind.startswith(incomplete)]
 
@@ -39,10 +39,10 @@ def new(
     Example: equipoise agreement new linear --party north --party south
     """
     from equipoise.agreement import Agreement
+    from equipoise.agreement.templates import example_agreement
     from equipoise.cli.output import print_json
     from equipoise.errors import AgreementError
-    from equipoise.examples import example_agreement
-    from equipoise.schema import MODEL_KINDS, PARTY_NAME
+    from equipoise.models.schema import MODEL_KINDS, PARTY_NAME
 
     if kind not in MODEL_KINDS:
         raise AgreementError(f"there is no model {kind!r}; choose one of {', '.join(MODEL_KINDS)}")
@@ -80,11 +80,11 @@ def check(
     """
     from dataclasses import asdict
 
+    from equipoise._util.text import short
     from equipoise.agreement import Agreement
+    from equipoise.agreement.explanation import TOLERANCE, explain
     from equipoise.cli.output import print_json, print_lines, print_table
-    from equipoise.explain import TOLERANCE, explain
-    from equipoise.readings import percent
-    from equipoise.words import short
+    from equipoise.guarantee import guess_percent
 
     agreement = Agreement.load(path)
     explanation = explain(agreement, tuple(epsilon or ()), delta)
@@ -113,7 +113,7 @@ def check(
         [
             (
                 f"{row.epsilon_delta:.3g}",
-                percent(row.zcdp),
+                guess_percent(row.zcdp),
                 f"{row.epsilon:.4g}",
                 f"{row.zcdp:.4g}",
                 f"{row.deviation:.4g}",

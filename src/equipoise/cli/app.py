@@ -8,8 +8,6 @@ from equipoise._version import __version__
 from equipoise.cli import (
     advise,
     agreement,
-    demo,
-    demo_service,
     doctor,
     fetch,
     join,
@@ -26,6 +24,8 @@ from equipoise.cli import (
     verify,
     worker,
 )
+from equipoise.cli.demo import command as demo
+from equipoise.cli.demo import service_command as demo_service
 from equipoise.cli.output import echo
 
 EPILOG = (

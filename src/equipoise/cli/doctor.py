@@ -1,11 +1,70 @@
-"""`equipoise doctor`: whether this machine is fit for the work."""
+"""`equipoise doctor`: is this machine fit for the work? Checks say what they found and, if that is bad, the remedy.
 
+A *failed* check means that some command will not work, or must not be trusted; a *warning*, that it will be slow or
+needs a look. Nothing here changes anything, and no check needs another one to have succeeded.
+"""
+
+import importlib
+import importlib.metadata
+import os
+import platform
+import secrets
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
+from equipoise._util.files import is_there
+from equipoise._util.text import counted
+from equipoise._version import __version__
 from equipoise.cli.options import JsonOption
+from equipoise.cli.output import print_json, print_lines, print_table
+from equipoise.errors import EquipoiseError
+
+Status = Literal["ok", "warning", "failed"]
+
+LIBRARIES = {  # as installed: as imported, and who needs it
+    "arviz": ("arviz", "rewards"),
+    "cryptography": ("cryptography", "signatures"),
+    "filelock": ("filelock", "ledgers"),
+    "h5netcdf": ("h5netcdf", "rewards"),
+    "h5py": ("h5py", "rewards"),
+    "jax": ("jax", "the mediator"),
+    "jinja2": ("jinja2", "reports"),
+    "joblib": ("joblib", "the mediator"),
+    "matplotlib": ("matplotlib", "charts"),
+    "numpy": ("numpy", "everything"),
+    "opendp": ("opendp", "releases"),
+    "pyarrow": ("pyarrow", "tables"),
+    "pydantic": ("pydantic", "agreements"),
+    "scikit-learn": ("sklearn", "rewards"),
+    "scipy": ("scipy", "the mediator"),
+}
+NOISE_SCALE, NOISE_DRAWS = 1_000.0, 4_000
+LOW_DISK, LOW_MEMORY = 2**30, 2 * 2**30
+LARGE_CACHE = 5 * 2**30
+RELEASED = datetime(2025, 1, 1, tzinfo=UTC)  # no right clock shows an earlier date
+
+
+@dataclass(frozen=True)
+class Check:
+    """What one check found; `remedy` is empty where nothing needs doing."""
+
+    name: str
+    status: Status
+    found: str
+    remedy: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        """For scripts."""
+        return asdict(self)
 
 
 def doctor(
@@ -18,9 +77,6 @@ def doctor(
 
     Example: equipoise doctor --ledger north.ledger
     """
-    from equipoise.cli.output import print_json, print_lines, print_table
-    from equipoise.doctor import examine
-
     checks = examine(tuple(ledger or ()))
     failed = [check for check in checks if check.status == "failed"]
     if as_json:
@@ -39,3 +95,200 @@ def doctor(
             print_lines("Everything is as it should be.")
     if failed:
         raise typer.Exit(1)
+
+
+def examine(ledgers: Sequence[Path] = ()) -> list[Check]:
+    """Run all checks; each ledger gets one of its own."""
+    checks: list[tuple[str, Callable[[], Check]]] = [
+        ("Python", check_python),
+        ("Equipoise", check_version),
+        ("libraries", check_libraries),
+        ("randomness", check_randomness),
+        ("noise", check_noise),
+        ("device", check_device),
+        ("compilation cache", check_cache),
+        ("disk", check_disk),
+        ("memory", check_memory),
+        ("clock", check_clock),
+    ]
+    found = [_guarded(name, check) for name, check in checks]
+    return found + [_guarded(f"ledger {path}", partial(check_ledger, path)) for path in ledgers]
+
+
+def _guarded(name: str, check: Callable[[], Check]) -> Check:
+    """A broken installation can fail anywhere: that, too, is a finding."""
+    try:
+        return check()
+    except EquipoiseError as error:
+        return Check(name, "failed", *_split(str(error)))
+    except Exception as error:
+        return Check(name, "failed", f"{type(error).__name__}: {error}", "reinstall Equipoise in a fresh environment")
+
+
+def _split(message: str) -> tuple[str, str]:
+    """Our messages end in their remedy."""
+    found, _, remedy = message.rpartition("; ")
+    return (found, remedy) if found else (message, "")
+
+
+def check_python() -> Check:
+    """Which Python this is; that it is new enough, the installer has seen to."""
+    found = f"{platform.python_implementation()} {platform.python_version()} on {platform.platform(terse=True)}"
+    if sys.maxsize < 2**62:
+        return Check("Python", "failed", f"{found}, 32 bits", "install a 64-bit Python: statistics are 64-bit integers")
+    return Check("Python", "ok", found)
+
+
+def check_version() -> Check:
+    """Which Equipoise this is, and where from."""
+    return Check("Equipoise", "ok", f"{__version__} in {Path(__file__).parent}")
+
+
+def check_libraries(libraries: Iterable[str] = tuple(LIBRARIES)) -> Check:
+    """Whether everything we need can be imported."""
+    versions, broken = [], []
+    for name in libraries:
+        module, needed_by = LIBRARIES[name]
+        try:
+            importlib.import_module(module)
+            versions.append(f"{name} {importlib.metadata.version(name)}")
+        except Exception as error:  # a broken wheel raises what it likes
+            broken.append(f"{name} (for {needed_by}): {error}")
+    if broken:
+        return Check(
+            "libraries", "failed", "; ".join(broken), "install them again: pip install --force-reinstall equipoise"
+        )
+    return Check("libraries", "ok", ", ".join(versions))
+
+
+def check_randomness() -> Check:
+    """Whether the operating system's generator answers, and does not repeat itself."""
+    drawn = [secrets.token_bytes(32) for _ in range(64)]
+    ones = sum(byte.bit_count() for part in drawn for byte in part)
+    expected = 64 * 32 * 8 / 2
+    if len(set(drawn)) < len(drawn) or abs(ones - expected) > 6 * (expected / 2) ** 0.5:
+        return Check("randomness", "failed", "the operating system repeats itself", "release nothing on this machine")
+    return Check("randomness", "ok", "the operating system's generator answers")
+
+
+def check_noise() -> Check:
+    """Whether the mechanism really adds noise of the scale it promises: its variance, within six standard errors."""
+    from equipoise.party.mechanism import noise_scale, perturb
+
+    sensitivity = 1_000
+    zcdp = sensitivity**2 / (2 * NOISE_SCALE**2)
+    noise = perturb([0] * NOISE_DRAWS, sensitivity=sensitivity, zcdp=zcdp)
+    expected = noise_scale(sensitivity, zcdp) ** 2
+    ratio = sum(value * value for value in noise) / NOISE_DRAWS / expected
+    found = f"OpenDP's discrete Gaussian: variance {ratio:.2f} times what it should be, over {NOISE_DRAWS:,} draws"
+    if abs(ratio - 1) > 6 * (2 / NOISE_DRAWS) ** 0.5 or len(set(noise)) < NOISE_DRAWS / 4:
+        return Check("noise", "failed", found, "release nothing on this machine; reinstall OpenDP and check again")
+    return Check("noise", "ok", found)
+
+
+def check_device() -> Check:
+    """What JAX computes on, and that it does so in double precision."""
+    import jax
+    import jax.numpy as jnp
+
+    from equipoise.inference.runtime import double_precision
+
+    device = jax.devices()[0]
+    found = f"JAX on {counted(len(jax.devices()), 'device')}, {device.platform} ({device.device_kind})"
+    third = double_precision(lambda: float(jnp.asarray(1.0) / 3))()
+    if third != 1 / 3:
+        return Check(
+            "device", "failed", f"{found}: 1/3 is {third!r}", "unset JAX_ENABLE_X64 and JAX_DEFAULT_DTYPE_BITS"
+        )
+    return Check("device", "ok", f"{found}, double precision")
+
+
+def check_cache() -> Check:
+    """Whether compiled programs can be kept."""
+    import jax
+
+    from equipoise.inference.runtime import CACHE_VARIABLE, OFF, default_cache_directory
+
+    name, chosen = "compilation cache", os.environ.get(CACHE_VARIABLE)
+    if chosen == OFF:
+        return Check(name, "warning", "turned off: every run compiles anew", f"unset {CACHE_VARIABLE}")
+    theirs = jax.config.values["jax_compilation_cache_dir"]
+    folder = Path(theirs or chosen or default_cache_directory())
+    nearest = next(place for place in (folder, *folder.absolute().parents) if is_there(place))
+    try:
+        with tempfile.TemporaryFile(dir=nearest):
+            pass
+    except OSError as error:
+        return Check(
+            name,
+            "warning",
+            f"cannot write into {folder} ({error.strerror}): every run compiles anew",
+            f"make the folder writable, or choose another with {CACHE_VARIABLE}",
+        )
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    found = f"{folder}, {_size(size)}"
+    if size > LARGE_CACHE:
+        return Check(name, "warning", found, "delete the folder when no run is going on; it fills again as needed")
+    return Check(name, "ok", found)
+
+
+def check_disk() -> Check:
+    """Room for settlements and rewards where this was started."""
+    free = shutil.disk_usage(".").free
+    found = f"{_size(free)} free in {Path.cwd()}"
+    if free < LOW_DISK:
+        return Check("disk", "warning", found, f"make room: a settlement of ten parties may need {_size(LOW_DISK)}")
+    return Check("disk", "ok", found)
+
+
+def check_memory() -> Check:
+    """Memory for the mediator's engine; the party's side needs very little."""
+    free = _free_memory()
+    if free is None:
+        return Check("memory", "ok", "this system does not say how much is free")
+    if free < LOW_MEMORY:
+        return Check("memory", "warning", f"{_size(free)} free", "close other programs before mediating")
+    return Check("memory", "ok", f"{_size(free)} free")
+
+
+def _free_memory() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError):
+        return None
+
+
+def check_clock(now: datetime | None = None) -> Check:
+    """Ledger entries carry the time: a clock that is years off confuses whoever audits them."""
+    now = now or datetime.now(UTC)
+    found = f"{now:%Y-%m-%d %H:%M} UTC"
+    if not RELEASED <= now < RELEASED.replace(year=RELEASED.year + 50):
+        return Check("clock", "warning", found, "set the clock: ledgers and settlements carry the time")
+    return Check("clock", "ok", found)
+
+
+def check_ledger(path: Path) -> Check:
+    """Whether a ledger's chain is intact and its cap is kept."""
+    from equipoise.party.ledger import ROUNDING, Ledger
+
+    name = f"ledger {path}"
+    history = Ledger(path).read()
+    spends = counted(len(history.spends), "spend")
+    found = f"chain intact, {spends}, zCDP {history.total_zcdp:.4g} of {history.cap_zcdp:.4g}"
+    if history.total_zcdp > history.cap_zcdp * ROUNDING:
+        return Check(name, "failed", f"{found}: above its cap", "find out who wrote to it; restore it from a backup")
+    if history.unfinished:
+        cut = counted(len(history.unfinished), "spend")
+        return Check(
+            name, "warning", f"{found}; {cut} cut off before a submission was stored", "they count: release --again"
+        )
+    return Check(name, "ok", found)
+
+
+def _size(number: float) -> str:
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if number < 1000 or unit == "GB":
+            break
+        number /= 1000
+    return f"{number:,.0f} {unit}" if unit == "bytes" else f"{number:,.1f} {unit}"

@@ -98,8 +98,8 @@ def _reward(exchange: "Exchange", *, wait: bool) -> bytes:
 
 def _name(me: "Membership", ending: str, data: bytes, round_id: str | None) -> Path:
     """The file to write: the party's name, with the round's id if that name has what is of another round."""
-    from equipoise.canonical import read_limited
-    from equipoise.durable import is_there
+    from equipoise._util.canonical import read_limited
+    from equipoise._util.files import is_there
     from equipoise.errors import EquipoiseError
     from equipoise.reward.model import Reward
 
@@ -116,7 +116,7 @@ def _name(me: "Membership", ending: str, data: bytes, round_id: str | None) -> P
 
 def _own_receipt(me: "Membership", round_id: str | None, *names: str) -> "Receipt | RewardReceipt | None":
     """What `equipoise submit` or `fetch` left here for this round; a file that is something else is passed over."""
-    from equipoise.canonical import read_limited
+    from equipoise._util.canonical import read_limited
     from equipoise.errors import VerificationError
     from equipoise.protocol.receipts import any_receipt
 
@@ -133,8 +133,8 @@ def _own_receipt(me: "Membership", round_id: str | None, *names: str) -> "Receip
 
 def _keep(data: bytes, path: Path) -> None:
     """Write what is known to be right; another file of that name is not replaced."""
-    from equipoise.canonical import read_limited
-    from equipoise.durable import is_there, write_new_file
+    from equipoise._util.canonical import read_limited
+    from equipoise._util.files import is_there, write_new_file
     from equipoise.errors import MediationError
 
     if is_there(path) and read_limited(path, max_bytes=len(data)) == data:
@@ -180,7 +180,7 @@ def made_otherwise(reward: "Reward") -> tuple[str, ...]:
 
 def _replace(data: bytes, path: Path) -> None:
     """Write the report; one that was there is replaced, for it can always be had again."""
-    from equipoise.durable import replaced_file
+    from equipoise._util.files import replaced_file
     from equipoise.errors import MediationError
 
     try:

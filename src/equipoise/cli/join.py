@@ -51,13 +51,13 @@ def join(
 
     Example: equipoise join https://consortium.example --party north
     """
+    from equipoise._util.files import is_there
     from equipoise.agreement import Agreement
     from equipoise.cli.output import print_json
     from equipoise.client.address import place_of
     from equipoise.client.membership import Membership
-    from equipoise.durable import is_there
     from equipoise.errors import ServiceError
-    from equipoise.keys import load_or_create_key, public_hex
+    from equipoise.protocol.keys import load_or_create_key, public_hex
 
     if place == "-":  # a one-time link on a command line can be seen by everybody on the machine
         import sys
@@ -84,7 +84,7 @@ def join(
         ca=ca,
     )
     if where.folder is not None:
-        from equipoise.client.by_folder import FolderExchange
+        from equipoise.client.folder_round import FolderExchange
 
         FolderExchange(wanted).agreement().party(name)
     if is_there(membership):
@@ -111,7 +111,7 @@ def _check_name(name: str) -> None:
     import re
 
     from equipoise.errors import ServiceError
-    from equipoise.schema import PARTY_NAME
+    from equipoise.models.schema import PARTY_NAME
 
     if not re.fullmatch(PARTY_NAME, name):
         raise ServiceError(f"{name!r} cannot be a name: use 1 to 64 letters, digits, dots, dashes or underscores")
@@ -151,10 +151,10 @@ def _same_service(wanted: "Membership", before: "Membership") -> bool:
 
 def _ask(wanted: "Membership", where: "Place", fingerprint: str | None, note: str) -> "tuple[Membership, str]":
     """Ask the service; with the secret of a one-time link, become its operator at once."""
-    from equipoise.client.by_service import ask_to_join
     from equipoise.client.connection import Connection, RefusedError
+    from equipoise.client.service_round import ask_to_join
     from equipoise.errors import ServiceError
-    from equipoise.keys import load_key
+    from equipoise.protocol.keys import load_key
     from equipoise.protocol.public_keys import same_fingerprint
 
     with Connection(wanted.url, key=load_key(wanted.key), audience=wanted.service, ca=wanted.ca) as connection:

@@ -22,8 +22,8 @@ def login(
 
     from equipoise.cli.output import print_json
     from equipoise.client.address import is_loopback
-    from equipoise.client.by_service import connect
     from equipoise.client.membership import Membership
+    from equipoise.client.service_round import connect
     from equipoise.errors import ServiceError
 
     with connect(Membership.load(membership)) as connection:

@@ -23,9 +23,9 @@ from equipoise.cli.output import echo
 
 if TYPE_CHECKING:
     from equipoise.agreement import Agreement
-    from equipoise.settlement import Settlement
-    from equipoise.whatif import WhatIf
-    from equipoise.wire import Submission
+    from equipoise.mediation.settlement import Settlement
+    from equipoise.mediation.what_if import WhatIf
+    from equipoise.protocol.submission import Submission
 
 
 def mediate(
@@ -78,9 +78,9 @@ def mediate(
     from equipoise.agreement import Agreement
     from equipoise.cli.output import print_json
     from equipoise.cli.settlement_output import show_other_priors, show_settlement, show_sweep, show_what_if, sweep
-    from equipoise.folders import folder_of
+    from equipoise.mediation.folders import folder_of
+    from equipoise.protocol.submission import Submission
     from equipoise.report import FILE, write_reports
-    from equipoise.wire import Submission
 
     agreed = Agreement.load(agreement)
     received = [Submission.load(path) for path in submissions]
@@ -144,7 +144,7 @@ def _settle(
     quiet: bool,
 ) -> "Settlement":
     from equipoise.cli.rows import test_rows
-    from equipoise.mediator import mediate as settle
+    from equipoise.mediation.mediator import mediate as settle
 
     rows = None if test is None else test_rows(test, agreed)
     return settle(agreed, received, **choices, test=rows, folder=output, progress=False if quiet else None)
@@ -152,7 +152,7 @@ def _settle(
 
 def _settled_before(folder: Path, agreed: "Agreement") -> "Settlement | None":
     from equipoise.errors import MediationError
-    from equipoise.settlement import FILE, Settlement
+    from equipoise.mediation.settlement import FILE, Settlement
 
     if not (folder / FILE).exists():
         return None
@@ -168,7 +168,7 @@ def _settled_before(folder: Path, agreed: "Agreement") -> "Settlement | None":
 def _answer(
     settlement: "Settlement", received: "list[Submission]", changes: dict[str, float], folder: Path, *, quiet: bool
 ) -> "WhatIf":
-    from equipoise.whatif import what_if
+    from equipoise.mediation.what_if import what_if
 
     return what_if(settlement, received, changes, folder=folder, progress=False if quiet else None)
 
@@ -177,7 +177,7 @@ def _under_other_priors(
     settlement: "Settlement", received: "list[Submission]", folder: Path, *, quiet: bool
 ) -> dict[str, Any]:
     """The round under other priors, as plain values; the operator's report has it from now on."""
-    from equipoise.other_priors import other_priors, to_json
+    from equipoise.mediation.other_priors import other_priors, to_json
     from equipoise.report import FILE, write_report
 
     found = other_priors(settlement, received, folder=folder, progress=False if quiet else None)

@@ -216,7 +216,7 @@ def _watched(
     import time
 
     from equipoise.cli.progress_words import progress_words
-    from equipoise.client.by_service import progress_of
+    from equipoise.client.service_round import progress_of
     from equipoise.errors import ServiceError
 
     said = ""
@@ -273,9 +273,9 @@ def export(
 
     Example: equipoise operator export -o round.zip
     """
+    from equipoise._util.files import write_new_file
     from equipoise.cli.output import claim_output
-    from equipoise.client.by_service import LARGEST_REWARD
-    from equipoise.durable import write_new_file
+    from equipoise.client.service_round import LARGEST_REWARD
     from equipoise.errors import ServiceError
 
     claim_output(output, ServiceError)

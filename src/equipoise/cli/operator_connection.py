@@ -12,8 +12,8 @@ MEMBERSHIP = Path("equipoise.json")
 
 def connected(membership: Path) -> "Connection":
     """A connection to the operator's service."""
-    from equipoise.client.by_service import connect
     from equipoise.client.membership import Membership
+    from equipoise.client.service_round import connect
 
     return connect(Membership.load(membership))
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import typer
 
-from equipoise.durable import is_there, is_writable_folder
+from equipoise._util.files import is_there, is_writable_folder
 from equipoise.errors import ClippingWarning, EquipoiseError, KeyFileWarning
 
 # What steers a terminal or changes the order of letters: control codes but for line ends and tabs, invisible and

@@ -36,7 +36,7 @@ def keygen(
     Example: equipoise party keygen -o north.key
     """
     from equipoise.cli.output import print_json
-    from equipoise.keys import create_key, public_hex
+    from equipoise.protocol.keys import create_key, public_hex
 
     public = public_hex(create_key(output))
     if as_json:
@@ -153,7 +153,7 @@ def ledger(
     from equipoise.cli.party_output import show_history
     from equipoise.errors import LedgerError
     from equipoise.party.ledger import Ledger
-    from equipoise.wire import Submission
+    from equipoise.protocol.submission import Submission
 
     book = Ledger(path)
     history = book.read()

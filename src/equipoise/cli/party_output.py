@@ -7,18 +7,17 @@ from pathlib import Path
 
 import typer
 
+from equipoise._util.files import write_new_file
+from equipoise._util.text import counted, short
 from equipoise.agreement import Agreement
+from equipoise.agreement.explanation import contribution
 from equipoise.cli.output import echo, print_json, print_lines, print_table
-from equipoise.durable import write_new_file
 from equipoise.errors import SubmissionError
-from equipoise.explain import contribution
-from equipoise.guarantee import DEFAULT_DELTA, Guarantee, epsilon_of
+from equipoise.guarantee import DEFAULT_DELTA, Guarantee, approx_dp, epsilon_of, guess_percent, guessing, in_full
 from equipoise.models import ScaledColumn
 from equipoise.party.history import History
 from equipoise.party.release import CLIPPED_IS_MANY, Plan, Preview
-from equipoise.readings import approx, guessing, in_full, percent
-from equipoise.wire import Submission
-from equipoise.words import counted, short
+from equipoise.protocol.submission import Submission
 
 
 def write_submission(submission: Submission, path: Path) -> None:
@@ -117,7 +116,7 @@ def show_preview(preview: Preview, *, as_json: bool) -> None:
             ("party, public_key, signature", sample.party, "who you are"),
             ("id", "hash of the ledger entry", "nothing; it contains a random number"),
             ("count", f"{sample.count:,}", "your exact number of rows, unprotected"),
-            ("guarantee", approx(preview.guarantee), f"how much privacy you chose: {in_full(preview.guarantee)}"),
+            ("guarantee", approx_dp(preview.guarantee), f"how much privacy you chose: {in_full(preview.guarantee)}"),
             ("statistic", counted(len(layout), "integer"), "sums over rows, protected by noise as below"),
         ],
         numeric_from=9,
@@ -175,7 +174,7 @@ def show_history(history: History, path: Path, *, order: float, delta: float, as
     echo()
 
     def readings(zcdp: float) -> tuple[str, ...]:
-        return f"{epsilon_of(zcdp, delta):.3g}", percent(zcdp), f"{zcdp * order:.4g}", f"{zcdp:.4g}"
+        return f"{epsilon_of(zcdp, delta):.3g}", guess_percent(zcdp), f"{zcdp * order:.4g}", f"{zcdp:.4g}"
 
     rows: list[tuple[str, ...]] = [
         (

@@ -32,8 +32,8 @@ def predict(
 
     Example: equipoise predict out/for/north/reward.nc --data patients.csv --output predictions.csv
     """
+    from equipoise._util.files import is_there
     from equipoise.cli.output import claim_output
-    from equipoise.durable import is_there
     from equipoise.errors import MediationError
 
     if not 0 < interval < 1:

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from equipoise._util.files import replaced_file
+from equipoise._util.text import counted
 from equipoise.cli.output import echo, print_json, print_table, visible
 from equipoise.cli.rows import header_of, read_columns, wanted_features, wanted_target
-from equipoise.durable import replaced_file
 from equipoise.errors import MediationError
+from equipoise.models.schema import CategoryColumn, LabelColumn
 from equipoise.reward.model import Reward
 from equipoise.reward.units import own_units
-from equipoise.schema import CategoryColumn, LabelColumn
-from equipoise.words import counted
 
 OBSERVATIONS = 100  # simulated for each draw of a model without features
 

@@ -29,11 +29,12 @@ def report(
     Example: equipoise report out --party north -o north.html
     """
     from equipoise.cli.output import print_json
-    from equipoise.folders import REPORT, folder_of
+    from equipoise.mediation.audit import audited
+    from equipoise.mediation.folders import REPORT, folder_of
+    from equipoise.mediation.settlement import Settlement
     from equipoise.report import write_report
-    from equipoise.settlement import Settlement
 
-    settlement = Settlement.load(folder)
+    settlement = audited(Settlement.load(folder))  # by the very draws that are there
     usual = folder / REPORT if party is None else folder_of(folder, party) / REPORT
     path = usual if output is None else output
     write_report(settlement, path, party=party)

@@ -10,7 +10,7 @@ from equipoise.cli.output import echo
 from equipoise.errors import ExperimentError
 
 if TYPE_CHECKING:
-    from equipoise.experiments.outcome import Outcome
+    from equipoise.reproduction.outcome import Outcome
 
 PAGE = "index.md"
 
@@ -34,9 +34,9 @@ def reproduce(
 
     Example: equipoise reproduce tradeoff-syn naive-syn --output reproduction
     """
+    from equipoise._util.files import replaced_file
     from equipoise.cli.output import print_json, print_table, warnings_as_lines
-    from equipoise.durable import replaced_file
-    from equipoise.experiments.contents import ITEMS, chosen
+    from equipoise.reproduction.contents import ITEMS, chosen
 
     if wants_list:
         if as_json:
@@ -50,10 +50,10 @@ def reproduce(
         raise ExperimentError("nothing to reproduce; name what --list shows, or all")
     items = chosen(names)
 
-    from equipoise.experiments.catalogue import Bench
-    from equipoise.experiments.catalogue import reproduce as run
-    from equipoise.experiments.effort import FULL, QUICK
-    from equipoise.experiments.page import page
+    from equipoise.reproduction.catalogue import Bench
+    from equipoise.reproduction.catalogue import reproduce as run
+    from equipoise.reproduction.effort import FULL, QUICK
+    from equipoise.reproduction.page import page
 
     try:
         output.mkdir(parents=True, exist_ok=True)

@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from equipoise.agreement import Agreement
 from equipoise.errors import TableError
+from equipoise.models.schema import CategoryColumn, LabelColumn
 from equipoise.party.stream import Wanted
 from equipoise.party.table import open_table
-from equipoise.schema import CategoryColumn, LabelColumn
 
 
 def wanted_features(agreement: Agreement) -> list[Wanted]:

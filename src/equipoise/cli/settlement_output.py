@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING, Any
 
+from equipoise._util.text import short
 from equipoise.cli.output import echo, print_alarm, print_lines, print_table
 from equipoise.guarantee import DEFAULT_DELTA, Guarantee
-from equipoise.words import short
 
 if TYPE_CHECKING:
     from equipoise.estimate import Estimate
-    from equipoise.settlement import Settlement
-    from equipoise.whatif import WhatIf
+    from equipoise.mediation.settlement import Settlement
+    from equipoise.mediation.what_if import WhatIf
 
 EXPONENTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from equipoise.client.exchange import Exchange
     from equipoise.client.membership import Membership
     from equipoise.protocol.receipts import Receipt
-    from equipoise.wire import Submission
+    from equipoise.protocol.submission import Submission
 
 
 def submit(
@@ -88,10 +88,10 @@ def _is_submission(source: Path) -> bool:
 
 def _check_identity(agreed: "Agreement", me: "Membership", given: Path | None, membership: Path) -> None:
     """Refuse an agreement other than the one the party says, joined with, or has beside its membership."""
+    from equipoise._util.files import is_there
     from equipoise.agreement import Agreement
-    from equipoise.client.by_folder import AGREEMENT
     from equipoise.client.exchange import check_identity
-    from equipoise.durable import is_there
+    from equipoise.client.folder_round import AGREEMENT
 
     expected = {}
     local = membership.parent / AGREEMENT
@@ -117,7 +117,7 @@ def _released(
     from equipoise.cli.party_output import confirmed
     from equipoise.errors import PrivacyError
     from equipoise.party import release as party_release
-    from equipoise.wire import Submission
+    from equipoise.protocol.submission import Submission
 
     assert me.ledger is not None
     if source is not None and _is_submission(source):
@@ -171,7 +171,7 @@ def _ways(agreed: "Agreement") -> str:
 
 
 def _stored(agreed: "Agreement", me: "Membership") -> "Submission | None":
-    from equipoise.durable import is_there
+    from equipoise._util.files import is_there
     from equipoise.party.ledger import Ledger
 
     assert me.ledger is not None
@@ -182,7 +182,7 @@ def _stored(agreed: "Agreement", me: "Membership") -> "Submission | None":
 
 def _check_own(submission: "Submission", agreed: "Agreement", me: "Membership", source: Path) -> None:
     from equipoise.errors import SubmissionError
-    from equipoise.keys import load_key, public_hex
+    from equipoise.protocol.keys import load_key, public_hex
 
     submission.check(agreed)
     if submission.party != me.name:
@@ -222,8 +222,8 @@ def _preview(
 
 def _keep(receipt: "Receipt", path: Path, *, chosen: bool) -> Path:
     """Write the receipt; one of another round that has the name stays, and this one is named after its round."""
-    from equipoise.canonical import read_limited
-    from equipoise.durable import write_new_file
+    from equipoise._util.canonical import read_limited
+    from equipoise._util.files import write_new_file
     from equipoise.errors import ServiceError
 
     try:
@@ -255,8 +255,8 @@ def _show(
     unread: Path | None,
     as_json: bool,
 ) -> None:
+    from equipoise._util.text import counted
     from equipoise.cli.output import print_json, print_lines
-    from equipoise.words import counted
 
     if as_json:
         print_json(

@@ -39,9 +39,9 @@ def verify(
 
     Example: equipoise verify round.zip --receipt north.receipt.json --reward north.nc
     """
+    from equipoise._util.files import is_there
     from equipoise.cli.output import print_json
-    from equipoise.client.export_check import check_export
-    from equipoise.durable import is_there
+    from equipoise.client.verify.check import check_export
     from equipoise.errors import VerificationError
 
     given = [("EXPORT", export), *(("--receipt", one) for one in receipt or ())]

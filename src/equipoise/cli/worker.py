@@ -27,8 +27,8 @@ def worker(
     import logging
 
     from equipoise.service.context import Context
+    from equipoise.service.jobs.worker import run_until_signalled
     from equipoise.service.logs import write_logs
-    from equipoise.service.worker import run_until_signalled
 
     context = Context.open(data, database)
     write_logs()

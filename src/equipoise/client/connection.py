@@ -18,13 +18,13 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from equipoise._util.canonical import StrictJSONError, canonical_json, strict_json
 from equipoise._version import __version__
-from equipoise.canonical import StrictJSONError, canonical_json, strict_json
 from equipoise.client.address import is_loopback
 from equipoise.errors import ServiceError
+from equipoise.models.section import somebodys_key
 from equipoise.protocol.public_keys import fingerprint
-from equipoise.protocol.signed_requests import sign_request
-from equipoise.section import somebodys_key
+from equipoise.protocol.requests import sign_request
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

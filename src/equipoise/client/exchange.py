@@ -91,12 +91,12 @@ class Exchange(Protocol):
 def exchange_of(membership: "Membership", *, round_id: str | None = None, wanted: str | None = None) -> Exchange:
     """The exchange of a membership; of several rounds the one given, or the only one in the wanted state."""
     if membership.place.folder is not None:
-        from equipoise.client.by_folder import FolderExchange
+        from equipoise.client.folder_round import FolderExchange
 
         if round_id is not None:
             raise ServiceError(f"the folder {str(membership.place.folder)!r} is one round; leave out --round")
         return FolderExchange(membership)
-    from equipoise.client.by_service import ServiceExchange
+    from equipoise.client.service_round import ServiceExchange
 
     return ServiceExchange(membership, round_id=round_id, wanted=wanted)
 

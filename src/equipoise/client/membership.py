@@ -11,13 +11,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from equipoise.canonical import StrictJSONError, read_limited, strict_json
+from equipoise._util.canonical import StrictJSONError, read_limited, strict_json
+from equipoise._util.files import replaced_file
 from equipoise.client.address import Place, place_of
-from equipoise.durable import replaced_file
 from equipoise.errors import ServiceError
+from equipoise.models.schema import PartyName
+from equipoise.models.section import Hex64, PublicKey
 from equipoise.protocol.public_keys import fingerprint
-from equipoise.schema import PartyName
-from equipoise.section import Hex64, PublicKey
 
 FORMAT: Literal["equipoise-membership"] = "equipoise-membership"
 FILE = Path("equipoise.json")

@@ -24,7 +24,7 @@ from equipoise.inference import families
 from equipoise.inference.engine import Problem
 from equipoise.inference.linear import LinearPrior, LinearRegression
 from equipoise.inference.logistic import LogisticRegression
-from equipoise.inference.scenario import Observations
+from equipoise.inference.observations import Observations
 from equipoise.inference.standardised import StandardisedLinear
 
 Floats = NDArray[np.float64]

@@ -12,10 +12,11 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
-from equipoise.cores import usable_cores
+from equipoise._util.cores import usable_cores
 from equipoise.inference import collapsed, gibbs, hmc
 from equipoise.inference.diagnostics import Diagnostics, diagnose
-from equipoise.inference.scenario import Observations, Rule, Scenarios
+from equipoise.inference.observations import Observations, Scenarios
+from equipoise.inference.scenario import Rule
 
 Floats = NDArray[np.float64]
 Sampler = Literal["collapsed", "gibbs"]

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from equipoise.inference import hmc
 from equipoise.inference.laplace import Approximation, laplace
+from equipoise.inference.observations import Observations, Observed, Scenarios, observe
 from equipoise.inference.runtime import ONE_AT_A_TIME, compiler_options, double_precision
-from equipoise.inference.scenario import Observations, Observed, Rule, Scenarios, observe
+from equipoise.inference.scenario import Rule
 
 Floats = NDArray[np.float64]
 

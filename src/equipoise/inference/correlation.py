@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from equipoise.inference.transport import Table, beta_table, stacked, transport
+from equipoise.inference.quantile_maps import Table, beta_table, stacked, transport
 
 
 def partial_correlation_table(width: int, concentration: float) -> Table:

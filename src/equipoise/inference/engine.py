@@ -17,8 +17,8 @@ from jax import Array
 from numpy.typing import NDArray
 
 from equipoise.inference.chains import Chains, Problem, Sampled, Sampler, Settings, chains_of, warm_up_rounds
+from equipoise.inference.observations import Scenarios
 from equipoise.inference.runtime import ONE_AT_A_TIME, double_precision, on_accelerator, use_compilation_cache
-from equipoise.inference.scenario import Scenarios
 
 __all__ = ["Finished", "Problem", "Progress", "Sampled", "Sampler", "Settings", "planned_rounds", "run"]
 

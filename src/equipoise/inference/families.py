@@ -29,8 +29,8 @@ from equipoise.inference import moment_likelihood
 from equipoise.inference.clipped import SAFE, clipped_exponential, clipped_normal, clipped_poisson
 from equipoise.inference.coordinates import PlainCoordinates
 from equipoise.inference.moment_likelihood import RowMoments
-from equipoise.inference.scenario import Observed
-from equipoise.inference.transport import Table, beta_table, log_gamma_table, transport
+from equipoise.inference.observations import Observed
+from equipoise.inference.quantile_maps import Table, beta_table, log_gamma_table, transport
 
 
 class BernoulliPrior(NamedTuple):

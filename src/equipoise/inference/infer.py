@@ -1,7 +1,7 @@
 """Posteriors from an agreement and its submissions: `infer`, `infer_batch` and, for comparison, `infer_exact`."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, get_args
+from typing import get_args
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ from equipoise.inference import baselines, collapsed, engine
 from equipoise.inference.collapsed import own_coordinates
 from equipoise.inference.diagnostics import independent
 from equipoise.inference.engine import Problem, Sampled, Settings
+from equipoise.inference.observations import Scenarios
 from equipoise.inference.posterior import Floats, Posterior
 from equipoise.inference.problem import (
     exact_observations,
@@ -23,16 +24,13 @@ from equipoise.inference.problem import (
 from equipoise.inference.processes import processes_for
 from equipoise.inference.processes import run as run_in_processes
 from equipoise.inference.progress import progress_bar
-from equipoise.inference.question import Scenario, UnitNoise, check_unit_noise, is_whole
 from equipoise.inference.runtime import ONE_AT_A_TIME, double_precision, on_accelerator, use_compilation_cache
-from equipoise.inference.scenario import Rule, Scenarios
-from equipoise.wire import Submission
+from equipoise.inference.scenario import DRAWS, Method, Rule, Scenario, UnitNoise, check_unit_noise, is_whole
+from equipoise.protocol.submission import Submission
 
-Method = Literal["auto", "collapsed", "gibbs", "naive", "prior"]
 Statistics = Mapping[str, tuple[int, Sequence[float]]]
 Finished = Callable[[int, Posterior], None]
 
-DRAWS = 4_000
 CHAINS = 16
 ACCELERATOR_CHAINS = 256
 LABEL = "sampling (the first run also compiles)"

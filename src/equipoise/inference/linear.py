@@ -20,9 +20,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from equipoise.inference.coordinates import PlainCoordinates
-from equipoise.inference.scenario import Observed
+from equipoise.inference.observations import Observed
+from equipoise.inference.quantile_maps import Table, log_gamma_table, transport
 from equipoise.inference.statistic_likelihood import MatrixNoise, factorise, log_likelihood, solve
-from equipoise.inference.transport import Table, log_gamma_table, transport
 from equipoise.inference.triangular import inverse_lower
 
 

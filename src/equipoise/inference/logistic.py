@@ -30,8 +30,8 @@ from equipoise.inference import moment_likelihood
 from equipoise.inference.coordinates import PlainCoordinates
 from equipoise.inference.correlation import correlation_root, partial_correlation_table
 from equipoise.inference.moment_likelihood import RowMoments
-from equipoise.inference.scenario import Observed
-from equipoise.inference.transport import GRID, Table, transport, truncated_normal_table
+from equipoise.inference.observations import Observed
+from equipoise.inference.quantile_maps import GRID, Table, transport, truncated_normal_table
 
 _SCALES = np.geomspace(0.18, 3.8, 20)
 _MIXTURE = _SCALES * stats.kstwobign.pdf(_SCALES)

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from equipoise.inference.scenario import Observed
+from equipoise.inference.observations import Observed
 from equipoise.inference.triangular import inverse_lower
 
 

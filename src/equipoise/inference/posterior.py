@@ -12,7 +12,7 @@ from equipoise.inference.diagnostics import Diagnostics
 if TYPE_CHECKING:
     import arviz
 
-    from equipoise.inference.question import Scenario, UnitNoise
+    from equipoise.inference.scenario import Scenario, UnitNoise
 
 Floats = NDArray[np.float64]
 

@@ -18,9 +18,9 @@ from equipoise.inference import families
 from equipoise.inference.engine import Problem
 from equipoise.inference.linear import LinearRegression, linear_prior
 from equipoise.inference.logistic import LogisticRegression, logistic_prior
-from equipoise.inference.question import Scenario, UnitNoise, is_number
+from equipoise.inference.observations import Observations, Scenarios
 from equipoise.inference.runtime import double_precision
-from equipoise.inference.scenario import Observations, Scenarios
+from equipoise.inference.scenario import Scenario, UnitNoise, is_number
 from equipoise.inference.standardised import (
     LARGEST_DEVIATION,
     StandardisedLinear,
@@ -29,7 +29,7 @@ from equipoise.inference.standardised import (
     standardised_prior,
 )
 from equipoise.models import Layout, ScaledColumn, layout_of
-from equipoise.priors import (
+from equipoise.models.priors import (
     NormalInverseGamma,
     NormalInverseWishart,
     ScaledCorrelation,
@@ -37,7 +37,7 @@ from equipoise.priors import (
     StandardisedFeatures,
     StandardisedLogOdds,
 )
-from equipoise.schema import (
+from equipoise.models.schema import (
     BernoulliModel,
     CategoricalModel,
     ExponentialModel,
@@ -47,7 +47,7 @@ from equipoise.schema import (
     PoissonModel,
     RegressionColumn,
 )
-from equipoise.wire import Submission, one_of_each
+from equipoise.protocol.submission import Submission, one_of_each
 
 Floats = NDArray[np.float64]
 BIAS_PRECISION = 0.1  # unless agreed otherwise

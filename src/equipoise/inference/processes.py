@@ -20,8 +20,8 @@ from equipoise.errors import InferenceError
 from equipoise.inference import engine
 from equipoise.inference.chains import Problem, Sampled, Settings
 from equipoise.inference.engine import Finished, Progress, planned_rounds
+from equipoise.inference.observations import Scenarios
 from equipoise.inference.runtime import on_accelerator
-from equipoise.inference.scenario import Scenarios
 from equipoise.inference.worker import call
 
 Result = TypeVar("Result")

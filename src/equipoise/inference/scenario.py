@@ -1,79 +1,69 @@
-"""Scenarios: the only thing the engine is ever asked about.
+"""What is asked of inference: a scenario, by which method. Rewards and settings carry it too, so it needs no JAX.
 
 A scenario says which parties are in, how far their joint likelihood is tempered (κ), and how much noise is added to
-each party's statistic (τ). The parties' observations are stacked once; a batch of scenarios is a few small arrays, so
-that thousands of them go through one compiled function.
-
-Two tempering rules (paper App. E.3, and `docs/inference.md`):
+each party's statistic (τ). Two tempering rules (paper App. E.3, and `docs/inference.md`):
 
 * `power`: q ∝ p(θ, ω) · p(o | θ, ω)^κ. κ = 0 is exactly the prior, and the value of q never falls as κ grows.
 * `scaled`: statistic, row count and noise are multiplied by κ, as the paper does within Gibbs sampling.
 """
 
-from typing import Literal, NamedTuple
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-import jax.numpy as jnp
-from jax import Array
+import numpy as np
 
+from equipoise.errors import InferenceError
+
+Method = Literal["auto", "collapsed", "gibbs", "naive", "prior"]
 Rule = Literal["power", "scaled"]
+UnitNoise = int | str  # which noise τ scales: a number that anybody may know, or 32 hexadecimal digits that are secret
 
 
-class Observations(NamedTuple):
-    """What all parties released, stacked: one slot per party, whether or not it submitted.
-
-    `statistic` and `variance` [slots, entries] are the perturbed statistic and the variance of its noise; `rows`
-    [slots] the row counts; `added` [slots, entries] is the standard deviation that τ = 1 adds and `unit_noise` the
-    fixed draw that it scales.
-    """
-
-    statistic: Array
-    rows: Array
-    variance: Array
-    added: Array
-    unit_noise: Array
+DRAWS = 4_000  # of a posterior, unless asked for otherwise
 
 
-class Scenarios(NamedTuple):
-    """A batch: `member` [scenarios, slots] of 0 and 1, `kappa` [scenarios], `tau` [scenarios, slots]."""
+@dataclass(frozen=True)
+class Scenario:
+    """What to infer from: which parties (None: all that submitted), tempering factor κ, added noise τ by party."""
 
-    member: Array
-    kappa: Array
-    tau: Array
+    coalition: Sequence[str] | None = None
+    kappa: float = 1.0
+    tau: Mapping[str, float] = field(default_factory=dict)
 
-
-class Observed(NamedTuple):
-    """One scenario's view of the observations, as the likelihood sees it.
-
-    `weight` [slots] multiplies each party's log likelihood and is 0 for a party that is out; `sampling` [slots] is the
-    factor of one row's covariance. Slots of parties that are out hold fixed numbers, whatever they held before.
-    """
-
-    statistic: Array
-    rows: Array
-    sampling: Array
-    variance: Array
-    weight: Array
-
-
-def with_added_noise(observations: Observations, scenario: Scenarios) -> Observations:
-    """Add noise of variance τ · added² (paper Sec. 5.1), and replace whatever parties outside the scenario sent."""
-    member = scenario.member[:, None] > 0
-    tau = scenario.tau[:, None]
-    statistic = observations.statistic + jnp.sqrt(tau) * observations.added * observations.unit_noise
-    return observations._replace(
-        statistic=jnp.where(member, statistic, 0.0),
-        rows=jnp.where(scenario.member > 0, observations.rows, 1.0),
-        variance=jnp.where(member, observations.variance + tau * observations.added**2, 1.0),
-    )
+    def __post_init__(self) -> None:
+        if isinstance(self.coalition, str):
+            raise InferenceError(
+                f"a coalition is a list of party names, not {self.coalition!r}; write [{self.coalition!r}]"
+            )
+        if self.coalition is not None:
+            object.__setattr__(self, "coalition", tuple(self.coalition))
+            if not self.coalition:
+                raise InferenceError(
+                    "the coalition is empty; name at least one party (nobody's posterior is the prior)"
+                )
+        if not is_number(self.kappa) or not 0 <= self.kappa <= 1:
+            raise InferenceError(
+                f"kappa = {self.kappa!r} is not a tempering factor; it must lie between 0 (the prior) and 1"
+            )
+        for party, tau in self.tau.items():
+            if not is_number(tau) or not 0 <= tau < math.inf:
+                raise InferenceError(f"tau = {tau!r} for {party!r} is not an amount of noise; it must be 0 or more")
 
 
-def observe(observations: Observations, scenario: Scenarios, rule: Rule) -> Observed:
-    """One scenario's view for a collapsed likelihood N(o; c·mean, sampling·covariance + noise)^weight.
+def is_whole(value: Any, least: int) -> bool:
+    """Whether a value is a whole number, and large enough."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
 
-    Under `scaled`, N(κo; κc·mean, κc·covariance + κ²·noise) is, up to a constant, the density above with
-    sampling = c/κ and weight 1.
-    """
-    seen = with_added_noise(observations, scenario)
-    sampling = seen.rows / scenario.kappa if rule == "scaled" else seen.rows
-    weight = scenario.member * (1.0 if rule == "scaled" else scenario.kappa)
-    return Observed(seen.statistic, seen.rows, sampling, seen.variance, weight)
+
+def check_unit_noise(value: Any) -> None:
+    """Refuse what names no noise, without repeating it: it may be a secret with a typing error."""
+    if not (re.fullmatch("[0-9a-f]{32}", value) if isinstance(value, str) else is_whole(value, 0)):
+        raise InferenceError("noise_seed must be a whole number, 0 or more, or a secret of 32 hexadecimal digits")
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number, and not a truth value."""
+    return isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)

@@ -34,7 +34,7 @@ from jax import Array
 from equipoise.inference.correlation import correlation_root, partial_correlation_table
 from equipoise.inference.linear import LinearRegression
 from equipoise.inference.logistic import LogisticRegression
-from equipoise.inference.transport import (
+from equipoise.inference.quantile_maps import (
     RATIO_STRETCH,
     Table,
     inverse_table,

@@ -5,9 +5,8 @@ sides compute the noise. Every layout's sensitivity is proved in the docstring o
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
-from equipoise.agreement import Agreement
 from equipoise.models.base import GRID, LARGEST_NOISE, UNIT, CodedColumn, Entry, Layout, ScaledColumn
 from equipoise.models.conjugate import (
     bernoulli_layout,
@@ -18,6 +17,7 @@ from equipoise.models.conjugate import (
 )
 from equipoise.models.linear import linear_layout
 from equipoise.models.logistic import logistic_layout
+from equipoise.models.schema import Model
 
 __all__ = ["GRID", "LARGEST_NOISE", "UNIT", "CodedColumn", "Entry", "Layout", "ScaledColumn", "layout_of"]
 
@@ -32,6 +32,13 @@ _LAYOUTS: dict[str, Callable[[Any], Layout]] = {
 }
 
 
-def layout_of(agreement: Agreement) -> Layout:
+class HasModel(Protocol):
+    """An agreement, as far as a layout depends on it."""
+
+    @property
+    def model(self) -> Model: ...
+
+
+def layout_of(agreement: HasModel) -> Layout:
     """Statistic layout of the agreed model."""
     return _LAYOUTS[agreement.model.kind](agreement.model)

@@ -1,7 +1,7 @@
 """Families with a conjugate prior, one column each. Unbounded data are clipped to the agreed bounds."""
 
 from equipoise.models.base import BASE_WEIGHT, UNIT, CodedColumn, Entry, Layout, ceil_sqrt, scaled
-from equipoise.schema import (
+from equipoise.models.schema import (
     BernoulliModel,
     CategoricalModel,
     ExponentialModel,

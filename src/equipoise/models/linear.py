@@ -4,7 +4,7 @@ import math
 from fractions import Fraction
 
 from equipoise.models.base import BASE_WEIGHT, UNIT, Layout, norm_ball, regression_entries, scaled
-from equipoise.schema import LinearModel
+from equipoise.models.schema import LinearModel
 
 
 def linear_layout(model: LinearModel) -> Layout:

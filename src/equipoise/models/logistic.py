@@ -12,7 +12,7 @@ from equipoise.models.base import (
     regression_entries,
     scaled,
 )
-from equipoise.schema import LogisticModel
+from equipoise.models.schema import LogisticModel
 
 
 def logistic_layout(model: LogisticModel) -> Layout:

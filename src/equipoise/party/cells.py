@@ -7,9 +7,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from equipoise._util.text import first_few
 from equipoise.errors import TableError
 from equipoise.party.stream import not_a_label
-from equipoise.words import first_few
 
 
 def numbers(name: str, array: "pa.Array[Any]", first_row: int) -> npt.NDArray[np.float64]:

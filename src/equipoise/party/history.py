@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from equipoise.errors import LedgerError
-from equipoise.wire import Submission
+from equipoise.protocol.submission import Submission
 
 Domains = dict[str, list[int | float | str]]
 

@@ -29,14 +29,14 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from equipoise._util.canonical import MAX_DOCUMENT_BYTES, StrictJSONError, canonical_json, sha256_hex, strict_json
+from equipoise._util.files import fsync_folder, is_there, is_writable_folder, write_all
 from equipoise.agreement import Agreement
-from equipoise.canonical import MAX_DOCUMENT_BYTES, StrictJSONError, canonical_json, sha256_hex, strict_json
-from equipoise.durable import fsync_folder, is_there, is_writable_folder, write_all
 from equipoise.errors import BudgetError, LedgerError
 from equipoise.guarantee import Guarantee
+from equipoise.models.schema import LinearModel, LogisticModel, NumberColumn
 from equipoise.party.history import Domains, History
-from equipoise.schema import LinearModel, LogisticModel, NumberColumn
-from equipoise.wire import Submission
+from equipoise.protocol.submission import Submission
 
 LOCK_SECONDS = 30.0
 ROUNDING = 1 + 1e-12  # so that ten tenths make one

@@ -24,16 +24,16 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from equipoise._util.files import is_there
 from equipoise.agreement import Agreement
-from equipoise.durable import is_there
 from equipoise.errors import ClippingWarning, GuaranteeError, KeyFileError, LedgerError, PrivacyError, TableError
 from equipoise.guarantee import Guarantee
-from equipoise.keys import load_key, load_or_create_key, public_hex
 from equipoise.models import LARGEST_NOISE, Layout, layout_of
 from equipoise.party.ledger import Ledger
 from equipoise.party.mechanism import noise_scale, perturb
 from equipoise.party.statistics import ExactStatistic, Progress, exact_statistic
-from equipoise.wire import FORMAT, PLACEHOLDER_ID, VERSION, StatedGuarantee, Submission
+from equipoise.protocol.keys import load_key, load_or_create_key, public_hex
+from equipoise.protocol.submission import FORMAT, PLACEHOLDER_ID, VERSION, StatedGuarantee, Submission
 
 CLIPPED_IS_MANY = 0.2
 

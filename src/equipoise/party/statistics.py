@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from equipoise.cores import usable_cores
+from equipoise._util.cores import usable_cores
 from equipoise.errors import TableError
 from equipoise.models import GRID, UNIT, CodedColumn, Layout, ScaledColumn
 from equipoise.party.cells import label_positions, numbers, refuse_fractions, refuse_not_finite

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from equipoise._util.text import first_few
 from equipoise.errors import TableError
-from equipoise.words import first_few
 
 BATCH_ROWS = 2**16  # also keeps every sum of a batch exact; see statistics.py
 

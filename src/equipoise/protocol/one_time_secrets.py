@@ -6,7 +6,7 @@ password that a person chose.
 
 import secrets
 
-from equipoise.canonical import sha256_hex
+from equipoise._util.canonical import sha256_hex
 
 
 def new_secret() -> str:

@@ -4,9 +4,9 @@ A key is 64 hexadecimal digits on the wire. People compare its fingerprint, half
 SHA-256 in groups of four, which no one can find a second key for.
 """
 
-from equipoise.canonical import sha256_hex
+from equipoise._util.canonical import sha256_hex
 from equipoise.errors import VerificationError
-from equipoise.section import somebodys_key
+from equipoise.models.section import somebodys_key
 
 _GROUPS = 8  # of four digits
 

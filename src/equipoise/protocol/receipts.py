@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from equipoise.canonical import StrictJSONError, canonical_json, strict_json
+from equipoise._util.canonical import StrictJSONError, canonical_json, strict_json
 from equipoise.errors import VerificationError
+from equipoise.models.schema import PartyName
+from equipoise.models.section import Hex64
 from equipoise.protocol.public_keys import verify
-from equipoise.schema import PartyName
-from equipoise.section import Hex64
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -12,7 +12,7 @@ It could as well send whatever it likes.
 
 from collections.abc import Mapping
 
-from equipoise.canonical import canonical_json, sha256_hex
+from equipoise._util.canonical import canonical_json, sha256_hex
 
 LABEL = "equipoise-seed-1"
 

@@ -7,17 +7,17 @@ is rendered from a `PartyView`, which holds no more than that.
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from equipoise import folders
-from equipoise.durable import replaced_file
+from equipoise._util.files import replaced_file
 from equipoise.errors import MediationError
+from equipoise.mediation import folders
 from equipoise.report.page import rendered, rendered_fragment, style_sheet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from equipoise.other_priors import UnderPrior
+    from equipoise.mediation.other_priors import UnderPrior
+    from equipoise.mediation.settlement import Settlement
     from equipoise.report.page import Page
-    from equipoise.settlement import Settlement
 
 FILE = folders.REPORT
 

@@ -7,9 +7,7 @@ in the target's units, or in log-odds, for every feature, so that all effects sh
 from collections.abc import Mapping, Sequence
 
 from equipoise.agreement import Agreement
-from equipoise.charts import Panel, Parameter
-from equipoise.reward.summary import Summary
-from equipoise.schema import (
+from equipoise.models.schema import (
     BernoulliModel,
     CategoricalModel,
     GaussianModel,
@@ -17,6 +15,8 @@ from equipoise.schema import (
     LogisticModel,
     NumberColumn,
 )
+from equipoise.report.charts import Panel, Parameter
+from equipoise.reward.summary import Summary
 
 MOST = 12  # parameters shown
 Beliefs = Mapping[str, Summary]  # "prior", "alone", "reward", "team", as far as they may be shown

@@ -2,18 +2,18 @@
 
 from typing import TYPE_CHECKING
 
-from equipoise import charts
+from equipoise.report import charts
 from equipoise.report.outcome import BARS, MOST_ROWS
 from equipoise.report.page import Figure, Section
 from equipoise.report.wording import listed, number
 
 if TYPE_CHECKING:
-    from equipoise.settlement import Settlement
+    from equipoise.mediation.settlement import Settlement
 
 
 def curves(settlement: "Settlement") -> Section | None:
     """r(κ), or r(τ) for each recipient, with the rewards on it."""
-    noise = settlement.options["mechanism"] == "noise"
+    noise = settlement.settings.mechanism == "noise"
     figures = []
     for team in settlement.teams:
         points = [one for one in settlement.curve if one.team == team]
@@ -82,7 +82,7 @@ def exponent(settlement: "Settlement") -> Section:
         f"Chosen is ρ = {number(settlement.rho)}"
         + (
             ", the largest that leaves everybody better off than alone, with a margin for errors. "
-            if settlement.options["rho"] == "max"
+            if settlement.settings.rho == "max"
             else ". "
         )
         + (

@@ -7,7 +7,7 @@ from equipoise.report.page import Section, Table
 from equipoise.report.wording import estimate, number, seconds
 
 if TYPE_CHECKING:
-    from equipoise.settlement import Settlement
+    from equipoise.mediation.settlement import Settlement
 
 OPTIONS = {
     "estimator": "estimator of values",
@@ -37,11 +37,11 @@ def remarks(settlement: "Settlement") -> Section:
 
 def diagnostics(settlement: "Settlement") -> Section:
     """How everything was computed, and how well."""
-    asked, reached = settlement.options["precision"], settlement.precision
+    asked, reached = settlement.settings.precision, settlement.precision
     valued = settlement.coalitions
     worst = max(one.rhat for one in valued)
     repeat = "Seed and the digest of the decisions let anybody with the submissions repeat the computation."
-    if settlement.options["mechanism"] == "noise":
+    if settlement.settings.mechanism == "noise":
         repeat += (
             " So does the noise secret in settlement.json, which must be kept from the parties: who knows it can take "
             "the added noise away again."

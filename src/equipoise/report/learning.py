@@ -3,16 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from equipoise import charts
 from equipoise.report import beliefs as believing
+from equipoise.report import charts
 from equipoise.report.outcome import MOST_ROWS, largest, left_out
 from equipoise.report.page import Figure, Section, Table
 from equipoise.report.wording import estimate, number
 
 if TYPE_CHECKING:
     from equipoise.estimate import Estimate
-    from equipoise.other_priors import UnderPrior
-    from equipoise.settlement import Settlement
+    from equipoise.mediation.other_priors import UnderPrior
+    from equipoise.mediation.settlement import Settlement
 
 MOST_CHARTS = 24
 

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from equipoise.guarantee import DEFAULT_DELTA, Guarantee
-from equipoise.readings import percent
+from equipoise._util.text import short
+from equipoise.guarantee import DEFAULT_DELTA, Guarantee, guess_percent
 from equipoise.report.control import curves, exponent
 from equipoise.report.evidence import diagnostics, digests, remarks
 from equipoise.report.glossary import glossary
@@ -12,13 +12,12 @@ from equipoise.report.outcome import awards, coalitions, shapley
 from equipoise.report.page import Page, Section, Table
 from equipoise.report.promises import agreement_section, audit_section, conclusion
 from equipoise.report.wording import absence, compared, listed, nats, number
-from equipoise.words import short
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from equipoise.other_priors import UnderPrior
-    from equipoise.settlement import Settlement
+    from equipoise.mediation.other_priors import UnderPrior
+    from equipoise.mediation.settlement import Settlement
 
 NAMED = 6  # parties that the summary goes through one by one
 
@@ -99,7 +98,7 @@ def contributions(settlement: "Settlement") -> Section:
                 party,
                 f"{one.rows:,}",
                 number(guarantee.epsilon_at(DEFAULT_DELTA)),
-                percent(guarantee.zcdp),
+                guess_percent(guarantee.zcdp),
                 number(one.epsilon, 4) + ("" if order else f" at λ = {number(one.order)}"),
                 number(guarantee.zcdp, 4),
             )

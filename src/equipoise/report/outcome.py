@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from equipoise import charts
+from equipoise._util.text import counted
+from equipoise.report import charts
 from equipoise.report.page import Figure, Section, Table
 from equipoise.report.wording import estimate, listed, number
-from equipoise.words import counted
 
 if TYPE_CHECKING:
-    from equipoise.settlement import Settlement
+    from equipoise.mediation.settlement import Settlement
 
 ALL_COALITIONS = 6  # parties up to which every coalition is drawn
 MOST_ROWS = 40  # of a chart
@@ -84,7 +84,7 @@ def awards(settlement: "Settlement") -> Section:
     """Alone, target and attained."""
     most = largest(settlement, MOST_ROWS)
     shown = [settlement.awards[party] for party in settlement.parties if party in most]
-    noise = settlement.options["mechanism"] == "noise"
+    noise = settlement.settings.mechanism == "noise"
     rows = [
         (
             award.party,

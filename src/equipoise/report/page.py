@@ -1,6 +1,6 @@
 """A page: sections of sentences, charts and tables, and the templates that turn them into HTML.
 
-All words are escaped by the templates. Only charts are taken as they are, and those are made by `equipoise.charts`.
+All words are escaped by the templates. Only charts are taken as they are; those are made by `equipoise.report.charts`.
 """
 
 from collections.abc import Sequence

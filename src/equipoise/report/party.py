@@ -1,9 +1,9 @@
 """A party's edition: what it sent, what it is worth, what it gets, and whether the promises are kept."""
 
-from equipoise import charts
-from equipoise.guarantee import DEFAULT_DELTA, Guarantee
-from equipoise.readings import guessing
+from equipoise._util.text import short
+from equipoise.guarantee import DEFAULT_DELTA, Guarantee, guessing
 from equipoise.report import beliefs as believing
+from equipoise.report import charts
 from equipoise.report.glossary import glossary
 from equipoise.report.learning import losses_section
 from equipoise.report.outcome import BARS
@@ -11,7 +11,6 @@ from equipoise.report.page import Figure, Page, Section, Table
 from equipoise.report.promises import agreement_section, audit_section, conclusion
 from equipoise.report.view import PartyView
 from equipoise.report.wording import absence, compared, estimate, listed, nats, number
-from equipoise.words import short
 
 
 def party_page(view: PartyView) -> Page:

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
+from equipoise._util.text import counted, short
 from equipoise.agreement import Agreement
-from equipoise.audit import Finding
-from equipoise.explain import explain
-from equipoise.readings import percent
+from equipoise.agreement.explanation import explain
+from equipoise.guarantee import guess_percent
+from equipoise.mediation.findings import Finding
 from equipoise.report.page import Section, Table, Verdict
 from equipoise.report.wording import listed, number
-from equipoise.words import counted, short
 
 NEEDS_ANOTHER = "F4"  # compares with an earlier settlement
 
@@ -51,7 +51,7 @@ def agreement_section(agreement: Agreement) -> Section:
     noise = [
         (
             number(row.epsilon_delta),
-            percent(row.zcdp),
+            guess_percent(row.zcdp),
             number(row.epsilon, 4),
             number(row.zcdp, 4),
             number(row.deviation),

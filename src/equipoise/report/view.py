@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from equipoise.agreement import Agreement
-from equipoise.audit import Finding
 from equipoise.estimate import Estimate
-from equipoise.reward.making import CurvePoint
+from equipoise.mediation.findings import Finding
+from equipoise.mediation.settlement import CurvePoint
 from equipoise.reward.noising import EARLIER_ROOT, NO_ROOT
 from equipoise.reward.summary import Summary
 from equipoise.reward.tempering import FIRST_LOOK, FURTHER
 
 if TYPE_CHECKING:
-    from equipoise.settlement import Award, Contribution, Settlement
+    from equipoise.mediation.settlement import Award, Contribution, Settlement
 
 OWN_BELIEFS = ("alone", "reward")
 OWN_LOSSES = ("prior", "alone", "reward")
@@ -94,7 +94,7 @@ def view_of(settlement: "Settlement", party: str) -> PartyView:
         similarity=award.similarity if award.kappa == 1 and award.tau == 0 and not award.falls_back else None,
         kappa=award.kappa,
         tau=award.tau,
-        mechanism=settlement.options["mechanism"],
+        mechanism=str(settlement.settings.mechanism),
         within_tolerance=award.within_tolerance,
         digest=award.digest,
         prior=settlement.prior,
@@ -124,7 +124,7 @@ def _own_curve(settlement: "Settlement", award: "Award") -> Points:
         return ()
     whole = settlement.value(*award.team)
     points = [one for one in settlement.curve if one.team == award.team and one.recipient in (None, award.party)]
-    if settlement.options["mechanism"] == "noise":
+    if settlement.settings.mechanism == "noise":
         return _levels(points, award) if award.tau > 0 else ()
     further = [FIRST_LOOK[-1] * FURTHER**step for step in range(1, 21)]
     allowed = {*FIRST_LOOK, *(kappa for kappa in further if 0 < FURTHER * award.kappa <= kappa)}

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from equipoise._util.text import short
 from equipoise.estimate import Estimate
-from equipoise.words import short
 
 NBSP = "\u00a0"
 MINUS = "\u2212"

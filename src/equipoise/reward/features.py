@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise._util.text import first_few
 from equipoise.agreement import Agreement
 from equipoise.errors import MediationError, TableError
-from equipoise.schema import LinearModel, LogisticModel
-from equipoise.words import first_few
+from equipoise.models.schema import LinearModel, LogisticModel
 
 Floats = NDArray[np.float64]
 

@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise._util.canonical import canonical_json, sha256_hex
+from equipoise._util.files import replaced_file
 from equipoise.agreement import Agreement
-from equipoise.canonical import canonical_json, sha256_hex
-from equipoise.durable import replaced_file
 from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
 from equipoise.inference.diagnostics import Diagnostics
 from equipoise.inference.posterior import Posterior
-from equipoise.inference.question import Scenario
+from equipoise.inference.scenario import Scenario
+from equipoise.models.schema import LogisticModel
 from equipoise.reward import prediction
 from equipoise.reward.features import feature_matrix
 from equipoise.reward.reading import DIAGNOSTICS, POSTERIOR, UNCONSTRAINED, RewardFile
+from equipoise.reward.scoring import mean_negative_log_probability, scaled_rows
 from equipoise.reward.units import own_units, write_csv
-from equipoise.schema import LogisticModel
-from equipoise.utility import mean_negative_log_probability, scaled_rows
 
 if TYPE_CHECKING:
     import arviz

@@ -15,10 +15,10 @@ from equipoise.agreement import Agreement
 from equipoise.errors import MediationError
 from equipoise.inference.posterior import Posterior
 from equipoise.models import ScaledColumn, layout_of
+from equipoise.models.schema import CategoricalModel, LabelColumn, LinearModel, LogisticModel
 from equipoise.reward.features import feature_matrix
+from equipoise.reward.scoring import scaled_features
 from equipoise.reward.units import own_units
-from equipoise.schema import CategoricalModel, LabelColumn, LinearModel, LogisticModel
-from equipoise.utility import scaled_features
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags

@@ -22,10 +22,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
+from equipoise._util.canonical import read_limited, strict_json
 from equipoise.agreement import Agreement
-from equipoise.canonical import read_limited, strict_json
-from equipoise.schema import BernoulliModel, CategoricalModel, GaussianModel, LinearModel, LogisticModel, PoissonModel
-from equipoise.section import Finite
+from equipoise.models.schema import (
+    BernoulliModel,
+    CategoricalModel,
+    GaussianModel,
+    LinearModel,
+    LogisticModel,
+    PoissonModel,
+)
+from equipoise.models.section import Finite
 
 if TYPE_CHECKING:
     import h5py

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise._util.files import replaced_file
 from equipoise.agreement import Agreement
-from equipoise.durable import replaced_file
 from equipoise.models import Layout, ScaledColumn, layout_of
-from equipoise.schema import BernoulliModel, CategoricalModel, GaussianModel, LinearModel, LogisticModel
+from equipoise.models.schema import BernoulliModel, CategoricalModel, GaussianModel, LinearModel, LogisticModel
 
 Floats = NDArray[np.float64]
 

@@ -9,10 +9,10 @@ import shutil
 import sqlite3
 from pathlib import Path
 
-from equipoise.durable import fsync_folder
+from equipoise._util.files import fsync_folder
 from equipoise.errors import ServiceError
 from equipoise.service.context import DATABASE, KEY, Context
-from equipoise.service.refusals import Unavailable
+from equipoise.service.errors import Unavailable
 
 
 def backup(context: Context, path: Path) -> None:

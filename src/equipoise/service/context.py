@@ -15,14 +15,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import select
 from sqlalchemy.engine import URL
 
-from equipoise.durable import is_there
+from equipoise._util.files import is_there
 from equipoise.errors import KeyFileError, ServiceError
-from equipoise.keys import create_key, load_key, public_hex
+from equipoise.protocol.keys import create_key, load_key, public_hex
 from equipoise.protocol.public_keys import fingerprint
-from equipoise.service import events
-from equipoise.service.database import Database
-from equipoise.service.refusals import Unavailable
-from equipoise.service.tables import Event
+from equipoise.service.db.database import Database
+from equipoise.service.db.tables import Event
+from equipoise.service.errors import Unavailable
+from equipoise.service.rules import events
 
 KEY = "service.key"
 DATABASE = "equipoise.sqlite"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from equipoise.errors import EquipoiseError
-from equipoise.service.patience import LEASE
+from equipoise.service.jobs.lease import LEASE
 
 LOGGER = logging.getLogger("equipoise.worker")  # by name: as a program, this module is called otherwise
 
@@ -103,8 +103,8 @@ def _hang_up(process: subprocess.Popen[bytes]) -> None:
 def _child(orders: IO[bytes]) -> None:
     """Be the worker, as the first line of the pipe says."""
     from equipoise.service.context import Context
+    from equipoise.service.jobs.worker import run_until_signalled
     from equipoise.service.logs import write_logs
-    from equipoise.service.worker import run_until_signalled
 
     order = json.loads(orders.readline())
     stop = threading.Event()

@@ -1,37 +1,54 @@
-"""What an operator chooses when starting a settlement, as it travels and is kept."""
+"""The settings an operator may choose when starting a settlement, as they travel and are kept."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field, GetJsonSchemaHandler, ValidationError, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
-from equipoise.schema import PartyName
-from equipoise.service.refusals import Invalid
+from equipoise.mediation.settings import SettlementSettings
+from equipoise.models.schema import PartyName
+from equipoise.service.errors import Invalid
 
 Team = Annotated[tuple[PartyName, ...], Field(min_length=1, max_length=10_000, strict=False)]
 
+OFFERED = ("rho", "mechanism", "teams", "precision", "draws", "budget", "without", "deviate", "force")
 
-class Options(BaseModel):
-    """Choices for a settlement, as `equipoise.mediate` has them; what is left out is the agreement's or its default.
+
+class Options(SettlementSettings):
+    """Settings for a settlement by a service; what is left out is the agreement's, or its default.
 
     Submissions of parties in `without` do not count, though they are there; the log and the settlement say so.
     There is no seed among them: it follows from the submissions (`equipoise.protocol.seeds`).
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(strict=True)
 
-    rho: Annotated[float, Field(gt=0, le=1)] | Literal["max"] | None = None
-    mechanism: Literal["tempering", "noise"] | None = None
     teams: Annotated[tuple[Team, ...], Field(min_length=1, max_length=10_000, strict=False)] | None = None
     precision: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] = 0.05
     draws: Annotated[int, Field(ge=100, le=1_000_000)] = 4_000
-    budget: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     without: Annotated[tuple[PartyName, ...], Field(max_length=10_000, strict=False)] = ()
-    deviate: bool = False
-    force: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _offered(cls, document: Any) -> Any:
+        if isinstance(document, dict) and not set(document) <= set(OFFERED):
+            raise ValueError(f"an operator chooses among {', '.join(OFFERED)}")
+        return document
 
     @classmethod
-    def of(cls, document: Any) -> Self:
-        """Read from plain JSON; a mistake is refused by its name."""
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        found = handler.resolve_ref_schema(handler(schema))
+        found["properties"] = {name: found["properties"][name] for name in OFFERED}
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """What can be chosen, as plain values."""
+        return self.model_dump(mode="json", include=set(OFFERED))
+
+    @classmethod
+    def read(cls, document: Any) -> Self:
+        """Options from plain JSON; a mistake is refused by its name."""
         try:
             return cls.model_validate(document)
         except ValidationError as error:

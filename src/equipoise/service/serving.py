@@ -18,19 +18,19 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from equipoise.durable import replaced_file
+from equipoise._util.files import replaced_file
 from equipoise.errors import ServiceError
 from equipoise.protocol.public_keys import fingerprint
-from equipoise.service import people
-from equipoise.service.app import create_app
-from equipoise.service.connections import PromptHeads
 from equipoise.service.context import KEY, Context
 from equipoise.service.embedded import EmbeddedWorker
-from equipoise.service.listening import RESERVED, Listener, PromptLoop, raise_descriptor_limit
+from equipoise.service.jobs.lease import LEASE
 from equipoise.service.logs import write_logs
-from equipoise.service.patience import LEASE
-from equipoise.service.proxies import OnlyByProxy
+from equipoise.service.rules import people
 from equipoise.service.settings import Settings
+from equipoise.service.web.app import create_app
+from equipoise.service.web.header_timeout import PromptHeads
+from equipoise.service.web.listener import RESERVED, Listener, PromptLoop, raise_descriptor_limit
+from equipoise.service.web.proxy_only import OnlyByProxy
 
 KEEP_ALIVE = 15  # seconds that a connection may rest between two requests
 GRACE = 10  # seconds for requests to be answered once the server is told to end

@@ -1,1 +1,15 @@
-"""What a coalition's submissions are worth, and what each party brings to them."""
+"""What posteriors are worth: divergences, their estimators by name, and Shapley values. The names need no JAX."""
+
+from typing import Literal, get_args
+
+from equipoise.errors import InferenceError
+
+Estimator = Literal["knn-entropy", "knn-copula", "knn", "gaussian-fit", "conjugate-fit", "classifier"]
+
+ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
+
+
+def check_estimator(estimator: str) -> None:
+    """Refuse an estimator that does not exist."""
+    if estimator not in ESTIMATORS:
+        raise InferenceError(f"there is no estimator {estimator!r}; choose one of {', '.join(ESTIMATORS)}")

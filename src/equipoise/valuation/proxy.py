@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from equipoise.agreement import Agreement
 from equipoise.inference import collapsed
+from equipoise.inference.observations import Scenarios
 from equipoise.inference.problem import observations_of, problem_of
 from equipoise.inference.runtime import ONE_AT_A_TIME, double_precision, use_compilation_cache
-from equipoise.inference.scenario import Scenarios
-from equipoise.wire import Submission
+from equipoise.protocol.submission import Submission
 
 Floats = NDArray[np.float64]
 

@@ -1,6 +1,6 @@
 """The value of what parties released: KL(posterior ‖ prior) of the model's own parameters, in nats (paper §3)."""
 
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
@@ -10,13 +10,10 @@ from equipoise.estimate import Estimate
 from equipoise.inference.linear import LinearRegression, regression_coordinates
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.problem import model_of
+from equipoise.valuation import Estimator, check_estimator
 from equipoise.valuation.conjugate_fit import conjugate_fit
 from equipoise.valuation.divergence import Estimator as OfCoordinates
 from equipoise.valuation.divergence import Floats, divergence, divergence_between
-
-Estimator = Literal["knn-entropy", "knn-copula", "knn", "gaussian-fit", "conjugate-fit", "classifier"]
-
-ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
 
 
 def surprise(
@@ -64,12 +61,6 @@ def alternative_value(agreement: Agreement, coalition: Posterior, grand: Posteri
     whole = surprise(agreement, grand, force=force)
     rest = similarity(agreement, coalition, grand, force=force)
     return Estimate(whole.value + rest.value, float(np.hypot(whole.error, rest.error)))
-
-
-def check_estimator(estimator: str) -> None:
-    """Refuse an estimator that does not exist."""
-    if estimator not in ESTIMATORS:
-        raise InferenceError(f"there is no estimator {estimator!r}; choose one of {', '.join(ESTIMATORS)}")
 
 
 def _coordinates(model: Any, prior: Any, posterior: Posterior) -> Floats:

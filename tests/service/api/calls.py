@@ -12,8 +12,8 @@ from urllib.parse import unquote
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from fastapi import FastAPI
 
-from equipoise.keys import create_key, public_hex
-from equipoise.protocol.signed_requests import sign_request
+from equipoise.protocol.keys import create_key, public_hex
+from equipoise.protocol.requests import sign_request
 
 HOST = "rounds.test"
 URL = f"http://{HOST}"

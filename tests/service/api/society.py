@@ -7,17 +7,18 @@ from unittest import mock
 import engine_setup  # noqa: F401
 import equipoise as eq
 import rounds as small
-from equipoise.journal import FileJournal
-from equipoise.keys import public_hex
+from equipoise.mediation.journal import FileJournal
 from equipoise.party.release import release
+from equipoise.protocol.keys import public_hex
 from equipoise.protocol.public_keys import fingerprint
-from equipoise.service import people, results, rounds, settlements, signing_in, submissions
-from equipoise.service.access import Actor
-from equipoise.service.app import create_app
+from equipoise.protocol.submission import Submission
 from equipoise.service.context import Context
 from equipoise.service.options import Options
+from equipoise.service.rules import people, results, rounds, settlements, submissions
+from equipoise.service.rules import sign_in as signing_in
+from equipoise.service.rules.access import Actor
 from equipoise.service.settings import Rate, Rates, Settings
-from equipoise.wire import Submission
+from equipoise.service.web.app import create_app
 from service.api.calls import URL, Caller, Key
 
 KIND = "bernoulli"  # settled soonest
@@ -111,7 +112,7 @@ def submission(agreement: eq.Agreement, party: str, key: Key, folder: Path) -> b
 
 def settle(context: Context, round_id: str) -> None:
     """Do what a worker does, without one."""
-    from equipoise.mediator import settle as mediated
+    from equipoise.mediation.mediator import settle as mediated
 
     task = settlements.task_for(context, round_id)
     with FileJournal(None, task.inputs) as journal:

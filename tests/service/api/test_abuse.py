@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import rounds as small
-from equipoise.canonical import canonical_json
+from equipoise._util.canonical import canonical_json
 from equipoise.protocol.receipts import Receipt
-from equipoise.protocol.signed_requests import KEY, NONCE, SIGNATURE, TIME
+from equipoise.protocol.requests import KEY, NONCE, SIGNATURE, TIME
 from service.api.calls import Answer, Key
 from service.api.society import KIND, Society, new_round, submission
 

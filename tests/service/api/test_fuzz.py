@@ -20,11 +20,12 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from equipoise.protocol.signed_requests import SIGNATURE
-from equipoise.service import people, signing_in, submissions
-from equipoise.service.app import create_app
+from equipoise.protocol.requests import SIGNATURE
 from equipoise.service.context import Context
+from equipoise.service.rules import people, submissions
+from equipoise.service.rules import sign_in as signing_in
 from equipoise.service.settings import Settings
+from equipoise.service.web.app import create_app
 from rounds import MODELS
 from service.api.society import KIND, SETTINGS, Society
 

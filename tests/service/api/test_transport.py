@@ -15,16 +15,16 @@ from fastapi import FastAPI
 
 from equipoise.errors import ServiceError
 from equipoise.guarantee import MAX_STATISTIC_LENGTH
-from equipoise.service.app import create_app
-from equipoise.service.bodies import WholeBodies
+from equipoise.protocol.submission import most_bytes
 from equipoise.service.context import Context
-from equipoise.service.limits import Buckets, sender
+from equipoise.service.errors import Refusal
 from equipoise.service.logs import write_logs
-from equipoise.service.problems import SlowDown
-from equipoise.service.proxies import OnlyByProxy
-from equipoise.service.refusals import Refusal
 from equipoise.service.settings import Rate, Rates, Settings
-from equipoise.wire import most_bytes
+from equipoise.service.web.app import create_app
+from equipoise.service.web.body_limit import WholeBodies
+from equipoise.service.web.problems import SlowDown
+from equipoise.service.web.proxy_only import OnlyByProxy
+from equipoise.service.web.rate_limit import Buckets, sender
 from service.api.calls import HOST, URL, Caller, Key
 
 SETTINGS = Settings(public_url=URL)
@@ -171,7 +171,8 @@ def test_addresses_and_strangers_have_rates(context: Context, tmp_path: Path) ->
 
 
 def test_persons_have_rates(context: Context, tmp_path: Path) -> None:
-    from equipoise.service import people, signing_in
+    from equipoise.service.rules import people
+    from equipoise.service.rules import sign_in as signing_in
 
     operator = people.claim_first_operator(context, people.first_operator_secret(context), name="olga")
     token, _ = signing_in.new_token(context, operator)
@@ -287,7 +288,7 @@ def test_the_unforeseen_is_a_reference_into_the_log(caller: Caller, caplog: pyte
 
 
 def test_nothing_secret_is_logged(caller: Caller, context: Context, tmp_path: Path) -> None:
-    from equipoise.service import people
+    from equipoise.service.rules import people
 
     before = logging.getLogger().handlers[:], logging.getLogger().level
     stream = io.StringIO()

@@ -7,7 +7,7 @@ import pytest
 
 import engine_setup  # noqa: F401
 import equipoise as eq
-from equipoise.settlement import Settlement
+from equipoise.mediation.settlement import Settlement
 from service.pages.dashboard import World, agreement, sent, settle, world
 from tiers import needs_engine
 

@@ -16,14 +16,15 @@ from fastapi.routing import APIRoute
 
 import equipoise as eq
 import rounds as simulated
-from equipoise.keys import public_hex
+from equipoise.mediation.settlement import Settlement
 from equipoise.party.release import release
-from equipoise.service import people, rounds, signing_in, submissions
-from equipoise.service.access import Actor
-from equipoise.service.app import create_app
+from equipoise.protocol.keys import public_hex
 from equipoise.service.context import Context
+from equipoise.service.rules import people, rounds, submissions
+from equipoise.service.rules import sign_in as signing_in
+from equipoise.service.rules.access import Actor
 from equipoise.service.settings import Settings
-from equipoise.settlement import Settlement
+from equipoise.service.web.app import create_app
 
 ADDRESS = "http://127.0.0.1:8351"
 HOSTILE = "<script>alert('x')</script> & \"Sons\""
@@ -107,8 +108,8 @@ def sent(agreed: eq.Agreement, folder: Path, parties: tuple[str, ...] = tuple(EP
 
 def settle(made: World, round_id: str, settlement: Settlement) -> None:
     """Keep a settlement as a worker does."""
-    from equipoise.service import results, settlements
     from equipoise.service.options import Options
+    from equipoise.service.rules import results, settlements
 
     settlements.start(made.context, made.actors["operator"], round_id, Options())
     with made.context.database.writing(alone=True) as session:
@@ -207,7 +208,7 @@ def parsed(text: str) -> Page:
 
 def routes() -> list[APIRoute]:
     """All routes of the pages."""
-    from equipoise.service.pages import entrance, events, mine, people, rounds, static
+    from equipoise.service.web.pages import entrance, events, mine, people, rounds, static
 
     modules = (entrance, people, rounds, mine, events, static)
     return [route for one in modules for route in one.router.routes if isinstance(route, APIRoute)]

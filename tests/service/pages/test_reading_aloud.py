@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from equipoise.service.pages import static
+from equipoise.service.web.pages import static
 from service.pages.dashboard import Browser, World, agreement, parsed, routes
 
 Looked = tuple[World, str]

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from equipoise.settlement import Settlement
+from equipoise.mediation.settlement import Settlement
 from service.pages.dashboard import EPSILONS, HOSTILE, ROWS, World, parsed
 
 Looked = tuple[World, str]
@@ -146,7 +146,7 @@ def test_home_says_what_to_do_next(looked_at: Looked, name: str) -> None:
 
 
 def test_own_files_come_byte_for_byte(looked_at: Looked) -> None:
-    from equipoise.service import results, submissions
+    from equipoise.service.rules import results, submissions
 
     made, round_id = looked_at
     browser, actor = made.browser("west"), made.actors["west"]

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from equipoise.guarantee import Guarantee, delta_of
-from equipoise.service.pages.standing import duration
-from equipoise.service.pages.words import guessing, readings
+from equipoise.service.web.pages.standing import duration
+from equipoise.service.web.pages.words import guessing, readings
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 2.313, 8.0])

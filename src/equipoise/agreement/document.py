@@ -1,0 +1,206 @@
+"""The agreement: what all parties sign up to, as one TOML file whose SHA-256 is its identity.
+
+Everything that fixes the noise or the meaning of a statistic is here and nowhere else: model, columns, public bounds,
+priors, Rényi order, largest ε. Two parties with the same identity therefore agree to the last bit, whatever comments,
+spacing or key order their files have.
+"""
+
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import Field, SerializerFunctionWrapHandler, StrictInt, ValidationError, model_serializer, model_validator
+
+from equipoise._util.canonical import canonical_json, read_limited, sha256_hex, strict_toml
+from equipoise.agreement.validation import describe_mistakes
+from equipoise.errors import AgreementError
+from equipoise.guarantee import Guarantee
+from equipoise.models.schema import (
+    CategoryColumn,
+    LabelColumn,
+    LinearModel,
+    LogisticModel,
+    Model,
+    NumberColumn,
+    Party,
+    Privacy,
+    RewardRule,
+    first_repeat,
+)
+from equipoise.models.section import Section
+
+FORMAT = 2  # whose regressions have standardised priors unless agreed otherwise; format 1 has conjugate ones only
+
+
+REGRESSIONS = ("linear", "logistic")
+PRIORS = ("prior", "data_prior")
+
+
+class Agreement(Section):
+    """The whole agreement. Load one with `Agreement.load(path)`."""
+
+    format: Annotated[StrictInt, Field(ge=1, le=FORMAT)]
+    title: Annotated[str, Field(max_length=200)] = ""
+    model: Annotated[Model, Field(discriminator="kind")]
+    privacy: Privacy
+    reward: RewardRule = RewardRule()
+    parties: Annotated[tuple[Party, ...], Field(min_length=1, max_length=10_000)]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_first_format(cls, document: Any) -> Any:
+        """Say in full what format 1 left unsaid: the priors of its regressions are the conjugate ones."""
+        if not isinstance(document, dict) or document.get("format") != 1 or not isinstance(document.get("model"), dict):
+            return document
+        model = dict(document["model"])
+        if model.get("kind") not in REGRESSIONS:
+            return document
+        for key in PRIORS:
+            stated = model.get(key, {})
+            if isinstance(stated, dict):
+                if "kind" in stated:
+                    raise ValueError(f"model.{key} has `kind`, which format 1 does not know; write format = 2")
+                model[key] = {"kind": "conjugate", **stated}
+        for column in _columns_of(model):
+            if "typical" in column:
+                raise ValueError(
+                    f"the column {column.get('name')!r} has `typical`, which format 1 does not know; write format = 2 "
+                    "(whose priors differ), or remove it"
+                )
+        return {**document, "model": model}
+
+    @model_serializer(mode="wrap")
+    def _write_first_format(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Documents of format 1 have no key that format 1 does not know, so that identities stay."""
+        document: dict[str, Any] = handler(self)
+        model = document.get("model")
+        if self.format == 1 and isinstance(model, dict) and model.get("kind") in REGRESSIONS:
+            for key in PRIORS:
+                model.get(key, {}).pop("kind", None)
+            for column in _columns_of(model):
+                column.pop("typical", None)
+        return document
+
+    @model_validator(mode="after")
+    def _check_first_format(self) -> Self:
+        model = self.model
+        if self.format == 1 and isinstance(model, LinearModel | LogisticModel) and model.prior.kind != "conjugate":
+            raise ValueError("format 1 has conjugate priors only; use format 2")
+        return self
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
+        columns = [column.name for column in self.columns]
+        if repeated := first_repeat(columns):
+            raise ValueError(f"the column {repeated!r} is named twice; each feature and the target need their own")
+        # Names become file names, and not every file system tells cases apart.
+        if repeated := first_repeat([party.name.casefold() for party in self.parties]):
+            raise ValueError(f"two parties are called {repeated!r} (upper and lower case count as the same)")
+        keys = [party.public_key for party in self.parties if party.public_key]
+        if repeated := first_repeat(keys):
+            raise ValueError(f"two parties share the public key {repeated[:16]}…; each needs its own")
+        return self
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read and check an agreement file."""
+        try:
+            text = read_limited(Path(path)).decode("utf-8-sig")  # Windows editors like to add a byte-order mark
+        except (OSError, ValueError) as error:
+            raise AgreementError(
+                f"cannot read the agreement {str(path)!r}: {getattr(error, 'strerror', None) or error}; "
+                "write an example with `equipoise agreement new linear`"
+            ) from error
+        return cls.parse(text, name=str(path))
+
+    @classmethod
+    def parse(cls, text: str, *, name: str = "agreement") -> Self:
+        """Check an agreement given as TOML text."""
+        try:
+            document = strict_toml(text)
+        except ValueError as error:  # also numbers of thousands of digits
+            raise AgreementError(
+                f"{name} is not an agreement in TOML: {error}; write an example with `equipoise agreement new linear`"
+            ) from error
+        try:
+            return cls.model_validate(document)
+        except ValidationError as error:
+            lines = [f"  {line}" for line in describe_mistakes(error, cls)]
+            raise AgreementError("\n".join([f"{name} cannot be agreed to:", *lines])) from error
+
+    @cached_property
+    def identity(self) -> str:
+        """SHA-256 of the canonical form. Equal identities mean equal meaning; the order of parties has none."""
+        document = self.model_dump(mode="json")
+        document["parties"].sort(key=lambda party: party["name"])
+        return sha256_hex(canonical_json(document))
+
+    @property
+    def columns(self) -> tuple[NumberColumn | CategoryColumn | LabelColumn, ...]:
+        """Every column the model reads: the features in order, then the target."""
+        features = self.model.features if isinstance(self.model, LinearModel | LogisticModel) else ()
+        return (*features, self.model.target)
+
+    @property
+    def party_names(self) -> tuple[str, ...]:
+        """Names of all members."""
+        return tuple(party.name for party in self.parties)
+
+    def party(self, name: str) -> Party:
+        """Look a member up by its exact name."""
+        for party in self.parties:
+            if party.name == name:
+                return party
+        raise AgreementError(
+            f"{name!r} is not a party of this agreement; its parties are {', '.join(self.party_names)}"
+        )
+
+    def guarantee(
+        self,
+        *,
+        epsilon: float | None = None,
+        zcdp: float | None = None,
+        approx: tuple[float, float] | None = None,
+    ) -> Guarantee:
+        """State a guarantee, given in any one of three ways, at this agreement's order; refuse one above the cap."""
+        given = [
+            name for name, value in (("epsilon", epsilon), ("zcdp", zcdp), ("approx", approx)) if value is not None
+        ]
+        if len(given) != 1:
+            raise AgreementError(
+                "state the guarantee in exactly one way: epsilon, zcdp or approx (epsilon, delta); "
+                f"got {' and '.join(given) or 'none'}"
+            )
+        order = self.privacy.order
+        if epsilon is not None:
+            guarantee = Guarantee(order=order, epsilon=epsilon)
+        elif zcdp is not None:
+            guarantee = Guarantee.from_zcdp(zcdp, order=order)
+        else:
+            if not (isinstance(approx, tuple | list) and len(approx) == 2):
+                raise AgreementError(f"approx must be a pair (epsilon, delta), not {approx!r}")
+            guarantee = Guarantee.from_approx(*approx, order=order)
+        largest = self.privacy.max_epsilon
+        if largest < guarantee.epsilon <= largest * (1 + 1e-12):  # the other readings round on their way here
+            guarantee = Guarantee(order=order, epsilon=largest)
+        if guarantee.epsilon > largest:
+            raise AgreementError(
+                f"epsilon = {guarantee.epsilon:g} at order {order:g} is above the agreed maximum "
+                f"{self.privacy.max_epsilon:g}; choose a smaller one (more privacy)"
+            )
+        least = self.privacy.min_epsilon
+        if least is not None and guarantee.epsilon < least:
+            if guarantee.epsilon < least * (1 - 1e-12):
+                raise AgreementError(
+                    f"epsilon = {guarantee.epsilon:g} at order {order:g} is below the agreed minimum {least:g}; choose "
+                    "a larger one (less privacy), or take no part"
+                )
+            guarantee = Guarantee(order=order, epsilon=least)
+        return guarantee
+
+
+def _columns_of(model: dict[str, Any]) -> list[dict[str, Any]]:
+    """The columns of a regression's document, as far as they are columns at all."""
+    features = model.get("features")
+    columns = [*features, model.get("target")] if isinstance(features, list | tuple) else [model.get("target")]
+    return [column for column in columns if isinstance(column, dict)]

@@ -1,0 +1,92 @@
+"""Say what is wrong with an agreement in the words of the file: key, value, remedy."""
+
+import difflib
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from equipoise.models import priors, schema
+from equipoise.models.schema import MODEL_KINDS
+from equipoise.models.section import Section
+
+_REMEDIES = {
+    "missing": "is missing; add it (see `equipoise agreement new`)",
+    "union_tag_not_found": f"needs `kind`, one of {', '.join(MODEL_KINDS)}",
+}
+
+
+def describe_mistakes(error: ValidationError, agreement: type[Section]) -> list[str]:
+    """One line for one mistake, although pydantic reports each alternative of a value that may be of several kinds."""
+    known = _known_keys() | set(agreement.model_fields)
+    messages: dict[str, list[str]] = {}
+    for detail in error.errors():
+        key, message = _describe(detail, known)
+        messages.setdefault(key, []).append(message)
+    return [
+        f"{key}{' or '.join(dict.fromkeys(found))}"
+        for key, found in messages.items()
+        # A list is also called too short when what it does hold is wrong.
+        if not (
+            found[0].startswith(_TOO_SHORT) and any(other.startswith(f"{key.split(' ')[0]}[") for other in messages)
+        )
+    ]
+
+
+def _known_keys() -> set[str]:
+    sections: list[type[Section]] = [
+        section
+        for module in (schema, priors)
+        for section in vars(module).values()
+        if isinstance(section, type) and issubclass(section, Section)
+    ]
+    return {name for section in sections for name in section.model_fields}
+
+
+def _describe(detail: ErrorDetails, known: set[str]) -> tuple[str, str]:
+    """The key as it is written in the file, with its value where that helps; then what is wrong and the remedy."""
+    location, kind = detail["loc"], detail["type"]
+    unknown_key = kind == "extra_forbidden"
+    # Pydantic's path also names the union member it tried ("linear", "constrained-float"): not part of the file.
+    parts = [part for part in location[: -1 if unknown_key else None] if isinstance(part, int) or part in known]
+    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
+    if unknown_key:
+        name = str(location[-1])
+        close = [] if name in known else difflib.get_close_matches(name, sorted(known), n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        return f"{name!r} ", f"is not a key of {key or 'an agreement'}{hint}; remove or rename it"
+    key = key or "agreement"
+    if kind in _REMEDIES:
+        return f"{key} ", _REMEDIES[kind]
+    if kind == "union_tag_invalid":
+        kinds = detail["ctx"]["expected_tags"].replace("'", "")
+        return f"{key}.kind ", f"= {detail['ctx']['tag']!r}: choose one of {kinds}"
+    if kind == "value_error":
+        return f"{key}: ", detail["msg"].removeprefix("Value error, ")
+    if kind in ("too_long", "too_short"):
+        return f"{key} ", _wrong_length(kind, detail["ctx"])
+    message = detail["msg"].replace("Input should be", "must be", 1)
+    if kind == "string_pattern_mismatch":
+        message = _PATTERNS.get(str(parts[-1]), message)
+    return f"{key} = {_shown(detail['input'])}: ", message
+
+
+def _wrong_length(kind: str, context: dict[str, Any]) -> str:
+    if kind == "too_short":
+        return f"{_TOO_SHORT}{context['actual_length']} values; at least {context['min_length']} are needed"
+    return f"has {context['actual_length']} values; at most {context['max_length']} are allowed"
+
+
+def _shown(value: object) -> str:
+    try:
+        text = repr(value)
+    except ValueError:  # an integer too long to print
+        return "a very long number"
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+_TOO_SHORT = "has only "
+_PATTERNS = {
+    "name": "use 1 to 64 letters, digits, dots, dashes or underscores, beginning with a letter or digit",
+    "public_key": "a public key is 64 lowercase hexadecimal digits, as `equipoise party keygen` prints it",
+}

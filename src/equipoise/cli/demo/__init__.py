@@ -1,0 +1,1 @@
+"""`equipoise demo` and `equipoise demo-service`: whole rounds on data that ship with scikit-learn."""

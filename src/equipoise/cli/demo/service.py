@@ -1,0 +1,116 @@
+"""The demo's round, through a service: a server, an operator and three hospitals, each a process of its own.
+
+Nothing here knows how any of it works inside. Every step is a command that a person could have typed, in the folder of
+whoever typed it; `steps` are told as they are taken, so that they can be repeated by hand.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from equipoise.cli.demo.rounds import EXAMPLES, HOSPITALS, TEST_FILE, split_rows, write_table
+from equipoise.errors import ServiceError
+
+OPERATOR = "ana"
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the server listens, and the one-time link for its first operator."""
+
+    url: str
+    operator_link: str
+
+
+@dataclass
+class ServiceDemo:
+    """A running server, and the people around it."""
+
+    folder: Path
+    address: Address
+    tell: Callable[[str], None]
+    round: str = ""
+    fingerprints: dict[str, str] = field(default_factory=dict)
+
+    def play(self, example: str = "regression") -> None:
+        """The whole round: people, agreement, submissions, settlement, rewards."""
+        self.tell("The operator comes by the one-time link, the hospitals ask to join:")
+        self._do(OPERATOR, "join", self.address.operator_link, "--party", OPERATOR, "--role", "operator")
+        tables = split_rows(EXAMPLES[example].load())
+        write_table(self.folder / TEST_FILE, tables["test"])
+        for name in HOSPITALS:
+            place = self._home(name)
+            write_table(place / f"{name}.csv", tables[name])
+            joined = self._do(name, "join", self.address.url, "--party", name)
+            self.fingerprints[name] = joined["fingerprint"]
+        self.tell("The operator approves each by the fingerprint it was read, and opens a round:")
+        for fingerprint in self.fingerprints.values():
+            self._do(OPERATOR, "operator", "approve", fingerprint)
+        (self._home(OPERATOR) / "agreement.toml").write_text(EXAMPLES[example].agreement, encoding="utf-8")
+        self.round = self._do(OPERATOR, "operator", "create", "agreement.toml")["round"]
+        self.tell("Each hospital releases at its own ε, sends that, and keeps the receipt:")
+        for name, (_, epsilon) in HOSPITALS.items():
+            self._do(name, "submit", f"{name}.csv", "--epsilon", f"{epsilon:g}", "--yes")
+        self.tell("The operator settles (a minute; two when it first compiles):")
+        self._do(OPERATOR, "operator", "start", self.round, "--watch")
+        self.tell("Each hospital fetches its reward, and predicts with it:")
+        for name in HOSPITALS:
+            self._do(name, "fetch")
+            self._do(name, "predict", f"{name}.nc", "--data", str(Path("..") / TEST_FILE), "-o", "predictions.csv")
+        self.tell("The operator exports the round, and anyone who has the file can check it:")
+        self._do(OPERATOR, "operator", "export", self.round, "-o", "round.zip")
+        self._do(OPERATOR, "verify", "round.zip")
+
+    def sign_in(self, who: str) -> str:
+        """A one-time link that opens the dashboard as somebody."""
+        return str(self._do(who, "login", quiet=True)["url"])
+
+    def _home(self, who: str) -> Path:
+        place = self.folder / who
+        place.mkdir(exist_ok=True)
+        return place
+
+    def _do(self, who: str, *arguments: str, quiet: bool = False) -> Any:
+        if not quiet:
+            self.tell(f"  {who}$ equipoise {' '.join(arguments)}")
+        command = [sys.executable, "-m", "equipoise", *arguments, "--json"]
+        done = subprocess.run(command, cwd=self._home(who), capture_output=True, text=True, check=False)  # noqa: S603
+        if done.returncode != 0:
+            raise ServiceError(f"`equipoise {' '.join(arguments)}` of {who} failed: {done.stderr.strip()}")
+        return json.loads(done.stdout)
+
+
+@contextmanager
+def serving(folder: Path, *, port: int) -> Iterator[Address]:
+    """A server with its worker, on this machine alone, until the block ends."""
+    command = [
+        *(sys.executable, "-m", "equipoise", "serve", "--data", str(folder / "service")),
+        *("--host", "127.0.0.1", "--port", str(port), "--json"),
+    ]
+    with (folder / "server.log").open("w", encoding="utf-8") as log:
+        # A session of its own: Ctrl-C reaches this process first, which then ends the server in order.
+        server = subprocess.Popen(  # noqa: S603
+            command, stdout=subprocess.PIPE, stderr=log, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            start_new_session=True,
+        )  # fmt: skip
+    try:
+        assert server.stdout is not None
+        line = server.stdout.readline()
+        if not line:
+            said = (folder / "server.log").read_text(encoding="utf-8").strip().splitlines()
+            raise ServiceError(f"the server did not start: {said[-1] if said else f'exit code {server.wait()}'}")
+        document = json.loads(line)
+        yield Address(document["url"], document["operator_link"])
+    finally:
+        server.terminate()
+        try:
+            server.wait(30)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()

@@ -1,0 +1,1 @@
+"""`equipoise verify`: an exported round, checked without the service that wrote it."""

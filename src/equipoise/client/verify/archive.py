@@ -1,0 +1,209 @@
+"""Reading the export of a round: a zip file from somebody who may be hostile.
+
+Only names that an export has are read, nothing is unpacked by its name, and no file may be larger than it says, or than
+what it is can be: a few kilobytes can unpack to gigabytes, and JSON takes ten times as much once it is read.
+"""
+
+import hashlib
+import io
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from equipoise._util.canonical import StrictJSONError, canonical_json, strict_json
+from equipoise.errors import VerificationError
+from equipoise.models.schema import PARTY_NAME
+from equipoise.protocol.public_keys import verify
+
+FORMAT = "equipoise-export"
+VERSIONS = (1, 2)  # 1, of versions up to 0.7, has the whole log
+MANIFEST, AGREEMENT, SETTLEMENT, EVENTS = "manifest.json", "agreement.json", "settlement.json", "events.jsonl"
+NOISE = "noise.secret"
+ANSWERS = "answers.jsonl"
+PARTS = {"submissions": ".json", "receipts": ".json", "rewards": ".nc"}
+MOST_FILES = 50_000
+MOST_BYTES = 4 * 2**30  # of all files together, unpacked
+MOST_DIRECTORY_BYTES = 16 * 2**20  # of the list of files, read at once
+MOST_MANIFEST_BYTES = 16 * 2**20  # it is read before anybody's signature is
+MOST_DOCUMENT_BYTES = 128 * 2**20
+MOST_LOG_BYTES, MOST_LINE_BYTES = 256 * 2**20, 2**20
+_PARTY = PARTY_NAME.strip("^$")
+_NAMES = re.compile(
+    r"manifest\.json|agreement\.json|settlement\.json|noise\.secret|events\.jsonl|answers\.jsonl|"
+    rf"(?:submissions|receipts)/{_PARTY}\.json|rewards/{_PARTY}\.nc"
+)
+_PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_MOST_BYTES_OF = {MANIFEST: MOST_MANIFEST_BYTES, EVENTS: MOST_LOG_BYTES}
+_ENCRYPTED = 0x1
+# What the library for zip files answers damage with.
+_DAMAGES = (
+    zipfile.BadZipFile,
+    zlib.error,
+    OSError,
+    EOFError,
+    RuntimeError,
+    ValueError,
+    LookupError,
+    struct.error,
+    MemoryError,
+)
+_CHUNK = 2**20
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What the service says the export is; genuine only if it was signed by the key it names."""
+
+    round: str
+    service: str
+    time: int
+    files: dict[str, str]
+    sequence: int  # of the last event
+    head: str  # its digest
+    signature: str
+    signed: bytes
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self:
+        """Read it, and check the signature."""
+        try:
+            document = strict_json(data, max_bytes=MOST_MANIFEST_BYTES)
+            if document["format"] != FORMAT or document["version"] not in VERSIONS:
+                raise ValueError(f"format {document['format']!r}, version {document['version']!r}")
+            signature = str(document.pop("signature"))
+            found = cls(
+                round=str(document["round"]),
+                service=str(document["service"]),
+                time=int(document["time"]),
+                files={str(name): str(digest) for name, digest in document["files"].items()},
+                sequence=int(document["head"]["sequence"]),
+                head=str(document["head"]["digest"]),
+                signature=signature,
+                signed=canonical_json(document),
+            )
+        except (StrictJSONError, KeyError, TypeError, ValueError, AttributeError) as error:
+            raise VerificationError(
+                f"the manifest cannot be read ({error!r}); is this an export of Equipoise?"
+            ) from error
+        verify(found.service, found.signature, found.signed, what="the manifest")
+        return found
+
+
+class _InParts(io.BufferedReader):
+    """A file that is not read in one piece of any size."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        wanted = -1 if size is None else size
+        found = super().read(min(wanted, MOST_DIRECTORY_BYTES + 1) if wanted >= 0 else MOST_DIRECTORY_BYTES + 1)
+        if len(found) > MOST_DIRECTORY_BYTES:
+            raise VerificationError(f"the export has a list of files of more than {MOST_DIRECTORY_BYTES:,} bytes")
+        return found
+
+
+class Archive:
+    """An export that is open for reading; use it in a `with` block."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._file = _InParts(io.FileIO(path))
+        except (OSError, ValueError) as error:
+            raise VerificationError(
+                f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}"
+            ) from error
+        try:
+            self._zip = zipfile.ZipFile(self._file)
+            self.names = self._checked()
+        except _DAMAGES as error:
+            self._file.close()
+            raise VerificationError(f"{str(path)!r} is not an export: {error}") from error
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._zip.close()
+        self._file.close()
+
+    def _checked(self) -> tuple[str, ...]:
+        entries = self._zip.infolist()
+        if len(entries) > MOST_FILES:
+            raise VerificationError(f"the export has {len(entries):,} files; at most {MOST_FILES:,} are read")
+        if sum(entry.file_size for entry in entries) > MOST_BYTES:
+            raise VerificationError(f"the export would unpack to more than {MOST_BYTES:,} bytes, which is not read")
+        seen: set[str] = set()
+        for entry in entries:
+            if not _NAMES.fullmatch(entry.filename):
+                raise VerificationError(f"the export has a file {entry.filename[:100]!r}, which does not belong there")
+            if entry.filename.casefold() in seen:
+                raise VerificationError(f"the export has the file {entry.filename!r} twice")
+            if entry.flag_bits & _ENCRYPTED or entry.compress_type not in _PLAIN:
+                raise VerificationError(f"the file {entry.filename!r} is encrypted or packed in an unknown way")
+            seen.add(entry.filename.casefold())
+        return tuple(entry.filename for entry in entries)
+
+    def chunks(self, name: str) -> Iterator[bytes]:
+        """A file piece by piece."""
+        if name not in self.names:
+            raise VerificationError(f"the export has no file {name!r}")
+        try:
+            with self._zip.open(name) as file:
+                while piece := file.read(_CHUNK):
+                    yield piece
+        except _DAMAGES as error:
+            raise VerificationError(f"the file {name!r} of the export is damaged: {error}") from error
+
+    def read(self, name: str) -> bytes:
+        """A file that fits into memory."""
+        most = _MOST_BYTES_OF.get(name, MOST_DOCUMENT_BYTES)
+        if name in self.names and self._zip.getinfo(name).file_size > most:
+            raise VerificationError(f"the file {name!r} is larger than {most:,} bytes, which is not read")
+        return b"".join(self.chunks(name))
+
+    def digest(self, name: str) -> str:
+        """SHA-256 of a file."""
+        found = hashlib.sha256()
+        for piece in self.chunks(name):
+            found.update(piece)
+        return found.hexdigest()
+
+    def document(self, name: str) -> Any:
+        """A JSON file."""
+        try:
+            return strict_json(self.read(name), max_bytes=MOST_DOCUMENT_BYTES)
+        except StrictJSONError as error:
+            raise VerificationError(f"the file {name!r} of the export cannot be read: {error}") from error
+
+    def events(self) -> list[dict[str, Any]]:
+        """The log, one event on each line."""
+        return self._lines(EVENTS, "the log")
+
+    def answers(self) -> list[dict[str, Any]]:
+        """What the sampler found, one answer on each line."""
+        return self._lines(ANSWERS, "the answers")
+
+    def _lines(self, name: str, what: str) -> list[Any]:
+        found = []
+        for number, line in enumerate(self.read(name).splitlines(), start=1):
+            try:
+                found.append(strict_json(line, max_bytes=MOST_LINE_BYTES))
+            except StrictJSONError as error:
+                raise VerificationError(f"line {number} of {what} cannot be read: {error}") from error
+        return found
+
+    def parties_in(self, part: str) -> tuple[str, ...]:
+        """Names of the parties that have a file in `submissions`, `receipts` or `rewards`."""
+        start, end = f"{part}/", PARTS[part]
+        return tuple(
+            sorted(name.removeprefix(start).removesuffix(end) for name in self.names if name.startswith(start))
+        )

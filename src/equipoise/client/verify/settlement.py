@@ -1,0 +1,292 @@
+"""What was decided in an exported round, checked against what went in, what came out, and the rules."""
+
+import math
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from equipoise._util.canonical import sha256_hex
+from equipoise.agreement import Agreement
+from equipoise.client.verify.archive import NOISE, SETTLEMENT, Archive
+from equipoise.errors import VerificationError
+from equipoise.inference.scenario import DRAWS
+from equipoise.mediation.appraisal import Appraisal, Pooled, Request, derived_seed
+from equipoise.mediation.audit import audit
+from equipoise.mediation.journal import name_of
+from equipoise.mediation.settlement import CoalitionValue, Contribution, Settlement
+from equipoise.protocol.receipts import RewardReceipt
+from equipoise.protocol.submission import Submission
+from equipoise.reward.model import Reward
+from equipoise.reward.targets import PRECISION
+
+_ALWAYS_CHOSEN = ("precision", "draws")
+_NEVER_CHOSEN = {"estimator": "knn-entropy", "method": "auto", "rule": None, "chains": None}  # by a service
+_MAY_BE_LEFT_OUT = ("rho", "mechanism", "teams", "budget")  # None is the agreement's, or the default
+
+
+class SettledRound:
+    """The settlement of an export."""
+
+    def __init__(self, archive: Archive) -> None:
+        self.archive = archive
+        self.document = archive.document(SETTLEMENT)
+        self.settlement = Settlement.parse(self.document, name=SETTLEMENT)
+
+    def check_inputs(
+        self, agreement: Agreement, submissions: Mapping[str, Submission], logged: Sequence[str | None]
+    ) -> None:
+        """Refuse a settlement of other inputs, or another than the one the log says was decided."""
+        settlement = self.settlement
+        if settlement.agreement.identity != agreement.identity:
+            raise VerificationError(f"the settlement is of agreement {settlement.agreement.identity}, not of this one")
+        if odd := sorted(set(settlement.contributions) ^ set(submissions)):
+            raise VerificationError(f"{odd[0]!r} is in the settlement or among the submissions, but not in both")
+        for party, submission in submissions.items():
+            if settlement.contributions[party] != Contribution.of(submission):
+                raise VerificationError(
+                    f"the settlement used another submission of {party!r} than the one that is here"
+                )
+        if not logged or logged[-1] != settlement.decisions:
+            said = "nothing of a settlement" if not logged else f"{str(logged[-1])[:16]}…"
+            raise VerificationError(
+                f"the decisions are {settlement.decisions[:16]}…, but the log says {said}: the settlement was changed"
+            )
+
+    def check_options(self, chosen: Mapping[str, Any]) -> None:
+        """Refuse a settlement with other options than it was started with, as the log says.
+
+        What was left out at the start is as agreed. Of `force` a settlement tells only that it must have been used.
+        """
+        reward = self.settlement.agreement.reward
+        agreed = {"rho": reward.rho, "mechanism": reward.mechanism, "teams": [list(self.settlement.parties)]}
+        for name in (*_ALWAYS_CHOSEN, *_MAY_BE_LEFT_OUT):
+            said, used = chosen.get(name), self.settlement.options.get(name)
+            if said is None and name in _MAY_BE_LEFT_OUT:
+                said = agreed.get(name)
+            if _comparable(name, said) != _comparable(name, used):
+                raise VerificationError(
+                    f"the settlement was made with {name} = {used!r}, but the log's last event 'settlement-started' "
+                    f"says {said!r}: the options were changed after the start, perhaps for a better outcome"
+                )
+        options = self.settlement.options
+        usual = {**_NEVER_CHOSEN, "tolerance": 2 * options["precision"]}
+        for name, expected in usual.items():
+            if options.get(name) != expected:
+                raise VerificationError(
+                    f"the settlement was made with {name} = {options.get(name)!r}, where a service has {expected!r}: "
+                    "the options were changed, perhaps for a better outcome"
+                )
+        doubtful = [one for one in self.settlement.coalitions if one.problems]
+        if doubtful and not chosen.get("force"):
+            raise VerificationError(
+                f"the posterior of {', '.join(doubtful[0].members)} has not converged, but the log's last event "
+                "'settlement-started' does not say force: the settlement should have failed"
+            )
+
+    def check_recent(self) -> None:
+        """Refuse a form that asks for less, of versions before the one that made the round."""
+        if self.settlement.nothing is None:
+            raise VerificationError(
+                "the settlement is written as versions up to 0.6 did, but the round was made by a later one: the "
+                "service may hide what such versions did not say"
+            )
+
+    def check_seed(self, chosen: Mapping[str, Any], *, may_be_chosen: bool) -> str:
+        """Refuse another seed than follows from the submissions; where versions up to 0.7 let it be chosen, say so."""
+        used = self.settlement.options["seed"]
+        if not self.settlement.seed_was_chosen:
+            return "its seed follows from the submissions"
+        if not may_be_chosen or "seed" not in chosen:
+            raise VerificationError(
+                f"the settlement was made with seed = {used!r}, which does not follow from the submissions: the "
+                "service may have tried seeds until the outcome pleased it"
+            )
+        if chosen["seed"] != used:
+            raise VerificationError(
+                f"the settlement was made with seed = {used!r}, but the log's last event 'settlement-started' says "
+                f"{chosen['seed']!r}: the options were changed after the start, perhaps for a better outcome"
+            )
+        return f"its seed, {used}, was chosen by the operator, as versions up to 0.7 let it, perhaps for its outcome"
+
+    @property
+    def noise_secret(self) -> str | None:
+        """What added noise was drawn from, where the export has it; up to version 0.6 the settlement itself did."""
+        if self.settlement.options.get("noise_secret") is not None:
+            return str(self.settlement.options["noise_secret"])
+        if NOISE not in self.archive.names:
+            return None
+        return self.archive.read(NOISE).decode("ascii", errors="replace").strip()
+
+    def check_noise(self, promised: object) -> None:
+        """Refuse noise from another secret than the log promised when the round was made."""
+        if self.settlement.options.get("mechanism") != "noise":
+            return
+        if sha256_hex((self.noise_secret or "").encode()) != promised:
+            raise VerificationError(
+                "the noise of the rewards was drawn from another secret than the one whose digest the log has since "
+                "the round was made: the service may have tried secrets until the outcome pleased it"
+            )
+
+    def check_answers(self, answers: Sequence[Any]) -> None:
+        """Refuse answers of the sampler, if there are any, that the values of coalitions do not follow from.
+
+        Versions up to 0.6 are spared: they may have asked otherwise.
+        """
+        if not answers or self.settlement.nothing is None:
+            return
+        known: dict[str, dict[tuple[frozenset[str], int], Appraisal]] = {}
+        for one in answers:
+            asked, found = Request.from_json(one["key"]), Appraisal.from_json(one["result"])
+            if (asked.kappa, asked.tau, asked.extra) == (1.0, 0.0, ()):
+                of_run = known.setdefault(one["inputs"], {})
+                place = frozenset(asked.coalition), asked.seed
+                of_run[place] = max(of_run.get(place, found), found, key=lambda answer: answer.draws)
+        if not any(all(self._follows(one, of_run) for one in self.settlement.coalitions) for of_run in known.values()):
+            raise VerificationError(
+                "the values of coalitions do not follow from the answers of the sampler in the export: the answers, or "
+                "the values, were changed"
+            )
+
+    def _follows(self, one: CoalitionValue, answers: Mapping[tuple[frozenset[str], int], Appraisal]) -> bool:
+        parts: tuple[Appraisal, ...] = ()
+        while sum(part.draws for part in parts) < one.draws:
+            seed = derived_seed(self.settlement.options["seed"], "value", sorted(one.members), len(parts))
+            part = answers.get((frozenset(one.members), seed))
+            if part is None:
+                return False
+            parts = (*parts, part)
+        pooled = Pooled(parts)
+        return pooled.draws == one.draws and math.isclose(pooled.value.value, one.value.value, rel_tol=1e-9)
+
+    @cached_property
+    def with_rewards(self) -> Settlement:
+        """The settlement with everybody's reward, each the one that was decided."""
+        awards = dict(self.settlement.awards)
+        if odd := sorted(set(awards) ^ set(self.archive.parties_in("rewards"))):
+            raise VerificationError(f"of {odd[0]!r} there is an award without a reward, or a reward without an award")
+        with tempfile.TemporaryDirectory(prefix="equipoise-") as folder:
+            path = Path(folder) / "reward.nc"
+            for party, award in awards.items():
+                with path.open("wb") as file:
+                    file.writelines(self.archive.chunks(f"rewards/{party}.nc"))
+                reward = Reward.load(path)
+                if (reward.party, reward.digest) != (party, award.digest):
+                    raise VerificationError(f"the reward of {party!r} is not the one that was decided")
+                awards[party] = replace(award, reward=reward)
+        return replace(self.settlement, awards=awards)
+
+    def check_reward_receipt(self, receipt: RewardReceipt, name: str) -> None:
+        """Refuse a settlement that decided otherwise than the service signed when it handed out a reward."""
+        award = self.settlement.awards.get(receipt.party)
+        if (self.settlement.decisions, award and award.digest) != (receipt.decisions, receipt.reward):
+            raise VerificationError(
+                f"{name} is for another reward of {receipt.party!r}, or of other decisions, than the settlement here: "
+                "what was decided was changed after the reward was handed out, or the reward was"
+            )
+
+    def check_reward(self, path: Path) -> tuple[str, str]:
+        """Refuse a file that is not the reward of anybody here; whose it is, and the file's SHA-256."""
+        reward = Reward.load(path)
+        award = self.settlement.awards.get(reward.party)
+        if award is None or reward.digest != award.digest:
+            raise VerificationError(
+                f"{str(path)!r} says that it is the reward of {reward.party!r}, but is not the one that was decided: "
+                "its numbers were changed, or it is of another round"
+            )
+        return reward.party, sha256_hex(path.read_bytes())
+
+    def check_audit(self) -> str:
+        """Refuse verdicts that do not follow from the settlement and the very draws of the rewards.
+
+        Reasons are words, which versions may choose differently; verdicts are compared. Those of versions up to 0.6 had
+        other rules, and are only refused where a promise is broken by today's.
+        """
+        try:
+            said = {one["code"]: one["verdict"] for one in self.document["audit"]["findings"]}
+        except (KeyError, TypeError) as error:
+            raise VerificationError(f"the audit in the settlement cannot be read ({error!r})") from error
+        found = {one.code: str(one.verdict) for one in audit(self.with_rewards)}
+        others = [code for code in sorted(set(said) | set(found)) if said.get(code) != found.get(code)]
+        is_old = self.settlement.nothing is None
+        for code in others:
+            if not is_old or found.get(code) == "fails":
+                raise VerificationError(
+                    f"the audit says of {code}: {said.get(code)}; checked again, it is: {found.get(code)}"
+                )
+        counts = [f"{list(found.values()).count(verdict)} {verdict}" for verdict in dict.fromkeys(found.values())]
+        otherwise = [f"{code}, said to be: {said.get(code)}" for code in others]
+        return ", ".join(counts) + "".join(f"; by the rules of this version for {one}" for one in otherwise)
+
+    def check_agreed(self) -> str:
+        """Refuse a settlement that leaves the agreement."""
+        if found := self.settlement.deviations:
+            raise VerificationError(f"the agreement was not kept: {'; '.join(one.words for one in found)}")
+        left = self.settlement.agreement.reward.operator_may_choose
+        words = f"left to the operator: {', '.join(left)}" if left else "nothing was left to the operator"
+        usual = {"draws": DRAWS, "precision": PRECISION, "budget": None}
+        options = self.settlement.options
+        unusual = [f"{name} = {options[name]}" for name, value in usual.items() if options[name] != value]
+        return f"{words}; chosen by it besides: {', '.join(unusual)}" if unusual else words
+
+    def check_again(self, submissions: Mapping[str, Submission], *, force: bool) -> str:
+        """Settle anew with the same options, and refuse other decisions."""
+        from equipoise.mediation.mediator import mediate
+
+        recorded = self.settlement
+        options = dict(recorded.options)
+        if options.get("mechanism") == "noise":
+            options["noise_secret"] = self.noise_secret
+            if self.noise_secret is None:
+                raise VerificationError(
+                    "rewards were made by noise, and the export has not the secret it was drawn from; ask the operator "
+                    "for an export of the whole round"
+                )
+        try:
+            anew = mediate(
+                recorded.agreement,
+                list(submissions.values()),
+                **options,
+                partial=True,
+                deviate=True,
+                force=force,
+                progress=False,
+            )
+        except TypeError as error:
+            raise VerificationError(f"the options of the settlement are not those of this version ({error})") from error
+        if anew.decisions != recorded.decisions:
+            then, here = recorded.environment, anew.environment
+            other = [f"{name} {then.get(name)} then, {one} here" for name, one in here.items() if then.get(name) != one]
+            why = f"; versions differ, which alone can do that: {', '.join(other)}" if other else ""
+            raise VerificationError(f"settling again decides otherwise ({anew.decisions[:16]}…){why}")
+        return f"decisions {anew.decisions}"
+
+
+def check_answers(answers: Sequence[Any], submissions: Mapping[str, Submission]) -> None:
+    """Refuse what no sampler answers: other shapes, numbers that are none, parties that are not there, repetitions."""
+    seen: set[str] = set()
+    for number, one in enumerate(answers, start=1):
+        try:
+            asked, found = Request.from_json(one["key"]), Appraisal.from_json(one["result"])
+            numbers = (found.value.value, found.value.error, found.rhat, found.ess, asked.kappa, asked.tau)
+            if set(one) != {"inputs", "key", "result"} or not re.fullmatch("[0-9a-f]{64}", one["inputs"]):
+                raise ValueError(f"the inputs are {one.get('inputs')!r:.80}")
+            if not all(map(math.isfinite, numbers)) or found.value.error < 0 or found.draws < 1:
+                raise ValueError(f"the numbers are {numbers}")
+            if not asked.coalition or not set(asked.coalition) <= set(submissions):
+                raise ValueError(f"it is about {', '.join(asked.coalition)}")
+            if (name := f"{one['inputs']} {name_of(one['key'])}") in seen:
+                raise ValueError("it is there twice")
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise VerificationError(
+                f"line {number} of answers.jsonl is no answer of a sampler about these parties: {error!s:.200}"
+            ) from error
+        seen.add(name)
+
+
+def _comparable(name: str, value: Any) -> Any:
+    """A settlement lists members of a team in the agreement's order, whatever order they were given in."""
+    return [sorted(team) for team in value] if name == "teams" and value is not None else value

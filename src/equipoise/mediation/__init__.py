@@ -1,0 +1,1 @@
+"""From submissions to a settlement, and what can be asked of one."""

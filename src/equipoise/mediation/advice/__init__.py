@@ -1,0 +1,261 @@
+"""What will ε buy me? Advice to a party before it releases anything (no counterpart in the paper).
+
+Rounds are imagined from the agreement and row counts alone; this package cannot read a row, and is not allowed to
+import the side that can. So the choice of ε that follows from its advice reveals nothing about the data.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.agreement import Agreement
+from equipoise.errors import AgreementError
+from equipoise.estimate import Estimate
+from equipoise.guarantee import DEFAULT_DELTA, Guarantee
+from equipoise.inference.problem import model_of
+from equipoise.inference.processes import processes_for, spread
+from equipoise.inference.progress import progress_bar
+from equipoise.inference.runtime import double_precision
+from equipoise.inference.scenario import is_whole
+from equipoise.mediation.advice import expected, quality
+from equipoise.mediation.advice.imagined import Assumed, imagine
+from equipoise.reward.targets import PRECISION, Stakes, Targets, Terms, set_targets, who_counts
+
+Floats = NDArray[np.float64]
+
+SIMULATIONS = 24
+SAMPLED = 3  # more rounds, that are sampled as well
+ANCHORS = 3  # choices at which they are
+CLEARLY = 0.08  # above the chord, as a share of the whole rise
+LADDER = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of the largest ε agreed
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What one ε is expected to buy. Values are in nats, expected, with standard errors of the simulation.
+
+    `alone` is what the release is worth by itself, `shapley` what it brings to the coalition, `team` what all releases
+    are worth together, `reward` what the party gets back. Losses are mean negative log probabilities of new rows, and
+    quality says how much of what can be known of a new row is known, alone and with the reward: 0 for the prior, 1 for
+    the truth; both are medians over imagined rounds.
+    """
+
+    epsilon: float
+    zcdp: float
+    epsilon_delta: float
+    alone: Estimate
+    shapley: Estimate
+    team: Estimate
+    reward: Estimate
+    loss_alone: float
+    loss_reward: float
+    quality_alone: float
+    quality_reward: float
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Choices from strong to weak privacy, and what was assumed.
+
+    `knee` is the place of the choice after which weaker privacy buys clearly less quality than before, if there is one.
+    """
+
+    party: str
+    rows: int
+    others: dict[str, Assumed]
+    delta: float
+    rho: float | str
+    choices: tuple[Choice, ...]
+    knee: int | None
+    simulations: int
+    seed: int
+    loss_prior: float
+    loss_truth: float
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain numbers and strings."""
+        return asdict(self)
+
+
+@double_precision
+def advise(
+    agreement: Agreement,
+    *,
+    party: str,
+    rows: int,
+    epsilons: Sequence[float] | None = None,
+    others: Mapping[str, tuple[int, float]] | None = None,
+    delta: float = DEFAULT_DELTA,
+    simulations: int = SIMULATIONS,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> Advice:
+    """Say what each ε would buy a party of so many rows.
+
+    `others` maps parties to (rows, ε); whoever is not named is assumed to have as many rows as the party and to release
+    at the largest ε agreed. `delta` is for the (ε, δ) reading of each ε.
+    """
+    agreement.party(party)
+    largest = agreement.privacy.max_epsilon
+    asked = epsilons or [largest * step for step in LADDER]
+    ladder = sorted({agreement.guarantee(epsilon=epsilon).epsilon for epsilon in asked})
+    assumed = _assumptions(agreement, party, rows, others or {})
+    _check_whole("simulations", simulations, 2)
+    _check_whole("seed", seed, 0)
+
+    model, prior = model_of(agreement)
+    place = agreement.party_names.index(party)
+    weakest = ladder[-1]
+    parties = [Assumed(rows, weakest) if name == party else assumed[name] for name in agreement.party_names]
+    choices = expected.Choices(place, np.array([1 / epsilon - 1 / weakest for epsilon in ladder]))
+    anchors = sorted(set(np.linspace(0, len(ladder) - 1, ANCHORS).round().astype(int).tolist()))
+
+    rng = np.random.default_rng(seed)
+    tasks = [
+        expected.Task(model, prior, one, expected.plan(len(parties), rng), choices)
+        for one in imagine(agreement, model, prior, parties, simulations + SAMPLED, rng)
+    ]
+    rough, normals, found = _value(tasks, simulations, anchors, seed, progress)
+    corrected = np.array([_between(ladder, anchors, one) for one in found])
+    stakes = _stakes(rough, corrected, len(parties))
+    targets = [_targets(agreement, one) for one in stakes]
+    mean = rough.mean(axis=0)
+    shares = np.array(
+        [
+            (_share(one.alone[place], mean[k, 1 + place]), _share(target.values[place], one.worth[0]))
+            for k, (one, target) in enumerate(zip(stakes, targets, strict=True))
+        ]
+    )
+    losses = quality.losses(tasks[:simulations], normals, shares, rng)
+    worst, best = losses[:, :, :1], losses[:, :, 3:]
+    gained = np.median((worst - losses) / (worst - best), axis=0)  # some imagined truths are extreme
+    typical = np.median(losses, axis=0)
+    lines = []
+    for k, epsilon in enumerate(ladder):
+        guarantee = Guarantee(agreement.privacy.order, epsilon)
+        contributed, own, whole = stakes[k].estimates
+        lines.append(
+            Choice(
+                epsilon=epsilon,
+                zcdp=guarantee.zcdp,
+                epsilon_delta=guarantee.epsilon_at(delta),
+                alone=own[place],
+                shapley=contributed[place],
+                team=whole[0],
+                reward=targets[k][place],
+                loss_alone=float(typical[k, 1]),
+                loss_reward=float(typical[k, 2]),
+                quality_alone=float(gained[k, 1]),
+                quality_reward=float(gained[k, 2]),
+            )
+        )
+    return Advice(
+        party=party,
+        rows=rows,
+        others=assumed,
+        delta=delta,
+        rho=agreement.reward.rho,
+        choices=tuple(lines),
+        knee=knee(np.log(ladder), gained[:, 2]),
+        simulations=simulations,
+        seed=seed,
+        loss_prior=float(typical[0, 0]),
+        loss_truth=float(typical[0, 3]),
+    )
+
+
+def _value(
+    tasks: Sequence[expected.Task], simulations: int, anchors: Sequence[int], seed: int, progress: bool | None
+) -> tuple[Floats, list[Any], Floats]:
+    """Approximate the first rounds, correct by the rest; one process per core, the longest work first."""
+    plain = [jax.tree.map(np.asarray, (task.prior, task.one.observations)) for task in tasks]
+    packed = [
+        replace(task, prior=prior, one=replace(task.one, observations=observations))
+        for task, (prior, observations) in zip(tasks, plain, strict=True)
+    ]
+    work: list[tuple[Any, ...]] = [
+        (expected.correction, task, anchors, seed + place) for place, task in enumerate(packed[simulations:])
+    ]
+    work += [(expected.by_approximation, task) for task in packed[:simulations]]
+    results: dict[int, Any] = {}
+    with progress_bar(progress, "imagining rounds", len(work)) as tick:
+        for place, result in spread(_call, work, processes_for(len(work))):
+            results[place] = result
+            if tick:
+                tick(1)
+    corrections = len(tasks) - simulations
+    rough = [results[corrections + place] for place in range(simulations)]
+    return (
+        np.array([quantities for quantities, _ in rough]),
+        [pairs for _, pairs in rough],
+        np.array([results[place] for place in range(corrections)]),
+    )
+
+
+def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+    return function(*arguments)
+
+
+def knee(x: Floats, y: Floats) -> int | None:
+    """Where a curve of falling returns bends most: farthest above the chord from its first to its last point.
+
+    None if it is nowhere clearly above: then each step buys about as much as the one before, or more.
+    """
+    if len(x) < 3 or not y[-1] > y[0]:
+        return None
+    above = (y - y[0]) / (y[-1] - y[0]) - (x - x[0]) / (x[-1] - x[0])
+    best = int(np.argmax(above))
+    return best if above[best] > CLEARLY else None
+
+
+def _assumptions(
+    agreement: Agreement, party: str, rows: int, others: Mapping[str, tuple[int, float]]
+) -> dict[str, Assumed]:
+    _check_whole("rows", rows, 1)
+    if party in others:
+        raise AgreementError(f"{party!r} is the party that asks; state its rows with `rows`, not among the others")
+    for name, (count, epsilon) in others.items():
+        agreement.party(name)
+        _check_whole(f"the number of rows of {name}", count, 1)
+        agreement.guarantee(epsilon=epsilon)
+    usual = (rows, agreement.privacy.max_epsilon)
+    return {name: Assumed(*others.get(name, usual)) for name in agreement.party_names if name != party}
+
+
+def _stakes(rough: Floats, corrections: Floats, parties: int) -> list[Stakes]:
+    """Expected Shapley values, values alone and of all, at every choice; the errors of both levels add."""
+    found = []
+    for k in range(rough.shape[1]):
+        mean = rough[:, k].mean(axis=0) + corrections[:, k].mean(axis=0)
+        spread = np.cov(rough[:, k].T) / len(rough) + np.cov(corrections[:, k].T) / len(corrections)
+        order = [*range(1 + parties, 1 + 2 * parties), *range(1, 1 + parties), 0]  # as stakes have it
+        shapley, alone, whole = np.split(mean[order], [parties, 2 * parties])
+        one_team = np.zeros(parties, dtype=np.intp)
+        found.append(Stakes(np.maximum(shapley, 0.0), alone, whole, one_team, spread[np.ix_(order, order)]))
+    return found
+
+
+def _targets(agreement: Agreement, stakes: Stakes) -> Targets:
+    """As the mediator would set them, who knows values far better than they are simulated here."""
+    terms = Terms(agreement.reward.rho, agreement.reward.fallback, PRECISION, 2 * PRECISION)
+    known = replace(stakes, covariance=np.zeros_like(stakes.covariance))
+    return set_targets(stakes, terms, who_counts(known, terms))
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else 1.0
+
+
+def _between(ladder: Sequence[float], anchors: Sequence[int], found: Floats) -> Floats:
+    """Corrections [choices, quantities] from those at the anchors, along the logarithm of ε."""
+    at = np.log(np.asarray(ladder))
+    return np.column_stack([np.interp(at, at[list(anchors)], column) for column in found.T])
+
+
+def _check_whole(name: str, value: object, least: int) -> None:
+    if not is_whole(value, least):
+        raise AgreementError(f"{name} = {value!r} must be a whole number, {least} or more")

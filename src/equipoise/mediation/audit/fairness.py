@@ -1,0 +1,166 @@
+"""F1 to F4, the axioms of fairness (paper App. D.2), on the values as estimated and on the rewards as attained.
+
+Each is about many coalitions at once. A party's contributions v(C + i) − v(C), or the differences of two parties', have
+every coalition's value in one of them only, so that their errors are independent, and one test looks at all of them
+(`AllZero`): with 12 parties 2,048 contributions of a useless one are 0 together, though a hundred are two errors away.
+"""
+
+import itertools
+from collections.abc import Iterator
+
+from equipoise.estimate import SURE, UNSURE, Estimate
+from equipoise.mediation.audit.verdict import SAME, AllZero, Found, critical
+from equipoise.mediation.settlement import Settlement
+
+
+def useless_get_nothing(settlement: Settlement) -> Found:
+    """F1: who brings nothing to any coalition gets nothing."""
+    suspects, settled = [], []
+    finest = 0.0
+    for party, award in settlement.awards.items():
+        brought = AllZero.of(contributions(settlement, party))
+        finest = max(finest, brought.detectable)
+        if not brought.possible:
+            continue
+        if award.target.value <= 0 or award.target.in_errors <= UNSURE:
+            settled.append(party)
+        elif brought.exactly:
+            return "fails", f"{party} adds nothing to any coalition and gets {award.target} nats"
+        else:
+            suspects.append(f"{party} may add nothing to any coalition, and gets {award.target} nats")
+    power = f"a contribution of {finest:.2g} nats to every coalition would be seen in 9 of 10 rounds"
+    if suspects:
+        return "cannot tell", f"{'; '.join(suspects)} ({power})"
+    if settled:
+        return "holds", f"{', '.join(settled)} may add nothing to any coalition, and gets nothing ({power})"
+    return "holds", f"everybody adds to some coalition ({power})"
+
+
+def equals_get_alike(settlement: Settlement) -> Found:
+    """F2: who brings the same to every coalition gets the same."""
+    alike: list[str] = []
+    doubtful: list[str] = []
+    finest = 0.0
+    for first, second, differences in pairs(settlement):
+        if first > second or not _together(settlement, first, second) or not differences:
+            continue
+        one, other = settlement.awards[first], settlement.awards[second]
+        difference = AllZero.of(differences)
+        finest = max(finest, difference.detectable)
+        if not difference.possible:
+            continue
+        gap = one.target - other.target
+        if difference.exactly and abs(gap.value) > SAME * one.target.value:
+            return "fails", f"{first} and {second} bring the same and get {one.target} and {other.target} nats"
+        (alike if abs(gap.in_errors) <= UNSURE or gap.value == 0 else doubtful).append(f"{first} and {second}")
+    power = f"a difference of {finest:.2g} nats in every coalition would be seen in 9 of 10 rounds"
+    if doubtful:
+        which = "; ".join(doubtful)
+        return "cannot tell", f"{which} may bring the same to every coalition and get different rewards ({power})"
+    if alike:
+        which = "; ".join(alike)
+        return "holds", f"{which} cannot be told apart, neither by what they bring nor by what they get ({power})"
+    return "holds", f"no two parties bring the same to every coalition ({power})"
+
+
+def better_get_more(settlement: Settlement) -> Found:
+    """F3: who brings more somewhere and less nowhere gets more."""
+    if not settlement.exact:
+        return "cannot tell", "not all coalitions were valued, and the others may say otherwise"
+    checked, doubtful = 0, []
+    for first, second, differences in pairs(settlement):
+        dominates = all(one.value >= 0 for one in differences) and any(one.value > 0 for one in differences)
+        if not dominates or not _together(settlement, first, second) or _shares_nothing(settlement, second):
+            continue
+        checked += 1
+        one, other = settlement.awards[first], settlement.awards[second]
+        words = f"{first} brings no less than {second} anywhere and gets {one.attained}, {second} {other.attained} nats"
+        if one.target.value <= other.target.value:
+            if AllZero.of(differences).possible:
+                doubtful.append(words)
+                continue
+            return "fails", f"{words} for targets of {one.target} and {other.target}"
+        if one.attained.value <= other.attained.value:
+            if abs((one.attained - other.attained).in_errors) > SURE:
+                return "fails", words
+            doubtful.append(words)
+    if doubtful:
+        return "cannot tell", "; ".join(doubtful)
+    return "holds", f"{checked} orders follow from the values, and all are kept" if checked else "no order follows"
+
+
+def more_than_before(settlement: Settlement, reference: Settlement | None) -> Found:
+    """F4: who brings more than in the reference, all else equal, gets more than there."""
+    if reference is None:
+        return "cannot tell", "nothing to compare with: give a reference settlement"
+    if set(reference.parties) != set(settlement.parties):
+        return "cannot tell", "the reference is among other parties"
+    changes = {
+        members: value - reference.values[members]
+        for members, value in settlement.values.items()
+        if members in reference.values
+    }
+    kept = []
+    for party in settlement.parties:
+        own = [change for members, change in changes.items() if party in members]
+        others = [change for members, change in changes.items() if party not in members]
+        if not own or (others and not AllZero.of(others).possible) or not _rose(own):
+            continue
+        before, after = reference.awards[party], settlement.awards[party]
+        if settlement.value(*after.team).value <= before.target.value:
+            continue  # there is no more to be had
+        words = f"{party} brings more than before and gets {after.target} instead of {before.target} nats"
+        if after.target.value <= before.target.value:
+            sure = (before.target - after.target).in_errors > UNSURE
+            return ("fails" if sure else "cannot tell"), words
+        kept.append(words)
+    if kept:
+        return "holds", "; ".join(kept)
+    return "cannot tell", "from the reference to here nobody's values rose while everything else stayed the same"
+
+
+def _rose(changes: list[Estimate]) -> bool:
+    """Whether values rose, and none of them fell as far as can be told."""
+    found = AllZero.of(changes)
+    lowest = min(change.in_errors for change in changes)
+    return not found.possible and found.mean.value > 0 and lowest >= -critical(len(changes))
+
+
+def contributions(settlement: Settlement, party: str) -> list[Estimate]:
+    """Marginal contributions of a party to coalitions that were valued with and without it."""
+    found = []
+    for members, value in settlement.values.items():
+        if party in members:
+            without = members - {party}
+            if not without or without in settlement.values:
+                found.append(value - settlement.value(*without))
+    return found
+
+
+def pairs(settlement: Settlement) -> Iterator[tuple[str, str, list[Estimate]]]:
+    """Ordered pairs with the differences v(C + first) − v(C + second), over coalitions valued with either.
+
+    Of a sampled game only the largest and the smallest coalitions, which were all valued.
+    """
+    values = settlement.values
+    if not settlement.exact:
+        ends = (1, len(settlement.parties) - 1)
+        values = {members: value for members, value in values.items() if len(members) in ends}
+    for first, second in itertools.permutations(settlement.parties, 2):
+        differences = []
+        for members, value in values.items():
+            if first in members and second not in members:
+                other = values.get((members - {first}) | {second})
+                if other is not None:
+                    differences.append(value - other)
+        yield first, second, differences
+
+
+def _shares_nothing(settlement: Settlement, party: str) -> bool:
+    """Whether it gets no share that could be compared: it brings nothing, or falls back to its own posterior."""
+    return party in (settlement.nothing or ()) or settlement.awards[party].falls_back
+
+
+def _together(settlement: Settlement, first: str, second: str) -> bool:
+    """Only members of one team share one value."""
+    return settlement.awards[first].team == settlement.awards[second].team

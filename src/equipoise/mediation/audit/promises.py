@@ -1,0 +1,158 @@
+"""V1 and the promises P1, P2, P4, P5 and P6 (paper §3, §4)."""
+
+import itertools
+import math
+
+from equipoise.estimate import ABOVE_ZERO, SURE, UNSURE, Estimate
+from equipoise.mediation.audit.verdict import SAME, Found, critical
+from equipoise.mediation.settlement import Award, Settlement
+
+
+def values_not_negative(settlement: Settlement) -> Found:
+    """V1: no coalition's value is negative."""
+    lowest = min(settlement.coalitions, key=lambda one: one.value.in_errors)
+    who = ", ".join(lowest.members)
+    numbers = f"least sure to be above 0, of {len(settlement.coalitions)}, is {{{who}}} with {lowest.value} nats"
+    if lowest.value.in_errors > UNSURE:
+        return "holds", numbers
+    if lowest.value.in_errors >= -max(SURE, critical(len(settlement.coalitions))):
+        return "cannot tell", f"{numbers}, which may be 0"
+    return "fails", f"{numbers}; a divergence cannot be negative, so its estimate is wrong"
+
+
+def guarantees_kept(settlement: Settlement) -> Found:
+    """P1: nobody's guarantee is weaker in any reward than it was released with."""
+    older = False
+    for award in settlement.awards.values():
+        if not 0 <= award.kappa <= 1 or award.tau < 0:
+            return "fails", f"the reward of {award.party} has kappa = {award.kappa:g} and tau = {award.tau:g}"
+        if set(_made_from(award)) != set(award.epsilons) or not set(award.team) <= set(settlement.parties):
+            return "fails", f"the reward of {award.party} does not state the guarantee of everybody it is made from"
+        for party, epsilon in award.epsilons.items():
+            released = settlement.contributions[party].epsilon
+            if math.isclose(epsilon, released, rel_tol=SAME):
+                continue
+            # Up to version 0.6 awards stated what added noise gives against who knows the reward alone.
+            stronger = released / (1 + award.tau * released)
+            if settlement.nothing is not None or not (award.tau and math.isclose(epsilon, stronger, rel_tol=SAME)):
+                return "fails", (
+                    f"the reward of {award.party} states epsilon = {epsilon:g} for {party}, which released at "
+                    f"{released:g}"
+                )
+            older = True
+        if award.reward is not None and (problem := _made_otherwise(settlement, award)):
+            return "fails", problem
+    kept = "every reward is computed from the releases alone, so each guarantee stands as released"
+    if older:
+        return "holds", (
+            f"{kept}; the smaller epsilons that this settlement states for rewards with added noise are an older "
+            "version's, and do not hold together with what else a party is told: rely on those that were released"
+        )
+    return "holds", kept
+
+
+def _made_from(award: Award) -> tuple[str, ...]:
+    """Whose releases are in a reward."""
+    return (award.party,) if award.falls_back else award.team
+
+
+def _made_otherwise(settlement: Settlement, award: Award) -> str:
+    """How the draws of a reward differ from what the award says they are."""
+    assert award.reward is not None
+    scenario = award.reward.posterior.scenario
+    stated = {party: award.tau for party in _made_from(award) if award.tau}
+    if award.reward.agreement.identity != settlement.agreement.identity:
+        return f"the reward of {award.party} belongs to another agreement"
+    if set(scenario.coalition or ()) != set(_made_from(award)):
+        return f"the reward of {award.party} was made from other releases than stated"
+    if scenario.kappa != award.kappa or dict(scenario.tau) != stated:
+        return f"the reward of {award.party} was not made with kappa = {award.kappa:g} and tau = {award.tau:g}"
+    return ""
+
+
+def whole_posterior_handed_out(settlement: Settlement) -> Found:
+    """P2: in every team somebody receives the team's whole posterior."""
+    names = []
+    for team in settlement.teams:
+        whole = settlement.value(*team)
+        awards = settlement.awards_of(team)
+        best = [award for award in awards if award.kappa == 1 and award.tau == 0 and not award.falls_back]
+        if not best:
+            alone = [award.party for award in awards if award.falls_back]
+            why = f": {', '.join(alone)} would be worth less with it than alone" if alone else ""
+            return "fails", f"nobody of {{{', '.join(team)}}} gets its posterior untempered{why}"
+        award = best[0]
+        if abs((award.attained - whole).in_errors) > SURE:
+            return "fails", f"{award.party} gets it, but worth {award.attained}, not {whole} nats"
+        names.append(f"{award.party} gets all {whole} nats")
+    return "holds", "; ".join(names)
+
+
+def nobody_loses(settlement: Settlement) -> Found:
+    """P4: nobody's reward is worth less than its own release is alone, neither by its target nor as it was made.
+
+    Who has nothing alone that can be told from 0 has nothing to lose; who gets its own posterior loses nothing.
+    """
+    gains: dict[str, Estimate] = {}
+    for party, award in settlement.awards.items():
+        alone = settlement.value(party)
+        if alone.in_errors > ABOVE_ZERO and not award.falls_back and award.team != (party,):
+            gains[party] = min(award.attained - alone, award.target - alone, key=lambda gain: gain.in_errors)
+    own = [party for party, award in settlement.awards.items() if award.falls_back]
+    fallen = f"; {', '.join(own)}: no share would do, so the reward is its own posterior, as agreed" if own else ""
+    if not gains:
+        return "holds", f"nobody has anything to lose{fallen}"
+    worst = min(gains, key=lambda party: gains[party].in_errors)
+    award, alone = settlement.awards[worst], settlement.value(worst)
+    numbers = (
+        f"least sure is the gain of {worst}: target {award.target}, reward {award.attained}, alone {alone} nats{fallen}"
+    )
+    if gains[worst].in_errors > UNSURE:
+        return "holds", numbers
+    bound = "none" if settlement.rational_rho is None else f"{settlement.rational_rho:.3g}"
+    words = f"{numbers}; rho = {settlement.rho:.3g}, and the largest that leaves nobody worse off is {bound}"
+    return ("cannot tell" if gains[worst].in_errors >= -critical(len(gains)) else "fails"), words
+
+
+def similar_in_order(settlement: Settlement) -> Found:
+    """P5: of rewards of one value, the one more like the team's posterior is made.
+
+    Tempering makes one reward for every value, without chance; that more valuable ones are closer can be checked.
+    """
+    if settlement.options["mechanism"] != "tempering":
+        return "cannot tell", "with added noise, similarity depends on the noise drawn; tempering would be closer"
+    doubtful, closest = [], []
+    for team in settlement.teams:
+        shared = [award for award in settlement.awards_of(team) if not award.falls_back]
+        if not shared:
+            continue
+        awards = sorted(shared, key=lambda award: award.kappa)
+        for low, high in itertools.pairwise(awards):
+            if high.similarity.value < low.similarity.value and low.kappa < high.kappa:
+                words = f"{high.party}'s reward ({high.similarity}) is not closer than {low.party}'s ({low.similarity})"
+                if abs((high.similarity - low.similarity).in_errors) > SURE:
+                    return "fails", words
+                doubtful.append(words)
+        closest.append(f"from {awards[0].similarity.value:.2f} to {awards[-1].similarity.value:.2f} nats")
+    if doubtful:
+        return "cannot tell", "; ".join(doubtful)
+    spans = ", ".join(closest) or "nobody gets a share"
+    return "holds", f"tempering makes one reward of each value, and worthier ones are closer: {spans}"
+
+
+def nothing_withheld(settlement: Settlement) -> Found:
+    """P6: rewards are worth as much together as the agreed fairness allows."""
+    errors = [award.attained.error for award in settlement.awards.values()]
+    attained = Estimate(sum(award.attained.value for award in settlement.awards.values()), math.hypot(*errors))
+    targets = sum(award.target.value for award in settlement.awards.values())
+    words = (
+        f"rewards are worth {attained} nats together; at rho = {settlement.rho:.3g} fairness allows {targets:.2f}, "
+        f"with a smaller exponent up to {sum(settlement.targets_at(0.0).values()):.2f}"
+    )
+    if settlement.rational_rho is not None:
+        least = sum(settlement.targets_at(settlement.rational_rho).values())
+        words += f", and with the largest that leaves nobody worse off than alone {least:.2f}"
+    short = targets - attained.value
+    if short <= len(settlement.awards) * settlement.options["tolerance"]:
+        return "holds", words
+    return ("cannot tell" if short <= SURE * attained.error else "fails"), words

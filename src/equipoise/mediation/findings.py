@@ -1,0 +1,62 @@
+"""What an audit found, as it is stored in a settlement; `equipoise.mediation.audit` finds it."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
+
+from equipoise.errors import MediationError
+
+Verdict = Literal["holds", "fails", "cannot tell"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found about one promise."""
+
+    code: str
+    promise: str
+    verdict: Verdict
+    reason: str
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """How probable it is that the first party's Shapley value is truly above the second's."""
+
+    higher: str
+    lower: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Audit:
+    """All findings, and how sure the order of the parties is."""
+
+    findings: tuple[Finding, ...]
+    rankings: tuple[Ranking, ...]
+
+    def __getitem__(self, code: str) -> Finding:
+        for finding in self.findings:
+            if finding.code == code:
+                return finding
+        raise MediationError(
+            f"there is no promise {code!r}; promises are {', '.join(finding.code for finding in self.findings)}"
+        )
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    @property
+    def failures(self) -> tuple[Finding, ...]:
+        """Promises that are broken."""
+        return tuple(finding for finding in self.findings if finding.verdict == "fails")
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain strings and numbers."""
+        return {"findings": [asdict(one) for one in self.findings], "rankings": [asdict(one) for one in self.rankings]}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Self:
+        """The inverse of `to_json`."""
+        findings = tuple(Finding(**one) for one in document["findings"])
+        return cls(findings, tuple(Ranking(**one) for one in document["rankings"]))

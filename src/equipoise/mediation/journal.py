@@ -1,0 +1,141 @@
+"""Finished work of one run, so that a run that was killed goes on where it was.
+
+A journal holds results by key. The one here is a file of JSON, a line each. Its first line names the inputs by their
+digest, and a journal of other inputs is refused. A line counts once it is whole: what a crash left of the last one is
+cut off. It has a digest (up to 0.6 it had none), so that a disk that errs changes no decision. The file is written by
+one process at a time; where several share a run, a database keeps the journal.
+"""
+
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from filelock import FileLock, Timeout
+
+from equipoise._util.canonical import canonical_json, sha256_hex
+from equipoise._util.files import fsync_folder, write_all
+from equipoise.errors import MediationError
+
+FORMAT = "equipoise-journal"
+VERSION = 1
+DIGEST = "sha256"
+
+
+class Journal(Protocol):
+    """Results by key; keys and results are plain JSON, and what `put` took is kept when it returns."""
+
+    def __contains__(self, key: dict[str, Any], /) -> bool: ...
+
+    def __getitem__(self, key: dict[str, Any], /) -> Any: ...
+
+    def put(self, key: dict[str, Any], result: Any, /) -> None:
+        """Keep a result; of a key that is there already, it is the same result again."""
+        ...
+
+
+class FileJournal:
+    """A journal of one process: with a path, on disk before `put` returns; without one, in memory only."""
+
+    def __init__(self, path: Path | None, inputs: str) -> None:
+        self._path, self._inputs = path, inputs
+        self._entries: dict[str, Any] = {}
+        self._handle: int | None = None
+        self._lock: FileLock | None = None
+
+    def __enter__(self) -> Self:
+        if self._path is not None:
+            self._lock = FileLock(self._path.with_name(f"{self._path.name}.lock"))
+            try:
+                self._lock.acquire(timeout=0)
+            except Timeout as error:
+                raise MediationError(
+                    f"another process is at work in {str(self._path.parent)!r}; wait for it, or choose another folder"
+                ) from error
+            try:
+                self._open(self._path)
+            except OSError as error:
+                self._lock.release()
+                raise MediationError(
+                    f"cannot use {str(self._path)!r}: {error.strerror}; choose another folder"
+                ) from error
+            except BaseException:
+                self._lock.release()
+                raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+        if self._lock is not None:
+            self._lock.release()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, key: dict[str, Any]) -> bool:
+        return name_of(key) in self._entries
+
+    def __getitem__(self, key: dict[str, Any]) -> Any:
+        return self._entries[name_of(key)]
+
+    def put(self, key: dict[str, Any], result: Any) -> None:
+        """Keep a result."""
+        if self._handle is not None:
+            write_all(self._handle, canonical_json(_with_digest({"key": key, "result": result})) + b"\n")
+            os.fsync(self._handle)
+        self._entries[name_of(key)] = result
+
+    def _open(self, path: Path) -> None:
+        header = {"format": FORMAT, "version": VERSION, "inputs": self._inputs}
+        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            data = path.read_bytes()
+            whole = data[: data.rfind(b"\n") + 1]
+            if whole:
+                self._read(path, whole.splitlines())
+            if len(whole) < len(data):
+                os.ftruncate(self._handle, len(whole))
+            if not whole:
+                write_all(self._handle, canonical_json(header) + b"\n")
+                os.fsync(self._handle)
+                fsync_folder(path.resolve().parent)
+        except BaseException:
+            os.close(self._handle)
+            self._handle = None
+            raise
+
+    def _read(self, path: Path, lines: list[bytes]) -> None:
+        try:
+            header, *entries = [json.loads(line) for line in lines]
+            if (header["format"], header["version"]) != (FORMAT, VERSION):
+                raise ValueError(f"version {header['version']!r}")
+            inputs = header["inputs"]
+            for number, entry in enumerate(entries, start=2):
+                if DIGEST in entry and entry != _with_digest({"key": entry["key"], "result": entry["result"]}):
+                    raise ValueError(f"line {number} does not match its digest")
+            found = {name_of(entry["key"]): entry["result"] for entry in entries}
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+            raise MediationError(
+                f"{str(path)!r} cannot be read as the journal of a mediation ({error}); choose another folder, or "
+                "delete the file to begin anew"
+            ) from error
+        if inputs != self._inputs:
+            raise MediationError(
+                f"{str(path)!r} belongs to other inputs: another agreement, other submissions, another seed or other "
+                "options; choose another folder, or delete the file to begin anew"
+            )
+        self._entries = found
+
+
+def _with_digest(entry: dict[str, Any]) -> dict[str, Any]:
+    return {**entry, DIGEST: sha256_hex(canonical_json(entry))}
+
+
+def name_of(key: dict[str, Any]) -> str:
+    """A key as text, the same for equal keys."""
+    return canonical_json(key).decode("ascii")

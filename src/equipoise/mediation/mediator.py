@@ -1,0 +1,285 @@
+"""The mediator: from an agreement and its submissions to a settlement.
+
+Coalitions are valued, Shapley values follow, targets follow from those, and each party's reward is made to be worth its
+target. Every valuation goes through a journal, so a run that was killed repeats its decisions and goes on, and several
+workers can share a round: one drives it (`settle`), the others answer what it asks (`appraise`).
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from equipoise.agreement import Agreement
+from equipoise.estimate import Estimate
+from equipoise.inference.infer import infer
+from equipoise.inference.posterior import Posterior
+from equipoise.inference.processes import processes_for
+from equipoise.mediation.appraisal import Appraiser, Request, Share
+from equipoise.mediation.audit import audited
+from equipoise.mediation.coalitions import Coalitions
+from equipoise.mediation.journal import FileJournal, Journal
+from equipoise.mediation.plausibility import Remark, impossible_magnitudes, near_duplicates, unlike_the_others
+from equipoise.mediation.prior_conflict import prior_conflicts
+from equipoise.mediation.rewards import Aim, Made, RewardMaker
+from equipoise.mediation.settings import SettlementSettings, default_budget
+from equipoise.mediation.settlement import Award, CoalitionValue, Settlement
+from equipoise.mediation.task import Task, environment, task_of
+from equipoise.protocol.submission import Submission
+from equipoise.reward.model import Reward
+from equipoise.reward.own import own_part
+from equipoise.reward.scoring import Rows, loss_on, scaled_rows
+from equipoise.reward.summary import summarise
+from equipoise.reward.targets import Targets
+from equipoise.valuation.surprise import similarity
+
+JOURNAL = "journal.jsonl"
+SCENARIOS_OF_REWARDS = 12  # about; a curve and its verifications
+
+
+def mediate(
+    agreement: Agreement | str | Path,
+    submissions: Sequence[Submission | str | Path],
+    settings: SettlementSettings | None = None,
+    *,
+    folder: str | Path | None = None,
+    test: tuple[ArrayLike | None, ArrayLike] | None = None,
+    processes: int | None = None,
+    progress: bool | None = None,
+    **overrides: Any,
+) -> Settlement:
+    """Settle a round: value coalitions, share by ρ-Shapley fairness, make every party's reward, audit.
+
+    Parameters
+    ----------
+    agreement : Agreement or path
+        What the parties agreed to.
+    submissions : sequence of Submission or path
+        One of each party. While parties of the agreement are missing, the round is settled only with `partial=True`;
+        the settlement names them (`absent`).
+    settings : SettlementSettings, optional
+        How to settle; by default as agreed.
+    folder : path, optional
+        Where everything finished is kept at once: a run that is killed goes on where it was when called again with the
+        same inputs, and at the end the folder holds the settlement and the rewards.
+    test : (features, target), optional
+        Rows in the columns' own units, to report how well each reward predicts; features are None for a model that has
+        none.
+    processes : int, optional
+        Processes to sample in; by default as many as there are cores, where that pays.
+    progress : bool, optional
+        Whether to show a progress bar; by default on a terminal.
+    **overrides
+        Single settings by name (`SettlementSettings`): `seed`, `rho`, `mechanism`, `teams`, `estimator`, `method`,
+        `rule`, `draws`, `chains`, `precision`, `tolerance`, `budget`, `noise_secret`, `partial`, `deviate`, `force`.
+
+    Returns
+    -------
+    Settlement
+        Values, Shapley values, targets, awards and the audit, each number with its standard error.
+
+    Raises
+    ------
+    MediationError
+        The settings do not fit the round, or would leave the agreement.
+    ConvergenceError
+        A posterior has not converged, with four and sixteen times the draws either, and `force` is not set.
+
+    Examples
+    --------
+    >>> settlement = eq.mediate("agreement.toml", ["north.json", "south.json"])  # doctest: +SKIP
+    >>> settlement.awards["north"].attained  # doctest: +SKIP
+    """
+    agreed = agreement if isinstance(agreement, Agreement) else Agreement.load(agreement)
+    sent = [one if isinstance(one, Submission) else Submission.load(one) for one in submissions]
+    rows = None if test is None else scaled_rows(agreed, *test)
+    task = task_of(agreed, sent, settings, folder=folder, **overrides)
+    with FileJournal(None if folder is None else Path(folder) / JOURNAL, task.inputs) as journal:
+        settlement = settle(task, journal, test_rows=rows, processes=processes, progress=progress)
+    if folder is not None:
+        settlement.save(folder)
+    return settlement
+
+
+def settle(
+    task: Task,
+    journal: Journal,
+    *,
+    test_rows: Rows | None = None,
+    processes: int | None = None,
+    progress: bool | None = None,
+    share: Share | None = None,
+) -> Settlement:
+    """Settle a checked round with the answers of a journal, which must be of its inputs, and add those it lacks.
+
+    Before anything is sampled, `share` is called with what the work is and the requests that have no answers yet; those
+    it gets answered in the journal, by other workers' `appraise`, are not sampled here. Decisions do not depend on it.
+    """
+    if processes is None:
+        # A round is many batches: workers that are started for the first one serve them all.
+        number = len(task.parties)
+        processes = processes_for((2**number if task.exact else default_budget(number)) + SCENARIOS_OF_REWARDS)
+    appraiser = _appraiser(task, journal, processes=processes, progress=progress, share=share)
+    return audited(_Round(task, appraiser).settle(test_rows))
+
+
+def appraise(
+    task: Task,
+    requests: Sequence[Request],
+    journal: Journal,
+    *,
+    processes: int | None = None,
+    progress: bool | None = None,
+) -> None:
+    """Put the answers of requests into a journal, as `settle` would.
+
+    An answer may say that its posterior has not converged; it is for whoever drives the round to ask for more draws.
+    """
+    appraiser = _appraiser(task, journal, processes=processes, progress=progress)
+    appraiser.answers(requests, what=f"answering {len(requests)} request{'s' * (len(requests) != 1)}")
+
+
+def _appraiser(
+    task: Task, journal: Journal, *, processes: int | None, progress: bool | None, share: Share | None = None
+) -> Appraiser:
+    return Appraiser(
+        task.agreement,
+        task.submissions,
+        journal,
+        task.settings,
+        processes=processes,
+        progress=progress,
+        share=share,
+    )
+
+
+class _Round:
+    """One settlement in the making."""
+
+    def __init__(self, task: Task, appraiser: Appraiser) -> None:
+        self.task, self.appraiser = task, appraiser
+        self.agreement, self.submissions, self.parties = task.agreement, task.submissions, task.parties
+        self.deviations = tuple(one.for_parties for one in task.deviations)
+        self.begun = perf_counter()
+        self.coalitions = Coalitions(task, appraiser)
+        self.maker = RewardMaker(task, appraiser)
+        self.prior = infer(self.agreement, self.submissions, method="prior", draws=task.settings.draws, seed=task.seed)
+        self.remarks: list[Remark] = []
+        self.timings: dict[str, float] = {}
+
+    def settle(self, rows: Rows | None) -> Settlement:
+        exact = self.task.exact
+        with _timed(self.timings, "valuing coalitions"):
+            shapley, targets = self.coalitions.shares()
+        with _timed(self.timings, "making rewards"):
+            awards: dict[str, Award] = {}
+            for team in self.task.teams:
+                awards |= self._awards(team, targets, rows)
+        with _timed(self.timings, "plausibility"):
+            self._look_for_oddities()
+        self.timings["all"] = perf_counter() - self.begun
+        self.timings["sampling"] = self.appraiser.seconds
+        return Settlement(
+            agreement=self.agreement,
+            contributions=self.task.contributions,
+            options=self.task.options,
+            teams=self.task.teams,
+            coalitions=tuple(CoalitionValue.of(members, pooled) for members, pooled in self.coalitions.known.items()),
+            exact=exact,
+            shapley={party: shapley[index] for index, party in enumerate(self.parties)},
+            shapley_covariance=tuple(tuple(map(float, row)) for row in shapley.covariance),
+            nothing=tuple(party for party, useless in zip(self.parties, targets.nothing, strict=True) if useless),
+            rho=targets.rho,
+            rational_rho=targets.rational_rho,
+            stable_rho=self.coalitions.stability(shapley, targets) if exact and len(self.task.teams) == 1 else None,
+            curve=tuple(self.maker.points),
+            awards={party: awards[party] for party in self.parties},
+            prior=summarise(self.agreement, self.prior.draws),
+            remarks=tuple(self.remarks),
+            environment=environment(),
+            timings=self.timings,
+        )
+
+    def _awards(self, team: tuple[str, ...], targets: Targets, rows: Rows | None) -> dict[str, Award]:
+        whole = self.coalitions.known[team].value
+        whole_request = self.coalitions.request(team)
+        places = {party: self.parties.index(party) for party in team}
+        rewards: dict[str, Made] = {}
+        for party, place in places.items():
+            if targets.falls_back[place]:
+                rewards[party] = (self.coalitions.request((party,)), self.coalitions.known[party,].value, ())
+            elif targets.whole[place]:  # the best, and who ties with it
+                rewards[party] = (whole_request, whole, ())
+        rest = {party: Aim.of(targets, place) for party, place in places.items() if party not in rewards}
+        rewards |= self.maker.make(team, rest, whole, self.task.mechanism)
+        singles = [self.coalitions.request((party,)) for party in team if self.coalitions.is_shown((party,))]
+        self.appraiser.posteriors(  # all at once, if they are gone
+            [whole_request, *singles, *(request for request, _, _ in rewards.values())]
+        )
+        grand = self.appraiser.posterior(whole_request)
+        return {
+            party: self._award(team, party, targets[place], rewards[party], grand, rows)
+            for party, place in places.items()
+        }
+
+    def _award(
+        self,
+        team: tuple[str, ...],
+        party: str,
+        target: Estimate,
+        made: Made,
+        grand: Posterior,
+        rows: Rows | None,
+    ) -> Award:
+        request, attained, notes = made
+        drawn = self.appraiser.posterior(request)
+        posterior = own_part(self.agreement, drawn)
+        if request.tau:
+            posterior = replace(posterior, noise_seed=0)  # whoever knew it could take the added noise away again
+        notes += tuple(f"not converged: {problem}" for problem in posterior.diagnostics.problems)
+        reward = Reward(party, self.agreement, posterior, attained, self.deviations)
+        epsilons = {one.party: one.stated.epsilon for one in self.submissions if one.party in request.coalition}
+        compared = {"reward": posterior, "team": grand}
+        if self.coalitions.is_shown((party,)):
+            compared = {"alone": self.appraiser.posterior(self.coalitions.request((party,))), **compared}
+        return Award(
+            party=party,
+            team=team,
+            alone=self.coalitions.known[party,].value,
+            target=target,
+            attained=attained,
+            similarity=similarity(self.agreement, drawn, grand, force=True),
+            kappa=request.kappa,
+            tau=request.tau,
+            within_tolerance=abs(attained.value - target.value) <= self.task.tolerance,
+            epsilons=epsilons,
+            digest=reward.digest,
+            posteriors={name: summarise(self.agreement, one.draws) for name, one in compared.items()},
+            losses={}
+            if rows is None
+            else {name: loss_on(rows, one.draws) for name, one in {"prior": self.prior, **compared}.items()},
+            notes=notes,
+            falls_back=request.coalition != team,
+            reward=reward,
+        )
+
+    def _look_for_oddities(self) -> None:
+        # Everybody's posterior is at hand if they are one team, and sampled for this if not.
+        everybody = self.appraiser.posterior(self.coalitions.request(self.parties))
+        self.remarks += impossible_magnitudes(self.agreement, self.submissions)
+        self.remarks += prior_conflicts(self.agreement, everybody)
+        if len(self.parties) > 1:
+            self.remarks += unlike_the_others(self.agreement, self.submissions)
+            self.remarks += near_duplicates(self.agreement, self.submissions, everybody)
+
+
+@contextmanager
+def _timed(timings: dict[str, float], name: str) -> Iterator[None]:
+    """Seconds spent within a block, under a name."""
+    start = perf_counter()
+    yield
+    timings[name] = perf_counter() - start

@@ -1,0 +1,150 @@
+"""Had the prior been another: who brings how much, and gets which share, under two other sensible ones.
+
+A value is how much is learnt beyond the prior, so it depends on the prior, and so may the order of the parties. Here
+the round is valued again with beliefs half and twice as wide; releases, seeds and rules stay. Rewards are not made.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from equipoise._util.canonical import canonical_json, sha256_hex
+from equipoise.agreement import Agreement
+from equipoise.errors import MediationError
+from equipoise.estimate import Estimate
+from equipoise.inference.problem import effect_of, weight_precision
+from equipoise.inference.processes import processes_for
+from equipoise.mediation.appraisal import Appraiser, Request, derived_seed
+from equipoise.mediation.journal import FileJournal
+from equipoise.mediation.settlement import Settlement
+from equipoise.models.priors import (
+    Beta,
+    Dirichlet,
+    Gamma,
+    MeanAndVariance,
+    NormalInverseGamma,
+    StandardisedEffects,
+    StandardisedLogOdds,
+    TruncatedNorm,
+)
+from equipoise.models.schema import LinearModel
+from equipoise.protocol.submission import Submission
+from equipoise.reward.deciding import decide, every_coalition
+
+JOURNAL = "other-priors-{name}.jsonl"
+WIDTHS = {"half as wide": 0.5, "twice as wide": 2.0}
+AGREED = "as agreed"
+
+
+@dataclass(frozen=True)
+class UnderPrior:
+    """What parties bring and are to get under one prior, and what all together know beyond it."""
+
+    team: Estimate
+    rho: float
+    shapley: dict[str, Estimate]
+    targets: dict[str, Estimate]
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """Parties by what they bring, most first."""
+        return tuple(sorted(self.shapley, key=lambda party: -self.shapley[party].value))
+
+    def share(self, party: str) -> float:
+        """The party's target as a share of the largest one."""
+        most = max(one.value for one in self.targets.values())
+        return self.targets[party].value / most if most > 0 else 1.0
+
+
+def other_priors(
+    settlement: Settlement,
+    submissions: Sequence[Submission],
+    *,
+    folder: str | Path | None = None,
+    processes: int | None = None,
+    progress: bool | None = None,
+) -> dict[str, UnderPrior]:
+    """The settled round as agreed, and under priors half and twice as wide; `folder` keeps what was computed."""
+    sent = settlement.submissions_among(submissions)
+    if not settlement.exact:
+        raise MediationError(
+            f"with {len(settlement.parties)} parties coalitions were sampled, and other priors need all of them valued"
+        )
+    parties, settings = settlement.parties, settlement.settings
+    found = {
+        AGREED: UnderPrior(
+            settlement.value(*parties),
+            settlement.rho,
+            dict(settlement.shapley),
+            {party: award.target for party, award in settlement.awards.items()},
+        )
+    }
+    requests = [
+        Request(members, settings.draws, derived_seed(settings.seed, "other priors", sorted(members)))
+        for members in every_coalition(parties)[1:]
+    ]
+    processes = processes_for(2 * len(requests)) if processes is None else processes
+    for name, width in WIDTHS.items():
+        believed = widened(settlement.agreement, width)
+        path = None if folder is None else Path(folder) / JOURNAL.format(name=name.replace(" ", "-"))
+        inputs = sha256_hex(canonical_json([settlement.decisions, settlement.environment, believed.identity]))
+        with FileJournal(path, inputs) as journal:
+            appraiser = Appraiser(
+                settlement.agreement,
+                sent,
+                journal,
+                settings,
+                processes=processes,
+                progress=progress,
+                believed=believed,
+            )
+            values = [one.value for one in appraiser.appraise(requests, what=f"prior {name}")]
+        shapley, targets = decide(parties, settlement.teams, [Estimate(0.0, 0.0), *values], settlement.terms)
+        found[name] = UnderPrior(
+            values[-1],
+            targets.rho,
+            {party: shapley[place] for place, party in enumerate(parties)},
+            {party: targets[place] for place, party in enumerate(parties)},
+        )
+    return found
+
+
+def to_json(found: dict[str, UnderPrior]) -> dict[str, Any]:
+    """As plain numbers and strings."""
+    return {name: {**asdict(one), "order": list(one.order)} for name, one in found.items()}
+
+
+def widened(agreement: Agreement, width: float) -> Agreement:
+    """The same agreement, but for a prior of the parameters that is so many times as wide; nobody released under it."""
+    document = agreement.model_dump(mode="json")
+    stated = dict(document["model"].get("prior", {}))
+    document["model"]["prior"] = {**stated, **_changes(agreement, width)}
+    return Agreement.model_validate(document)
+
+
+def _changes(agreement: Agreement, width: float) -> dict[str, Any]:
+    """What is different in the prior's section."""
+    model, found = agreement.model, dict[str, Any]()
+    match model.prior:
+        case StandardisedEffects():
+            assert isinstance(model, LinearModel)
+            found = {"effect": width * effect_of(model)}
+        case StandardisedLogOdds(effect=effect):
+            found = {"effect": width * effect}
+        case NormalInverseGamma():
+            assert isinstance(model, LinearModel)
+            found = {"weight_precision": (weight_precision(model) / width**2).tolist()}
+        case TruncatedNorm(weight_scale=weights, bias_scale=bias):
+            found = {"weight_scale": width * weights, "bias_scale": width * bias}
+        case Beta(positive=positive, negative=negative):
+            found = {"positive": positive / width, "negative": negative / width}
+        case Dirichlet(concentration=list(each)):
+            found = {"concentration": [one / width for one in each]}
+        case Dirichlet(concentration=float(one)):
+            found = {"concentration": one / width}
+        case Gamma(shape=shape, rate=rate):
+            found = {"shape": shape / width, "rate": None if rate is None else rate / width}
+        case MeanAndVariance(mean_strength=strength):
+            found = {"mean_strength": strength / width**2}
+    return found

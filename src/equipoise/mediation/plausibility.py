@@ -1,0 +1,189 @@
+"""Is what parties sent plausible? Advice to the operator, never a reason to reject by itself.
+
+Three questions that need no raw data:
+
+* could this party's rows and all the others' be of one population, or do their sums differ by more than chance?
+* are two parties' statistics closer than independent rows would make them, as if they shared their data?
+* can sums of so many rows within the agreed bounds be that large, noise included?
+
+An honest party from an unusual population looks implausible too; a careful liar does not.
+
+**Why no model is asked.** A posterior knows the covariance of a party's sums only if rows are normal: that of sums of
+products needs third and fourth moments, which nobody released. Of a column of zeros and ones the normal ones are far
+off (its squares are a function of itself), and honest parties were accused. What is used instead holds for all rows
+within the agreed bounds. Let u be what a row adds to an entry, e = E[u], and |x| ≤ 1 for every scaled column x:
+
+    Var(x) = E[x²] − e²,   Var(x²) ≤ E[x²] − e²,   Var(xy) ≤ min(E[x²], E[y²]) − e²
+
+by x⁴ ≤ x² and x²y² ≤ min(x², y²). The second moments on the right are among the sums of the others, or follow from the
+codes of a column, or are at most 1. The difference of two parties' sums is then a sum of independent bounded terms and
+normal noise, to which Bernstein's inequality applies (its proof bounds the moment generating function, to which noise
+of variance s² adds a factor e^{λ²s²/2}, less than it allows to terms of variance s²), and the smallest of K p-values is
+multiplied by K. So the p-value is too large rather than too small.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from equipoise.agreement import Agreement
+from equipoise.inference.posterior import Floats, Posterior
+from equipoise.inference.predictive import rows_of_posterior
+from equipoise.inference.problem import model_of
+from equipoise.models import Layout, layout_of
+from equipoise.protocol.submission import Submission
+
+SUSPICIOUS = 0.001
+SURELY_CLOSER = math.log(1_000)  # odds for a copy against independent rows
+FAR = 6.0  # standard deviations of the noise
+SAFE = 3.0  # standard errors by which estimated moments are taken to be worse than they look
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Something the operator should look at; `probability` is a p-value where there is one."""
+
+    kind: str
+    parties: tuple[str, ...]
+    message: str
+    probability: float | None = None
+
+
+def same_population_probability(
+    agreement: Agreement, others: Sequence[Submission], submission: Submission
+) -> float | None:
+    """How probable it is that one population gives sums as different as this party's and all the others'.
+
+    An upper bound (module docstring). None where the agreement expects every party's features to be distributed in
+    their own way, so that different sums are no surprise.
+    """
+    if getattr(getattr(agreement.model, "data_prior", None), "scope", "shared") != "shared":
+        return None
+    layout = layout_of(agreement)
+    rows = sum(one.count for one in others)
+    mean = np.sum([one.values(agreement) for one in others], axis=0) / rows
+    noise = np.sum([np.square(layout.noise_deviations(one.stated)) for one in others], axis=0) / rows**2
+    ratio = submission.count / rows
+    difference = np.abs(np.asarray(submission.values(agreement)) - submission.count * mean)
+    variance = submission.count * (1 + ratio) * _largest_variances(layout, mean, noise, rows)
+    variance += np.square(layout.noise_deviations(submission.stated)) + submission.count**2 * noise
+    most = np.array([high - low for low, high in layout.row_limits]) * max(1.0, ratio)  # that one row can be off
+    exponent = difference**2 / (2 * (variance + most * difference / 3))
+    return float(min(1.0, 2 * len(layout) * math.exp(-float(exponent.max()))))
+
+
+def _largest_variances(layout: Layout, mean: Floats, noise: Floats, rows: int) -> Floats:
+    """Bound on the variance of what a row adds to each entry, given means of all entries and the noise on these."""
+    limits = np.array(layout.row_limits)
+    low, high = limits[:, 0], limits[:, 1]
+    inside = np.clip(mean, low, high)
+    errors = SAFE * np.sqrt(noise + (high - inside) * (inside - low) / rows)  # Bhatia & Davis 2000: no variance exceeds
+    squares = {entry.first: place for place, entry in enumerate(layout.entries) if entry.first == entry.second}
+    singles = {entry.first: place for place, entry in enumerate(layout.entries) if entry.second is None}
+
+    def second_moment(column: int) -> float:
+        """Most that E[x²] of a column may be."""
+        codes = getattr(layout.columns[column], "codes", None)
+        if codes is not None and 0 not in codes:
+            return 1.0
+        place = squares.get(column) if codes is None else singles[column]  # x² = x where codes are 0 and 1
+        return 1.0 if place is None else float(np.clip(mean[place] + errors[place], 0.0, 1.0))
+
+    moments = [second_moment(column) for column in range(len(layout.columns))]
+    most = np.array([
+        min(moments[entry.first], moments[entry.first if entry.second is None else entry.second])
+        for entry in layout.entries
+    ])  # fmt: skip
+    least = np.maximum(np.abs(mean) - errors, 0.0)  # that |e| may be
+    return np.asarray(np.clip(most - least**2, 0.0, None))
+
+
+def unlike_the_others(agreement: Agreement, submissions: Sequence[Submission]) -> list[Remark]:
+    """Parties that do not seem to be of the others' population, the surest first.
+
+    The rest are then compared without it, or it would make them look odd too. Of two nobody can tell which is odd.
+    """
+    rest, found = list(submissions), []
+    while len(rest) > 1:
+        probabilities = [
+            same_population_probability(agreement, [other for other in rest if other is not one], one) for one in rest
+        ]
+        odd = [
+            (probability, place)
+            for place, probability in enumerate(probabilities)
+            if probability is not None and probability < SUSPICIOUS
+        ]
+        if not odd:
+            break
+        if len(rest) == 2:
+            found += [_unlike(rest[place].party, probability) for probability, place in odd]
+            break
+        probability, place = min(odd)
+        found.append(_unlike(rest.pop(place).party, probability))
+    return found
+
+
+def _unlike(party: str, probability: float) -> Remark:
+    return Remark(
+        "unlike the others",
+        (party,),
+        f"what {party} sent is hard to reconcile with what the others sent (p-value at most {probability:.2g}): ask "
+        "whether its columns, units and population are the agreed ones",
+        probability,
+    )
+
+
+def near_duplicates(agreement: Agreement, submissions: Sequence[Submission], everybody: Posterior) -> list[Remark]:
+    """Pairs whose statistics differ by little more than their noise, where independent rows would differ more."""
+    model, prior = model_of(agreement)
+    layout = layout_of(agreement)
+    found = []
+    for one, other in itertools.combinations(submissions, 2):
+        if one.count != other.count:
+            continue  # sums over different numbers of rows are not copies
+        difference = np.subtract(one.values(agreement), other.values(agreement))
+        noise = sum(np.square(layout.noise_deviations(each.stated)) for each in (one, other))
+        spread = np.diag(np.asarray(noise))
+        for each in (one, other):
+            slot = agreement.party_names.index(each.party)
+            _, covariance = rows_of_posterior(model, prior, everybody, slot, np.arange(0, len(everybody), 50))
+            spread = spread + each.count * covariance.mean(axis=0)
+        copies = float(np.sum(stats.norm.logpdf(difference, scale=np.sqrt(noise))))
+        independent = stats.multivariate_normal.logpdf(difference, cov=spread, allow_singular=True)
+        if copies - independent > SURELY_CLOSER:
+            odds = math.exp(min(float(copies - independent), 700.0))
+            found.append(
+                Remark(
+                    "near duplicates",
+                    (one.party, other.party),
+                    f"{one.party} and {other.party} have {one.count:,} rows each and sent nearly the same statistic: "
+                    f"the same rows would explain it {odds:.1e} times better than independent ones",
+                )
+            )
+    return found
+
+
+def impossible_magnitudes(agreement: Agreement, submissions: Sequence[Submission]) -> list[Remark]:
+    """Entries beyond what any rows within the bounds could sum to, by more than the noise explains."""
+    layout = layout_of(agreement)
+    found = []
+    for submission in submissions:
+        values = submission.values(agreement)
+        beyond = layout.beyond_rows(values, submission.count, submission.stated)
+        worst = int(np.argmax(beyond))
+        if beyond[worst] > FAR:
+            low, high = (submission.count * limit for limit in layout.row_limits[worst])
+            found.append(
+                Remark(
+                    "impossible magnitude",
+                    (submission.party,),
+                    f"{submission.party} sent {values[worst]:.4g} for {layout.entries[worst].name!r}, which for "
+                    f"{submission.count:,} rows must lie between {low:.4g} and {high:.4g}: "
+                    f"{beyond[worst]:.0f} standard deviations of its noise outside",
+                )
+            )
+    return found

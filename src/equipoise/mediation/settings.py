@@ -1,0 +1,219 @@
+"""How a round is settled, beyond what its agreement and its submissions say: one class for everybody who says it.
+
+`mediate`, the command line, the service's form and API, the digest of a journal and the verifier all use
+`SettlementSettings`. What can be checked without an agreement is checked when it is made; the rest when it is resolved
+for a round (`equipoise.mediation.task`).
+"""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from equipoise._util.files import write_new_file
+from equipoise.errors import EquipoiseError, InferenceError, MediationError
+from equipoise.inference.scenario import DRAWS, Method, Rule, is_whole
+from equipoise.reward.targets import PRECISION
+from equipoise.valuation import Estimator
+from equipoise.valuation.sampling import smallest_budget
+
+MOST_PARTIES = 10_000
+Whole = Annotated[int, Field(strict=True)]
+Nats = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
+Rho = Annotated[float, Field(strict=True, gt=0, le=1)] | Literal["max"]
+Mechanism = Literal["tempering", "noise"]
+Team = Annotated[tuple[str, ...], Field(strict=False, max_length=MOST_PARTIES)]
+Teams = Annotated[tuple[Team, ...], Field(strict=False, max_length=MOST_PARTIES)]
+
+EXACT_UP_TO = 12  # parties
+SECRET = "noise.secret"  # noqa: S105  (a name of a file)
+FEWEST_CHAINS = 4  # fewer cannot be compared with each other
+_PERMISSIONS = frozenset({"partial", "deviate", "force"})  # what may be settled, rather than how
+_LEAST = {"seed": 0, "draws": 1, "chains": FEWEST_CHAINS, "budget": 1}
+_NAMED: dict[str, tuple[str, Any, type[EquipoiseError]]] = {
+    "mechanism": ("reward mechanism", Mechanism, MediationError),
+    "estimator": ("estimator", Estimator, InferenceError),
+    "method": ("method", Method, InferenceError),
+    "rule": ("tempering rule", Rule, InferenceError),
+}
+_REMEDIES = {
+    "rho": 'rho = {value!r} is not a fairness exponent; give a number above 0 and up to 1, or "max"',
+    "teams": "teams are lists of party names, not {value!r}",
+    "precision": "{name} = {value!r} is not a number of nats above 0",
+    "tolerance": "{name} = {value!r} is not a number of nats above 0",
+    "noise_secret": "the noise secret must be 32 hexadecimal digits, 0 to 9 and a to f; leave it out for a new one",
+}
+
+
+class SettlementSettings(BaseModel):
+    """Settings of a settlement; every one has a default.
+
+    Parameters
+    ----------
+    seed : int, optional
+        Seed of everything that is random but added noise. By default it follows from the agreement and the submissions
+        (`equipoise.protocol.seeds`); reports say of another that it was chosen.
+    rho : float or "max", optional
+        Fairness exponent, above 0 and up to 1, or the largest that leaves everybody better off than alone. By default
+        as agreed; another is refused unless the agreement leaves it to the operator.
+    mechanism : {"tempering", "noise"}, optional
+        How rewards are held back. By default as agreed, like `rho`.
+    teams : sequence of sequences of str, optional
+        A partition of the parties into teams that share what they know. By default, and unless the agreement leaves it
+        to the operator, all parties are one team.
+    estimator : str
+        Estimator of a posterior's value, see docs/estimators.md.
+    method : {"auto", "collapsed", "gibbs", "naive", "prior"}
+        Sampler of posteriors, see `equipoise.infer`.
+    rule : {"power", "scaled"}, optional
+        Tempering rule; by default the sampler's own.
+    draws : int
+        Draws of every posterior, to begin with.
+    chains : int, optional
+        Chains of the sampler, 4 or more.
+    precision : float
+        Standard error, in nats, that targets and rewards should have.
+    tolerance : float, optional
+        How far, in nats, a reward may miss its target; by default twice the precision.
+    budget : int, optional
+        Coalitions to value where there are too many (more than 12 parties) to value all.
+    noise_secret : str, optional
+        32 hexadecimal digits that added noise is drawn from; by default new ones, which `folder` keeps.
+    partial : bool
+        Settle although parties of the agreement have not submitted.
+    deviate : bool
+        Settle otherwise than agreed all the same; promise P3 is then broken, and every report shows it.
+    force : bool
+        Settle with posteriors that have not converged.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seed: Annotated[Whole, Field(ge=0)] | None = None
+    rho: Rho | None = None
+    mechanism: Mechanism | None = None
+    teams: Teams | None = None
+    estimator: Estimator = "knn-entropy"
+    method: Method = "auto"
+    rule: Rule | None = None
+    draws: Annotated[Whole, Field(ge=1)] = DRAWS
+    chains: Annotated[Whole, Field(ge=FEWEST_CHAINS)] | None = None
+    precision: Nats = PRECISION
+    tolerance: Nats | None = None
+    budget: Annotated[Whole, Field(ge=1, le=1_000_000)] | None = None
+    noise_secret: str | None = Field(None, pattern="^[0-9a-f]{32}$", repr=False)
+    partial: bool = False
+    deviate: bool = False
+    force: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _plain_numbers(cls, document: Any) -> Any:
+        """NumPy's numbers as Python's."""
+        if not isinstance(document, dict):
+            return document
+        return {name: value.item() if isinstance(value, np.generic) else value for name, value in document.items()}
+
+    @classmethod
+    def of(cls, settings: "SettlementSettings | None", overrides: Mapping[str, Any]) -> "SettlementSettings":
+        """Settings (the default ones if there are none) with some replaced; a mistake is refused by its name."""
+        if unknown := sorted(set(overrides) - set(cls.model_fields)):
+            raise TypeError(
+                f"there is no setting {unknown[0]!r} of a settlement; there are {', '.join(cls.model_fields)}"
+            )
+        given = {} if settings is None else settings.model_dump(include=set(cls.model_fields))
+        try:
+            return cls(**given | dict(overrides))
+        except ValidationError as error:
+            name = str(error.errors()[0]["loc"][0])
+            raise _refused(name, {**given, **overrides}.get(name)) from None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What decisions depend on, as plain values: everything but what is merely permitted."""
+        return self.model_dump(mode="json", exclude=set(_PERMISSIONS))
+
+
+def _refused(name: str, value: Any) -> EquipoiseError:
+    """The error for a value that cannot be used."""
+    if name in _NAMED:
+        what, known, kind = _NAMED[name]
+        return kind(f"there is no {what} {value!r}; choose one of {', '.join(get_args(known))}")
+    if name in _LEAST:
+        return InferenceError(f"{name} = {value!r} must be a whole number, {_LEAST[name]} or more")
+    return MediationError(
+        _REMEDIES.get(name, "{name} = {value!r} must be True or False").format(name=name, value=value)
+    )
+
+
+def all_are_valued(parties: int) -> bool:
+    """Whether every coalition of so many parties is valued, not a sample of them."""
+    return parties <= EXACT_UP_TO
+
+
+def default_budget(parties: int) -> int:
+    """Coalitions to value when nobody says: enough for an error of a few per cent, in our experience."""
+    return smallest_budget(parties) + 12 * parties
+
+
+def check_budget(parties: int, budget: Any) -> int | None:
+    """A number of coalitions to value, checked for so many parties."""
+    if budget is None:
+        return None
+    if all_are_valued(parties):
+        raise MediationError(
+            f"a budget is for more than {EXACT_UP_TO} parties; of {parties} all coalitions are valued, so leave it out"
+        )
+    least = smallest_budget(parties)
+    if not is_whole(budget, least):
+        raise MediationError(f"budget = {budget!r} coalitions is too small for {parties} parties; give {least} or more")
+    return int(budget)
+
+
+def check_teams(parties: tuple[str, ...], teams: Teams | None) -> Teams:
+    """A partition of the parties, members of each team in the parties' order."""
+    if teams is None:
+        return (parties,)
+    named = [name for team in teams for name in team]
+    if strangers := [name for name in named if name not in parties]:
+        raise MediationError(f"{strangers[0]!r} is in a team but has not submitted; parties are {', '.join(parties)}")
+    if len(named) != len(set(named)) or set(named) != set(parties) or not all(teams):
+        raise MediationError(
+            f"teams {[list(team) for team in teams]} must name each of {', '.join(parties)} exactly once"
+        )
+    return tuple(ordered(team, parties) for team in teams)
+
+
+def noise_secret_of(mechanism: Mechanism, given: str | None, folder: Path | None) -> str | None:
+    """What the noise of rewards is drawn from: as given, as an earlier run in the folder left it, or new.
+
+    Whoever knows the noise that was added to a reward can take it away again. So it comes from the operating system,
+    not from the seed, and neither rewards nor the settlement say which it is. The folder keeps it for a run that is
+    killed, and for whoever repeats one, readable by its owner alone.
+    """
+    if mechanism != "noise":
+        if given is not None:
+            raise MediationError("a noise secret is for rewards made by noise; leave it out")
+        return None
+    if given is not None:
+        return given
+    if folder is None:
+        return secrets.token_hex(16)
+    path = folder / SECRET
+    try:
+        if not path.exists():
+            write_new_file(path, secrets.token_hex(16).encode(), mode=0o600)
+        return SettlementSettings.of(None, {"noise_secret": path.read_text(encoding="ascii").strip()}).noise_secret
+    except (OSError, ValueError, MediationError) as error:
+        raise MediationError(
+            f"cannot use {str(path)!r} ({error}); choose another folder, or delete the file"
+        ) from error
+
+
+def ordered(members: Sequence[str], parties: Sequence[str]) -> tuple[str, ...]:
+    """Members in the order of the parties."""
+    chosen = set(members)
+    return tuple(party for party in parties if party in chosen)

@@ -1,0 +1,419 @@
+"""Everything the mediator decided, with what it decided it from: reproducible from inputs and seed, saved and loaded.
+
+A folder holds `settlement.json` and, in each party's own folder (`equipoise.mediation.folders`), its reward. Equal
+settlements have equal decisions, whatever machine and however many pieces they were computed in; timings do not count.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from equipoise._util.canonical import canonical_json, read_limited, sha256_hex, strict_json
+from equipoise._util.files import replaced_file
+from equipoise.agreement import Agreement
+from equipoise.errors import EquipoiseError, MediationError
+from equipoise.estimate import Estimate
+from equipoise.inference.posterior import Posterior
+from equipoise.mediation import folders
+from equipoise.mediation.appraisal import Pooled
+from equipoise.mediation.deviations import Deviation, deviations
+from equipoise.mediation.findings import Audit
+from equipoise.mediation.plausibility import Remark
+from equipoise.mediation.settings import SettlementSettings
+from equipoise.protocol.seeds import seed_of
+from equipoise.protocol.submission import Submission, one_of_each
+from equipoise.reward.model import Reward
+from equipoise.reward.summary import Summary
+from equipoise.reward.targets import Terms
+
+FORMAT = "equipoise-settlement"
+VERSION = 3
+READABLE = (2, 3)  # 2, of 0.4 to 0.6, does not say who counts as bringing nothing
+FILE = folders.SETTLEMENT
+MOST_BYTES = 128 * 2**20
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What one party submitted, as far as decisions depend on it."""
+
+    submission: str  # its id
+    digest: str  # SHA-256 of the file
+    rows: int
+    order: float
+    epsilon: float
+
+    @classmethod
+    def of(cls, submission: Submission) -> Self:
+        """Of a submission."""
+        stated = submission.stated
+        digest = sha256_hex(submission.to_json())
+        return cls(submission.id, digest, submission.count, stated.order, stated.epsilon)
+
+
+@dataclass(frozen=True)
+class CoalitionValue:
+    """What a coalition is worth, and how well that is known."""
+
+    members: tuple[str, ...]
+    value: Estimate
+    draws: int
+    rhat: float
+    ess: float
+    problems: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, members: tuple[str, ...], pooled: Pooled) -> Self:
+        """Of all draws of a coalition's posterior."""
+        parts = pooled.parts
+        problems = tuple(problem for part in parts for problem in part.problems)
+        rhat, ess = max(part.rhat for part in parts), sum(part.ess for part in parts)
+        return cls(members, pooled.value, pooled.draws, rhat, ess, problems)
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """What the posterior of a team is worth, tempered to κ or with τ more noise (drawn for `recipient`)."""
+
+    team: tuple[str, ...]
+    kappa: float
+    tau: float
+    value: Estimate
+    recipient: str | None = None
+
+
+@dataclass(frozen=True)
+class Award:
+    """One party's share.
+
+    `falls_back` says that no share would leave it as well off as alone, so that it gets the posterior of its own
+    release. `epsilons` are the guarantees of everybody whose release is in the reward, as released: no reward weakens
+    them, and none that has added noise is relied on to strengthen them. `posteriors` summarise what the party knows
+    "alone", with its "reward", and what the "team" knows; `losses` are mean negative log probabilities of a test set
+    under the "prior" and these posteriors, if one was given. `notes` say what did not go as planned; `reward` has the
+    draws. Posteriors and losses alone are left out where coalitions were sampled.
+    """
+
+    party: str
+    team: tuple[str, ...]
+    alone: Estimate
+    target: Estimate
+    attained: Estimate
+    similarity: Estimate
+    kappa: float
+    tau: float
+    within_tolerance: bool
+    epsilons: dict[str, float]
+    digest: str
+    posteriors: dict[str, Summary] = field(default_factory=dict)
+    losses: dict[str, Estimate] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    falls_back: bool = False
+    reward: Reward | None = field(default=None, repr=False)
+
+    @property
+    def posterior(self) -> Posterior:
+        """The draws the party receives."""
+        if self.reward is None:
+            raise MediationError(f"the reward of {self.party!r} was not loaded; load the settlement with its rewards")
+        return self.reward.posterior
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """What was decided.
+
+    `options` are the mediator's choices, `seed` among them; `prior` summarises what is believed before any data;
+    `environment` names versions. `nothing` names those who count as bringing nothing, because their Shapley values
+    cannot be told from 0; None in settlements of versions up to 0.6, which repaired negative ones for everybody
+    (`shapley_repair`: by how much contributions to nobody were up-weighted).
+    """
+
+    agreement: Agreement
+    contributions: dict[str, Contribution]
+    options: dict[str, Any]
+    teams: tuple[tuple[str, ...], ...]
+    coalitions: tuple[CoalitionValue, ...]
+    exact: bool
+    shapley: dict[str, Estimate]
+    shapley_covariance: tuple[tuple[float, ...], ...]
+    rho: float
+    rational_rho: float | None
+    stable_rho: float | None
+    curve: tuple[CurvePoint, ...]
+    awards: dict[str, Award]
+    prior: Summary
+    remarks: tuple[Remark, ...]
+    environment: dict[str, str]
+    nothing: tuple[str, ...] | None = None
+    shapley_repair: float = 1.0
+    timings: dict[str, float] = field(default_factory=dict, compare=False)
+    findings: Audit | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """Everybody who submitted, in the order of the agreement."""
+        return tuple(self.contributions)
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """Parties of the agreement who took no part, in its order: they had not submitted, or were left out."""
+        return tuple(party for party in self.agreement.party_names if party not in self.contributions)
+
+    @property
+    def seed_was_chosen(self) -> bool:
+        """Whether the seed is another than follows from the submissions, as all were in versions up to 0.7."""
+        digests = {party: one.digest for party, one in self.contributions.items()}
+        return self.settings.seed != seed_of(self.agreement.identity, digests)
+
+    @property
+    def deviations(self) -> tuple[Deviation, ...]:
+        """Where it leaves the agreement, by what was done rather than by what is said about it."""
+        agreed, asked = self.agreement.reward, self.settings.rho
+        assert asked is not None
+        used = asked if "max" in (asked, agreed.rho) else self.rho
+        return deviations(self.agreement, rho=used, mechanism=self._mechanism, teams=self.teams)
+
+    @property
+    def _mechanism(self) -> str:
+        """How rewards were held back; nothing tells where all are whole, or the prior, which is the same either way."""
+        awards = self.awards.values()
+        if any(award.tau > 0 for award in awards):
+            return "noise"
+        return "tempering" if any(0 < award.kappa < 1 for award in awards) else str(self.settings.mechanism)
+
+    def value(self, *parties: str) -> Estimate:
+        """Value of a coalition in nats; nobody's is 0."""
+        if not parties:
+            return Estimate(0.0, 0.0)
+        for party in parties:
+            if party not in self.contributions:
+                raise MediationError(f"{party!r} took no part; the parties are {', '.join(self.parties)}")
+        try:
+            return self.values[frozenset(parties)]
+        except KeyError:
+            raise MediationError(
+                f"the coalition of {', '.join(parties)} was not valued; of {len(self.parties)} parties' coalitions "
+                f"only {len(self.coalitions)} were sampled"
+            ) from None
+
+    @cached_property
+    def values(self) -> Mapping[frozenset[str], Estimate]:
+        """Values of all coalitions that were valued."""
+        return {frozenset(one.members): one.value for one in self.coalitions}
+
+    @cached_property
+    def settings(self) -> SettlementSettings:
+        """The settings it was made with, nothing in them left to the agreement."""
+        return SettlementSettings.of(None, self.options | {"noise_secret": None})
+
+    @property
+    def terms(self) -> Terms:
+        """By which targets follow from values."""
+        settings = self.settings
+        assert settings.rho is not None
+        assert settings.tolerance is not None
+        return Terms(settings.rho, self.agreement.reward.fallback, settings.precision, settings.tolerance)
+
+    def submissions_among(self, given: Iterable[Submission]) -> tuple[Submission, ...]:
+        """The submissions that were settled, in order; refuse others."""
+        sent = one_of_each(self.agreement, given)
+        if {one.party: Contribution.of(one) for one in sent} != self.contributions:
+            raise MediationError("these are not the submissions that were settled; give the same files")
+        return sent
+
+    def awards_of(self, team: Iterable[str]) -> list[Award]:
+        """Awards of the members of a team."""
+        return [self.awards[party] for party in team]
+
+    def ratio(self, party: str) -> float:
+        """φ/φ_max, of which the party's share is the power ρ; 0 if it brings nothing, 1 in a team where nobody does."""
+        team, nothing = self.awards[party].team, self.nothing or ()
+        if all(member in nothing for member in team):
+            return 1.0
+        sharing = [one for one in team if one not in nothing]
+        staying = [one for one in sharing if not self.awards[one].falls_back]
+        best = max((self.shapley[one].value for one in staying), default=0.0)
+        if best <= 0:
+            return float(self.nothing is None)  # up to 0.6, where nobody brings anything all are alike
+        return min(max(self.shapley[party].value, 0.0) / best, 1.0) if party in sharing else 0.0
+
+    def targets_at(self, rho: float) -> dict[str, float]:
+        """Everybody's target had the fairness exponent been another: v (φ_i/φ_max)^ρ, or what it falls back to."""
+        return {
+            party: award.alone.value
+            if award.falls_back
+            else self.value(*award.team).value * (ratio**rho if (ratio := self.ratio(party)) > 0 else 0.0)  # 0⁰ is 1
+            for party, award in self.awards.items()
+        }
+
+    @property
+    def audit(self) -> Audit:
+        """The paper's promises, as they were checked when the draws of all rewards were at hand."""
+        if self.findings is None:
+            raise MediationError("this settlement was not audited; equipoise.mediation.audit.audited does that")
+        return self.findings
+
+    @property
+    def precision(self) -> float:
+        """Largest standard error of a target or an attained value."""
+        return max(max(award.target.error, award.attained.error) for award in self.awards.values())
+
+    @cached_property
+    def decisions(self) -> str:
+        """SHA-256 of everything that was decided: equal for equal inputs, options and seed."""
+        document = self.to_json()
+        for name in ("timings", "environment"):
+            del document[name]
+        return sha256_hex(canonical_json(document))
+
+    def probability_above(self, first: str, second: str) -> float:
+        """How probable it is that the first party's Shapley value is truly above the second's."""
+        i, j = self.parties.index(first), self.parties.index(second)
+        covariance = np.array(self.shapley_covariance)
+        variance = covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]
+        difference = self.shapley[first].value - self.shapley[second].value
+        return Estimate(difference, float(np.sqrt(max(variance, 0.0)))).probability_above(0.0)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain numbers, strings, lists and dictionaries, without draws."""
+        document = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "findings"}
+        awards = {party: asdict(replace(award, reward=None)) for party, award in self.awards.items()}
+        for award in awards.values():
+            del award["reward"]
+        document["agreement"] = self.agreement.model_dump(mode="json")
+        document["contributions"] = {party: asdict(one) for party, one in self.contributions.items()}
+        document["coalitions"] = [asdict(one) for one in self.coalitions]
+        document["curve"] = [asdict(one) for one in self.curve]
+        document["remarks"] = [asdict(one) for one in self.remarks]
+        document["shapley"] = {party: asdict(one) for party, one in self.shapley.items()}
+        version = VERSION
+        if self.nothing is None:  # of a version up to 0.6: its decisions are the digest of what that version wrote
+            version = READABLE[0]
+            del document["nothing"]
+            for award in awards.values():
+                del award["falls_back"]
+        head = {"format": FORMAT, "version": version, "identity": self.agreement.identity}
+        plain = {**head, **document, "awards": awards}
+        loaded: dict[str, Any] = json.loads(json.dumps(plain, allow_nan=False))  # tuples to lists
+        return loaded
+
+    def to_document(self) -> dict[str, Any]:
+        """What `save` writes: `to_json`, and what the audit found, which only the draws of rewards can tell."""
+        return {**self.to_json(), "audit": self.audit.to_json()}
+
+    def save(self, folder: str | Path) -> None:
+        """Write `settlement.json` into a folder, made if it is not there, and rewards into the parties' own."""
+        place = Path(folder)
+        folders.make_passable(place)
+        for award in self.awards.values():
+            if award.reward is not None:
+                award.reward.save(folders.make_folder_of(place, award.party) / folders.REWARD)
+        # Last, so that a folder with a settlement has all of it.
+        document = self.to_document()
+        with replaced_file(place / FILE, mode=0o600) as partial:
+            partial.write_text(
+                json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
+            )
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Read a settlement and its rewards."""
+        place = Path(folder)
+        path = place / FILE
+        try:
+            document = strict_json(read_limited(path, max_bytes=MOST_BYTES), max_bytes=MOST_BYTES)
+        except (OSError, ValueError) as error:
+            raise MediationError(
+                f"{str(path)!r} cannot be read as a settlement ({getattr(error, 'strerror', None) or error})"
+            ) from error
+        settlement = cls.parse(document, name=repr(str(path)))
+        awards = dict(settlement.awards)
+        for party, award in awards.items():
+            found = next((file for file in folders.places_of_reward(place, party) if file.exists()), None)
+            if found is not None:
+                awards[party] = replace(award, reward=Reward.load(found))
+        return replace(settlement, awards=awards)
+
+    @classmethod
+    def parse(cls, document: dict[str, Any], *, name: str = "the document") -> Self:
+        """The inverse of `to_document`: without rewards, so the audit is the one that was made when they were there."""
+        try:
+            document = dict(document)
+            found = document.pop("audit", None)
+            version = document.pop("version")
+            if document.pop("format") != FORMAT or version not in READABLE:
+                raise ValueError("it has another format, or was written by another version of Equipoise: settle again")
+            document["agreement"] = Agreement.model_validate(document["agreement"])
+            if document.pop("identity") != document["agreement"].identity:
+                raise ValueError("its agreement was changed")
+            document["contributions"] = {party: Contribution(**one) for party, one in document["contributions"].items()}
+            document["teams"] = tuple(map(tuple, document["teams"]))
+            if (document.get("nothing") is not None) != (version == VERSION):
+                raise ValueError("it does not say who counts as bringing nothing as its version does")
+            if version == VERSION:
+                document["nothing"] = tuple(document["nothing"])
+            if version < VERSION and document["agreement"].format > 1:
+                raise ValueError("its version is older than the format of its agreement")
+            if sorted(name for team in document["teams"] for name in team) != sorted(document["contributions"]):
+                raise ValueError("its teams do not name everybody who took part just once")
+            document["coalitions"] = tuple(
+                CoalitionValue(**_with(one, members=tuple, value=_estimate, problems=tuple))
+                for one in document["coalitions"]
+            )
+            document["shapley"] = _estimates(document["shapley"])
+            document["shapley_covariance"] = tuple(map(tuple, document["shapley_covariance"]))
+            document["curve"] = tuple(
+                CurvePoint(**_with(one, team=tuple, value=_estimate)) for one in document["curve"]
+            )
+            document["remarks"] = tuple(Remark(**_with(one, parties=tuple)) for one in document["remarks"])
+            document["awards"] = {party: _award(one) for party, one in document["awards"].items()}
+            document["findings"] = None if found is None else Audit.from_json(found)
+            settlement = cls(**document)
+            settlement._check_consistent()
+            return settlement
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+            raise MediationError(f"{name} cannot be read as a settlement ({error})") from error
+
+    def _check_consistent(self) -> None:
+        """Refuse parts that are about different parties, or lack what others rely on."""
+        if missing := sorted({"seed", "rho", "mechanism", "precision", "tolerance"} - set(self.options)):
+            raise ValueError(f"its options lack {missing[0]!r}")
+        try:
+            self.settings  # noqa: B018  (checked as it is made)
+        except EquipoiseError as error:
+            raise ValueError(f"its options cannot be used: {error}") from error
+        parties = set(self.parties)
+        named = {"awards": set(self.awards), "Shapley values": set(self.shapley)}
+        named |= {f"award of {party}": {*one.team, one.party, *parties} for party, one in self.awards.items()}
+        named |= {"coalitions": parties.union(*(one.members for one in self.coalitions))}
+        named |= {"agreement": parties & set(self.agreement.party_names)}
+        for part, those in named.items():
+            if those != parties:
+                raise ValueError(f"its {part} and its contributions name different parties")
+        if np.asarray(self.shapley_covariance, float).shape != (len(parties), len(parties)):
+            raise ValueError("its covariance is not that of all its parties")
+
+
+def _with(document: dict[str, Any], **converters: Any) -> dict[str, Any]:
+    return document | {name: convert(document[name]) for name, convert in converters.items()}
+
+
+def _estimate(document: dict[str, float]) -> Estimate:
+    if any(isinstance(one, bool) or not isinstance(one, int | float) for one in document.values()):
+        raise ValueError(f"{document!r:.80} is no estimate")
+    return Estimate(**document)
+
+
+def _estimates(document: dict[str, dict[str, float]]) -> dict[str, Estimate]:
+    return {name: _estimate(one) for name, one in document.items()}
+
+
+def _award(document: dict[str, Any]) -> Award:
+    estimates = dict.fromkeys(("alone", "target", "attained", "similarity"), _estimate)
+    return Award(**_with(document, team=tuple, notes=tuple, losses=_estimates, **estimates))

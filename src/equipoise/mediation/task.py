@@ -1,0 +1,214 @@
+"""What there is to settle: an agreement, its submissions and the settings, all checked and resolved.
+
+A task names its inputs by a digest, so that answers kept in a journal are only ever used for the inputs they came from.
+Everybody who works on a task, in whatever process, computes the same digest from it.
+"""
+
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from equipoise._util.canonical import canonical_json, sha256_hex
+from equipoise._util.files import is_writable_folder
+from equipoise._version import __version__
+from equipoise.agreement import Agreement
+from equipoise.errors import MediationError
+from equipoise.inference.infer import check_settings
+from equipoise.inference.runtime import on_accelerator
+from equipoise.mediation.deviations import Deviation, deviations
+from equipoise.mediation.folders import make_passable
+from equipoise.mediation.settings import (
+    Mechanism,
+    Rho,
+    SettlementSettings,
+    Teams,
+    all_are_valued,
+    check_budget,
+    check_teams,
+    noise_secret_of,
+)
+from equipoise.mediation.settlement import Contribution
+from equipoise.protocol.seeds import seed_of
+from equipoise.protocol.submission import Submission, one_of_each
+from equipoise.reward.targets import Terms
+
+
+@dataclass(frozen=True)
+class Task:
+    """A round to settle, as `task_of` makes it.
+
+    Submissions are in the order of the agreement's parties; in `settings` nothing is left to the agreement any more.
+    """
+
+    agreement: Agreement
+    submissions: tuple[Submission, ...]
+    settings: SettlementSettings
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """Everybody who submitted."""
+        return tuple(submission.party for submission in self.submissions)
+
+    @property
+    def exact(self) -> bool:
+        """Whether every coalition is valued, not a sample of them."""
+        return all_are_valued(len(self.submissions))
+
+    @property
+    def seed(self) -> int:
+        """The seed, chosen or as it follows from the submissions."""
+        assert self.settings.seed is not None
+        return self.settings.seed
+
+    @property
+    def rho(self) -> Rho:
+        """The fairness exponent, chosen or agreed."""
+        assert self.settings.rho is not None
+        return self.settings.rho
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """How rewards are held back, chosen or agreed."""
+        assert self.settings.mechanism is not None
+        return self.settings.mechanism
+
+    @property
+    def teams(self) -> Teams:
+        """The partition of the parties."""
+        assert self.settings.teams is not None
+        return self.settings.teams
+
+    @property
+    def tolerance(self) -> float:
+        """How far a reward may miss its target, in nats."""
+        assert self.settings.tolerance is not None
+        return self.settings.tolerance
+
+    @property
+    def deviations(self) -> tuple[Deviation, ...]:
+        """Where the settings leave the agreement."""
+        return deviations(self.agreement, rho=self.rho, mechanism=self.mechanism, teams=self.teams)
+
+    @property
+    def terms(self) -> Terms:
+        """By which targets follow from values."""
+        return Terms(self.rho, self.agreement.reward.fallback, self.settings.precision, self.tolerance)
+
+    @cached_property
+    def contributions(self) -> dict[str, Contribution]:
+        """What was submitted, by party, as far as decisions depend on it."""
+        return {one.party: Contribution.of(one) for one in self.submissions}
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The settings as a settlement states them: without the secret, which nobody who reads it needs."""
+        return self.settings.options | {"noise_secret": None}
+
+    @property
+    def noise_of_this_round(self) -> str | None:
+        """What added noise is drawn from: the secret, and what is settled with it.
+
+        A folder that is settled anew keeps its secret. The same noise at another τ could be taken away by who got both.
+        """
+        secret = self.settings.noise_secret
+        if secret is None:
+            return None
+        digests = {party: one.digest for party, one in self.contributions.items()}
+        return sha256_hex(canonical_json([secret, self.agreement.identity, digests, self.options, self.settings.force]))
+
+    @cached_property
+    def inputs(self) -> str:
+        """Digest of everything an answer depends on, besides its request."""
+        return sha256_hex(
+            canonical_json(
+                {
+                    "agreement": self.agreement.identity,
+                    "submissions": {party: one.digest for party, one in self.contributions.items()},
+                    "options": self.settings.options,
+                    "force": self.settings.force,  # which draws are used depends on it, and on what follows
+                    "environment": {**environment(), "accelerator": on_accelerator()},
+                }
+            )
+        )
+
+
+def task_of(
+    agreement: Agreement,
+    submissions: Sequence[Submission],
+    settings: SettlementSettings | None = None,
+    *,
+    folder: str | Path | None = None,
+    **overrides: Any,
+) -> Task:
+    """Check everything that can be checked before anything is sampled; settings as in `mediate`.
+
+    Where rewards are made by noise, `folder` keeps a secret that is not given; it is made if it is not there.
+    """
+    settings = SettlementSettings.of(settings, overrides)
+    if not submissions:
+        raise MediationError("there are no submissions; a settlement needs at least one party's")
+    submissions = one_of_each(agreement, submissions)
+    parties = tuple(submission.party for submission in submissions)
+    seed = settings.seed
+    if seed is None:
+        seed = seed_of(agreement.identity, {one.party: Contribution.of(one).digest for one in submissions})
+    check_settings(agreement, settings.method, settings.rule, settings.draws, settings.chains, seed)
+    resolved = settings.model_copy(
+        update={
+            "seed": seed,
+            "rho": agreement.reward.rho if settings.rho is None else settings.rho,
+            "mechanism": settings.mechanism or agreement.reward.mechanism,
+            "teams": check_teams(parties, settings.teams),
+            "tolerance": settings.tolerance or 2 * settings.precision,
+            "budget": check_budget(len(parties), settings.budget),
+        }
+    )
+    if not settings.partial:
+        _check_complete(agreement, parties)
+    task = Task(agreement, submissions, resolved)
+    if not settings.deviate:
+        _check_agreed(task)
+    place = None if folder is None else _ensure_folder(Path(folder))
+    secret = noise_secret_of(task.mechanism, settings.noise_secret, place)
+    return Task(agreement, submissions, resolved.model_copy(update={"noise_secret": secret}))
+
+
+def _check_complete(agreement: Agreement, parties: Sequence[str]) -> None:
+    """Refuse to leave somebody out by accident."""
+    if missing := [name for name in agreement.party_names if name not in parties]:
+        raise MediationError(
+            f"{', '.join(missing)} {'has' if len(missing) == 1 else 'have'} not submitted; wait, or settle without "
+            "with --partial (partial=True)"
+        )
+
+
+def _check_agreed(task: Task) -> None:
+    """Refuse choices that the agreement does not leave to the operator."""
+    if found := task.deviations:
+        options = ", ".join(one.option for one in found)
+        allowed = ", ".join(f'"{one.option}"' for one in found)
+        raise MediationError(
+            f"this would leave the agreement: {'; '.join(one.words for one in found)}. Leave {options} out, agree anew "
+            f"with `operator_may_choose = [{allowed}]` under [reward], or settle all the same with --deviate "
+            "(deviate=True), which every report shows as a broken promise"
+        )
+
+
+def environment() -> dict[str, str]:
+    """Versions of what computes."""
+    libraries = {name: version(name) for name in ("jax", "jaxlib", "numpy", "scipy")}
+    return {"equipoise": __version__, "python": platform.python_version(), **libraries}
+
+
+def _ensure_folder(folder: Path) -> Path:
+    try:
+        make_passable(folder)
+    except OSError as error:
+        raise MediationError(f"cannot make the folder {str(folder)!r}: {error.strerror}; choose another") from error
+    if not is_writable_folder(folder):
+        raise MediationError(f"cannot write into {str(folder)!r}; choose another folder")
+    return folder

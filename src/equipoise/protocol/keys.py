@@ -1,0 +1,87 @@
+"""An Ed25519 signing key, as a PEM file only its owner can read: a party's, or a service's."""
+
+import os
+import shlex
+import stat
+import warnings
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from equipoise._util.files import is_there, write_new_file
+from equipoise.errors import KeyFileError, KeyFileWarning
+
+MOST_BYTES = 2**16
+
+
+def create_key(path: Path) -> Ed25519PrivateKey:
+    """Make a new key and write it, readable by its owner alone. An existing file is never overwritten."""
+    key = Ed25519PrivateKey.generate()
+    pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    try:
+        write_new_file(path, pem, mode=0o600)
+    except FileExistsError as error:
+        raise KeyFileError(f"{str(path)!r} exists and will not be overwritten; choose another name") from error
+    except OSError as error:
+        raise KeyFileError(f"cannot write the key {str(path)!r}: {error.strerror}") from error
+    return key
+
+
+def load_or_create_key(path: Path) -> Ed25519PrivateKey:
+    """The key in a file, made now if there is none; of two processes that make it at once, one does."""
+    if not is_there(path):
+        try:
+            return create_key(path)
+        except KeyFileError:
+            if not is_there(path):
+                raise
+    return load_key(path)
+
+
+def load_key(path: Path) -> Ed25519PrivateKey:
+    """Read a key written by `create_key` (or any unencrypted Ed25519 key in PEM form)."""
+    try:
+        with path.open("rb") as file:
+            mode, data = os.fstat(file.fileno()).st_mode, file.read(MOST_BYTES)
+        _check_mode(path, mode)
+        key = load_pem_private_key(data, password=None)
+    except OSError as error:
+        raise KeyFileError(
+            f"cannot read the key {str(path)!r}: {error.strerror}; make one with `equipoise party keygen`"
+        ) from error
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise KeyFileError(
+            f"{str(path)!r} is not an unencrypted private key in PEM form; make one with `equipoise party keygen`"
+        ) from error
+    if not isinstance(key, Ed25519PrivateKey):
+        raise KeyFileError(f"{str(path)!r} is not an Ed25519 key; make one with `equipoise party keygen`")
+    return key
+
+
+def _check_mode(path: Path, mode: int) -> None:
+    """Warn of a key that others can read, as where a disk is shared on purpose; refuse one that anybody can replace."""
+    if os.name == "nt" or not mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return
+    seen, remedy = f"{stat.S_IMODE(mode):03o}", f"chmod 600 {shlex.quote(str(path))}"
+    if mode & stat.S_IWOTH:
+        raise KeyFileError(
+            f"the key {str(path)!r} can be replaced by anybody on this machine (mode {seen}); see that it is yours, "
+            f"then `{remedy}`"
+        )
+    warnings.warn(
+        f"the key {str(path)!r} is open to others on this machine (mode {seen}), who could sign as you; `{remedy}`",
+        KeyFileWarning,
+        stacklevel=3,
+    )
+
+
+def public_hex(key: Ed25519PrivateKey) -> str:
+    """Public half as the 64 hexadecimal digits that agreements and submissions use."""
+    return key.public_key().public_bytes_raw().hex()

@@ -1,0 +1,113 @@
+"""A log in which nothing can be changed, left out or put in between without it showing.
+
+The digest of an event covers the digest of the one before it, which round or person it is about, and the digest of what
+it says. Whoever has seen the digest of an event, in a receipt for instance, can tell whether the log it is shown later
+still has the same past.
+
+An event can be shown as a link (`link_of`), without what it says, and the chain can still be checked; salt keeps
+whoever sees the link from guessing the rest. A link has the number of the person it is about, or a mark by which who
+knows a round's name sees that it is about that round, and others see nothing: so no event of a round, or of a person in
+it, can be hidden by being shown as a link.
+
+Events of versions up to 0.7 have no salt. Their digest needs all that they say, so that they are shown whole.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from equipoise._util.canonical import canonical_json, sha256_hex
+from equipoise.errors import VerificationError
+
+BEGINNING = "0" * 64
+LINK = ("sequence", "previous", "mark", "person", "content")
+SAID = ("time", "actor", "kind", "round", "details", "salt")
+LET_IN = ("person-approved", "operator-created")
+UP_TO_0_7 = ("sequence", "time", "actor", "kind", "round", "details", "previous")
+
+
+def mark_of(previous: str, round_id: str) -> str:
+    """The mark of an event about a round that comes after the digest `previous`."""
+    return sha256_hex(canonical_json([previous, round_id]))
+
+
+def event_digest(event: Mapping[str, Any]) -> str:
+    """SHA-256 of an event, the digest before it included and its own left out."""
+    if "content" not in event and event.get("salt") is None:
+        return _digest(event, UP_TO_0_7)
+    return _digest(event if "content" in event else link_of(event), LINK)
+
+
+def link_of(event: Mapping[str, Any]) -> dict[str, Any]:
+    """An event without what it says; of one without salt only that it is there."""
+    link = {name: event.get(name) for name in ("sequence", "previous", "digest")}
+    if event.get("salt") is None:
+        return link | dict.fromkeys(("mark", "person", "content"))
+    round_id = event["round"]
+    about = {
+        "mark": None if round_id is None else mark_of(event["previous"], round_id),
+        "person": event["details"].get("person") if round_id is None else None,
+    }
+    return link | about | {"content": _digest(event, SAID)}
+
+
+def concerned(events: Iterable[Mapping[str, Any]], round_id: str) -> set[Any]:
+    """Numbers of the people who did something in a round, of those who let them in, and so on; links tell nothing.
+
+    Of versions up to 0.7 everybody's events are shown, which does not make them people of this round.
+    """
+    waiting: list[Any] = []
+    let_in_by: dict[Any, set[Any]] = {}  # names, by number
+    known_as: dict[Any, set[Any]] = {}  # numbers, by name
+    for one in events:
+        if "content" in one or not isinstance(details := one["details"], Mapping) or details.get("person") is None:
+            continue
+        person = details["person"]
+        if one["round"] == round_id:
+            waiting.append(person)
+        elif one["kind"] in LET_IN:
+            let_in_by.setdefault(person, set()).add(one["actor"])
+            known_as.setdefault(details.get("name"), set()).add(person)
+    found: set[Any] = set()
+    while waiting:
+        if (person := waiting.pop()) not in found:
+            found.add(person)
+            waiting += [one for name in let_in_by.get(person, ()) for one in known_as.pop(name, ())]
+    return found
+
+
+def check_chain(events: Iterable[Mapping[str, Any]], *, previous: str = BEGINNING, first: int = 1) -> str:
+    """Refuse a log that was tampered with; the digest of its last event otherwise. Some may be links."""
+    salted = False
+    for number, event in enumerate(events, start=first):
+        try:
+            has_salt = "content" in event or event.get("salt") is not None
+            intact = event["sequence"] == number and event["previous"] == previous and has_salt >= salted
+            intact = intact and event_digest(event) == event["digest"]
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise VerificationError(f"event {number} of the log cannot be read ({error!r})") from error
+        if not intact:
+            raise VerificationError(
+                f"the log was altered at event {number}: an event was changed, left out or put in there"
+            )
+        previous, salted = str(event["digest"]), has_salt
+    return previous
+
+
+def check_links(links: Sequence[Mapping[str, Any]], *, first: int) -> None:
+    """Refuse links that are no chain; of events of versions up to 0.7, which come first, they show only the digests."""
+    before: Mapping[str, Any] | None = None
+    for number, link in enumerate(links, start=first):
+        intact = link["sequence"] == number and (before is None or link["previous"] == before["digest"])
+        if link["content"] is None:
+            intact = intact and (before is None or before["content"] is None)
+        elif _digest(link, LINK) != link["digest"]:
+            intact = False
+        if not intact:
+            raise VerificationError(
+                f"the service's chain of events is broken at event {number}: an event was changed, left out or put in"
+            )
+        before = link
+
+
+def _digest(event: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    return sha256_hex(canonical_json({name: event[name] for name in names}))

@@ -1,0 +1,115 @@
+"""What each ε is expected to buy a party."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from equipoise.report.charts.drawing import WIDTH, legend_below, legend_height, saved
+from equipoise.report.charts.style import FAINT, INK, look
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+VALUES, QUALITY = 2.1, 1.5  # inches of the two panels
+BELOW, BETWEEN = 0.5, 0.2
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One quantity at every ε, with its standard errors."""
+
+    name: str
+    values: Sequence[float]
+    errors: Sequence[float]
+
+
+@dataclass(frozen=True)
+class PrivacyChoices:
+    """Values in nats and qualities in per cent against ε; `knee` is the place of one ε."""
+
+    epsilons: Sequence[float]
+    values: Sequence[Quantity]
+    qualities: Sequence[Quantity]
+    knee: int | None
+
+
+def save_privacy_choices(path: Path, choices: PrivacyChoices) -> None:
+    """The picture as a file."""
+    saved(path, _height(choices), lambda figure: _draw(figure, choices))
+
+
+def _labels(choices: PrivacyChoices) -> list[str]:
+    return [line.name for line in choices.values] + ([] if choices.knee is None else ["knee"])
+
+
+def _height(choices: PrivacyChoices) -> float:
+    return legend_height(_labels(choices)) + BELOW + QUALITY + BETWEEN + VALUES + 0.12
+
+
+def _draw(figure: "Figure", choices: PrivacyChoices) -> None:
+    height, below = figure.get_figheight(), legend_height(_labels(choices)) + BELOW
+
+    from matplotlib.ticker import FixedLocator, FuncFormatter
+
+    shown = _readable(choices.epsilons)
+
+    def panel(bottom: float, size: float) -> "Axes":
+        axes = figure.add_axes((0.62 / WIDTH, bottom / height, 1 - 0.8 / WIDTH, size / height))
+        axes.set_xscale("log")
+        axes.grid(axis="y")
+        axes.set_axisbelow(True)
+        axes.xaxis.set_major_locator(FixedLocator(shown))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda epsilon, _place: f"{epsilon:.2g}"))
+        axes.minorticks_off()
+        return axes
+
+    lower = panel(below, QUALITY)
+    upper = panel(below + QUALITY + BETWEEN, VALUES)
+    handles: list[Any] = []
+    for place, line in enumerate(choices.values):
+        style = look(place)
+        handles.append(
+            upper.errorbar(
+                choices.epsilons,
+                line.values,
+                yerr=[2 * error for error in line.errors],
+                color=style.colour,
+                marker=style.marker,
+                linestyle=style.dash,
+                markersize=4.5,
+                linewidth=1.6,
+                elinewidth=1.0,
+                capsize=2,
+            )
+        )
+    looks = {line.name: look(place) for place, line in enumerate(choices.values)}
+    for line in choices.qualities:
+        style = looks[line.name]
+        lower.plot(
+            choices.epsilons, line.values, color=style.colour, marker=style.marker, linestyle=style.dash, markersize=4.5
+        )
+    if choices.knee is not None:
+        for axes in (upper, lower):
+            drawn_knee = axes.axvline(choices.epsilons[choices.knee], color=INK, linewidth=1.2, linestyle=(0, (1, 1.5)))
+        handles.append(drawn_knee)
+    upper.set_ylim(bottom=0)
+    upper.set_ylabel("value (nats)")
+    upper.tick_params(axis="x", labelbottom=False)
+    lower.set_ylim(min(0.0, *(min(line.values) for line in choices.qualities)), 103)
+    lower.set_ylabel("quality (%)")
+    lower.set_xlabel("ε of my release (weaker privacy to the right)", color=INK)
+    lower.tick_params(axis="x", colors=FAINT, labelcolor=INK)
+    legend_below(figure, handles, _labels(choices))
+
+
+def _readable(epsilons: Sequence[float]) -> list[float]:
+    """Those that have room for a number under them."""
+    whole = math.log(epsilons[-1] / epsilons[0]) or 1.0
+    shown = [epsilons[0]]
+    for epsilon in epsilons[1:]:
+        if math.log(epsilon / shown[-1]) / whole > 0.11:
+            shown.append(epsilon)
+    return shown

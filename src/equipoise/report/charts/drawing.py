@@ -1,0 +1,164 @@
+"""From matplotlib to an `<svg>` element that can stand beside others in one page.
+
+Matplotlib keeps its settings in one global table, so drawing holds a lock and puts the table back: threads of a service
+may draw at once, as long as they all draw here. No window system and no `pyplot` is involved. Text stays text, so that
+it can be searched, copied and read aloud; it is laid out with a wide font and shown in the reader's own, narrower one.
+Nothing is styled by CSS: pages may forbid styles within elements, and recolour `[fill="#1a1a1a"]` with their own.
+"""
+
+import io
+import re
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from equipoise._util.canonical import sha256_hex
+from equipoise.report.charts.style import FAINT, INK, RULE
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH = 4.4  # inches; 422 pixels
+TEXT = 10.0  # points
+LETTER = 0.6 * TEXT / 72  # inches that a letter takes, on average, in the font that is laid out with
+LINE = 0.215  # inches from one row to the next
+FAMILY = "DejaVu Sans"  # comes with matplotlib
+SHOWN_FAMILY = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+
+_LOCK = threading.Lock()
+_SETTINGS: dict[str, Any] = {
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.labelsize": TEXT,
+    "axes.linewidth": 0.8,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "font.family": ["sans-serif"],
+    "font.sans-serif": [FAMILY],
+    "font.size": TEXT,
+    "grid.color": RULE,
+    "grid.linewidth": 0.7,
+    "legend.fontsize": TEXT,
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "equipoise",
+    "text.color": INK,
+    "text.parse_math": False,  # a party may be called a$b$c
+    "xtick.color": FAINT,
+    "xtick.labelcolor": INK,
+    "xtick.labelsize": TEXT,
+    "ytick.color": FAINT,
+    "ytick.labelcolor": INK,
+    "ytick.labelsize": TEXT,
+}
+
+
+def drawn(height: float, words: str, draw: Callable[["Figure"], None]) -> str:
+    """A figure of `height` inches as an `<svg>` element; `words` are for those who cannot see it."""
+    with _figure(height) as figure:
+        draw(figure)
+        buffer = io.StringIO()
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
+    return _embeddable(buffer.getvalue(), words)
+
+
+def saved(path: Path, height: float, draw: Callable[["Figure"], None]) -> None:
+    """A figure of `height` inches as a file of its own, of the kind its name ends in: .png, .svg or .pdf."""
+    with _figure(height, {"svg.fonttype": "path"}) as figure:  # whoever opens it may not have the font
+        draw(figure)
+        figure.savefig(path, format=path.suffix[1:].lower(), dpi=200)
+
+
+@contextmanager
+def _figure(height: float, settings: dict[str, Any] | None = None) -> Iterator["Figure"]:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    # Not the user's own settings: the same numbers should look the same everywhere.
+    usual: dict[Any, Any] = {k: v for k, v in mpl.rcParamsDefault.items() if not k.startswith("backend")}
+    with _LOCK, mpl.rc_context(usual | _SETTINGS | (settings or {})), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # the reader's own font may have it
+        yield Figure(figsize=(WIDTH, height))
+
+
+def _embeddable(document: str, words: str) -> str:
+    """Without what only a file of its own needs, and with names that no other drawing in the page has."""
+    text = document[document.index("<svg") :].strip()
+    text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style [^>]*>.*?</style>", "", text, flags=re.DOTALL)
+    text = text.replace(f"'{FAMILY}'", SHOWN_FAMILY).replace("xlink:href", "href")
+    used = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', text))
+    text = re.sub(r' id="([^"]+)"', lambda match: match[0] if match[1] in used else "", text)
+    prefix = "c" + sha256_hex(f"{words}\n{text}".encode())[:10]
+    order = {name: f"{prefix}-{place}" for place, name in enumerate(dict.fromkeys(re.findall(r' id="([^"]+)"', text)))}
+    text = re.sub(r'( id="|url\(#|href="#)([^)"]+)', lambda match: match[1] + order[match[2]], text)
+    text = re.sub(r"\n\s*", "\n", text)
+    text = re.sub(r"<[a-z][^>]*>", lambda tag: re.sub(r' style="([^"]*)"', _attributes, tag[0]), text)
+    view = re.search(r'viewBox="([^"]+)"', text)
+    assert view is not None
+    label = escape(words, quote=True)
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{view[1]}" role="img" aria-label="{label}" '
+        f'width="{round(WIDTH * 96)}" stroke-linejoin="round">'
+    )
+    return head + text[text.index(">") + 1 :]
+
+
+def _attributes(style: re.Match[str]) -> str:
+    """CSS declarations as the attributes of the same names."""
+    declared = dict(re.findall(r"([a-z-]+):\s*([^;]+)", style[1]))
+    return "".join(f' {name}="{value.strip()}"' for name, value in declared.items())
+
+
+def row_axes(figure: "Figure", rows: float, *, left: float, below: float, above: float = 0.08) -> "Axes":
+    """Axes with `rows` places from the top down, `left` inches for their labels and `below` for what is underneath."""
+    height = figure.get_figheight()
+    axes = figure.add_axes((left / WIDTH, below / height, 1 - (left + 0.16) / WIDTH, 1 - (below + above) / height))
+    axes.set_ylim(rows - 0.5, -0.5)
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.grid(axis="x")
+    axes.set_axisbelow(True)
+    few_ticks(axes)
+    return axes
+
+
+def few_ticks(axes: "Axes", most: int = 5) -> None:
+    """No more numbers along the bottom than fit on a telephone."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(most))
+
+
+def legend_columns(labels: Sequence[str]) -> int:
+    """How many labels fit beside each other."""
+    widest = max(map(len, labels)) * LETTER + 0.43
+    return max(1, min(len(labels), int((WIDTH - 0.1) / widest)))
+
+
+def legend_height(labels: Sequence[str]) -> float:
+    """Inches for a legend of these labels."""
+    return -(-len(labels) // legend_columns(labels)) * 0.18 + 0.05
+
+
+def legend_below(figure: "Figure", handles: Sequence[Any], labels: Sequence[str]) -> None:
+    """A legend along the bottom edge."""
+    figure.legend(
+        handles,
+        labels,
+        loc="lower left",
+        bbox_to_anchor=(0.0, 0.0),
+        ncols=legend_columns(labels),
+        borderaxespad=0.1,
+        borderpad=0.1,
+        labelspacing=0.3,
+        columnspacing=1.0,
+        handletextpad=0.6,
+        handlelength=1.6,
+        numpoints=1,
+    )

@@ -1,0 +1,70 @@
+"""How well each posterior predicts rows that nobody released."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from equipoise.estimate import Estimate
+from equipoise.report.charts.drawing import LETTER, drawn, legend_below, legend_height, row_axes
+from equipoise.report.charts.style import BLUE, FAINT, INK, VERMILION, shortened
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LONGEST = 20
+ROW = 0.5
+BELOW = 0.46
+FAR = 1.5  # times the width of all the others: further off than that, a mark is put at the edge
+SERIES = {
+    "team": ("whole team", "|", INK, 14.0),
+    "prior": ("no data", "v", FAINT, 6.0),
+    "alone": ("alone", "o", VERMILION, 6.0),
+    "reward": ("with its reward", "s", BLUE, 6.0),
+}
+
+
+def losses(rows: Mapping[str, Mapping[str, Estimate]]) -> str:
+    """Loss by party under what it knows ("prior", "alone", "reward", "team"), as far as given; lower is better."""
+    names = shortened(list(rows), LONGEST)
+    present = [name for name in SERIES if any(name in row for row in rows.values())]
+    learnt = [row[name] for row in rows.values() for name in row if name != "prior"]
+    low = min(one.value - 2 * one.error for one in learnt)
+    high = max(one.value + 2 * one.error for one in learnt)
+    width = max(high - low, 0.05)
+    highest = max((row["prior"].value for row in rows.values() if "prior" in row), default=high)
+    far = highest > high + FAR * width
+    edge = high + 0.45 * width if far else max(highest, high)
+    labels = [SERIES[name][0] + (" (off axis)" if name == "prior" and far else "") for name in present]
+    below = BELOW + legend_height(labels)
+
+    def draw(figure: "Figure") -> None:
+        left = max(map(len, names)) * LETTER + 0.1
+        axes = row_axes(figure, len(rows), left=left, below=below)
+        handles: dict[str, Any] = {}
+        for place, row in enumerate(rows.values()):
+            for name in present:
+                if name in row:
+                    _, marker, colour, size = SERIES[name]
+                    beyond = name == "prior" and row[name].value > edge
+                    height = place + 0.13 * list(SERIES).index(name) - 0.2
+                    handles[name] = axes.errorbar(
+                        edge if beyond else row[name].value,
+                        height,
+                        xerr=None if beyond else 2 * row[name].error,
+                        marker=">" if beyond else marker,
+                        color=colour,
+                        markersize=size,
+                        markerfacecolor="white" if name == "alone" else colour,
+                        markeredgewidth=1.4,
+                        linestyle="none",
+                        elinewidth=1.0,
+                    )
+        axes.set_xlim(low - 0.1 * width, edge + 0.1 * width)
+        axes.set_yticks(range(len(rows)), names)
+        axes.set_xlabel("loss on test rows (nats a row; less is better)")
+        legend_below(figure, [handles[name] for name in present], labels)
+
+    words = "; ".join(
+        f"{party}: " + ", ".join(f"{SERIES[name][0]} {row[name].value:.3f}" for name in present if name in row)
+        for party, row in rows.items()
+    )
+    return drawn(len(rows) * ROW + below + 0.08, f"Loss on test rows. {words}.", draw)

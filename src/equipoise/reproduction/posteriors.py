@@ -1,0 +1,153 @@
+"""Posteriors of an experiment: sampled as its effort says, valued, and asked to predict.
+
+Experiments go below `equipoise.infer`, which insists on chains that agree and takes longer until they do: the paper's
+own protocol has a fixed length.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise._util.cores import usable_cores
+from equipoise.agreement import Agreement
+from equipoise.estimate import Estimate
+from equipoise.inference import baselines, engine
+from equipoise.inference.collapsed import own_coordinates
+from equipoise.inference.diagnostics import independent
+from equipoise.inference.engine import Problem, Sampled, Settings
+from equipoise.inference.linear import regression_coordinates
+from equipoise.inference.problem import observations_of, problem_of, scenario_arrays
+from equipoise.inference.processes import sample_one, spread, tasks_of
+from equipoise.inference.runtime import double_precision, on_accelerator
+from equipoise.inference.scenario import Scenario
+from equipoise.protocol.submission import Submission
+from equipoise.reward.scoring import Rows, loss_on
+from equipoise.valuation.divergence import divergence, divergence_between
+
+Floats = NDArray[np.float64]
+Result = TypeVar("Result")
+
+MOST_DRAWS_TO_PREDICT_WITH = 10_000
+MOST_DRAWS_TO_COMPARE = 2_400  # neighbours are sought some thirty times
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One posterior that is wanted, and the seed of its random numbers."""
+
+    scenario: Scenario
+    seed: int
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Draws of one posterior: in coordinates where the prior is N(0, I) [chains, draws, d], and as parameters."""
+
+    coordinates: Floats
+    parameters: dict[str, Floats]
+    rhat: float
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a posterior is worth, how well it predicts, how like another it is (0 at best), whether its chains agree."""
+
+    value: Estimate
+    loss: float
+    similarity: float
+    rhat: float
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Reduces draws to numbers; `whole` are coordinates of the posterior to be compared with."""
+
+    rows: Rows
+    whole: Floats | None = None
+
+    def __call__(self, drawn: Drawn) -> Found:
+        number = len(drawn.parameters["weights"])
+        step = -(-number // MOST_DRAWS_TO_PREDICT_WITH)
+        loss = loss_on(self.rows, {name: part[::step] for name, part in drawn.parameters.items()}).value
+        similarity = 0.0
+        if self.whole is not None:
+            similarity = -divergence_between(_fewer(self.whole), _fewer(drawn.coordinates)).value
+        return Found(divergence(drawn.coordinates), loss, similarity, drawn.rhat)
+
+
+def _fewer(coordinates: Floats) -> Floats:
+    chains, length, _ = coordinates.shape
+    return coordinates[:, :: max(1, chains * length // MOST_DRAWS_TO_COMPARE)]
+
+
+def as_drawn(drawn: Drawn) -> Drawn:
+    """The draws themselves, for who needs them."""
+    return drawn
+
+
+@double_precision
+def find(
+    agreement: Agreement,
+    sent: Sequence[Submission],
+    asked: Sequence[Asked],
+    settings: Settings,
+    measure: Callable[[Drawn], Result],
+    *,
+    noise_seed: int = 0,
+    naive: bool = False,
+) -> list[Result]:
+    """Sample every posterior and measure it, on all cores or in one go on an accelerator; in the order asked."""
+    present = tuple(submission.party for submission in sent)
+    problem = problem_of(agreement, observations_of(agreement, sent, seed=noise_seed))
+    scenarios = scenario_arrays(agreement, present, [one.scenario for one in asked])
+    conjugate = naive and baselines.is_conjugate(problem.model)
+    if naive and not conjugate:
+        problem = baselines.without_noise(problem, repair=True)
+    keys = jnp.stack([jax.random.key(one.seed) for one in asked])
+    if on_accelerator() and not conjugate:
+        return _on_accelerator(problem, engine.run(keys, problem, scenarios, settings), measure)
+    function = _measured_without_noise if conjugate else _measured
+    tasks = [(*task, measure) for task in tasks_of(keys, problem, scenarios, settings)]
+    return [result for _, result in sorted(spread(function, tasks, usable_cores()), key=lambda pair: pair[0])]
+
+
+def _on_accelerator(problem: Problem, sampled: list[Sampled], measure: Callable[[Drawn], Result]) -> list[Result]:
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        return list(pool.map(lambda one: measure(drawn_of(problem, one)), sampled))
+
+
+def _measured(
+    key: Any, model: Any, prior: Any, observations: Any, scenario: Any, settings: Settings, measure: Any
+) -> Any:
+    sampled = sample_one(key, model, prior, observations, scenario, settings)
+    return measure(drawn_of(Problem(model, prior, observations), sampled))
+
+
+def _measured_without_noise(
+    key: Any, model: Any, prior: Any, observations: Any, scenario: Any, settings: Settings, measure: Any
+) -> Any:
+    problem = Problem(model, prior, observations)
+    rng = np.random.default_rng(key.ravel().tolist())
+    member, kappa = np.asarray(scenario.member[0]), float(scenario.kappa[0])
+    with jax.enable_x64(True):
+        drawn = baselines.conjugate_draws(rng, problem, member, kappa, settings.draws, repair=True)
+    chains = {name: values[None] for name, values in drawn.items()}
+    return measure(drawn_of(problem, Sampled(chains, None, independent(settings.draws, 1))))
+
+
+def drawn_of(problem: Problem, sampled: Sampled) -> Drawn:
+    """Coordinates and parameters of what the engine sampled."""
+    flat = {name: part.reshape(-1, *part.shape[2:]) for name, part in sampled.parameters.items()}
+    chains, length = sampled.parameters["weights"].shape[:2]
+    if sampled.positions is None:
+        coordinates = regression_coordinates(problem.prior, flat["weights"], flat["variance"])
+    else:
+        coordinates = own_coordinates(problem.model, problem.prior, sampled.positions)
+    shaped = coordinates.reshape(chains, length, -1)
+    return Drawn(shaped, flat, float(np.max(sampled.diagnostics.rhat)))

@@ -1,0 +1,1 @@
+"""The service's database: connection, tables, migrations, backup."""

@@ -1,0 +1,258 @@
+"""The database: embedded SQLite, or PostgreSQL by its URL; one way to read and one to write for both.
+
+SQLite has one writer at a time, and a transaction that begins to write only after it has read may find that it cannot.
+So `writing` takes the lock at once (BEGIN IMMEDIATE), and threads of one process queue up for it instead of polling.
+Where another process does not give the lock back, the queue is short: whoever only reads needs threads as well.
+PostgreSQL has many writers; `writing(alone=True)` makes those queue up whose decisions depend on what others write.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy import event
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL, Connection, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.orm import Session
+
+from equipoise.errors import ServiceError
+from equipoise.service.db.tables import Base
+from equipoise.service.errors import Unavailable
+
+PATIENCE_S = 5  # for a lock that somebody else has
+PATIENCE_OF_STARTS_S = 30  # for others who change the tables
+MOST_WAITING = 20  # threads that wait for a lock that is not given back; a server has 40
+STUCK_S = 0.5  # after so long it is not
+ALONE = 7_351_001  # PostgreSQL's advisory lock of those who write alone
+BUSY, DAMAGED, FULL = "busy", "damaged", "disk-full"
+_BEGIN = "equipoise_begin"
+
+_BUSY_SQLITE, _BUSY_POSTGRESQL = {5, 6}, "55"  # locked by others
+# SQLite: busy, locked, out of memory, read-only, input/output, cannot open.
+_PASSING_SQLITE = {*_BUSY_SQLITE, 7, 8, 10, 14}
+_FULL_SQLITE, _FULL_POSTGRESQL = 13, "53100"
+_DAMAGED_SQLITE = {11, 26}  # corrupt, not a database
+# PostgreSQL: connection, rolled back, resources, locked, shut down.
+_PASSING_POSTGRESQL = {"08", "40", "53", _BUSY_POSTGRESQL, "57"}
+
+
+class Database:
+    """An open database; `close` it. Threads may share it, processes may not."""
+
+    def __init__(self, url: str) -> None:
+        self._url = _checked(url)
+        self.is_sqlite = self._url.get_backend_name() == "sqlite"
+        self._queue = _Queue()
+        options: dict[str, Any] = {"pool_size": 20, "max_overflow": 40, "pool_timeout": PATIENCE_S}
+        if self.is_sqlite:
+            options["connect_args"] = {"timeout": PATIENCE_S}
+        else:
+            options |= {"pool_pre_ping": True, "connect_args": {"connect_timeout": 10}}
+        # Traces of what nobody foresaw go to the log; what people sent does not.
+        self._engine = sqlalchemy.create_engine(self._url, hide_parameters=True, **options)
+        if self.is_sqlite:
+            event.listen(self._engine, "connect", _prepare_sqlite)
+            event.listen(self._engine, "begin", _begin_sqlite)
+        else:
+            event.listen(self._engine, "connect", _prepare_postgresql)
+
+    @contextmanager
+    def reading(self, *, snapshot: bool = False) -> Iterator[Session]:
+        """A session that changes nothing; with `snapshot`, everything it reads is of one moment."""
+        options = {"isolation_level": "REPEATABLE READ"} if snapshot and not self.is_sqlite else {}
+        with _translated(), Session(self._engine.execution_options(**options), expire_on_commit=False) as session:
+            yield session
+
+    @contextmanager
+    def writing(self, *, alone: bool = False) -> Iterator[Session]:
+        """A session whose changes are all kept if the block ends well, and none if it does not."""
+        with self._my_turn(), _translated():
+            engine = self._engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"}) if self.is_sqlite else self._engine
+            with Session(engine, expire_on_commit=False) as session, session.begin():
+                if alone:
+                    wait_alone(session)
+                yield session
+
+    @contextmanager
+    def outside_transactions(self) -> Iterator[Connection]:
+        """A bare connection, for what SQLite cannot do within a transaction."""
+        assert self.is_sqlite
+        with _translated(), self._engine.execution_options(**{_BEGIN: ""}).connect() as connection:
+            yield connection
+
+    def migrate(self) -> None:
+        """Bring the tables up to date; of several processes that do, one does and the others wait."""
+        if self.is_sqlite:
+            self._use_write_ahead_log()
+        self._patiently(self._upgrade)
+
+    def close(self) -> None:
+        """End all connections."""
+        self._engine.dispose()
+
+    def _my_turn(self) -> AbstractContextManager[None]:
+        return self._queue.turn() if self.is_sqlite else nullcontext()
+
+    def _use_write_ahead_log(self) -> None:
+        # The file remembers it. Two processes that switch at once do not wait for each other, so they try again.
+        self._patiently(self._switch)
+
+    def _switch(self) -> None:
+        with self.outside_transactions() as connection:
+            connection.exec_driver_sql("PRAGMA journal_mode = WAL")
+
+    def _upgrade(self) -> None:
+        from equipoise.service.db.migrations import upgrade
+
+        with self.writing() as session:
+            upgrade(session.connection())
+
+    def _patiently(self, action: Callable[[], None]) -> None:
+        """Do what others who start may be doing just now."""
+        deadline = time.monotonic() + PATIENCE_OF_STARTS_S
+        while True:
+            try:
+                action()
+                return
+            except Unavailable as refused:
+                if refused.code != BUSY or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
+
+class _Queue:
+    """Threads that want to write: one at a time does, and few wait while the one does not get on."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._counting = threading.Lock()
+        self._waiting = 0
+        self._since = 0.0  # when whose turn it is began
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Wait for it, and have it within the block."""
+        with self._counting:
+            self._waiting += 1
+        self._wait()
+        self._since = time.monotonic()
+        try:
+            yield
+        finally:
+            self._since = time.monotonic()
+            self._turn.release()
+
+    def _wait(self) -> None:
+        deadline, pause = time.monotonic() + PATIENCE_S, STUCK_S / 10
+        while True:
+            got = self._turn.acquire(timeout=pause)
+            now = time.monotonic()
+            with self._counting:
+                few = self._waiting <= MOST_WAITING or now - self._since < STUCK_S
+                if not got and few and now < deadline:
+                    pause = STUCK_S
+                    continue
+                self._waiting -= 1
+            if got:
+                return
+            message = "the database is busy: somebody else has been writing for a while; try again"
+            raise Unavailable(message, code=BUSY)
+
+
+def wait_alone(session: Session) -> None:
+    """Wait until no other transaction writes alone, and keep others waiting until this one ends."""
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(sqlalchemy.text(f"SELECT pg_advisory_xact_lock({ALONE})"))
+
+
+def insert_or_ignore(session: Session, table: type[Base], **values: Any) -> bool:
+    """Insert a row unless one with the same key is there; whether it was inserted."""
+    dialect = postgresql if session.get_bind().dialect.name == "postgresql" else sqlite
+    statement = dialect.insert(table.__table__).values(**values).on_conflict_do_nothing()
+    return session.execute(statement.returning(sqlalchemy.literal(1))).first() is not None
+
+
+def _checked(text: str) -> URL:
+    try:
+        url = make_url(text)
+        if url.drivername in ("postgresql", "postgres"):
+            url = url.set(drivername="postgresql+psycopg")
+        if url.get_backend_name() == "postgresql":
+            url.get_dialect().import_dbapi()
+        elif url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
+            raise ArgumentError(text)
+    except (ArgumentError, NoSuchModuleError, ImportError, ValueError) as error:
+        # The URL may hold a password, so it is not repeated.
+        raise ServiceError(
+            "the database's URL cannot be used; write postgresql://USER@HOST/NAME, or leave it out for a file of "
+            "SQLite in the data folder"
+        ) from error
+    return url
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # transactions begin where this module begins them
+    cursor = connection.cursor()
+    for setting in ("foreign_keys = ON", f"busy_timeout = {PATIENCE_S * 1000}", "synchronous = FULL"):
+        cursor.execute(f"PRAGMA {setting}")
+    cursor.close()
+
+
+def _prepare_postgresql(connection: Any, _record: object) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET lock_timeout = '{PATIENCE_S}s'")
+    connection.commit()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    if begin := connection.get_execution_options().get(_BEGIN, "BEGIN"):
+        connection.exec_driver_sql(begin)
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Say that the database is out of reach, without its address or what was asked of it."""
+    try:
+        yield
+    except PoolTimeoutError as error:
+        raise Unavailable("the service is busy; try again in a moment") from error
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _DAMAGED_SQLITE:
+            message = "the database's file is damaged; stop the service and restore a backup"
+            raise Unavailable(message, code=DAMAGED) from error
+        if _is_full(error.orig):
+            message = "the disk of the database is full; nothing was changed. Free some room, and try again"
+            raise Unavailable(message, code=FULL) from error
+        if not _is_passing(error):
+            raise
+        raise Unavailable(
+            "the database cannot be used just now (it is out of reach or locked); nothing was changed, try again",
+            code=BUSY if _is_busy(error.orig) else None,
+        ) from error
+
+
+def _is_busy(cause: Any) -> bool:
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    return code in _BUSY_SQLITE or (getattr(cause, "sqlstate", None) or "")[:2] == _BUSY_POSTGRESQL
+
+
+def _is_full(cause: Any) -> bool:
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    return code == _FULL_SQLITE or getattr(cause, "sqlstate", None) == _FULL_POSTGRESQL
+
+
+def _is_passing(error: DBAPIError) -> bool:
+    if error.connection_invalidated:
+        return True
+    cause: Any = error.orig
+    if (code := getattr(cause, "sqlite_errorcode", None)) is not None:
+        return code & 0xFF in _PASSING_SQLITE
+    if not isinstance(error, sqlalchemy.exc.OperationalError | sqlalchemy.exc.InterfaceError):
+        return False
+    state = getattr(cause, "sqlstate", None)
+    return state is None or state[:2] in _PASSING_POSTGRESQL

@@ -1,0 +1,1 @@
+"""Settlements as jobs: the queue, leases and heartbeats, and the worker that runs them."""

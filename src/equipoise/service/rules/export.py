@@ -1,0 +1,99 @@
+"""The whole of a round as one file, to be checked offline by anybody who has the service's public key.
+
+A manifest names the SHA-256 of every other file and the head of the event log, and is signed by the service. Receipts
+that parties hold name events of the same log. What is in the file is of one moment, and about one round.
+"""
+
+import io
+import json
+import zipfile
+from typing import Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from equipoise._util.canonical import canonical_json, sha256_hex
+from equipoise.protocol.log import concerned, link_of
+from equipoise.service.context import Context
+from equipoise.service.db.tables import Answer, Received, Result
+from equipoise.service.rules import events
+from equipoise.service.rules.access import Actor, confirm, require, round_of
+from equipoise.service.rules.results import SETTLEMENT
+
+FORMAT, VERSION = "equipoise-export", 2
+MANIFEST = "manifest.json"
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest a zip file knows: what is the same is the same, whenever it is made
+
+
+def export(context: Context, actor: Actor | None, round_id: str) -> bytes:
+    """A zip file of agreement, submissions, receipts, event log, answers, and once settled settlement and rewards."""
+    actor = require(actor, "export")
+    with context.database.writing(alone=True) as session:
+        confirm(session, actor)
+        round_of(session, round_id)
+        events.record(
+            session, time=context.clock(), actor=actor.name, kind="exported", round_id=round_id, person=actor.person_id
+        )
+    with context.database.reading(snapshot=True) as session:
+        log = events.documents(session)
+        files = _files(session, round_id, _shown(log, round_id))
+    manifest: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "round": round_id,
+        "service": context.audience,
+        "time": max(context.clock(), log[-1]["time"]),
+        "files": {name: sha256_hex(content) for name, content in files.items()},
+        "head": {"sequence": log[-1]["sequence"], "digest": log[-1]["digest"]},
+    }
+    manifest["signature"] = context.key.sign(canonical_json(manifest)).hex()
+    return _zipped({MANIFEST: canonical_json(manifest) + b"\n", **files})
+
+
+def _shown(log: list[dict[str, Any]], round_id: str) -> list[dict[str, Any]]:
+    """The log as it is exported: what is about other rounds and people is there as links alone.
+
+    Events of versions up to 0.7 cannot be: the chain of their digests could not be checked.
+    """
+    people = concerned(log, round_id)
+
+    def is_shown(event: dict[str, Any]) -> bool:
+        if event["round"] is not None:
+            return bool(event["round"] == round_id)
+        return event["sequence"] == 1 or event["details"].get("person") in people
+
+    return [event if "salt" not in event or is_shown(event) else link_of(event) for event in log]
+
+
+def _files(session: Session, round_id: str, log: list[dict[str, Any]]) -> dict[str, bytes]:
+    found = round_of(session, round_id)
+    files = {"agreement.json": found.agreement_json.encode("ascii") + b"\n"}
+    for one in session.scalars(select(Received).where(Received.round_id == round_id)):
+        files[f"submissions/{one.party}.json"] = one.content
+        files[f"receipts/{one.party}.json"] = one.receipt
+    for result in session.scalars(select(Result).where(Result.round_id == round_id)):
+        files[result.name] = result.content
+    by_noise = SETTLEMENT in files and json.loads(files[SETTLEMENT])["options"]["mechanism"] == "noise"
+    if by_noise and found.noise_secret is not None:
+        files["noise.secret"] = found.noise_secret.encode("ascii")  # without it nobody could settle again
+    files["events.jsonl"] = _lines(log)
+    answers = select(Answer).where(Answer.round_id == round_id).order_by(Answer.inputs, Answer.digest)
+    files["answers.jsonl"] = _lines(
+        {"inputs": one.inputs, "key": json.loads(one.key_json), "result": json.loads(one.result_json)}
+        for one in session.scalars(answers)
+    )
+    return dict(sorted(files.items()))
+
+
+def _lines(documents: Any) -> bytes:
+    return b"".join(canonical_json(document) + b"\n" for document in documents)
+
+
+def _zipped(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o600 << 16
+            archive.writestr(entry, content)
+    return buffer.getvalue()

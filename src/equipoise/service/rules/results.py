@@ -1,0 +1,290 @@
+"""What a settlement decided, kept in one transaction, and shown to each as far as it may know it.
+
+Operators and auditors see the settlement. A party sees its own view of it (`equipoise.report.view`) and fetches its own
+reward, which nobody else can. All members see who took part, what their own team is worth, and whether the promises
+hold.
+"""
+
+import json
+import logging
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from equipoise._util.canonical import sha256_hex
+from equipoise.errors import MediationError
+from equipoise.protocol.receipts import RewardReceipt
+from equipoise.service.cache import Kept
+from equipoise.service.context import Context
+from equipoise.service.db.tables import Event, Received, Result, Round, Seat
+from equipoise.service.errors import Conflict, Damaged, NotFound
+from equipoise.service.logs import FAILURES
+from equipoise.service.rules import events
+from equipoise.service.rules.access import Actor, require, round_of, seat_of
+from equipoise.service.rules.agreements import parsed
+from equipoise.service.rules.rounds import left_out_of
+
+if TYPE_CHECKING:
+    from equipoise.mediation.settlement import Settlement
+    from equipoise.report.view import PartyView
+
+SETTLEMENT = "settlement.json"
+_KEPT = 8  # settlements
+_KEPT_DIGESTS = 1_000  # of rewards, by that of the file
+_NO_PART = "{!r} took no part in this settlement: it did not submit, or the operator started without it"
+
+
+def reward_name(party: str) -> str:
+    """The file of a party's reward."""
+    return f"rewards/{party}.nc"
+
+
+def files_of(settlement: "Settlement") -> dict[str, bytes]:
+    """Everything to be kept of a settlement: the document and the rewards."""
+    document = {**settlement.to_json(), "audit": settlement.audit.to_json()}
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    files = {SETTLEMENT: text.encode()}
+    with tempfile.TemporaryDirectory(prefix="equipoise-") as folder:
+        for party, award in settlement.awards.items():
+            if award.reward is not None:
+                path = Path(folder) / "reward.nc"
+                award.reward.save(path)
+                files[reward_name(party)] = path.read_bytes()
+    return files
+
+
+def keep(
+    session: Session,
+    context: Context,
+    round_id: str,
+    settlement: "Settlement",
+    *,
+    files: dict[str, bytes] | None = None,
+) -> None:
+    """Within a transaction: keep a settlement and end its round; doing it again with equal decisions is no mistake.
+
+    `files` are `files_of(settlement)`, if they were made before, so that nobody waits for them.
+    """
+    found = round_of(session, round_id)
+    if found.state == "settled" and found.decisions == settlement.decisions:
+        return
+    if found.state != "settling":
+        raise Conflict(f"round {round_id} is {found.state}, so that no settlement is expected")
+    for name, content in (files_of(settlement) if files is None else files).items():
+        session.add(Result(round_id=round_id, name=name, digest=sha256_hex(content), content=content))
+    found.state, found.settled, found.decisions = "settled", context.clock(), settlement.decisions
+    events.record(
+        session,
+        time=found.settled,
+        actor=events.SERVICE,
+        kind="settled",
+        round_id=round_id,
+        decisions=found.decisions,
+    )
+
+
+def settlement(context: Context, actor: Actor | None, round_id: str) -> "Settlement":
+    """The whole settlement, without draws. Options of versions up to 0.6 hold the noise secret, nobody's to see."""
+    require(actor, "see-settlement")
+    with context.database.reading() as session:
+        return _settlement(session, round_of(session, round_id))
+
+
+def document(context: Context, actor: Actor | None, round_id: str) -> dict[str, Any]:
+    """The whole settlement with its audit as plain JSON, without the noise secret."""
+    require(actor, "see-settlement")
+    with context.database.reading() as session:
+        found = _settlement(session, round_of(session, round_id))
+    plain = {**found.to_json(), "audit": found.audit.to_json()}
+    return {**plain, "options": {**plain["options"], "noise_secret": None}, "decisions": found.decisions}
+
+
+def party_view(context: Context, actor: Actor | None, round_id: str) -> "PartyView":
+    """What a party may know of its own share."""
+    from equipoise.report.view import view_of
+
+    actor = require(actor, "see-own-result")
+    with context.database.reading() as session:
+        found, _ = seat_of(session, actor, round_id)
+        settled = _settlement(session, found)
+    if actor.name not in settled.awards:
+        raise NotFound(f"{_NO_PART.format(actor.name)}, so that it has no share in it")
+    return view_of(settled, actor.name)
+
+
+def reward(context: Context, actor: Actor | None, round_id: str) -> bytes:
+    """A party's own reward, as its netCDF file; that it was handed out is recorded, the first time.
+
+    A file that is not the reward that was decided is not handed out, whoever changed it.
+    """
+    actor = require(actor, "fetch-reward")
+    with context.database.reading() as session:
+        found, _ = seat_of(session, actor, round_id)
+        content, says = _decided_reward(session, found, actor.name)
+        known = _handed_out(session, found, actor.name, says)
+    if known is None:
+        with context.database.writing(alone=True) as session:
+            if _handed_out(session, found, actor.name, says) is None:
+                events.record(
+                    session,
+                    time=context.clock(),
+                    actor=actor.name,
+                    kind="reward-fetched",
+                    round_id=round_id,
+                    person=actor.person_id,
+                    **says,
+                )
+    return content
+
+
+def reward_receipt(context: Context, actor: Actor | None, round_id: str) -> RewardReceipt:
+    """The service's word which reward it handed out to a party; the same each time."""
+    actor = require(actor, "fetch-reward")
+    with context.database.reading() as session:
+        found, _ = seat_of(session, actor, round_id)
+        _, says = _decided_reward(session, found, actor.name)
+        event = _handed_out(session, found, actor.name, says)
+    if event is None:
+        raise NotFound(f"{actor.name!r} has not fetched its reward yet; there is a receipt once it has")
+    return RewardReceipt.signed(
+        context.key,
+        round=found.id,
+        agreement=found.identity,
+        party=actor.name,
+        handed_out=event.time,
+        event=event.sequence,
+        event_digest=event.digest,
+        **says,
+    )
+
+
+def summary(context: Context, actor: Actor | None, round_id: str) -> dict[str, Any]:
+    """What every member may know: who took part, what the own team is worth, whether agreement and promises were kept.
+
+    ρ is there only if the agreement fixes it: where it does not, it would give away others' shares.
+    """
+    actor = require(actor, "see-summary")
+    with context.database.reading() as session:
+        found, _ = seat_of(session, actor, round_id)
+        order = select(Received.party).join(Seat, (Seat.round_id == Received.round_id) & (Seat.party == Received.party))
+        submitted = session.scalars(order.where(Received.round_id == found.id).order_by(Seat.position)).all()
+        settled = _settlement(session, found) if found.state == "settled" else None
+    agreement = parsed(found.agreement_json)
+    teams = () if settled is None else settled.teams
+    return {
+        "round": found.id,
+        "title": found.title,
+        "agreement": found.identity,
+        "state": found.state,
+        "settled": found.settled,
+        "decisions": found.decisions,
+        "parties": list(agreement.party_names),
+        "submitted": list(submitted),
+        "left_out": list(left_out_of(found)),
+        "teams": [list(team) for team in teams],
+        "values": [
+            {"team": list(team), **asdict(settled.value(*team))}
+            for team in teams
+            if settled is not None and (actor.role != "party" or actor.name in team)
+        ],
+        "rho": None if settled is None or settled.rho != agreement.reward.rho else settled.rho,
+        "deviations": [] if settled is None else [one.for_parties for one in settled.deviations],
+        "audit": []
+        if settled is None
+        else [{"code": one.code, "promise": one.promise, "verdict": one.verdict} for one in settled.audit],
+    }
+
+
+def audit(context: Context, actor: Actor | None, round_id: str) -> list[dict[str, str]]:
+    """Which promises hold; why, only for operators and auditors, since reasons name parties and numbers."""
+    actor = require(actor, "see-audit")
+    with context.database.reading() as session:
+        found, _ = seat_of(session, actor, round_id)
+        settled = _settlement(session, found)
+    return [
+        {
+            "code": one.code,
+            "promise": one.promise,
+            "verdict": one.verdict,
+            "reason": "" if actor.role == "party" else one.reason,
+        }
+        for one in settled.audit
+    ]
+
+
+def _decided_reward(session: Session, found: Round, party: str) -> tuple[bytes, dict[str, str]]:
+    """The file of a reward, and what is recorded of handing it out: its SHA-256, what it is, what decided it."""
+    settled = _settlement(session, found)
+    kept = session.get(Result, (found.id, reward_name(party)))
+    if kept is None:
+        raise NotFound(f"{_NO_PART.format(party)}, so that it has no reward")
+    digest = sha256_hex(kept.content)
+    award = settled.awards.get(party)
+    is_of = _rewards.get(digest, lambda: _reward_digest(kept.content))
+    if award is None or is_of != award.digest or settled.decisions != _logged_decisions(session, found):
+        logging.getLogger(FAILURES).error(
+            "the reward of %r in round %s is not the one that was decided (its file is %s); restore a backup",
+            party,
+            found.id,
+            digest,
+        )
+        raise Damaged(
+            f"the reward of {party!r} that is kept here is not the one that was decided, so that it is not handed out; "
+            "tell the operator, whose log has a line on it"
+        )
+    return kept.content, {"digest": digest, "reward": award.digest, "decisions": settled.decisions}
+
+
+def _logged_decisions(session: Session, found: Round) -> Any:
+    """What the log says was decided: the table of rounds is easier to change."""
+    text = select(Event.details_json).where(Event.round_id == found.id, Event.kind == "settled")
+    return json.loads(session.scalars(text).one())["decisions"]
+
+
+def _handed_out(session: Session, found: Round, party: str, says: dict[str, str]) -> Event | None:
+    """The event that recorded that this very file was handed out; those of versions up to 0.7 say less."""
+    there = (Event.round_id == found.id, Event.kind == "reward-fetched", Event.actor == party)
+    for event in session.scalars(select(Event).where(*there).order_by(Event.sequence)):
+        details = json.loads(event.details_json)
+        if all(details.get(name) == value for name, value in says.items()):
+            return event
+    return None
+
+
+def _reward_digest(content: bytes) -> str:
+    """What a file is the reward of; one that cannot be read is none."""
+    from equipoise.reward.model import Reward
+
+    with tempfile.TemporaryDirectory(prefix="equipoise-") as folder:
+        path = Path(folder) / "reward.nc"
+        path.write_bytes(content)
+        try:
+            return Reward.load(path).digest
+        except MediationError:
+            return ""
+
+
+def _require_settled(found: Round) -> None:
+    if found.state != "settled":
+        raise Conflict(f"the round is {found.state}, not settled yet; look again later", code="not-settled")
+
+
+def _settlement(session: Session, found: Round) -> "Settlement":
+    _require_settled(found)
+    place = (Result.round_id == found.id, Result.name == SETTLEMENT)
+    digest = session.scalars(select(Result.digest).where(*place)).one()
+    return _parsed.get(digest, lambda: _read(session.scalars(select(Result.content).where(*place)).one()))
+
+
+_parsed: "Kept[Settlement]" = Kept(_KEPT)
+_rewards: Kept[str] = Kept(_KEPT_DIGESTS)
+
+
+def _read(content: bytes) -> "Settlement":
+    from equipoise.mediation.settlement import Settlement  # loads JAX, which most requests need not wait for
+
+    return Settlement.parse(json.loads(content), name="the settlement of the round")

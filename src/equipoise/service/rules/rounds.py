@@ -1,0 +1,252 @@
+"""Rounds: an agreement with a seat for each of its parties, seen by those who are invited."""
+
+import json
+import secrets
+import string
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from equipoise._util.canonical import sha256_hex
+from equipoise.agreement import Agreement
+from equipoise.protocol.public_keys import fingerprint
+from equipoise.service.context import Context
+from equipoise.service.db.tables import Person, Received, Round, Seat
+from equipoise.service.errors import Conflict, Invalid, NotFound
+from equipoise.service.rules import events
+from equipoise.service.rules.access import Actor, confirm, fits, require, round_of, seat_of
+from equipoise.service.rules.agreements import parsed, written
+
+_LETTERS = string.ascii_lowercase + string.digits
+_LENGTH = 12
+
+
+@dataclass(frozen=True)
+class SeatView:
+    """One party of a round; how much it submitted is shown to itself, operators and auditors alone.
+
+    `fingerprint` is that of the key which submitted, or else of the one that may.
+    """
+
+    party: str
+    invited: int | None
+    submitted: int | None
+    epsilon: float | None
+    rows: int | None
+    fingerprint: str | None
+    left_out: bool = False  # its submission does not count: the operator started without it
+
+
+@dataclass(frozen=True)
+class RoundView:
+    """A round as its viewer may see it; times are milliseconds since 1970."""
+
+    id: str
+    title: str
+    state: str
+    identity: str
+    created: int
+    settled: int | None
+    decisions: str | None
+    agreement: Agreement
+    seats: tuple[SeatView, ...]
+
+
+def create(context: Context, actor: Actor | None, agreement: Agreement, *, invite: bool = True) -> str:
+    """Begin a round; with `invite`, all parties may see it at once.
+
+    The secret that noise would be drawn from is made now, and the log has its digest before anybody submits: later it
+    could be chosen for what it does to the rewards.
+    """
+    actor = require(actor, "create-rounds")
+    if "\0" in agreement.title:
+        raise Invalid("the agreement's title holds a NUL character; take it out")
+    now = context.clock()
+    round_id = "".join(secrets.choice(_LETTERS) for _ in range(_LENGTH))
+    text, secret = written(agreement), secrets.token_hex(16)
+    if parsed(text).identity != agreement.identity:
+        raise Invalid("the agreement changes when it is written as JSON; write its numbers and texts more plainly")
+    with context.database.writing(alone=True) as session:
+        confirm(session, actor)
+        session.add(
+            Round(
+                id=round_id,
+                title=agreement.title,
+                agreement_json=text,
+                identity=agreement.identity,
+                state="open",
+                created=now,
+                noise_secret=secret,
+            )
+        )
+        session.flush()
+        session.add_all(
+            Seat(round_id=round_id, party=party, position=position, invited=now if invite else None)
+            for position, party in enumerate(agreement.party_names)
+        )
+        events.record(
+            session,
+            time=now,
+            actor=actor.name,
+            kind="round-created",
+            person=actor.person_id,
+            round_id=round_id,
+            agreement=agreement.identity,
+            title=agreement.title,
+            invited="all" if invite else "none",
+            noise=sha256_hex(secret.encode("ascii")),
+        )
+    return round_id
+
+
+def invite(context: Context, actor: Actor | None, round_id: str, party: str) -> None:
+    """Let a party of the agreement see the round and submit; again is no mistake."""
+    actor = require(actor, "invite")
+    with context.database.writing(alone=True) as session:
+        confirm(session, actor)
+        found = round_of(session, round_id)
+        names = parsed(found.agreement_json).party_names
+        if party not in names:
+            raise NotFound(f"{party[:80]!r} is no party of this round's agreement; its parties are {', '.join(names)}")
+        seat = session.get_one(Seat, (found.id, party))
+        if seat.invited is not None:
+            return
+        require_open(found)
+        seat.invited = context.clock()
+        events.record(
+            session,
+            time=seat.invited,
+            actor=actor.name,
+            kind="party-invited",
+            round_id=found.id,
+            party=party,
+            person=actor.person_id,
+        )
+
+
+def close(context: Context, actor: Actor | None, round_id: str) -> None:
+    """End a round that will not be settled; again is no mistake."""
+    actor = require(actor, "close-rounds")
+    with context.database.writing(alone=True) as session:
+        confirm(session, actor)
+        found = round_of(session, round_id)
+        if found.state == "closed":
+            return
+        require_open(found)
+        found.state = "closed"
+        events.record(
+            session,
+            time=context.clock(),
+            actor=actor.name,
+            kind="round-closed",
+            round_id=found.id,
+            person=actor.person_id,
+        )
+
+
+def listed(context: Context, actor: Actor | None) -> list[RoundView]:
+    """All rounds that one may see, the newest first."""
+    actor = require(actor, "see-rounds")
+    statement = select(Round).order_by(Round.created.desc(), Round.id)
+    if actor.role == "party":
+        statement = statement.join(Seat, Seat.round_id == Round.id).where(
+            Seat.party == actor.name, Seat.invited.is_not(None)
+        )
+    with context.database.reading() as session:
+        found = [one for one in session.scalars(statement) if actor.role != "party" or fits(one, actor)]
+        return _views(session, actor, found)
+
+
+def seen(context: Context, actor: Actor | None, round_id: str) -> RoundView:
+    """One round."""
+    actor = require(actor, "see-rounds")
+    with context.database.reading() as session:
+        found, _ = seat_of(session, actor, round_id)
+        return _views(session, actor, [found])[0]
+
+
+def left_out_of(round_: Round) -> tuple[str, ...]:
+    """Parties without whom a round is being settled, or was, though they may have submitted."""
+    if round_.state not in ("settling", "settled"):
+        return ()
+    return tuple(json.loads(round_.options_json or "{}").get("without", ()))
+
+
+def require_open(round_: Round) -> None:
+    """Refuse what can only be done while submissions are taken."""
+    if round_.state != "open":
+        raise Conflict(f"the round is no longer open but {round_.state}{_WAY_OUT[round_.state]}", code="not-open")
+
+
+_WAY_OUT = {
+    "settling": "; wait until it is settled, or cancel the settlement first",
+    "settled": "; make a new round",
+    "closed": "; make a new round",
+}
+
+
+@dataclass(frozen=True)
+class _Sent:
+    received: int
+    epsilon: float
+    rows: int
+    public_key: str | None
+
+
+def _views(session: Session, actor: Actor, found: list[Round]) -> list[RoundView]:
+    """With three more queries, however many rounds and seats there are."""
+    chosen = [one.id for one in found] if len(found) <= 100 else None
+    seats: dict[str, list[Seat]] = {one.id: [] for one in found}
+    statement = select(Seat).order_by(Seat.round_id, Seat.position)
+    for seat in session.scalars(statement if chosen is None else statement.where(Seat.round_id.in_(chosen))):
+        if seat.round_id in seats:
+            seats[seat.round_id].append(seat)
+    columns = (Received.round_id, Received.party, Received.received, Received.epsilon, Received.rows)
+    submitted = select(*columns, Person.public_key).join(Person, Person.id == Received.person_id)
+    sent = {
+        (one.round_id, one.party): _Sent(one.received, float(one.epsilon), one.rows, one.public_key)
+        for one in session.execute(submitted if chosen is None else submitted.where(Received.round_id.in_(chosen)))
+    }
+    approved = select(Person.name, Person.public_key).where(Person.state == "approved", Person.role == "party")
+    names = {seat.party for some in seats.values() for seat in some}
+    if len(names) <= 100:
+        approved = approved.where(Person.name.in_(names))
+    keys: dict[str, str | None] = {one.name: one.public_key for one in session.execute(approved)}
+    return [_view(actor, one, seats[one.id], sent, keys) for one in found]
+
+
+def _view(
+    actor: Actor, found: Round, seats: Iterable[Seat], sent: dict[tuple[str, str], _Sent], keys: dict[str, str | None]
+) -> RoundView:
+    agreement = parsed(found.agreement_json)
+    left_out = left_out_of(found)
+    pinned = {party.name: party.public_key for party in agreement.parties}
+    views = []
+    for seat in seats:
+        one = sent.get((found.id, seat.party))
+        key = (one and one.public_key) or pinned[seat.party] or keys.get(seat.party)
+        shown = actor.role != "party" or actor.name == seat.party
+        views.append(
+            SeatView(
+                party=seat.party,
+                invited=seat.invited,
+                submitted=None if one is None else one.received,
+                epsilon=one.epsilon if one is not None and shown else None,
+                rows=one.rows if one is not None and shown else None,
+                fingerprint=fingerprint(key) if key is not None and shown else None,
+                left_out=seat.party in left_out,
+            )
+        )
+    return RoundView(
+        id=found.id,
+        title=found.title,
+        state=found.state,
+        identity=found.identity,
+        created=found.created,
+        settled=found.settled,
+        decisions=found.decisions,
+        agreement=agreement,
+        seats=tuple(views),
+    )

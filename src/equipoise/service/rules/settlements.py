@@ -1,0 +1,194 @@
+"""Starting, watching and cancelling a settlement; workers do the work (`equipoise.service.jobs.worker`)."""
+
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
+
+from equipoise._util.canonical import canonical_json
+from equipoise.errors import EquipoiseError, SubmissionError
+from equipoise.mediation.settings import SettlementSettings
+from equipoise.protocol.submission import Submission
+from equipoise.service.context import Context
+from equipoise.service.db.tables import Job, Received, Round
+from equipoise.service.errors import Conflict, Invalid
+from equipoise.service.options import Options
+from equipoise.service.rules import events
+from equipoise.service.rules.access import Actor, confirm, require, round_of, seat_of
+from equipoise.service.rules.agreements import parsed
+from equipoise.service.rules.rounds import require_open
+
+if TYPE_CHECKING:
+    from equipoise.mediation.task import Task
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a settlement is; `state` is the round's, `done` of `planned` belong to the stage, times are seconds.
+
+    What the problem of a failed one was is for operators and auditors: it may be about single parties.
+    """
+
+    state: str
+    job_state: str | None
+    stage: str | None
+    done: int
+    planned: int | None
+    began: int | None
+    elapsed_s: float | None
+    left_s: float | None
+    problem: str | None
+
+
+def start(context: Context, actor: Actor | None, round_id: str, options: Options) -> None:
+    """Have a round settled with what was submitted so far; nothing more is taken from now on.
+
+    What can be refused is refused now, not by a worker later. Submissions of those whom `options.without` names stay
+    where they are, unused: one party's must not keep all others from a settlement. Seed and noise are the same whenever
+    it is started with the same submissions.
+    """
+    actor = require(actor, "settle")
+    with context.database.reading() as session:
+        found = round_of(session, round_id)
+        require_open(found)
+        sent = _sent(session, found, options)
+    _check_left_out(found, options)
+    if not sent:
+        who = "nobody else" if options.without else "nobody"
+        raise Conflict(f"{who} has submitted to this round yet; wait for at least one party", code="no-submissions")
+    secret = _noise_secret(found, options)
+    try:
+        task = _task(found, sent, options, secret)  # outside of the transaction: others need not wait for it
+    except SubmissionError as error:
+        raise Invalid(f"{error}; or start without that party (--without)") from error
+    except EquipoiseError as error:
+        raise Invalid(str(error)) from error
+    with context.database.writing(alone=True) as session:
+        confirm(session, actor)
+        found = round_of(session, round_id)
+        require_open(found)
+        if _sent(session, found, options) != sent:
+            raise Conflict("a submission arrived just now; look who takes part, then start again")
+        now, chosen = context.clock(), options.to_json()
+        found.state, found.noise_secret = "settling", found.noise_secret or secret
+        found.options_json = canonical_json(chosen).decode("ascii")
+        session.add(
+            Job(
+                round_id=found.id,
+                kind="settlement",
+                digest=secrets.token_hex(32),  # every start is a job of its own
+                payload_json=found.options_json,
+                state="waiting",
+                created=now,
+            )
+        )
+        events.record(
+            session,
+            time=now,
+            actor=actor.name,
+            kind="settlement-started",
+            round_id=found.id,
+            person=actor.person_id,
+            options=chosen,
+            seed=task.seed,
+        )
+
+
+def cancel(context: Context, actor: Actor | None, round_id: str) -> None:
+    """Stop a settlement; the round is open again, and what was computed stays for the next start."""
+    actor = require(actor, "settle")
+    with context.database.writing(alone=True) as session:
+        confirm(session, actor)
+        found = round_of(session, round_id)
+        if found.state != "settling":
+            raise Conflict(f"the round is {found.state}; there is no settlement to cancel", code="not-settling")
+        now = context.clock()
+        for kind in ("settlement", "batch"):  # in this order, as workers lock them
+            session.execute(
+                update(Job)
+                .where(Job.round_id == found.id, Job.kind == kind, Job.state.in_(("waiting", "running")))
+                .values(state="cancelled", owner=None, ended=now)
+            )
+        found.state = "open"
+        events.record(
+            session, time=now, actor=actor.name, kind="settlement-cancelled", round_id=found.id, person=actor.person_id
+        )
+
+
+def progress(context: Context, actor: Actor | None, round_id: str) -> Progress:
+    """How far the settlement is that was started last."""
+    actor = require(actor, "see-progress")
+    with context.database.reading() as session:
+        found, _ = seat_of(session, actor, round_id)
+        latest = select(Job).where(Job.round_id == found.id, Job.kind == "settlement").order_by(Job.id.desc()).limit(1)
+        job = session.scalars(latest).one_or_none()
+    if job is None:
+        return Progress(found.state, None, None, 0, None, None, None, None, None)
+    problem = job.problem
+    if problem is not None and actor.role == "party":
+        problem = "the settlement failed; the operator can see why"
+    now = job.ended or context.clock()
+    return Progress(
+        state=found.state,
+        job_state=job.state,
+        stage=job.stage,
+        done=job.finished_of_planned,
+        planned=job.planned,
+        began=job.began,
+        elapsed_s=None if job.began is None else max(now - job.began, 0) / 1000,
+        left_s=_left(job, now) if job.state == "running" else None,
+        problem=problem,
+    )
+
+
+def task_for(context: Context, round_id: str) -> "Task":
+    """What a worker is to settle."""
+    with context.database.reading() as session:
+        found = round_of(session, round_id)
+        chosen = json.loads(found.options_json or "{}")
+        seed = chosen.pop("seed", None)  # of a settlement that a version up to 0.7 started
+        options = Options.read(chosen)
+        sent = _sent(session, found, options)
+    return _task(found, sent, options, _noise_secret(found, options), seed)
+
+
+def _sent(session: Session, found: Round, options: Options) -> Sequence[bytes]:
+    """What counts of what was submitted."""
+    statement = select(Received.party, Received.content).where(Received.round_id == found.id).order_by(Received.party)
+    return [content for party, content in session.execute(statement) if party not in options.without]
+
+
+def _check_left_out(found: Round, options: Options) -> None:
+    names = parsed(found.agreement_json).party_names
+    if unknown := [party for party in options.without if party not in names]:
+        raise Invalid(
+            f"{unknown[0]!r} is no party of this round's agreement, so that nothing can be started without it; its "
+            f"parties are {', '.join(names)}"
+        )
+
+
+def _noise_secret(found: Round, options: Options) -> str | None:
+    mechanism = options.mechanism or parsed(found.agreement_json).reward.mechanism
+    if mechanism != "noise":
+        return None
+    return found.noise_secret or secrets.token_hex(16)  # rounds that a version up to 0.7 made have none at first
+
+
+def _task(found: Round, sent: Sequence[bytes], options: Options, secret: str | None, seed: int | None = None) -> "Task":
+    from equipoise.mediation.task import task_of  # loads JAX, which most requests need not wait for
+
+    # Partial: an operator sees who has not submitted, and says on the command line that it is meant.
+    settings = SettlementSettings.of(options, {"seed": seed, "noise_secret": secret, "partial": True})
+    return task_of(parsed(found.agreement_json), [Submission.parse(data) for data in sent], settings)
+
+
+def _left(job: Job, now: int) -> float | None:
+    """Seconds that the rest of the stage takes, if it goes on as so far."""
+    if not job.planned or job.stage_began is None or not job.finished_of_planned:
+        return None
+    for_each = max(now - job.stage_began, 0) / 1000 / job.finished_of_planned
+    return for_each * max(job.planned - job.finished_of_planned, 0)

@@ -1,0 +1,217 @@
+"""Who is asking: by a signed request, by a token, or by a session of the browser.
+
+A signed request counts once: its nonce is kept until long after the request would be refused as too old. A clock that
+jumps may end that early, and make the request young again; so when nonces are forgotten, the times they were from are
+kept, and nothing that was signed then is taken any more, whatever the clock says. Of tokens, sessions and sign-in links
+only hashes are kept.
+"""
+
+import datetime
+from typing import Literal
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from equipoise.errors import VerificationError
+from equipoise.protocol.one_time_secrets import hashed, new_secret
+from equipoise.protocol.requests import WINDOW, SignedRequest
+from equipoise.service.context import Context
+from equipoise.service.db.database import insert_or_ignore
+from equipoise.service.db.tables import Nonce, Person, Secret
+from equipoise.service.errors import Conflict, NotSignedIn, WrongClock
+from equipoise.service.rules import events
+from equipoise.service.rules.access import Actor, require
+
+TOKEN_MS = 3_600_000
+SIGN_IN_MS = 600_000
+SESSION_MS = 12 * 3_600_000
+REQUEST_MS = 30 * 24 * 3_600_000
+NONCE_MS = 3_600_000  # more than the window, so that what is refused for forgotten nonces is too old anyway
+_FORGOTTEN = "forgotten"  # nobody's key: from when (`nonce`) to when (`expires`) there are no nonces any more
+
+_UNKNOWN = "is not known, or no longer good; sign in again"
+
+
+def actor_of_key(context: Context, public_key: str) -> Actor:
+    """The approved person whose key it is."""
+    with context.database.reading() as session:
+        person = session.scalars(select(Person).where(Person.public_key == public_key)).one_or_none()
+    if person is None:
+        raise NotSignedIn("nobody with this key has asked to join; ask with `equipoise join`")
+    if person.state != "approved":
+        raise NotSignedIn(f"{person.name!r} is not approved: {_WHY_NOT[person.state]}")
+    return _actor(person)
+
+
+def admit(context: Context, signed: SignedRequest, *, method: str, target: str, body: bytes) -> Actor:
+    """Who signed the request; one that was altered, is for another service, too old or known is refused."""
+    _check(context, signed, method=method, target=target, body=body)
+    actor = actor_of_key(context, signed.public_key)
+    _use_up(context, signed)
+    return actor
+
+
+def check_head(context: Context, signed: SignedRequest, *, known: bool) -> None:
+    """Refuse what can be refused before the body of a signed request is there: its time, and a key that is not known.
+
+    That the key's owner signed it is not shown by that.
+    """
+    _check_time(context, signed)
+    if known:
+        actor_of_key(context, signed.public_key)
+
+
+def check_only(context: Context, signed: SignedRequest, *, method: str, target: str, body: bytes) -> str:
+    """The key that signed the request, of somebody who need not be known."""
+    _check(context, signed, method=method, target=target, body=body)
+    _use_up(context, signed)
+    return signed.public_key
+
+
+def new_token(context: Context, actor: Actor | None) -> tuple[str, int]:
+    """A token for programs, and when it ends."""
+    actor = require(actor, "sign-in")
+    return _new(context, actor, "token", TOKEN_MS)
+
+
+def sign_in_secret(context: Context, actor: Actor | None) -> str:
+    """What a link needs to sign its bearer's browser in, once, within ten minutes."""
+    actor = require(actor, "sign-in")
+    return _new(context, actor, "sign in", SIGN_IN_MS)[0]
+
+
+def redeem(context: Context, secret: str) -> tuple[str, Actor]:
+    """Use up a sign-in link; the secret of the session that begins, and whose it is."""
+    with context.database.writing(alone=True) as session:
+        used = session.get(Secret, hashed(secret))
+        person = None if used is None or used.person_id is None else session.get(Person, used.person_id)
+        good = used is not None and used.purpose == "sign in" and used.expires > context.clock()
+        if used is None or person is None or not good or person.state != "approved":
+            raise NotSignedIn("this sign-in link was used or is too old; make a new one with `equipoise login`")
+        session.delete(used)
+        actor, begun = _actor(person), new_secret()
+        session.add(_row(context, begun, actor, "session", SESSION_MS))
+        events.record(session, time=context.clock(), actor=actor.name, kind="signed-in", person=actor.person_id)
+    return begun, actor
+
+
+def start_session(context: Context, actor: Actor) -> str:
+    """A session for somebody who has just shown who it is."""
+    return _new(context, actor, "session", SESSION_MS)[0]
+
+
+def actor_of(context: Context, secret: str, purpose: Literal["token", "session"]) -> Actor:
+    """Whose token or session it is."""
+    with context.database.reading() as session:
+        person = session.scalars(
+            select(Person)
+            .join(Secret, Secret.person_id == Person.id)
+            .where(
+                Secret.hash == hashed(secret),
+                Secret.purpose == purpose,
+                Secret.expires > context.clock(),
+                Person.state == "approved",
+            )
+        ).one_or_none()
+    if person is None:
+        raise NotSignedIn(f"this {purpose} {_UNKNOWN}")
+    return _actor(person)
+
+
+def end(context: Context, secret: str) -> None:
+    """Sign out: end a token or a session."""
+    with context.database.writing() as session:
+        session.execute(delete(Secret).where(Secret.hash == hashed(secret), Secret.purpose.in_(("token", "session"))))
+
+
+def sweep(context: Context) -> None:
+    """Forget what is no longer good, requests to join that nobody decided on included."""
+    now = context.clock()
+    with context.database.writing(alone=True) as session:
+        _forget_nonces(session, now)
+        session.execute(delete(Secret).where(Secret.expires <= now))
+        old = now - REQUEST_MS
+        session.execute(delete(Person).where(Person.state == "requested", Person.requested <= old))
+
+
+_WHY_NOT = {
+    "requested": "the operator has not decided yet; tell it your fingerprint",
+    "refused": "the operator refused the request; ask it why",
+    "revoked": "the operator ended its access; ask it why",
+}
+
+
+def _check(context: Context, signed: SignedRequest, *, method: str, target: str, body: bytes) -> None:
+    _check_time(context, signed)
+    try:
+        signed.check(audience=context.audience, method=method, target=target, body=body)
+    except VerificationError as error:
+        raise NotSignedIn(str(error)) from error
+
+
+def _check_time(context: Context, signed: SignedRequest) -> None:
+    now = context.clock()
+    if abs(signed.time * 1000 - now) > WINDOW * 1000:
+        raise WrongClock(
+            f"the request was signed at {_words(signed.time)} by your clock, and it is {_words(now // 1000)} by the "
+            f"service's; they may be {WINDOW // 60} minutes apart: set your clock"
+        )
+
+
+def _use_up(context: Context, signed: SignedRequest) -> None:
+    expires = max(signed.time * 1000, context.clock()) + NONCE_MS
+    with context.database.writing() as session:
+        fresh = insert_or_ignore(session, Nonce, public_key=signed.public_key, nonce=signed.nonce, expires=expires)
+        if fresh and any(first <= signed.time * 1000 <= last for first, last in _forgotten(session)):
+            raise WrongClock(
+                f"the request was signed at {_words(signed.time)}, and ones of that time are no longer told from those "
+                "that were made before: has the service's clock jumped? Sign it again, later"
+            )
+    if not fresh:
+        raise Conflict("this very request was made before; sign it again to repeat it", code="replayed")
+
+
+def _forgotten(session: Session) -> list[tuple[int, int]]:
+    rows = session.execute(select(Nonce.nonce, Nonce.expires).where(Nonce.public_key == _FORGOTTEN))
+    return sorted((int(first), last) for first, last in rows)
+
+
+def _forget_nonces(session: Session, now: int) -> None:
+    old = (Nonce.expires <= now, Nonce.public_key != _FORGOTTEN)
+    gone = session.scalars(select(Nonce.expires).where(*old)).all()
+    if not gone:
+        return
+    session.execute(delete(Nonce).where(*old))
+    # A request is signed up to a window before it counts, or after.
+    times = [(one - NONCE_MS - WINDOW * 1000, one - NONCE_MS) for one in gone]
+    joined: list[tuple[int, int]] = []
+    for first, last in sorted(times + _forgotten(session)):
+        if joined and first <= joined[-1][1] + NONCE_MS:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], last))
+        else:
+            joined.append((first, last))
+    session.execute(delete(Nonce).where(Nonce.public_key == _FORGOTTEN))
+    session.add_all(Nonce(public_key=_FORGOTTEN, nonce=str(first), expires=last) for first, last in joined)
+
+
+def _new(context: Context, actor: Actor, purpose: str, lasts: int) -> tuple[str, int]:
+    secret = new_secret()
+    row = _row(context, secret, actor, purpose, lasts)
+    with context.database.writing() as session:
+        session.add(row)
+    return secret, row.expires
+
+
+def _row(context: Context, secret: str, actor: Actor, purpose: str, lasts: int) -> Secret:
+    return Secret(hash=hashed(secret), purpose=purpose, person_id=actor.person_id, expires=context.clock() + lasts)
+
+
+def _actor(person: Person) -> Actor:
+    return Actor(person.id, person.name, person.role, person.public_key)
+
+
+def _words(seconds: int) -> str:
+    try:
+        return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{seconds} seconds after 1970"

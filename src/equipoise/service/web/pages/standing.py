@@ -1,0 +1,122 @@
+"""Where a round stands and what there is to do next, in words, for whoever looks."""
+
+from dataclasses import dataclass
+
+from equipoise._util.text import counted
+from equipoise.report.wording import listed
+from equipoise.service.rules.access import Actor
+from equipoise.service.rules.rounds import RoundView, SeatView
+from equipoise.service.rules.settlements import Progress
+
+NAMED = 6  # parties that are called by name
+
+
+@dataclass(frozen=True)
+class Standing:
+    """`word` for the state, with a `kind` to style it by; what to do `next`, and where, if here."""
+
+    kind: str
+    word: str
+    submitted: int
+    of: int
+    next: str
+    place: str = ""
+    link: str = ""
+
+
+def standing(one: RoundView, actor: Actor) -> Standing:
+    """What to say of a round."""
+    submitted = sum(seat.submitted is not None for seat in one.seats)
+    words, place, link = _NEXT[actor.role](one, actor)
+    return Standing(one.state, _word(one, submitted), submitted, len(one.seats), words, place, link)
+
+
+def own_seat(one: RoundView, actor: Actor) -> SeatView | None:
+    """The seat of a party that looks at a round of its own."""
+    if actor.role != "party":
+        return None
+    return next((seat for seat in one.seats if seat.party == actor.name), None)
+
+
+def _word(one: RoundView, submitted: int) -> str:
+    if one.state == "open":
+        if submitted == len(one.seats):
+            return "Open: everybody has submitted"
+        return "Open: waiting for submissions"
+    return {
+        "settling": "Being settled",
+        "settled": "Settled",
+        "closed": "Closed without a settlement",
+    }[one.state]
+
+
+def _for_operator(one: RoundView, _: Actor) -> tuple[str, str, str]:
+    here = f"/rounds/{one.id}"
+    if one.state != "open":
+        words, link = {
+            "settling": ("Nothing to do: workers are on it.", "Watch the progress"),
+            "settled": ("Read the results, and export the round for the files.", "See the results"),
+            "closed": ("Nothing to do.", "Look at the round"),
+        }[one.state]
+        return words, here, link
+    if uninvited := [seat.party for seat in one.seats if seat.invited is None]:
+        return f"{_named(uninvited)} cannot see the round yet: invite.", here, "Invite"
+    missing = [seat.party for seat in one.seats if seat.submitted is None]
+    if not missing:
+        return "Everything is there: start the settlement.", here, "Start the settlement"
+    if len(missing) == len(one.seats):
+        return "Wait for the first submission.", here, "Look at the round"
+    return f"Wait for {_named(missing)}, or settle without.", here, "Look at the round"
+
+
+def _for_party(one: RoundView, actor: Actor) -> tuple[str, str, str]:
+    seat = own_seat(one, actor)
+    submitted = seat is not None and seat.submitted is not None and not seat.left_out
+    if one.state == "settled":
+        if submitted:
+            return "Your reward is there.", f"/rounds/{one.id}/mine", "See what you get and why"
+        return "It was settled without you.", f"/rounds/{one.id}", "Look at the round"
+    if one.state == "closed":
+        return "Nothing to do.", f"/rounds/{one.id}", "Look at the round"
+    if submitted:
+        return "Nothing to do: you have submitted.", f"/rounds/{one.id}/mine", "See what you sent"
+    if one.state == "settling":
+        return "It is being settled without you.", f"/rounds/{one.id}", "Look at the round"
+    return "Read the agreement, choose your ε, and submit.", f"/rounds/{one.id}", "Read the agreement"
+
+
+def _for_auditor(one: RoundView, _: Actor) -> tuple[str, str, str]:
+    here = f"/rounds/{one.id}"
+    if one.state == "settled":
+        return "Check the audit, the receipts and the log.", here, "See the audit"
+    return "Nothing to do yet.", here, "Look at the round"
+
+
+_NEXT = {"operator": _for_operator, "party": _for_party, "auditor": _for_auditor}
+
+
+def _named(parties: list[str]) -> str:
+    return listed(parties) if len(parties) <= NAMED else counted(len(parties), "member")
+
+
+def progress_words(progress: Progress) -> str:
+    """How far a settlement is, on one line."""
+    if progress.state != "settling":
+        return {"settled": "Settled.", "open": "Not being settled.", "closed": "Closed."}.get(progress.state, "")
+    if progress.job_state == "waiting" or progress.stage is None:
+        return "Waiting for a worker to begin."
+    words = progress.stage[:1].upper() + progress.stage[1:]
+    if progress.planned:
+        words += f": {progress.done:,} of {progress.planned:,} done"
+    if progress.left_s is not None:
+        words += f", about {duration(progress.left_s)} left"
+    return words + "."
+
+
+def duration(seconds: float) -> str:
+    """A time to wait, as coarse as such guesses are."""
+    if seconds < 60:
+        return counted(max(1, round(seconds)), "second")
+    if seconds < 5400:
+        return counted(round(seconds / 60), "minute")
+    return counted(round(seconds / 3600), "hour")

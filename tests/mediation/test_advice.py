@@ -1,0 +1,231 @@
+"""Advice: it agrees with exact answers and with the engine, depends on nothing private, and says what is wrong."""
+
+import itertools
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import special
+
+import engine_setup  # noqa: F401
+import equipoise as eq
+import rounds
+from equipoise.agreement.templates import example_agreement
+from equipoise.errors import AgreementError, GuaranteeError
+from equipoise.inference import engine
+from equipoise.inference.observations import Scenarios
+from equipoise.inference.problem import model_of
+from equipoise.inference.runtime import double_precision
+from equipoise.mediation.advice import Advice, advise, expected, knee
+from equipoise.mediation.advice.imagined import Assumed, imagine
+from equipoise.models.schema import MODEL_KINDS
+from equipoise.valuation.divergence import divergence
+from equipoise.valuation.shapley import exact_shapley
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture(scope="module")
+def shares() -> eq.Agreement:
+    """A share of a label, uniform before any data: everything can be computed by counting."""
+    return rounds.agreement("bernoulli", 2)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_process() -> Iterator[None]:
+    """Processes take longer to start than these simulations to run; `test_advice_cannot_see_a_row` has them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("equipoise.mediation.advice.processes_for", lambda _work: 1)
+        yield
+
+
+@pytest.fixture(scope="module")
+def advice(shares: eq.Agreement) -> Advice:
+    return advise(shares, party="north", rows=60, epsilons=[0.05, 0.5, 100.0], simulations=60, progress=False)
+
+
+def mutual_information(rows: int) -> float:
+    """Expected surprise of n exact labels under a uniform prior: every count is as probable as every other."""
+    found = 0.0
+    for positive in range(rows + 1):
+        a, b = positive + 1, rows - positive + 1
+        found += (
+            (a - 1) * special.digamma(a)
+            + (b - 1) * special.digamma(b)
+            - (a + b - 2) * special.digamma(a + b)
+            - special.betaln(a, b)
+        ) / (rows + 1)
+    return float(found)
+
+
+def test_with_hardly_any_noise_values_are_those_of_the_rows(advice: Advice) -> None:
+    weakest = advice.choices[-1]
+    assert weakest.epsilon == 100
+    assert abs((weakest.alone.value - mutual_information(60)) / weakest.alone.error) < 4
+    assert abs((weakest.team.value - mutual_information(120)) / weakest.team.error) < 4
+    assert weakest.alone.error < 0.1
+
+
+def test_weaker_privacy_is_expected_to_buy_more(advice: Advice) -> None:
+    for before, after in itertools.pairwise(advice.choices):
+        for name in ("alone", "shapley", "team", "reward"):
+            assert getattr(before, name).value < getattr(after, name).value, name
+        assert before.epsilon_delta < after.epsilon_delta
+        assert before.quality_reward <= after.quality_reward + 0.02
+    assert advice.choices[0].quality_alone < advice.choices[0].quality_reward
+
+
+def test_shares_follow_the_agreement(advice: Advice) -> None:
+    """Both parties are alike at the weakest privacy, and the other one is better off at stronger ones."""
+    weakest = advice.choices[-1]
+    assert weakest.shapley.value == pytest.approx(weakest.team.value / 2, abs=4 * weakest.shapley.error)
+    assert weakest.reward.value == pytest.approx(weakest.team.value, abs=6 * weakest.shapley.error)
+    for choice in advice.choices:
+        assert choice.alone.value - 4 * choice.reward.error <= choice.reward.value <= choice.team.value + 1e-9
+
+
+def test_assumptions_matter_and_are_told(shares: eq.Agreement, advice: Advice) -> None:
+    assert advice.others == {"south": Assumed(60, 100.0)}
+    poor = advise(
+        shares, party="north", rows=60, epsilons=[0.5], others={"south": (5, 0.05)}, simulations=8, progress=False
+    )
+    assert poor.others == {"south": Assumed(5, 0.05)}
+    assert poor.choices[0].team.value < advice.choices[1].team.value - 0.3
+    assert poor.knee is None
+
+
+def test_the_same_seed_gives_the_same_advice(shares: eq.Agreement) -> None:
+    first, second, other = (
+        advise(shares, party="south", rows=20, epsilons=[1.0], simulations=3, seed=seed, progress=False)
+        for seed in (1, 1, 2)
+    )
+    assert first == second
+    assert first.choices[0].team != other.choices[0].team
+    assert json.loads(json.dumps(first.to_json()))["choices"][0]["reward"]["value"] == first.choices[0].reward.value
+
+
+@pytest.mark.slow
+def test_sampling_corrects_the_approximation() -> None:
+    """Regression with much noise is where Laplace's approximation is worst; corrected, it is what sampling says."""
+    agreed = rounds.agreement("linear", 2)
+
+    @double_precision
+    def three() -> tuple[float, float, float]:
+        model, prior = model_of(agreed)
+        rng = np.random.default_rng(2)
+        one = imagine(agreed, model, prior, [Assumed(300, 100.0)] * 2, 1, rng)[0]
+        tau = 1 / 0.02 - 1 / 100
+        task = expected.Task(model, prior, one, expected.plan(2, rng), expected.Choices(0, np.array([tau])))
+        alone = Scenarios(jnp.array([[1.0, 0.0]]), jnp.ones(1), jnp.array([[tau, 0.0]]))
+        keys = jax.random.split(jax.random.key(99), 1)
+        sampled = engine.run(keys, engine.Problem(model, prior, one.observations), alone, engine.Settings())[0]
+        assert sampled.positions is not None
+        truth = divergence(sampled.positions[..., : model.focus]).value
+        rough, _ = expected.by_approximation(task)
+        return truth, float(rough[0, 1]), float(expected.correction(task, [0], 7)[0, 1])
+
+    truth, rough, added = three()
+    assert abs(rough - truth) > 0.25  # or there would be nothing to correct
+    assert rough + added == pytest.approx(truth, abs=0.15)
+
+
+def test_every_order_gives_shapley_values() -> None:
+    rng = np.random.default_rng(0)
+    for parties in (1, 2, 3, 4):
+        plan = expected.plan(parties, rng)
+        size = rng.uniform(1, 3, parties)
+        every = [members for n in range(parties) for members in itertools.combinations(range(parties), n + 1)]
+        game = {frozenset(members): float(sum(size[list(members)]) ** 1.5) for members in every}
+        found = plan.counts @ np.array([game[members] for members in plan.coalitions])
+        values = [0.0] + [game[frozenset(k for k in range(parties) if mask >> k & 1)] for mask in range(1, 2**parties)]
+        np.testing.assert_allclose(found[1 + parties :], exact_shapley(values).values)
+        np.testing.assert_allclose(found[0], values[-1])
+        np.testing.assert_allclose(found[1 : 1 + parties], [game[frozenset([k])] for k in range(parties)])
+
+
+def test_random_orders_average_to_shapley_values() -> None:
+    """Airport game with six parties: a runway costs what the largest aeroplane needs."""
+    rng = np.random.default_rng(1)
+    sizes = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
+    found = []
+    for _ in range(400):
+        plan = expected.plan(6, rng)
+        worth = [max(sizes[list(members)]) for members in plan.coalitions]
+        found.append((plan.counts @ np.array(worth))[7:])
+    truth = np.cumsum(1 / np.arange(6, 0, -1.0))
+    error = np.std(found, axis=0) / np.sqrt(len(found))
+    assert np.all(np.abs(np.mean(found, axis=0) - truth) < 4 * error + 1e-9)
+
+
+def test_the_knee_is_where_returns_fall() -> None:
+    x = np.arange(6.0)
+    assert knee(x, np.array([0, 3, 5.5, 6, 6.2, 6.3])) == 2
+    assert knee(x, x) is None
+    assert knee(x, x**2) is None
+    assert knee(x[:2], x[:2]) is None
+    assert knee(x, -x) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [kind for kind in MODEL_KINDS if kind != "bernoulli"])
+def test_every_model(kind: str) -> None:
+    agreed = eq.Agreement.parse(example_agreement(kind, ("north", "south")))
+    found = advise(
+        agreed,
+        party="south",
+        rows=150,
+        epsilons=[0.003, 1.0],
+        others={"north": (50, 0.1)},
+        simulations=6,
+        progress=False,
+    )
+    strong, weak = found.choices
+    for name in ("alone", "shapley", "team", "reward"):
+        assert -4 * getattr(strong, name).error < getattr(strong, name).value < getattr(weak, name).value, name
+    assert strong.quality_reward < weak.quality_reward < 1.2
+    assert strong.quality_alone < weak.quality_alone < 1.2
+    assert found.loss_truth < found.loss_prior
+
+
+@pytest.mark.slow
+def test_a_party_by_itself() -> None:
+    """Whoever settles alone gets back what it released."""
+    agreed = rounds.agreement("bernoulli", 1)
+    found = advise(agreed, party="north", rows=50, epsilons=[0.1, 1.0], simulations=4, progress=False)
+    for choice in found.choices:
+        assert choice.alone == choice.shapley == choice.team
+        assert choice.reward.value == pytest.approx(choice.alone.value)
+
+
+def test_mistakes_are_named(shares: eq.Agreement) -> None:
+    with pytest.raises(AgreementError, match="'mars' is not a party"):
+        advise(shares, party="mars", rows=10)
+    with pytest.raises(AgreementError, match="rows = 0 must be a whole number, 1 or more"):
+        advise(shares, party="north", rows=0)
+    with pytest.raises(AgreementError, match="epsilon = 200 .* above the agreed maximum 100"):
+        advise(shares, party="north", rows=10, epsilons=[200.0])
+    with pytest.raises(GuaranteeError, match="epsilon must be a positive number, not 0"):
+        advise(shares, party="north", rows=10, epsilons=[0.0])
+    with pytest.raises(AgreementError, match="'north' is the party that asks"):
+        advise(shares, party="north", rows=10, others={"north": (10, 1.0)})
+    with pytest.raises(AgreementError, match="number of rows of south = -1"):
+        advise(shares, party="north", rows=10, others={"south": (-1, 1.0)})
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_advice_cannot_see_a_row(tmp_path: Path) -> None:
+    """The code that reads tables is never even loaded."""
+    code = (
+        "import sys\nfrom equipoise.mediation.advice import advise\nfrom equipoise.agreement import Agreement\n"
+        "from equipoise.agreement.templates import example_agreement\n"
+        "advise(Agreement.parse(example_agreement('poisson')), party='north', rows=9, epsilons=[1.0], simulations=2)\n"
+        "assert not [name for name in sys.modules if name.startswith('equipoise.party')]\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)

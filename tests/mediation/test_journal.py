@@ -1,0 +1,78 @@
+"""The journal: what was put is there again, whatever a crash left at its end."""
+
+from pathlib import Path
+
+import pytest
+
+from equipoise.errors import MediationError
+from equipoise.mediation.journal import FileJournal
+
+INPUTS = "ab" * 32
+
+
+def filled(path: Path, number: int = 3) -> None:
+    with FileJournal(path, INPUTS) as journal:
+        for place in range(number):
+            journal.put({"place": place}, {"value": place / 3})
+
+
+def test_results_are_found_again(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    filled(path)
+    with FileJournal(path, INPUTS) as journal:
+        assert len(journal) == 3
+        assert journal[{"place": 2}] == {"value": 2 / 3}
+        assert {"place": 3} not in journal
+        journal.put({"place": 3}, 1)
+    with FileJournal(path, INPUTS) as journal:
+        assert len(journal) == 4
+
+
+def test_a_crash_at_any_byte_loses_the_last_line_only(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    filled(path)
+    data = path.read_bytes()
+    for size in range(len(data)):
+        path.write_bytes(data[:size])
+        whole = data[:size].count(b"\n")
+        with FileJournal(path, INPUTS) as journal:
+            assert len(journal) == max(0, whole - 1)
+            journal.put({"again": True}, size)
+        with FileJournal(path, INPUTS) as journal:
+            assert len(journal) == max(0, whole - 1) + 1
+            assert journal[{"again": True}] == size
+
+
+def test_other_inputs_are_refused_and_nothing_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    filled(path)
+    data = path.read_bytes()
+    with pytest.raises(MediationError, match="other inputs"), FileJournal(path, "cd" * 32):
+        pass
+    assert path.read_bytes() == data
+
+
+@pytest.mark.parametrize("text", ["not JSON\n", '{"format":"other"}\n', "[]\n", '{"format":"equipoise-journal"}\n'])
+def test_a_file_that_is_no_journal_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "journal"
+    path.write_text(text)
+    with pytest.raises(MediationError, match="cannot be read as the journal"), FileJournal(path, INPUTS):
+        pass
+    assert path.read_text() == text
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    with (
+        FileJournal(path, INPUTS),
+        pytest.raises(MediationError, match="another process is at work"),
+        FileJournal(path, INPUTS),
+    ):
+        pass
+    filled(path)  # and the lock is gone afterwards
+
+
+def test_without_a_path_it_is_only_remembered() -> None:
+    with FileJournal(None, INPUTS) as journal:
+        journal.put({"a": 1}, 2)
+        assert journal[{"a": 1}] == 2
