@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from equipoise.party.ledger import Ledger
     from equipoise.party.release import preview, release, resend
     from equipoise.protocol.submission import Submission
+    from equipoise.reproduction.simulation import simulate_round
     from equipoise.reward.model import Reward
     from equipoise.valuation.surprise import similarity, surprise
 
@@ -78,6 +79,7 @@ __all__ = [
     "release",
     "resend",
     "similarity",
+    "simulate_round",
     "surprise",
     "what_if",
 ]
@@ -120,6 +122,7 @@ _HOMES = {
     "release": "equipoise.party.release",
     "resend": "equipoise.party.release",
     "similarity": "equipoise.valuation.surprise",
+    "simulate_round": "equipoise.reproduction.simulation",
     "surprise": "equipoise.valuation.surprise",
     "what_if": "equipoise.mediation.what_if",
 }

@@ -22,6 +22,9 @@ class Estimate:
     def __str__(self) -> str:
         return f"{self.value:{self._digits()}} ± {self.error:{self._digits()}}"
 
+    def __float__(self) -> float:
+        return self.value
+
     def _digits(self) -> str:
         """As many decimals as show two figures of the error, from 0 to 6."""
         if not (math.isfinite(self.error) and self.error > 0):

@@ -102,6 +102,11 @@ class Agreement(Section):
         return self
 
     @classmethod
+    def of(cls, agreement: "Agreement | str | Path") -> "Agreement":
+        """The agreement itself, or the one in a file."""
+        return agreement if isinstance(agreement, Agreement) else cls.load(agreement)
+
+    @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read and check an agreement file."""
         try:

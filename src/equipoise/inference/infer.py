@@ -1,6 +1,7 @@
 """Posteriors from an agreement and its submissions: `infer`, `infer_batch` and, for comparison, `infer_exact`."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import get_args
 
 import jax
@@ -37,7 +38,7 @@ LABEL = "sampling (the first run also compiles)"
 
 
 def infer(
-    agreement: Agreement,
+    agreement: Agreement | str | Path,
     submissions: Sequence[Submission],
     *,
     coalition: Sequence[str] | None = None,
@@ -76,7 +77,7 @@ def infer(
 
 @double_precision
 def infer_batch(
-    agreement: Agreement,
+    agreement: Agreement | str | Path,
     submissions: Sequence[Submission],
     scenarios: Sequence[Scenario],
     *,
@@ -101,6 +102,7 @@ def infer_batch(
     then kept or returned. `label` is what the progress bar says. `believed` has other priors than the agreement that
     submissions were made under, and differs from it in nothing else.
     """
+    agreement = Agreement.of(agreement)
     chosen = _check_method(method, agreement)
     if chosen == "naive" and any(any(scenario.tau.values()) for scenario in scenarios):
         raise InferenceError('method "naive" knows of no noise, so tau means nothing to it; leave tau out')
@@ -141,7 +143,7 @@ def infer_batch(
 
 @double_precision
 def infer_exact(
-    agreement: Agreement,
+    agreement: Agreement | str | Path,
     statistics: Statistics,
     *,
     coalition: Sequence[str] | None = None,
@@ -156,7 +158,7 @@ def infer_exact(
     Models with a conjugate prior are sampled directly. Logistic regression, and linear regression with a standardised
     prior, use their collapsed posterior with no noise.
     """
-    scenario = Scenario(coalition, kappa)
+    agreement, scenario = Agreement.of(agreement), Scenario(coalition, kappa)
     _check_sizes([scenario], [seed], draws, chains)
     observations = exact_observations(agreement, statistics)
     present = tuple(statistics)

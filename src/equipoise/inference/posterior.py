@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.errors import ConvergenceError
+from equipoise._util.display import Chart, Display, Interval
+from equipoise.errors import ConvergenceError, InferenceError
 from equipoise.inference.diagnostics import Diagnostics
 
 if TYPE_CHECKING:
@@ -15,9 +16,10 @@ if TYPE_CHECKING:
     from equipoise.inference.scenario import Scenario, UnitNoise
 
 Floats = NDArray[np.float64]
+MOST_SHOWN = 24  # numbers in a summary
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Posterior:
     """Draws from the posterior of one scenario.
 
@@ -54,13 +56,53 @@ class Posterior:
             )
         return self
 
+    def __repr__(self) -> str:
+        return repr(self.summary())
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
+
+    def summary(self) -> Display:
+        """Mean, standard deviation and 90 % interval of every number, as a table that shows itself.
+
+        Returns
+        -------
+        Display
+            In scaled units, where every column spans [−1, 1]; `Reward.summary` has the columns' own.
+        """
+        rows, lines = [], []
+        named = [
+            (f"{name}{list(place) if place else ''}", values[(slice(None), *place)])
+            for name, values in self.draws.items()
+            for place in np.ndindex(values.shape[1:])
+        ]
+        for name, values in named[:MOST_SHOWN]:
+            low, high = np.quantile(values, (0.05, 0.95))
+            rows.append((name, *(f"{one:.4g}" for one in (values.mean(), values.std(), low, high))))
+            lines.append((name, [Interval("5 % to 95 %", float(low), float(values.mean()), float(high))]))
+        who = ", ".join(self.scenario.coalition or ())
+        state = "converged" if self.converged else f"not converged: {'; '.join(self.diagnostics.problems)}"
+        more = [f"… and {len(named) - MOST_SHOWN} more"] if len(named) > MOST_SHOWN else []
+        return Display(
+            f"Posterior of {{{who}}} at κ = {self.scenario.kappa:.3g}: {len(self):,} draws by {self.method!r}, {state}",
+            ("parameter (scaled units)", "mean", "sd", "5 %", "95 %"),
+            rows,
+            Chart("scaled units", lines),
+            more,
+        )
+
     def mean(self, parameter: str) -> Floats:
-        """Posterior mean of a parameter."""
-        return np.asarray(self.draws[parameter].mean(axis=0))
+        """Posterior mean of a parameter, by its name in `draws`."""
+        return np.asarray(self._of(parameter).mean(axis=0))
 
     def sd(self, parameter: str) -> Floats:
-        """Posterior standard deviation of a parameter."""
-        return np.asarray(self.draws[parameter].std(axis=0))
+        """Posterior standard deviation of a parameter, by its name in `draws`."""
+        return np.asarray(self._of(parameter).std(axis=0))
+
+    def _of(self, parameter: str) -> Floats:
+        if parameter not in self.draws:
+            raise InferenceError(f"there is no parameter {parameter!r}; there are {', '.join(self.draws)}")
+        return self.draws[parameter]
 
     def to_inferencedata(self) -> "arviz.InferenceData":
         """Draws by chain, with the scenario as attributes, for ArviZ."""

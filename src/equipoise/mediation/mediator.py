@@ -94,7 +94,7 @@ def mediate(
     >>> settlement = eq.mediate("agreement.toml", ["north.json", "south.json"])  # doctest: +SKIP
     >>> settlement.awards["north"].attained  # doctest: +SKIP
     """
-    agreed = agreement if isinstance(agreement, Agreement) else Agreement.load(agreement)
+    agreed = Agreement.of(agreement)
     sent = [one if isinstance(one, Submission) else Submission.load(one) for one in submissions]
     rows = None if test is None else scaled_rows(agreed, *test)
     task = task_of(agreed, sent, settings, folder=folder, **overrides)

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from equipoise._util.canonical import canonical_json, read_limited, sha256_hex, strict_json
+from equipoise._util.display import Chart, Display, Interval
 from equipoise._util.files import replaced_file
 from equipoise.agreement import Agreement
 from equipoise.errors import EquipoiseError, MediationError
@@ -31,11 +32,15 @@ from equipoise.reward.model import Reward
 from equipoise.reward.summary import Summary
 from equipoise.reward.targets import Terms
 
+if TYPE_CHECKING:
+    import pandas
+
 FORMAT = "equipoise-settlement"
 VERSION = 3
 READABLE = (2, 3)  # 2, of 0.4 to 0.6, does not say who counts as bringing nothing
 FILE = folders.SETTLEMENT
 MOST_BYTES = 128 * 2**20
+MOST_SHOWN = 16  # parties in a summary
 
 
 @dataclass(frozen=True)
@@ -124,7 +129,7 @@ class Award:
         return self.reward.posterior
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Settlement:
     """What was decided.
 
@@ -187,18 +192,116 @@ class Settlement:
             return "noise"
         return "tempering" if any(0 < award.kappa < 1 for award in awards) else str(self.settings.mechanism)
 
-    def value(self, *parties: str) -> Estimate:
-        """Value of a coalition in nats; nobody's is 0."""
-        if not parties:
+    def __repr__(self) -> str:
+        return repr(self.summary())
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
+
+    def summary(self) -> Display:
+        """Values and rewards by party, as a table that shows itself, in notebooks with a chart.
+
+        Returns
+        -------
+        Display
+            One row a party: its ε, what its release is worth alone, its Shapley value, its target and what its reward
+            is worth, in nats ± standard error.
+        """
+        rows = [
+            (
+                party,
+                f"{self.contributions[party].epsilon:g}",
+                f"{self.contributions[party].rows:,}",
+                *map(str, (award.alone, self.shapley[party], award.target, award.attained)),
+            )
+            for party, award in self.awards.items()
+        ]
+        series = {"attained": "reward", "alone": "alone"}
+        lines = [
+            (
+                party,
+                [
+                    Interval(label, one.value - 2 * one.error, one.value, one.value + 2 * one.error)
+                    for name, label in series.items()
+                    for one in [getattr(award, name)]
+                ],
+            )
+            for party, award in list(self.awards.items())[:MOST_SHOWN]
+        ]
+        words = "not audited"
+        if self.findings is not None:
+            broken = [finding.code for finding in self.findings.failures]
+            words = f"audit: {', '.join(broken)} broken" if broken else "audit: no promise broken"
+        more = [f"… and {len(rows) - MOST_SHOWN} more parties"] if len(rows) > MOST_SHOWN else []
+        return Display(
+            f"Settlement of {len(self.parties)} parties, fairness exponent {self.rho:.3g}, together worth "
+            f"{self._together()} nats; {words}",
+            ("party", "ε", "rows", "alone", "Shapley value", "target", "reward"),
+            rows[:MOST_SHOWN],
+            Chart("value in nats, ± two standard errors", lines),
+            more,
+        )
+
+    def _together(self) -> str:
+        return " and ".join(str(self.value(*team)) for team in self.teams)
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """One row a party, as a data frame: estimates in two columns each, the value and its standard error."""
+        import pandas
+
+        frame = pandas.DataFrame(
+            {
+                "party": party,
+                "team": ", ".join(award.team),
+                "rows": self.contributions[party].rows,
+                "epsilon": self.contributions[party].epsilon,
+                **{
+                    f"{name}{ending}": number
+                    for name, one in (
+                        ("alone", award.alone),
+                        ("shapley", self.shapley[party]),
+                        ("target", award.target),
+                        ("attained", award.attained),
+                        ("similarity", award.similarity),
+                    )
+                    for ending, number in (("", one.value), ("_error", one.error))
+                },
+                "kappa": award.kappa,
+                "tau": award.tau,
+            }
+            for party, award in self.awards.items()
+        )
+        return frame.set_index("party")
+
+    def value(self, *parties: str | Iterable[str]) -> Estimate:
+        """Value of a coalition in nats; nobody's is 0.
+
+        Parameters
+        ----------
+        *parties : str or iterable of str
+            The members, one by one or as a list.
+
+        Returns
+        -------
+        Estimate
+            The value and its standard error.
+
+        Raises
+        ------
+        MediationError
+            Somebody took no part, or the coalition was not valued.
+        """
+        members = [name for one in parties for name in ([one] if isinstance(one, str) else one)]
+        if not members:
             return Estimate(0.0, 0.0)
-        for party in parties:
+        for party in members:
             if party not in self.contributions:
                 raise MediationError(f"{party!r} took no part; the parties are {', '.join(self.parties)}")
         try:
-            return self.values[frozenset(parties)]
+            return self.values[frozenset(members)]
         except KeyError:
             raise MediationError(
-                f"the coalition of {', '.join(parties)} was not valued; of {len(self.parties)} parties' coalitions "
+                f"the coalition of {', '.join(members)} was not valued; of {len(self.parties)} parties' coalitions "
                 f"only {len(self.coalitions)} were sampled"
             ) from None
 

@@ -73,7 +73,7 @@ Confirm = Callable[[Plan], bool]
 
 
 def release(
-    agreement: Agreement,
+    agreement: Agreement | str | Path,
     source: Any,
     *,
     party: str,
@@ -91,15 +91,50 @@ def release(
 ) -> Submission:
     """Read a table, spend privacy, and return the signed submission.
 
-    State the guarantee in one of three ways: `epsilon` at the agreement's Rényi order, `zcdp`, or
-    `approx=(epsilon, delta)`. `ledger` is made by the first release; `cap_zcdp` and `family` describe it then. Without
-    `key`, a signing key is kept beside the ledger. A second release under the same agreement needs `again=True` and
-    costs as much again; `resend` returns the stored submission for nothing.
+    Parameters
+    ----------
+    agreement : Agreement or path
+        What the parties agreed to.
+    source : path, data frame, Arrow table, dictionary or array
+        The private table; it is read once, in pieces, and never leaves this machine.
+    party : str
+        The party's name in the agreement.
+    ledger : path
+        The party's record of privacy spent, one for all tables that share individuals; the first release makes it.
+    epsilon, zcdp, approx : float, float, (float, float)
+        The guarantee, stated in one of three ways: ε at the agreement's Rényi order, zCDP, or (ε, δ).
+    key : path, optional
+        The signing key; by default one is kept beside the ledger.
+    again : bool
+        Release a second time under the same agreement, which costs as much again. `resend` returns the stored
+        submission for nothing.
+    cap_zcdp, family : float, str, optional
+        Describe a new ledger: its cap, and what its tables have in common.
+    allow_clipping : bool
+        Release although more than 20 % of a column's first values lie outside the agreed bounds; otherwise such a
+        table is refused before anything is spent.
+    confirm : callable, optional
+        Asked last, with a `Plan`; nothing is spent unless it says yes.
+    progress : callable, optional
+        Told how much of the table was read.
 
-    A table in which more than 20 % of a column's first values lie outside the agreed bounds is refused before anything
-    is spent, unless `allow_clipping=True` says that this is meant. `confirm` is asked last, with a `Plan`; nothing is
-    spent unless it says yes.
+    Returns
+    -------
+    Submission
+        To be sent to the mediator.
+
+    Raises
+    ------
+    TableError
+        The table does not fit the agreement.
+    PrivacyError
+        The guarantee is not within the agreement, the budget is spent, or the release was not confirmed.
+
+    Examples
+    --------
+    >>> eq.release("agreement.toml", "north.csv", party="north", epsilon=0.2, ledger="north.ledger")  # doctest: +SKIP
     """
+    agreement = Agreement.of(agreement)
     guarantee = agreement.guarantee(epsilon=epsilon, zcdp=zcdp, approx=approx)
     book, signing_key = _refuse_before_data(agreement, party, guarantee, ledger, key, again=again, cap_zcdp=cap_zcdp)
     layout = layout_of(agreement)
@@ -119,9 +154,9 @@ def release(
     return submission
 
 
-def resend(agreement: Agreement, *, party: str, ledger: str | Path) -> Submission:
+def resend(agreement: Agreement | str | Path, *, party: str, ledger: str | Path) -> Submission:
     """Return the submission already made under this agreement. It costs nothing: the same bytes reveal nothing new."""
-    stored = Ledger(ledger).read().stored_submission(agreement.identity, party)
+    stored = Ledger(ledger).read().stored_submission(Agreement.of(agreement).identity, party)
     if stored is None:
         raise LedgerError(
             f"the ledger {str(ledger)!r} holds no finished submission of {party!r} under this agreement; release one"
@@ -130,7 +165,7 @@ def resend(agreement: Agreement, *, party: str, ledger: str | Path) -> Submissio
 
 
 def preview(
-    agreement: Agreement,
+    agreement: Agreement | str | Path,
     source: Any,
     *,
     party: str,
@@ -148,6 +183,7 @@ def preview(
     The table is read, so every error of a release shows here first, but its statistic is thrown away: even a perturbed
     one on the screen would be a release.
     """
+    agreement = Agreement.of(agreement)
     guarantee = agreement.guarantee(epsilon=epsilon, zcdp=zcdp, approx=approx)
     _, signing_key = _refuse_before_data(agreement, party, guarantee, ledger, key, again=again, cap_zcdp=cap_zcdp)
     layout = layout_of(agreement)

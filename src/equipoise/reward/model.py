@@ -10,6 +10,7 @@ of the model's own parameters (`reward/own.py`); files of versions up to 0.6 als
 # ruff: noqa: N803, ARG002 (scikit-learn's tools call by these names)
 
 import json
+import sys
 from dataclasses import FrozenInstanceError, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise._util.canonical import canonical_json, sha256_hex
+from equipoise._util.display import Display
 from equipoise._util.files import replaced_file
 from equipoise.agreement import Agreement
 from equipoise.errors import MediationError
@@ -30,6 +32,7 @@ from equipoise.reward import prediction
 from equipoise.reward.features import feature_matrix
 from equipoise.reward.reading import DIAGNOSTICS, POSTERIOR, UNCONSTRAINED, RewardFile
 from equipoise.reward.scoring import mean_negative_log_probability, scaled_rows
+from equipoise.reward.summary import WEIGHT, displayed
 from equipoise.reward.units import own_units, write_csv
 
 if TYPE_CHECKING:
@@ -54,7 +57,7 @@ _DAMAGES = (
 )
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Reward:
     """One party's reward: whose it is, under which agreement, its posterior, and what that is worth in nats.
 
@@ -79,6 +82,28 @@ class Reward:
     def __hash__(self) -> int:
         return hash(self.digest)
 
+    def __repr__(self) -> str:
+        return repr(self.summary())
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
+
+    def summary(self) -> Display:
+        """Parameters in the columns' own units, as a table that shows itself, in notebooks with a chart.
+
+        Returns
+        -------
+        Display
+            Median and 90 % interval of every parameter; of a logistic regression also odds ratios, by which the odds of
+            the positive label are multiplied when a feature grows by 1.
+
+        Examples
+        --------
+        >>> eq.Reward.load("reward.nc").summary()  # doctest: +SKIP
+        """
+        title = f"Reward of {self.party}: {self.agreement.model.kind}, worth {self.value} nats"
+        return displayed(self.agreement, self.posterior.draws, title)
+
     @property
     def digest(self) -> str:
         """SHA-256 of party, agreement, scenario and every draw."""
@@ -93,25 +118,28 @@ class Reward:
         """Predicted target of each row of features, in its own units, or its label as agreed.
 
         Features are an array in the agreed order, or a data frame, an Arrow table or a dictionary with columns by name.
+        Of a pandas frame the predictions are a series with its index, otherwise an array.
         For regression, `return_interval=0.9` also returns [rows, 2], between which 90 % of new observations should lie.
         """
-        if isinstance(self.agreement.model, LogisticModel):
+        target = self.agreement.model.target.name
+        if self._classifies:
             if return_interval is not None:
                 raise MediationError("labels have no interval; use predict_proba(X, return_interval=…)")
-            labels: NDArray[Any] = self.classes_[np.argmax(self.predict_proba(X), axis=1)]
-            return labels
-        expected = prediction.expected_target(self.agreement, self.posterior, X)
+            labels: NDArray[Any] = self.classes_[np.argmax(np.asarray(self.predict_proba(X)), axis=1)]
+            return _with_index(X, labels, target)
+        expected = _with_index(X, prediction.expected_target(self.agreement, self.posterior, X), target)
         if return_interval is None:
             return expected
         return expected, prediction.target_interval(self.agreement, self.posterior, X, return_interval)
 
     def predict_proba(self, X: Any, *, return_interval: float | None = None) -> Any:
-        """Probability of each label [rows, 2], in the order of `classes_`.
+        """Probability of each label [rows, 2], in the order of `classes_`; of a pandas frame as one with its index.
 
         `return_interval=0.9` also returns [rows, 2], between which the probability of the positive label (the agreed
         second one) lies with a probability of 90 %.
         """
         probabilities = prediction.class_probabilities(self.agreement, self.posterior, X)
+        probabilities = _with_index(X, probabilities, self.classes_)
         if return_interval is None:
             return probabilities
         return probabilities, prediction.probability_interval(self.agreement, self.posterior, X, return_interval)
@@ -128,7 +156,7 @@ class Reward:
         from sklearn.metrics import accuracy_score, r2_score
 
         scaled_rows(self.agreement, feature_matrix(self.agreement, X), y)  # for its messages
-        measure = accuracy_score if isinstance(self.agreement.model, LogisticModel) else r2_score
+        measure = accuracy_score if self._classifies else r2_score
         return float(measure(np.asarray(y), self.predict(X), sample_weight=sample_weight))
 
     def loss(self, X: Any, y: Any) -> float:
@@ -142,6 +170,29 @@ class Reward:
     def fit(self, X: Any = None, y: Any = None) -> Self:
         """Nothing: the mediator has fitted this model to what the parties released. For scikit-learn's tools."""
         return self
+
+    @property
+    def coef_(self) -> NDArray[np.float64]:
+        """Posterior mean of the weights in the columns' own units [features]; of a classification [1, features]."""
+        means = self._means(WEIGHT)
+        return means[None, :] if self._classifies else means
+
+    @property
+    def intercept_(self) -> Any:
+        """Posterior mean of the intercept in own units; of a classification [1]."""
+        means = self._means("intercept")
+        return means if self._classifies else float(means[0])
+
+    @property
+    def _classifies(self) -> bool:
+        return isinstance(self.agreement.model, LogisticModel)
+
+    def _means(self, prefix: str) -> NDArray[np.float64]:
+        own = own_units(self.agreement, self.posterior.draws)
+        found = [values.mean() for name, values in own.items() if name.startswith(prefix)]
+        if not found:
+            raise AttributeError(f"a {self.agreement.model.kind} model has no weights and no intercept")
+        return np.array(found)
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -268,6 +319,16 @@ class Reward:
             },
             **({DEVIATIONS: list(self.deviations)} if self.deviations else {}),
         }
+
+
+def _with_index(rows: Any, values: NDArray[Any], name: Any) -> Any:
+    """Values as a pandas series, or frame with columns of these names, if the rows are a pandas frame."""
+    pandas = sys.modules.get("pandas")
+    if pandas is None or not isinstance(rows, pandas.DataFrame):
+        return values
+    if values.ndim == 1:
+        return pandas.Series(values, rows.index, name=name)
+    return pandas.DataFrame(values, rows.index, list(name))
 
 
 def _plain(value: Any) -> str | int:

@@ -6,12 +6,14 @@ import the side that can. So the choice of ε that follows from its advice revea
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise._util.display import Chart, Display, Interval
 from equipoise.agreement import Agreement
 from equipoise.errors import AgreementError
 from equipoise.estimate import Estimate
@@ -57,7 +59,7 @@ class Choice:
     quality_reward: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Advice:
     """Choices from strong to weak privacy, and what was assumed.
 
@@ -76,6 +78,50 @@ class Advice:
     loss_prior: float
     loss_truth: float
 
+    def __repr__(self) -> str:
+        return repr(self.summary())
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
+
+    def summary(self) -> Display:
+        """What each ε would buy, as a table that shows itself, in notebooks with a chart.
+
+        Returns
+        -------
+        Display
+            One row for each ε, from strong to weak privacy.
+        """
+        rows = [
+            (
+                f"{one.epsilon_delta:.3g}",
+                f"{one.epsilon:g}",
+                *map(str, (one.alone, one.shapley, one.reward)),
+                f"{one.quality_alone:.0%}",
+                f"{one.quality_reward:.0%}",
+            )
+            for one in self.choices
+        ]
+        lines = [
+            (
+                f"ε = {one.epsilon:g}",
+                [
+                    Interval(name, value.value - 2 * value.error, value.value, value.value + 2 * value.error)
+                    for name, value in (("reward", one.reward), ("alone", one.alone))
+                ],
+            )
+            for one in self.choices
+        ]
+        knee = [] if self.knee is None else [f"After ε = {self.choices[self.knee].epsilon:g} more buys clearly less."]
+        return Display(
+            f"Advice to {self.party} with {self.rows:,} rows, from {self.simulations} imagined rounds",
+            (f"ε at δ = {self.delta:g}", "Rényi ε", "alone", "Shapley value", "reward", "known alone", "with reward"),
+            rows,
+            Chart("value in nats, ± two standard errors", lines),
+            knee,
+            numeric_from=0,
+        )
+
     def to_json(self) -> dict[str, Any]:
         """As plain numbers and strings."""
         return asdict(self)
@@ -83,7 +129,7 @@ class Advice:
 
 @double_precision
 def advise(
-    agreement: Agreement,
+    agreement: Agreement | str | Path,
     *,
     party: str,
     rows: int,
@@ -99,6 +145,7 @@ def advise(
     `others` maps parties to (rows, ε); whoever is not named is assumed to have as many rows as the party and to release
     at the largest ε agreed. `delta` is for the (ε, δ) reading of each ε.
     """
+    agreement = Agreement.of(agreement)
     agreement.party(party)
     largest = agreement.privacy.max_epsilon
     asked = epsilons or [largest * step for step in LADDER]

@@ -1,0 +1,121 @@
+"""Tables and charts that show themselves: as text on a terminal, as HTML in a notebook. Nothing needs to be loaded."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from textwrap import shorten
+
+WIDTH, ROW, LABEL = 560, 22, 150  # of a chart, in pixels
+COLOURS = ("#0072b2", "#9a9a9a", "#d55e00", "#222222")  # told apart by everybody
+LONGEST = 22  # letters of a label
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A number between two others on one line of a chart, told apart from others of the line by its `series`."""
+
+    series: str
+    low: float
+    middle: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Intervals by line, on one axis."""
+
+    unit: str
+    lines: Sequence[tuple[str, Sequence[Interval]]]
+
+    def svg(self) -> str:
+        """As a picture; empty if there is nothing to draw."""
+        shown = [one for _, line in self.lines for one in line]
+        if not shown:
+            return ""
+        low, high = min(one.low for one in shown), max(one.high for one in shown)
+        margin = 0.03 * (high - low) or abs(high) or 1.0
+        low, high = low - margin, high + margin
+        series = list(dict.fromkeys(one.series for one in shown))
+        pitch = max(ROW, 9 * len(series) + 8)
+        height = pitch * len(self.lines) + 40
+
+        def x(value: float) -> float:
+            return LABEL + (value - low) / (high - low) * (WIDTH - LABEL - 12)
+
+        parts = [
+            f'<line x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="0" y2="{height - 36}" stroke="#ddd"/>'
+            f'<text x="{x(tick):.1f}" y="{height - 22}" text-anchor="middle">{tick:g}</text>'
+            for tick in _ticks(low, high)
+        ]
+        for place, (label, line) in enumerate(self.lines):
+            top = pitch * place
+            parts.append(
+                f'<text x="{LABEL - 8}" y="{top + pitch / 2 + 4:.1f}" text-anchor="end">'
+                f"{escape(shorten(label, LONGEST, placeholder='…') or label[:LONGEST])}</text>"
+            )
+            for one in line:
+                colour = COLOURS[series.index(one.series) % len(COLOURS)]
+                y = top + pitch / 2 + 9 * (series.index(one.series) - (len(series) - 1) / 2)
+                parts.append(
+                    f'<line x1="{x(one.low):.1f}" x2="{x(one.high):.1f}" y1="{y:.1f}" y2="{y:.1f}" stroke="{colour}" '
+                    f'stroke-width="2"/><circle cx="{x(one.middle):.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>'
+                )
+        legend = " &#160; ".join(
+            f'<tspan fill="{colour}">●</tspan> {escape(name)}'
+            for name, colour in zip(series, itertools.cycle(COLOURS), strict=False)
+        )
+        parts.append(f'<text x="{LABEL}" y="{height - 4}">{escape(self.unit)}: {legend}</text>')
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
+            f'role="img" style="font: 12px sans-serif; background: white">{"".join(parts)}</svg>'
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class Display:
+    """A table under its title, with a chart where there is one; columns from `numeric_from` on hold numbers."""
+
+    title: str
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    chart: Chart | None = None
+    notes: Sequence[str] = ()
+    numeric_from: int = 1
+
+    def __repr__(self) -> str:
+        widths = [max(map(len, column)) for column in zip(self.headers, *self.rows, strict=True)]
+
+        def line(cells: Sequence[str]) -> str:
+            padded = [
+                cell.rjust(width) if place >= self.numeric_from else cell.ljust(width)
+                for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
+            ]
+            return "  ".join(padded).rstrip()
+
+        rule = "  ".join("─" * width for width in widths)
+        return "\n".join([self.title, line(self.headers), rule, *map(line, self.rows), *self.notes])
+
+    def _repr_html_(self) -> str:
+        def row(cells: Sequence[str], tag: str) -> str:
+            aligned = (
+                f'<{tag} style="padding: 2px 8px; text-align: {"right" if place >= self.numeric_from else "left"}">'
+                f"{escape(cell)}</{tag}>"
+                for place, cell in enumerate(cells)
+            )
+            return f"<tr>{''.join(aligned)}</tr>"
+
+        table = row(self.headers, "th") + "".join(row(cells, "td") for cells in self.rows)
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
+        picture = self.chart.svg() if self.chart is not None else ""
+        return f"<div><p><b>{escape(self.title)}</b></p><table>{table}</table>{picture}{notes}</div>"
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """A few round numbers within a range."""
+    span = high - low
+    power = 10.0 ** math.floor(math.log10(span / 6))
+    step = next(power * factor for factor in (1, 2, 5, 10) if span / (power * factor) <= 6)
+    first, last = math.ceil(low / step), math.floor(high / step)
+    return [float(f"{place * step:.12g}") for place in range(first, last + 1)]

@@ -1,0 +1,127 @@
+"""A whole round from tables in one place, to try it: nothing is kept apart, so nothing is private."""
+
+import math
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from equipoise.agreement import Agreement
+from equipoise.errors import AgreementError
+from equipoise.mediation.mediator import mediate
+from equipoise.mediation.settlement import Settlement
+from equipoise.party.release import release
+
+EPSILON = 1.0
+
+
+def simulate_round(
+    tables: Mapping[str, Any],
+    agreement: Agreement | str | Path | None = None,
+    *,
+    target: str | None = None,
+    epsilon: float | Mapping[str, float] = EPSILON,
+    test: Any = None,
+    progress: bool | None = None,
+    **settings: Any,
+) -> Settlement:
+    """Release and settle a consortium's tables in one call, as if their owners had met.
+
+    Everything runs as in a real round (OpenDP's noise, signed submissions, the mediator), but in one process that sees
+    all tables. Without an agreement, columns and bounds are taken from the tables, which no real round may do: bounds
+    must come from common knowledge.
+
+    Parameters
+    ----------
+    tables : mapping of str to data frame or dictionary of columns
+        Each party's rows.
+    agreement : Agreement or path, optional
+        What they agree to; its parties must be those of the tables.
+    target : str, optional
+        Without an agreement: the column to learn; all others are features. A column with two values makes it a logistic
+        regression, any other a linear one.
+    epsilon : float or mapping of str to float
+        Everybody's ε (Rényi, order 2 unless agreed otherwise), or each party's.
+    test : data frame or dictionary of columns, optional
+        Rows of nobody, to see how well each reward predicts.
+    progress : bool, optional
+        Whether to show a progress bar; by default on a terminal.
+    **settings
+        Settings of the settlement, see `SettlementSettings`.
+
+    Returns
+    -------
+    Settlement
+        With everybody's reward.
+
+    Examples
+    --------
+    >>> settlement = eq.simulate_round({"north": north, "south": south}, target="outcome")  # doctest: +SKIP
+    >>> settlement.awards["north"].reward.summary()  # doctest: +SKIP
+    """
+    if not tables:
+        raise AgreementError("there are no tables; give at least one party's")
+    chosen = {party: epsilon[party] if isinstance(epsilon, Mapping) else epsilon for party in tables}
+    if agreement is None:
+        if target is None:
+            raise AgreementError("name the target, the column to learn, or give an agreement")
+        agreed = _drafted(tables, target, max(chosen.values()))
+    else:
+        agreed = Agreement.of(agreement)
+    with tempfile.TemporaryDirectory() as folder:
+        sent = [
+            release(agreed, table, party=party, epsilon=chosen[party], ledger=Path(folder) / f"{place}.ledger")
+            for place, (party, table) in enumerate(tables.items())
+        ]
+    rows = None
+    if test is not None:
+        *features, last = agreed.columns
+        matrix = np.column_stack([np.asarray(test[column.name], float) for column in features]) if features else None
+        rows = matrix, np.asarray(test[last.name])
+    return mediate(agreed, sent, test=rows, progress=progress, **settings)
+
+
+def _drafted(tables: Mapping[str, Any], target: str, largest: float) -> Agreement:
+    """An agreement on all columns of the tables, within bounds that hold all their values."""
+    columns = {
+        str(name): np.concatenate([np.asarray(table[name]) for table in tables.values()])
+        for name in next(iter(tables.values()))
+    }
+    if target not in columns:
+        raise AgreementError(f"there is no column {target!r}; the columns are {', '.join(columns)}")
+    for name, values in columns.items():
+        if name != target and not np.issubdtype(values.dtype, np.number):
+            raise AgreementError(f"the feature {name!r} holds {values.dtype} values, not numbers; convert or drop it")
+    labels = np.unique(columns[target])
+    if len(labels) == 2:
+        model = {"kind": "logistic", "target": {"name": target, "labels": [_plain(label) for label in labels]}}
+    else:
+        model = {"kind": "linear", "target": {"name": target, "bounds": _around(columns[target])}}
+    features = [{"name": name, "bounds": _around(values)} for name, values in columns.items() if name != target]
+    return Agreement.model_validate(
+        {
+            "format": 2,
+            "model": {**model, "features": features},
+            "privacy": {"max_epsilon": float(largest)},
+            "parties": [{"name": party} for party in tables],
+        }
+    )
+
+
+def _around(values: Any) -> list[float]:
+    """Bounds that hold all values, a little rounded."""
+    low, high = float(np.min(values)), float(np.max(values))
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise AgreementError("a column has missing or infinite values; fill them in, or leave those rows out")
+    step = 10.0 ** math.floor(math.log10((high - low) / 10 or abs(high) / 10 or 0.1))
+    return [math.floor(low / step) * step, max(math.ceil(high / step), math.floor(low / step) + 1) * step]
+
+
+def _plain(label: Any) -> int | str:
+    """A label as agreements have it."""
+    value = label.item() if isinstance(label, np.generic) else label
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return int(value) if isinstance(value, int) else str(value)
