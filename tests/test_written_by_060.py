@@ -12,11 +12,12 @@ import pytest
 import engine_setup  # noqa: F401
 import equipoise as eq
 from equipoise.mediation.journal import FileJournal
+from equipoise.protocol.keys import public_hex
 from equipoise.service.context import Context
 from equipoise.service.rules import results
 from equipoise.service.rules.sign_in import actor_of_key
 from program import run
-from service.world import key_of, public_hex
+from service.world import key_of
 
 FILES = Path(__file__).parent / "fixtures" / "0.6.0.zip"
 

@@ -24,6 +24,7 @@ def simulate_round(
     target: str | None = None,
     epsilon: float | Mapping[str, float] = EPSILON,
     test: Any = None,
+    processes: int | None = None,
     progress: bool | None = None,
     **settings: Any,
 ) -> Settlement:
@@ -46,6 +47,8 @@ def simulate_round(
         Everybody's ε (Rényi, order 2 unless agreed otherwise), or each party's.
     test : data frame or dictionary of columns, optional
         Rows of nobody, to see how well each reward predicts.
+    processes : int, optional
+        Processes to sample in; by default as many as there are cores, where that pays.
     progress : bool, optional
         Whether to show a progress bar; by default on a terminal.
     **settings
@@ -80,7 +83,7 @@ def simulate_round(
         *features, last = agreed.columns
         matrix = np.column_stack([np.asarray(test[column.name], float) for column in features]) if features else None
         rows = matrix, np.asarray(test[last.name])
-    return mediate(agreed, sent, test=rows, progress=progress, **settings)
+    return mediate(agreed, sent, test=rows, processes=processes, progress=progress, **settings)
 
 
 def _drafted(tables: Mapping[str, Any], target: str, largest: float) -> Agreement:
