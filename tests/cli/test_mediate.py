@@ -82,6 +82,7 @@ def test_a_round_without_some_and_otherwise_than_agreed(tmp_path: Path) -> None:
     assert from_json(*settle, "--deviate", cwd=tmp_path)["absent"] == ["west"]
 
 
+@pytest.mark.slow
 def test_a_round_under_other_priors(tmp_path: Path) -> None:
     """On a settlement that is there already, which is not made again."""
     (tmp_path / "agreement.toml").write_text(rounds.agreement_text("bernoulli", parties=2))

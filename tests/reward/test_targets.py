@@ -139,7 +139,7 @@ def test_teams_share_what_each_is_worth() -> None:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("rho", [0.3, "max"])
+@pytest.mark.parametrize("rho", [pytest.param(0.3, marks=pytest.mark.slow), "max"])
 def test_errors_are_those_of_repeated_noise(rho: Any) -> None:
     """The exponent, which depends on the values too, included."""
     rng = np.random.default_rng(0)
@@ -215,6 +215,7 @@ def test_who_brings_nothing_gets_no_whole_where_that_is_worth_nothing() -> None:
 
 
 @pytest.mark.statistical
+@pytest.mark.slow
 def test_errors_include_who_cannot_gain() -> None:
     """The second party's gain is about two errors: in half of all rounds it falls back, and ρ is another."""
     game, rng = np.array([0.0, 4.0, 4.915, 4.8, 2.0, 5.6, 4.2, 5.0]), np.random.default_rng(0)

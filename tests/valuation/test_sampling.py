@@ -90,6 +90,7 @@ def permutation_sampling(game: SurpriseGame, budget: int, seed: int) -> Floats:
 
 
 @pytest.mark.statistical
+@pytest.mark.slow
 def test_without_a_proxy_it_is_unbiased_and_its_errors_are_true() -> None:
     game = SurpriseGame(7, 3, error=0.05)
     truth = game.exact()
