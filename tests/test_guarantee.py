@@ -18,7 +18,7 @@ zcdps = st.floats(1e-6, 20)
 deltas = st.floats(1e-10, 0.1)
 
 
-def test_figures_of_the_maths_note() -> None:
+def test_figures_of_the_mathematics() -> None:
     """(2, 0.1)-RDP at δ = 1e-6 is 1.37 by the exact profile; the general zCDP conversion would give 1.47."""
     assert Guarantee(order=2, epsilon=0.1).epsilon_at(1e-6) == pytest.approx(1.3676, abs=5e-4)
 
@@ -33,7 +33,7 @@ def test_profile_is_the_hockey_stick_divergence(epsilon: float, zcdp: float) -> 
 
 @pytest.mark.parametrize(("zcdp", "delta"), [(0.05, 1e-6), (0.5, 1e-5), (0.005, 1e-9), (2.0, 1e-6)])
 def test_epsilon_agrees_with_dp_accounting(zcdp: float, delta: float) -> None:
-    """Explicit sensitivity: their REPLACE_ONE accountant would double it (maths §5)."""
+    """Explicit sensitivity: their REPLACE_ONE accountant would double it (docs/maths.md §7)."""
     distribution = pld.from_gaussian_mechanism(
         1 / math.sqrt(2 * zcdp), sensitivity=1.0, value_discretization_interval=1e-4
     )

@@ -8,7 +8,7 @@ uniform direction (paper App. H.1); ι normal on [0, sd_max]; Ω ~ LKJ; μ norma
 
 **Moments.** Write x = μ + x̃, v² = weightsᵀΣ weights, u = Σ weights, and e_k for the expected k-th derivative of
 tanh(t/2) under t ~ N(bias + μ·weights, v²). Stein's lemma turns every moment of (y, y x̃, x̃, x̃x̃ᵀ) into a
-polynomial in Σ, u and e₀ … e₃ (maths note §7), and going back to x adds multiples of rows and columns.
+polynomial in Σ, u and e₀ … e₃ (docs/maths.md §3), and going back to x adds multiples of rows and columns.
 
 **The e_k** come from the logistic function as a scale mixture of normal distribution functions,
 sigmoid(t) = ∫ Φ(t/2k) dF(k), F Kolmogorov's distribution: with finitely many scales each e_k is a sum of closed forms.

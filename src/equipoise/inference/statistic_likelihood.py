@@ -12,7 +12,7 @@ entry counts √2-fold (so that inner products are Frobenius), and in the basis 
     C = B − Pᵀ Δ P,   B(A) = A/W − 2c ⟨û, A⟩ û,   1/W_ab = 2c λₐλ_b + 2ν,   Δ = diag(2ν − τᵢ)
 
 where û = m̂ m̂ᵀ and P A is the diagonal of A in the original basis. Sherman–Morrison undoes the rank-one part and
-Woodbury the n diagonal entries, with G = P B⁻¹ Pᵀ. Everything is O(n⁴), as a few matrix products (maths note §2.1).
+Woodbury the n diagonal entries, with G = P B⁻¹ Pᵀ. Everything is O(n⁴), as a few matrix products (docs/maths.md §2).
 
 Two points keep it accurate:
 

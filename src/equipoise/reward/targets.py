@@ -1,7 +1,7 @@
 """ρ-Shapley-fair targets: r*_i = v_N (φ_i / φ_max)^ρ (paper §4, after Sim et al. 2020), from estimates.
 
 ρ = 1 rewards in proportion to Shapley values; a smaller ρ is kinder to those who contribute less. Nobody is worse off
-than alone if ρ ≤ min_i log(v_i/v_N) / log(φ_i/φ_max), over parties with φ_i < φ_max (maths note §6).
+than alone if ρ ≤ min_i log(v_i/v_N) / log(φ_i/φ_max), over parties with φ_i < φ_max (docs/maths.md §6).
 
 All of these are estimates, and targets must not turn on their errors:
 

@@ -1,4 +1,4 @@
-"""A cheap stand-in for coalition values, in closed form (maths note §6).
+"""A cheap stand-in for coalition values, in closed form (docs/maths.md §6).
 
 Near the mode x̂ of everybody's posterior, party i's log likelihood is about gᵢ·(x − x̂) − ½ (x − x̂)ᵀ Iᵢ (x − x̂). With the
 prior N(0, I), a coalition's posterior is then N(m, P⁻¹), P = I + Σ Iᵢ, P m = Σ (Iᵢ x̂ + gᵢ), and the divergence of its

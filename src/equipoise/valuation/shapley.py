@@ -1,7 +1,7 @@
 """Shapley values of a game whose values are known only up to standard errors: all coalitions evaluated.
 
 Coalitions are numbered by their bits: party i is in coalition C if C >> i & 1. φ = W v is linear in the values, so
-errors propagate exactly: Cov φ = W Cov(v) Wᵀ (maths note §6).
+errors propagate exactly: Cov φ = W Cov(v) Wᵀ (docs/maths.md §6).
 """
 
 import math
