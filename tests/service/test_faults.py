@@ -27,6 +27,7 @@ from equipoise.protocol.keys import load_key, public_hex
 from equipoise.protocol.public_keys import fingerprint
 from equipoise.protocol.receipts import Receipt
 from equipoise.service.context import Context
+from equipoise.service.db import event_log
 from equipoise.service.db.tables import Answer, Job, Round
 from equipoise.service.jobs import worker
 from equipoise.service.options import Options
@@ -184,7 +185,7 @@ def test_rounds_with_server_or_worker_killed_in_each(number: int, tmp_path: Path
         for round_id in stage.rounds:
             assert kept(context, round_id) == naive.undisturbed
         with context.database.reading() as session:
-            log = {one["sequence"]: one["digest"] for one in events.documents(session)}
+            log = {one["sequence"]: one["digest"] for one in event_log.documents(session)}
         assert len(stage.receipts) == (number + 2) * len(naive.sent)
         assert all(log[receipt.event] == receipt.event_digest for receipt in stage.receipts)
         events.verified(context)

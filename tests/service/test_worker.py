@@ -20,6 +20,7 @@ from equipoise.errors import MediationError
 from equipoise.mediation import mediator
 from equipoise.service import embedded
 from equipoise.service.context import Context
+from equipoise.service.db import event_log
 from equipoise.service.db.tables import Answer, Job, Round
 from equipoise.service.jobs import queue as jobs
 from equipoise.service.jobs import runner as settling
@@ -27,7 +28,7 @@ from equipoise.service.jobs import worker
 from equipoise.service.jobs.journal import DatabaseJournal
 from equipoise.service.jobs.lease import Patience
 from equipoise.service.options import Options
-from equipoise.service.rules import events, settlements
+from equipoise.service.rules import settlements
 from service.working import OPERATOR, decided, kept, ready_round, small
 from tiers import needs_engine
 
@@ -71,7 +72,7 @@ def number_of_answers(context: Context) -> int:
 
 def kinds_of_events(context: Context) -> list[str]:
     with context.database.reading() as session:
-        return [event["kind"] for event in events.documents(session)]
+        return [event["kind"] for event in event_log.documents(session)]
 
 
 @pytest.mark.engine
@@ -242,7 +243,7 @@ def test_a_batch_for_other_versions_is_left_to_others(context: Context, started:
 @pytest.mark.process
 def test_a_worker_without_work_loads_no_sampler(tmp_path: Path) -> None:
     script = (
-        "import sys, threading; from pathlib import Path; from equipoise.service import worker;"
+        "import sys, threading; from pathlib import Path; from equipoise.service.jobs import worker;"
         "from equipoise.service.context import Context;"
         "worker.run(Context.open(Path(sys.argv[1])), stop=threading.Event(), once=True);"
         "print('jax' in sys.modules)"

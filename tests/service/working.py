@@ -10,9 +10,8 @@ import rounds
 from equipoise._util.canonical import sha256_hex
 from equipoise.mediation.settlement import Settlement
 from equipoise.service.context import Context
-from equipoise.service.db.tables import Person, Received, Result, Round, Seat
+from equipoise.service.db.tables import Person, Received, Result, Round, Seat, serialize_agreement
 from equipoise.service.rules.access import Actor
-from equipoise.service.rules.agreements import written
 
 OPERATOR = Actor(1, "olga", "operator", None)
 EPSILONS = (20.0, 40.0, 60.0)
@@ -35,7 +34,7 @@ def ready_round(context: Context, round_id: str, agreed: eq.Agreement, submissio
             Round(
                 id=round_id,
                 title="",
-                agreement_json=written(agreed),
+                agreement_json=serialize_agreement(agreed),
                 identity=agreed.identity,
                 state="open",
                 created=1,

@@ -20,8 +20,9 @@ with mock.patch("jax.default_backend", return_value="cpu"):  # to find out would
 
     import engine_setup  # noqa: F401 (sets JAX up)
     from equipoise.mediation import task
-    from equipoise.service import serving, settling, worker  # noqa: F401 (the second is imported late by the third)
+    from equipoise.service import serving
     from equipoise.service.context import Context
+    from equipoise.service.jobs import runner, worker  # noqa: F401 (the first is imported late by the second)
     from equipoise.service.settings import Rates, Settings
 
 

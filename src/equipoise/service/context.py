@@ -19,10 +19,10 @@ from equipoise._util.files import is_there
 from equipoise.errors import KeyFileError, ServiceError
 from equipoise.protocol.keys import create_key, load_key, public_hex
 from equipoise.protocol.public_keys import fingerprint
+from equipoise.service.db import event_log
 from equipoise.service.db.database import Database
 from equipoise.service.db.tables import Event
 from equipoise.service.errors import Unavailable
-from equipoise.service.rules import events
 
 KEY = "service.key"
 DATABASE = "equipoise.sqlite"
@@ -107,7 +107,7 @@ def _key(database: Database, path: Path, clock: Callable[[], int], *, begin_anew
                 _put_aside(path, begin_anew=begin_anew)
             fresh.unlink(missing_ok=True)
             agreed = public_hex(create_key(fresh))
-            events.record(session, time=clock(), actor=events.SERVICE, kind="service-started", public_key=agreed)
+            event_log.append(session, time=clock(), actor=event_log.SERVICE, kind="service-started", public_key=agreed)
         else:
             agreed = json.loads(first.details_json)["public_key"]
             if begin_anew:

@@ -3,6 +3,8 @@
 Times are whole milliseconds since 1970. Texts named `…json` hold canonical JSON. Nothing here is ever a pickle.
 """
 
+from functools import lru_cache
+
 from sqlalchemy import (
     BigInteger,
     CheckConstraint,
@@ -18,6 +20,9 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from equipoise._util.canonical import canonical_json, strict_json
+from equipoise.agreement import Agreement
 
 # Constraints have names, so that migrations can name them.
 NAMES = {
@@ -35,12 +40,25 @@ ROUND_STATES = ("open", "settling", "settled", "closed")
 JOB_KINDS = ("settlement", "batch")
 JOB_STATES = ("waiting", "running", "done", "failed", "cancelled")
 
+_MAX_AGREEMENT_BYTES = 64 * 2**20
+
 # SQLite counts in INTEGER only.
 Number = BigInteger().with_variant(Integer(), "sqlite")
 
 
 def _one_of(column: str, values: tuple[str, ...]) -> CheckConstraint:
     return CheckConstraint(f"{column} IN ({', '.join(repr(value) for value in values)})", name=column)
+
+
+def serialize_agreement(agreement: Agreement) -> str:
+    """An agreement as the canonical JSON that `Round.agreement_json` holds."""
+    return canonical_json(agreement.model_dump(mode="json")).decode("ascii")
+
+
+@lru_cache(maxsize=64)
+def parse_agreement(text: str) -> Agreement:
+    """An agreement from the JSON that `serialize_agreement` wrote."""
+    return Agreement.model_validate(strict_json(text.encode("ascii"), max_bytes=_MAX_AGREEMENT_BYTES))
 
 
 class Base(DeclarativeBase):
@@ -113,6 +131,11 @@ class Round(Base):
     noise_secret: Mapped[str | None] = mapped_column(String(32))
     settled: Mapped[int | None] = mapped_column(Number)
     decisions: Mapped[str | None] = mapped_column(String(64))
+
+    @property
+    def agreement(self) -> Agreement:
+        """The agreement of the round; those in use stay parsed, since parsing takes a while."""
+        return parse_agreement(self.agreement_json)
 
 
 class Seat(Base):

@@ -18,6 +18,7 @@ from equipoise.mediation.appraisal import Request
 from equipoise.mediation.settlement import Settlement
 from equipoise.mediation.task import Task
 from equipoise.service.context import Context
+from equipoise.service.db import event_log
 from equipoise.service.db.tables import Round
 from equipoise.service.errors import Unavailable
 from equipoise.service.jobs import queue as jobs
@@ -25,7 +26,7 @@ from equipoise.service.jobs.heartbeat import Holding
 from equipoise.service.jobs.journal import DatabaseJournal
 from equipoise.service.jobs.lease import LEASE, Patience, persistently
 from equipoise.service.jobs.queue import Hold, LostJobError
-from equipoise.service.rules import events, results, settlements
+from equipoise.service.rules import results, settlements
 
 LOGGER = logging.getLogger("equipoise.worker")
 
@@ -164,8 +165,13 @@ def _give_up(context: Context, hold: Hold, problem: str) -> None:
         jobs.cancel_batches(session, hold.round_id, now)
         if round_.state == "settling":
             round_.state = "open"
-        events.record(
-            session, time=now, actor=events.SERVICE, kind="settlement-failed", round_id=hold.round_id, problem=problem
+        event_log.append(
+            session,
+            time=now,
+            actor=event_log.SERVICE,
+            kind="settlement-failed",
+            round_id=hold.round_id,
+            problem=problem,
         )
 
 

@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session
 
 from equipoise.service.db.tables import Person, Round, Seat
 from equipoise.service.errors import Forbidden, NotFound, NotSignedIn
-from equipoise.service.rules.agreements import parsed
 
 _OPERATOR = frozenset({"operator"})
 _PARTY = frozenset({"party"})
@@ -98,5 +97,5 @@ def seat_of(session: Session, actor: Actor, round_id: str) -> tuple[Round, Seat 
 
 def fits(round_: Round, actor: Actor) -> bool:
     """Whether the agreement means this party's key, or any, by the party's name."""
-    pinned = parsed(round_.agreement_json).party(actor.name).public_key
+    pinned = round_.agreement.party(actor.name).public_key
     return pinned is None or pinned == actor.public_key

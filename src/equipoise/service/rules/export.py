@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session
 from equipoise._util.canonical import canonical_json, sha256_hex
 from equipoise.protocol.log import concerned, link_of
 from equipoise.service.context import Context
+from equipoise.service.db import event_log
 from equipoise.service.db.tables import Answer, Received, Result
-from equipoise.service.rules import events
 from equipoise.service.rules.access import Actor, confirm, require, round_of
 from equipoise.service.rules.results import SETTLEMENT
 
@@ -31,11 +31,11 @@ def export(context: Context, actor: Actor | None, round_id: str) -> bytes:
     with context.database.writing(alone=True) as session:
         confirm(session, actor)
         round_of(session, round_id)
-        events.record(
+        event_log.append(
             session, time=context.clock(), actor=actor.name, kind="exported", round_id=round_id, person=actor.person_id
         )
     with context.database.reading(snapshot=True) as session:
-        log = events.documents(session)
+        log = event_log.documents(session)
         files = _files(session, round_id, _shown(log, round_id))
     manifest: dict[str, Any] = {
         "format": FORMAT,

@@ -22,9 +22,9 @@ from equipoise.models.section import somebodys_key
 from equipoise.protocol.one_time_secrets import hashed, new_secret
 from equipoise.protocol.public_keys import fingerprint, same_fingerprint
 from equipoise.service.context import Context
+from equipoise.service.db import event_log
 from equipoise.service.db.tables import ROLES, Person, Secret
 from equipoise.service.errors import Conflict, Invalid, NotFound, NotSignedIn, TooMany
-from equipoise.service.rules import events
 from equipoise.service.rules.access import Actor, confirm, require
 
 MOST_WAITING = 1_000
@@ -84,7 +84,7 @@ def ask_to_join(
         )
         session.add(person)
         session.flush()
-        _record(session, context, events.SERVICE, "join-requested", person)  # whose name it is, nobody knows yet
+        _record(session, context, event_log.SERVICE, "join-requested", person)  # whose name it is, nobody knows yet
         return _view(person)
 
 
@@ -155,7 +155,7 @@ def clear(context: Context, actor: Actor | None, *, before: int) -> int:
         old = delete(Person).where(Person.state == "requested", Person.requested < before)
         dropped = len(session.execute(old.returning(Person.id)).all())
         if dropped:
-            events.record(
+            event_log.append(
                 session,
                 time=context.clock(),
                 actor=actor.name,
@@ -259,7 +259,7 @@ def _first_operator(session: Session, context: Context, name: str, public_key: s
 
 
 def _check_name(name: str) -> None:
-    if name.casefold() == events.SERVICE:
+    if name.casefold() == event_log.SERVICE:
         raise Invalid(f"the name {name!r} is the service's own in the log; choose another")
     if not re.fullmatch(PARTY_NAME, name) or name.endswith("\n"):
         raise Invalid(
@@ -297,7 +297,7 @@ def _operators(session: Session) -> int:
 
 
 def _record(session: Session, context: Context, by: str, kind: str, person: Person) -> None:
-    events.record(
+    event_log.append(
         session,
         time=context.clock(),
         actor=by,

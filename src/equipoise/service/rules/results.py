@@ -20,12 +20,11 @@ from equipoise.errors import MediationError
 from equipoise.protocol.receipts import RewardReceipt
 from equipoise.service.cache import Kept
 from equipoise.service.context import Context
+from equipoise.service.db import event_log
 from equipoise.service.db.tables import Event, Received, Result, Round, Seat
 from equipoise.service.errors import Conflict, Damaged, NotFound
 from equipoise.service.logs import FAILURES
-from equipoise.service.rules import events
 from equipoise.service.rules.access import Actor, require, round_of, seat_of
-from equipoise.service.rules.agreements import parsed
 from equipoise.service.rules.rounds import left_out_of
 
 if TYPE_CHECKING:
@@ -77,10 +76,10 @@ def keep(
     for name, content in (files_of(settlement) if files is None else files).items():
         session.add(Result(round_id=round_id, name=name, digest=sha256_hex(content), content=content))
     found.state, found.settled, found.decisions = "settled", context.clock(), settlement.decisions
-    events.record(
+    event_log.append(
         session,
         time=found.settled,
-        actor=events.SERVICE,
+        actor=event_log.SERVICE,
         kind="settled",
         round_id=round_id,
         decisions=found.decisions,
@@ -129,7 +128,7 @@ def reward(context: Context, actor: Actor | None, round_id: str) -> bytes:
     if known is None:
         with context.database.writing(alone=True) as session:
             if _handed_out(session, found, actor.name, says) is None:
-                events.record(
+                event_log.append(
                     session,
                     time=context.clock(),
                     actor=actor.name,
@@ -173,7 +172,7 @@ def summary(context: Context, actor: Actor | None, round_id: str) -> dict[str, A
         order = select(Received.party).join(Seat, (Seat.round_id == Received.round_id) & (Seat.party == Received.party))
         submitted = session.scalars(order.where(Received.round_id == found.id).order_by(Seat.position)).all()
         settled = _settlement(session, found) if found.state == "settled" else None
-    agreement = parsed(found.agreement_json)
+    agreement = found.agreement
     teams = () if settled is None else settled.teams
     return {
         "round": found.id,

@@ -13,11 +13,10 @@ from equipoise._util.canonical import sha256_hex
 from equipoise.agreement import Agreement
 from equipoise.protocol.public_keys import fingerprint
 from equipoise.service.context import Context
-from equipoise.service.db.tables import Person, Received, Round, Seat
+from equipoise.service.db import event_log
+from equipoise.service.db.tables import Person, Received, Round, Seat, parse_agreement, serialize_agreement
 from equipoise.service.errors import Conflict, Invalid, NotFound
-from equipoise.service.rules import events
 from equipoise.service.rules.access import Actor, confirm, fits, require, round_of, seat_of
-from equipoise.service.rules.agreements import parsed, written
 
 _LETTERS = string.ascii_lowercase + string.digits
 _LENGTH = 12
@@ -65,8 +64,8 @@ def create(context: Context, actor: Actor | None, agreement: Agreement, *, invit
         raise Invalid("the agreement's title holds a NUL character; take it out")
     now = context.clock()
     round_id = "".join(secrets.choice(_LETTERS) for _ in range(_LENGTH))
-    text, secret = written(agreement), secrets.token_hex(16)
-    if parsed(text).identity != agreement.identity:
+    text, secret = serialize_agreement(agreement), secrets.token_hex(16)
+    if parse_agreement(text).identity != agreement.identity:
         raise Invalid("the agreement changes when it is written as JSON; write its numbers and texts more plainly")
     with context.database.writing(alone=True) as session:
         confirm(session, actor)
@@ -86,7 +85,7 @@ def create(context: Context, actor: Actor | None, agreement: Agreement, *, invit
             Seat(round_id=round_id, party=party, position=position, invited=now if invite else None)
             for position, party in enumerate(agreement.party_names)
         )
-        events.record(
+        event_log.append(
             session,
             time=now,
             actor=actor.name,
@@ -107,7 +106,7 @@ def invite(context: Context, actor: Actor | None, round_id: str, party: str) -> 
     with context.database.writing(alone=True) as session:
         confirm(session, actor)
         found = round_of(session, round_id)
-        names = parsed(found.agreement_json).party_names
+        names = found.agreement.party_names
         if party not in names:
             raise NotFound(f"{party[:80]!r} is no party of this round's agreement; its parties are {', '.join(names)}")
         seat = session.get_one(Seat, (found.id, party))
@@ -115,7 +114,7 @@ def invite(context: Context, actor: Actor | None, round_id: str, party: str) -> 
             return
         require_open(found)
         seat.invited = context.clock()
-        events.record(
+        event_log.append(
             session,
             time=seat.invited,
             actor=actor.name,
@@ -136,7 +135,7 @@ def close(context: Context, actor: Actor | None, round_id: str) -> None:
             return
         require_open(found)
         found.state = "closed"
-        events.record(
+        event_log.append(
             session,
             time=context.clock(),
             actor=actor.name,
@@ -220,7 +219,7 @@ def _views(session: Session, actor: Actor, found: list[Round]) -> list[RoundView
 def _view(
     actor: Actor, found: Round, seats: Iterable[Seat], sent: dict[tuple[str, str], _Sent], keys: dict[str, str | None]
 ) -> RoundView:
-    agreement = parsed(found.agreement_json)
+    agreement = found.agreement
     left_out = left_out_of(found)
     pinned = {party.name: party.public_key for party in agreement.parties}
     views = []

@@ -14,12 +14,11 @@ from equipoise.errors import EquipoiseError, SubmissionError
 from equipoise.mediation.settings import SettlementSettings
 from equipoise.protocol.submission import Submission
 from equipoise.service.context import Context
+from equipoise.service.db import event_log
 from equipoise.service.db.tables import Job, Received, Round
 from equipoise.service.errors import Conflict, Invalid
 from equipoise.service.options import Options
-from equipoise.service.rules import events
 from equipoise.service.rules.access import Actor, confirm, require, round_of, seat_of
-from equipoise.service.rules.agreements import parsed
 from equipoise.service.rules.rounds import require_open
 
 if TYPE_CHECKING:
@@ -86,7 +85,7 @@ def start(context: Context, actor: Actor | None, round_id: str, options: Options
                 created=now,
             )
         )
-        events.record(
+        event_log.append(
             session,
             time=now,
             actor=actor.name,
@@ -114,7 +113,7 @@ def cancel(context: Context, actor: Actor | None, round_id: str) -> None:
                 .values(state="cancelled", owner=None, ended=now)
             )
         found.state = "open"
-        events.record(
+        event_log.append(
             session, time=now, actor=actor.name, kind="settlement-cancelled", round_id=found.id, person=actor.person_id
         )
 
@@ -163,7 +162,7 @@ def _sent(session: Session, found: Round, options: Options) -> Sequence[bytes]:
 
 
 def _check_left_out(found: Round, options: Options) -> None:
-    names = parsed(found.agreement_json).party_names
+    names = found.agreement.party_names
     if unknown := [party for party in options.without if party not in names]:
         raise Invalid(
             f"{unknown[0]!r} is no party of this round's agreement, so that nothing can be started without it; its "
@@ -172,7 +171,7 @@ def _check_left_out(found: Round, options: Options) -> None:
 
 
 def _noise_secret(found: Round, options: Options) -> str | None:
-    mechanism = options.mechanism or parsed(found.agreement_json).reward.mechanism
+    mechanism = options.mechanism or found.agreement.reward.mechanism
     if mechanism != "noise":
         return None
     return found.noise_secret or secrets.token_hex(16)  # rounds that a version up to 0.7 made have none at first
@@ -183,7 +182,7 @@ def _task(found: Round, sent: Sequence[bytes], options: Options, secret: str | N
 
     # Partial: an operator sees who has not submitted, and says on the command line that it is meant.
     settings = SettlementSettings.of(options, {"seed": seed, "noise_secret": secret, "partial": True})
-    return task_of(parsed(found.agreement_json), [Submission.parse(data) for data in sent], settings)
+    return task_of(found.agreement, [Submission.parse(data) for data in sent], settings)
 
 
 def _left(job: Job, now: int) -> float | None:

@@ -16,10 +16,10 @@ from equipoise.errors import VerificationError
 from equipoise.protocol.one_time_secrets import hashed, new_secret
 from equipoise.protocol.requests import WINDOW, SignedRequest
 from equipoise.service.context import Context
+from equipoise.service.db import event_log
 from equipoise.service.db.database import insert_or_ignore
 from equipoise.service.db.tables import Nonce, Person, Secret
 from equipoise.service.errors import Conflict, NotSignedIn, WrongClock
-from equipoise.service.rules import events
 from equipoise.service.rules.access import Actor, require
 
 TOKEN_MS = 3_600_000
@@ -91,7 +91,7 @@ def redeem(context: Context, secret: str) -> tuple[str, Actor]:
         session.delete(used)
         actor, begun = _actor(person), new_secret()
         session.add(_row(context, begun, actor, "session", SESSION_MS))
-        events.record(session, time=context.clock(), actor=actor.name, kind="signed-in", person=actor.person_id)
+        event_log.append(session, time=context.clock(), actor=actor.name, kind="signed-in", person=actor.person_id)
     return begun, actor
 
 

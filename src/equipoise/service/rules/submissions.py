@@ -12,11 +12,10 @@ from equipoise.models import layout_of
 from equipoise.protocol.receipts import Receipt
 from equipoise.protocol.submission import Submission, most_bytes
 from equipoise.service.context import Context
+from equipoise.service.db import event_log
 from equipoise.service.db.tables import Received, Round
 from equipoise.service.errors import Conflict, Forbidden, Invalid, NotFound, TooLarge
-from equipoise.service.rules import events
 from equipoise.service.rules.access import Actor, confirm, require, round_of, seat_of
-from equipoise.service.rules.agreements import parsed
 from equipoise.service.rules.rounds import require_open
 
 
@@ -73,7 +72,7 @@ def _same(session: Session, found: Round, actor: Actor, data: bytes) -> Receipt 
 
 
 def _checked(found: Round, actor: Actor, data: bytes) -> Submission:
-    agreed = parsed(found.agreement_json)
+    agreed = found.agreement
     if len(data) > (most := most_bytes(len(layout_of(agreed)))):
         raise TooLarge(f"a submission to this round has at most {most:,} bytes, not {len(data):,}")
     try:
@@ -119,7 +118,7 @@ def _keep(
     session: Session, context: Context, actor: Actor, found: Round, submission: Submission, data: bytes
 ) -> Receipt:
     now, digest = context.clock(), sha256_hex(data)
-    event = events.record(
+    event = event_log.append(
         session,
         time=now,
         actor=actor.name,
