@@ -34,8 +34,7 @@ from equipoise.protocol.public_keys import fingerprint
 from equipoise.protocol.requests import sign_request
 from equipoise.service.context import Context
 from equipoise.service.options import Options
-from equipoise.service.rules import people, rounds, settlements, submissions
-from equipoise.service.rules import sign_in as signing_in
+from equipoise.service.rules import authentication, people, rounds, settlements, submissions
 from equipoise.service.rules.access import Actor
 
 PARTIES, VIEWERS, SETTLING = 200, 50, 3
@@ -92,7 +91,7 @@ class World:
             people.decide(
                 self.context, self.operator, person.id, approve=True, fingerprint=fingerprint(public_hex(key))
             )
-            self.actors[name] = signing_in.actor_of_key(self.context, public_hex(key))
+            self.actors[name] = authentication.actor_of_key(self.context, public_hex(key))
         self.crowd, self.few = agreement(names), agreement(names[:SETTLING])
         self.crowded = rounds.create(self.context, self.operator, self.crowd)
         self.settling = rounds.create(self.context, self.operator, self.few)
@@ -153,7 +152,7 @@ def viewers(world: World, port: int) -> None:
 
     looks: list[Callable[[], int]] = []
     for number in range(VIEWERS):
-        session = signing_in.start_session(world.context, world.operator)
+        session = authentication.start_session(world.context, world.operator)
         looks.append(partial(view, session, f"127.0.3.{number + 1}"))
     tell(f"{VIEWERS} viewers during a settlement", together(looks, 10**6, until=end))
     progress = settlements.progress(world.context, world.operator, world.settling)
@@ -162,7 +161,7 @@ def viewers(world: World, port: int) -> None:
 
 def against_bare(world: World, port: int, bare_port: int) -> None:
     """Requests per second, in turns."""
-    token, _ = signing_in.new_token(world.context, world.operator)
+    token, _ = authentication.new_token(world.context, world.operator)
     asked: dict[str, tuple[int, str, dict[str, str]]] = {
         "service": (port, f"/v1/rounds/{world.settling}", {"Authorization": f"Bearer {token}"}),
         "bare": (bare_port, "/rounds/a", {}),
@@ -183,7 +182,7 @@ def against_bare(world: World, port: int, bare_port: int) -> None:
 
 def strangers(world: World, port: int) -> None:
     """A member's requests, alone and while strangers send what nobody should parse."""
-    token, _ = signing_in.new_token(world.context, world.operator)
+    token, _ = authentication.new_token(world.context, world.operator)
     over = threading.Event()
     answers: list[int | str] = []
 

@@ -22,12 +22,11 @@ from equipoise.service.context import Context
 from equipoise.service.db import database as databases
 from equipoise.service.db.database import Database
 from equipoise.service.errors import Unavailable
-from equipoise.service.rules import events, people
-from equipoise.service.rules import sign_in as signing_in
+from equipoise.service.rules import authentication, events, people
 from equipoise.service.settings import Settings
-from equipoise.service.web import health
+from equipoise.service.web.api import service
+from equipoise.service.web.api.service import HealthCheck
 from equipoise.service.web.app import create_app
-from equipoise.service.web.health import Health
 from service import conftest as services
 from service.api.calls import URL
 from service.world import World, key_of
@@ -52,7 +51,7 @@ def test_a_lock_that_is_not_given_back_stops_those_who_write_alone(
     monkeypatch.setattr(databases, "STUCK_S", 0.1)
     made = World.on(tmp_path / "service")
     app = create_app(made.context, Settings(public_url=URL))
-    token = signing_in.new_token(made.context, made.parties["south"])[0]
+    token = authentication.new_token(made.context, made.parties["south"])[0]
 
     def signed() -> dict[str, str]:
         moment = made.clock.now // 1000
@@ -97,9 +96,9 @@ def full(database: Database) -> Iterator[Callable[[bool], None]]:
 
 
 def test_health_says_that_the_disk_is_full(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "EVERY", 0.0)
+    monkeypatch.setattr(service, "VALID_SECONDS", 0.0)
     # A small change needs no room that is not there already; so a large one stands for it.
-    monkeypatch.setattr(health, "_NOBODY", "x" * 50_000)
+    monkeypatch.setattr(service, "_HEALTH_KEY", "x" * 50_000)
     app = create_app(world.context, Settings(public_url=URL))
 
     async def main() -> list[tuple[int, str]]:
@@ -124,24 +123,24 @@ def test_health_says_that_the_disk_is_nearly_full(world: World, monkeypatch: pyt
 
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Usage)
     with pytest.raises(Unavailable, match="the disk is full: 4,096 bytes are left"):
-        asyncio.run(Health(world.context).check())
+        asyncio.run(HealthCheck(world.context).check())
 
 
 def test_health_is_not_written_down_for_everyone_who_asks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     written = 0
-    plain = Health._write
+    plain = HealthCheck._write
 
-    def counting(self: Health) -> None:
+    def counting(self: HealthCheck) -> None:
         nonlocal written
         written += 1
         plain(self)
 
-    monkeypatch.setattr(Health, "_write", counting)
+    monkeypatch.setattr(HealthCheck, "_write", counting)
     now = 0.0
 
     async def main() -> None:
         nonlocal now
-        one = Health(world.context, clock=lambda: now)
+        one = HealthCheck(world.context, clock=lambda: now)
         await asyncio.gather(*(one.check() for _ in range(50)))
         await one.check()
         assert written == 1

@@ -20,8 +20,8 @@ import uvicorn
 from equipoise.service.logs import OnceAMinute
 from equipoise.service.serving import Place, _bound, _config
 from equipoise.service.settings import Settings
-from equipoise.service.web import listener as listening
-from equipoise.service.web.listener import Listener, PromptLoop
+from equipoise.service.web import connections
+from equipoise.service.web.connections import HandshakeTimeoutLoop, Listener
 from service.servers import self_signed, served, until
 
 ATTACKER = "127.0.0.2"
@@ -33,9 +33,9 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 
 
 @asynccontextmanager
-async def secured(folder: Path, most_connections: int) -> AsyncIterator[tuple[Listener, int]]:
+async def secured(folder: Path, max_connections: int) -> AsyncIterator[tuple[Listener, int]]:
     """A server with TLS in this process, set up as `serve` does."""
-    settings = Settings(tls=self_signed(folder), most_connections=most_connections)
+    settings = Settings(tls=self_signed(folder), max_connections=max_connections)
     listener = _bound(Place(folder, port=0), settings)
     config = _config(app, settings)
     config.lifespan = "off"
@@ -66,28 +66,30 @@ def silent(port: int, number: int, stack: ExitStack) -> list[socket.socket]:
 def test_silent_connections_are_counted_and_closed_before_the_handshake(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "HANDSHAKE_SECONDS", 0.3)
+    monkeypatch.setattr(connections, "HANDSHAKE_TIMEOUT", 0.3)
 
     async def main() -> None:
-        async with secured(tmp_path, most_connections=200) as (listener, port):
+        async with secured(tmp_path, max_connections=200) as (listener, port):
             with ExitStack() as stack:
                 opened = silent(port, 60, stack)
-                await until(lambda: listener.present[ATTACKER] == 50)  # the rest was turned away
+                await until(lambda: listener.open[ATTACKER] == 50)  # the rest was turned away
                 assert await asked(tmp_path, port, "127.0.0.3") == 204
-                await until(lambda: not listener.present)  # by the clock, though nobody hung up
+                await until(lambda: not listener.open)  # by the clock, though nobody hung up
                 for one in opened:
                     one.settimeout(5)
                     assert one.recv(1) == b""
             assert await asked(tmp_path, port, ATTACKER) == 204  # and may come again
 
-    with asyncio.Runner(loop_factory=PromptLoop) as runner:
+    with asyncio.Runner(loop_factory=HandshakeTimeoutLoop) as runner:
         runner.run(main())
 
 
 def test_all_connections_have_a_limit_below_the_systems(tmp_path: Path) -> None:
-    with _bound(Place(tmp_path, port=0), Settings(most_connections=10**9)) as listener:
-        assert listener.most == resource.getrlimit(resource.RLIMIT_NOFILE)[0] - listening.RESERVED
-    with Listener(socket.AF_INET, most=2, most_of_one=None) as listener, ExitStack() as stack:
+    with _bound(Place(tmp_path, port=0), Settings(max_connections=10**9)) as listener:
+        assert (
+            listener.max_connections == resource.getrlimit(resource.RLIMIT_NOFILE)[0] - connections.RESERVED_DESCRIPTORS
+        )
+    with Listener(socket.AF_INET, max_connections=2, max_per_address=None) as listener, ExitStack() as stack:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         silent(listener.getsockname()[1], 3, stack)
@@ -101,14 +103,14 @@ def test_all_connections_have_a_limit_below_the_systems(tmp_path: Path) -> None:
         for one in kept:
             one.close()
             one.close()
-        assert not listener.present
+        assert not listener.open
 
 
 def test_a_system_without_room_is_not_asked_a_thousand_times(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: Any) -> Any:
         raise OSError(errno.EMFILE, "too many open files")
 
-    with Listener(socket.AF_INET, most=2, most_of_one=None) as listener:
+    with Listener(socket.AF_INET, max_connections=2, max_per_address=None) as listener:
         monkeypatch.setattr(socket.socket, "accept", full)
         with pytest.raises(OSError, match="too many open files"):
             listener.accept()

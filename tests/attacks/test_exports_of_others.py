@@ -12,8 +12,7 @@ from equipoise.client.verify.check import check_export
 from equipoise.protocol.keys import public_hex
 from equipoise.protocol.log import link_of
 from equipoise.protocol.public_keys import fingerprint
-from equipoise.service.rules import events, people, rounds, submissions
-from equipoise.service.rules import sign_in as signing_in
+from equipoise.service.rules import authentication, events, people, rounds, submissions
 from equipoise.service.rules.export import export
 from service.world import World, agreement, key_of, sent
 
@@ -49,7 +48,7 @@ def test_whoever_an_earlier_version_named_is_not_in_the_round_for_that(tmp_path:
     last = len(events.listed(world.context, world.operator))
     round_id = world.round(submitted=True)
     for person in (world.auditor, world.parties["north"]):
-        signing_in.redeem(world.context, signing_in.sign_in_secret(world.context, person))
+        authentication.redeem(world.context, authentication.sign_in_secret(world.context, person))
     files = exports.unpacked(export(world.context, world.operator, round_id))
     whole = events.listed(world.context, world.operator)
     log = exports.rechained([without_salt(one) if one["sequence"] <= last else one for one in whole])

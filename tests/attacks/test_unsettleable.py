@@ -17,7 +17,7 @@ from equipoise.service.errors import Conflict, Invalid, NotFound
 from equipoise.service.options import Options
 from equipoise.service.rules import events, results, rounds, settlements, submissions
 from equipoise.service.rules.export import export
-from equipoise.service.web.pages.choosing import chosen
+from equipoise.service.web.pages.rounds import parse_options
 from service import conftest as services
 from service.api.society import settle
 from service.world import World, agreement, key_of, sent, signed
@@ -111,8 +111,8 @@ def test_a_settlement_without_somebody_says_so_and_verifies(world: World, tmp_pa
 
 
 def test_the_page_takes_names() -> None:
-    options, mistakes = chosen({"without": " north, south "})
+    options, mistakes = parse_options({"without": " north, south "})
     assert mistakes == {}
     assert options is not None
     assert options.without == ("north", "south")
-    assert chosen({"without": "<north>"})[1] == {"without": "'<north>' cannot be used."}
+    assert parse_options({"without": "<north>"})[1] == {"without": "'<north>' cannot be used."}

@@ -14,8 +14,7 @@ from equipoise.errors import VerificationError
 from equipoise.inference.scenario import Scenario
 from equipoise.service.errors import Invalid
 from equipoise.service.options import Options
-from equipoise.service.rules import results, settlements
-from equipoise.service.rules import sign_in as signing_in
+from equipoise.service.rules import authentication, results, settlements
 from equipoise.service.rules.export import export
 from service.api.society import settle
 from service.world import World, agreement
@@ -42,7 +41,7 @@ def test_everybody_is_told(world: World, url: str, command: Commands, tmp_path: 
     shown = results.summary(world.context, world.parties["north"], round_id)
     assert shown["deviations"] == [WORDS]
     assert {one["code"]: one["verdict"] for one in shown["audit"]}["P3"] == "fails"
-    session = signing_in.start_session(world.context, world.parties["north"])
+    session = authentication.start_session(world.context, world.parties["north"])
     for page, mark in ((f"/rounds/{round_id}", "trouble fails"), (f"/rounds/{round_id}/mine", "alarm fails")):
         text = httpx.get(f"{url}{page}", cookies={"equipoise_session": session}).text
         assert f'<p class="{mark}">' in text

@@ -8,8 +8,7 @@ import pytest
 from equipoise.protocol.keys import public_hex
 from equipoise.service.errors import Forbidden, NotFound, NotSignedIn, Refusal
 from equipoise.service.options import Options
-from equipoise.service.rules import events, export, people, results, rounds, settlements, submissions
-from equipoise.service.rules import sign_in as signing_in
+from equipoise.service.rules import authentication, events, export, people, results, rounds, settlements, submissions
 from equipoise.service.rules.access import ACTIONS, Actor, require
 from service.world import World, agreement, key_of, sent
 
@@ -18,8 +17,8 @@ ROLES = ("operator", "party", "auditor")
 # Every rule that somebody asks for, with the action it is.
 RULES: dict[str, tuple[str, Callable[[World, Actor | None, str], Any]]] = {
     "me": ("see-self", lambda world, actor, _: people.me(world.context, actor)),
-    "new token": ("sign-in", lambda world, actor, _: signing_in.new_token(world.context, actor)),
-    "sign-in link": ("sign-in", lambda world, actor, _: signing_in.sign_in_secret(world.context, actor)),
+    "new token": ("sign-in", lambda world, actor, _: authentication.new_token(world.context, actor)),
+    "sign-in link": ("sign-in", lambda world, actor, _: authentication.sign_in_secret(world.context, actor)),
     "people": ("see-people", lambda world, actor, _: people.listed(world.context, actor)),
     "approve": (
         "decide-people",

@@ -7,8 +7,7 @@ from equipoise.protocol.keys import public_hex
 from equipoise.protocol.public_keys import fingerprint
 from equipoise.service.context import Context
 from equipoise.service.errors import Conflict, Invalid, NotFound, NotSignedIn, Refusal
-from equipoise.service.rules import events, people, rounds, submissions
-from equipoise.service.rules import sign_in as signing_in
+from equipoise.service.rules import authentication, events, people, rounds, submissions
 from service.world import World, agreement, key_of, sent
 
 NEW = public_hex(key_of("newcomer"))
@@ -22,7 +21,7 @@ def test_who_asks_waits_until_the_fingerprint_was_compared(world: World) -> None
     asked = _ask(world, note="Ask for Ünal <b>42</b> 🩺")
     assert (asked.state, asked.note, asked.decided) == ("requested", "Ask for Ünal <b>42</b> 🩺", None)
     with pytest.raises(NotSignedIn, match="not decided"):
-        signing_in.actor_of_key(world.context, NEW)
+        authentication.actor_of_key(world.context, NEW)
     with pytest.raises(Conflict, match="do not approve") as refused:
         people.decide(world.context, world.operator, asked.id, approve=True, fingerprint=fingerprint("0" * 64))
     assert refused.value.code == "fingerprint"
@@ -30,7 +29,7 @@ def test_who_asks_waits_until_the_fingerprint_was_compared(world: World) -> None
     for _ in range(2):  # again is no mistake
         view = people.decide(world.context, world.operator, asked.id, approve=True, fingerprint=written)
         assert (view.state, view.decided) == ("approved", world.clock.now)
-    assert signing_in.actor_of_key(world.context, NEW).name == "new"
+    assert authentication.actor_of_key(world.context, NEW).name == "new"
     kinds = [event["kind"] for event in events.listed(world.context, world.operator)]
     assert kinds[-2:] == ["join-requested", "person-approved"]
 
@@ -45,7 +44,7 @@ def test_asking_again_says_where_it_stands(world: World) -> None:
     people.decide(world.context, world.operator, first.id, approve=False, fingerprint=str(first.fingerprint))
     assert _ask(world).state == "refused"
     with pytest.raises(NotSignedIn, match="refused"):
-        signing_in.actor_of_key(world.context, NEW)
+        authentication.actor_of_key(world.context, NEW)
     # The operator may think again.
     people.decide(world.context, world.operator, first.id, approve=True, fingerprint=str(first.fingerprint))
     with pytest.raises(Conflict, match="revoke the person"):
@@ -79,19 +78,19 @@ def test_a_name_belongs_to_one_approved_person(world: World) -> None:
 
 def test_who_is_revoked_loses_everything_at_once(world: World) -> None:
     north = world.parties["north"]
-    token, _ = signing_in.new_token(world.context, north)
-    session = signing_in.start_session(world.context, north)
-    link = signing_in.sign_in_secret(world.context, north)
+    token, _ = authentication.new_token(world.context, north)
+    session = authentication.start_session(world.context, north)
+    link = authentication.sign_in_secret(world.context, north)
     people.revoke(world.context, world.operator, north.person_id)
     people.revoke(world.context, world.operator, north.person_id)
     with pytest.raises(NotSignedIn):
-        signing_in.actor_of(world.context, token, "token")
+        authentication.actor_of(world.context, token, "token")
     with pytest.raises(NotSignedIn):
-        signing_in.actor_of(world.context, session, "session")
+        authentication.actor_of(world.context, session, "session")
     with pytest.raises(NotSignedIn):
-        signing_in.redeem(world.context, link)
+        authentication.redeem(world.context, link)
     with pytest.raises(NotSignedIn, match="ended its access"):
-        signing_in.admit(world.context, world.request("north"), method="GET", target="/v1/me", body=b"")
+        authentication.admit(world.context, world.request("north"), method="GET", target="/v1/me", body=b"")
     shown = str(people.me(world.context, north).fingerprint)
     with pytest.raises(Conflict, match="new key"):
         people.decide(world.context, world.operator, north.person_id, approve=True, fingerprint=shown)
@@ -142,7 +141,7 @@ def test_the_first_operator_comes_by_a_secret_that_works_once(tmp_path: object, 
     # The same operator comes back with a key.
     again = people.claim_first_operator(context, people.first_operator_secret(context), name="otto", public_key=NEW)
     assert (again.person_id, again.public_key) == (otto.person_id, NEW)
-    assert signing_in.actor_of_key(context, NEW) == again
+    assert authentication.actor_of_key(context, NEW) == again
     late = people.first_operator_secret(context)
     world.clock.now += people.FIRST_OPERATOR_MS
     with pytest.raises(NotSignedIn):
@@ -197,8 +196,8 @@ def test_access_that_ended_during_a_request_is_noticed(world: World) -> None:
 def test_requests_that_nobody_decides_on_are_forgotten(world: World) -> None:
     key = NEW
     people.ask_to_join(world.context, name="late", role="party", public_key=key)
-    signing_in.sweep(world.context)
+    authentication.sweep(world.context)
     assert [one.name for one in people.listed(world.context, world.operator) if one.state == "requested"] == ["late"]
-    world.clock.now += signing_in.REQUEST_MS
-    signing_in.sweep(world.context)
+    world.clock.now += authentication.REQUEST_MS
+    authentication.sweep(world.context)
     assert not [one for one in people.listed(world.context, world.operator) if one.state == "requested"]

@@ -19,10 +19,9 @@ import pytest
 import uvicorn
 
 from equipoise.errors import ServiceError
-from equipoise.service.serving import Place, _most_of_one, check_exposure, public_url
+from equipoise.service.serving import Place, _max_per_address, check_exposure, public_url
 from equipoise.service.settings import Settings
-from equipoise.service.web.header_timeout import PromptHeads
-from equipoise.service.web.listener import Listener
+from equipoise.service.web.connections import HeaderTimeout, Listener
 from program import spawn
 from service.servers import self_signed, served, until
 
@@ -79,14 +78,14 @@ def test_it_speaks_tls(tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def listening(app: Any, most_of_one: int | None = None) -> AsyncIterator[tuple[uvicorn.Server, int]]:
+async def listening(app: Any, max_per_address: int | None = None) -> AsyncIterator[tuple[uvicorn.Server, int]]:
     """A server in this process, and its port."""
-    listener = Listener(socket.AF_INET, most=1_000, most_of_one=most_of_one)
+    listener = Listener(socket.AF_INET, max_connections=1_000, max_per_address=max_per_address)
     listener.bind(("127.0.0.1", 0))
     listener.listen()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)  # so that what nobody reads stays in the server
     server = uvicorn.Server(
-        uvicorn.Config(app, http=PromptHeads, lifespan="off", log_config=None, timeout_keep_alive=1, loop="asyncio")
+        uvicorn.Config(app, http=HeaderTimeout, lifespan="off", log_config=None, timeout_keep_alive=1, loop="asyncio")
     )
     task = asyncio.create_task(server.serve([listener]))
     yield server, listener.getsockname()[1]
@@ -96,9 +95,9 @@ async def listening(app: Any, most_of_one: int | None = None) -> AsyncIterator[t
 
 def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process, where the wait can be made short."""
-    from equipoise.service.web import header_timeout as connections
+    from equipoise.service.web import connections
 
-    monkeypatch.setattr(connections, "HEAD_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "HEADER_TIMEOUT", 0.2)
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 204, "headers": []})
@@ -131,9 +130,9 @@ def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_who_does_not_read_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    from equipoise.service.web import header_timeout as connections
+    from equipoise.service.web import connections
 
-    monkeypatch.setattr(connections, "UNREAD_SECONDS", 0.2)
+    monkeypatch.setattr(connections, "READ_CHECK_SECONDS", 0.2)
     size = 2**20
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -189,7 +188,7 @@ def test_one_address_has_a_part_of_the_connections() -> None:
         return False, writer
 
     async def main() -> list[bool]:
-        async with listening(app, most_of_one=3) as (server, port):
+        async with listening(app, max_per_address=3) as (server, port):
             tried = [await answered(port, "127.0.0.2") for _ in range(4)]
             tried.append(await answered(port, "127.0.0.3"))
             tried[0][1].close()
@@ -201,7 +200,7 @@ def test_one_address_has_a_part_of_the_connections() -> None:
             return [answer for answer, _ in tried]
 
     assert asyncio.run(main()) == [True] * 3 + [False, True, True]
-    limits = [_most_of_one(one) for one in (Settings(), Settings(most_connections=80), PROXY)]
+    limits = [_max_per_address(one) for one in (Settings(), Settings(max_connections=80), PROXY)]
     assert limits == [250, 50, None]
 
 

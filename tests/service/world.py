@@ -22,8 +22,7 @@ from equipoise.protocol.requests import SignedRequest, sign_request
 from equipoise.protocol.submission import Submission
 from equipoise.service.context import Context
 from equipoise.service.options import Options
-from equipoise.service.rules import people, results, rounds, settlements, submissions
-from equipoise.service.rules import sign_in as signing_in
+from equipoise.service.rules import authentication, people, results, rounds, settlements, submissions
 from equipoise.service.rules.access import Actor
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ class World:
         clock = Clock()
         context = Context.open(folder, clock=clock)
         actors = {
-            name: signing_in.actor_of_key(context, public_hex(key_of(name))) for name in ("olga", "ada", *PARTIES)
+            name: authentication.actor_of_key(context, public_hex(key_of(name))) for name in ("olga", "ada", *PARTIES)
         }
         return cls(context, clock, actors.pop("olga"), actors.pop("ada"), actors)
 
@@ -152,7 +151,7 @@ class World:
         public_key = public_hex(key or key_of(name))
         asked = people.ask_to_join(self.context, name=name, role=role, public_key=public_key)
         people.decide(self.context, self.operator, asked.id, approve=True, fingerprint=fingerprint(public_key))
-        return signing_in.actor_of_key(self.context, public_key)
+        return authentication.actor_of_key(self.context, public_key)
 
     def round(self, agreed: Agreement | None = None, *, submitted: bool = False) -> str:
         """A new round, with everybody's submission if wanted."""

@@ -1,4 +1,4 @@
-"""The latest few of what takes long to make."""
+"""A single-flight LRU cache: the latest few values that take long to compute."""
 
 import threading
 from collections import OrderedDict
@@ -6,50 +6,53 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-Made = TypeVar("Made")
+Value = TypeVar("Value")
 
 
 @dataclass
-class _Making:
-    """One that is being made now, and how many are in here for it."""
+class _Flight:
+    """One value that is being computed now, and how many threads are in here for it."""
 
-    turn: threading.Lock = field(default_factory=threading.Lock)
-    present: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    threads: int = 0
 
 
-class Kept(Generic[Made]):
-    """At most so many, by key. Many who ask for the same new one do not all make it; nobody waits for another key."""
+class SingleFlightCache(Generic[Value]):
+    """At most `max_size` values, by key; the one that was not asked for longest goes first.
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._lock = threading.Lock()  # of what is below, never held while something is made
-        self._made: OrderedDict[Hashable, Made] = OrderedDict()
-        self._making: dict[Hashable, _Making] = {}  # only while somebody is there, so no more than threads
+    Threads that ask for the same new value wait for the one that computes it; nobody waits for another key.
+    """
 
-    def get(self, key: Hashable, make: Callable[[], Made]) -> Made:
-        """The one with this key, made now if it is not there."""
+    def __init__(self, max_size: int) -> None:
+        self.max_size = max_size
+        self._lock = threading.Lock()  # of what is below, never held while something is computed
+        self._values: OrderedDict[Hashable, Value] = OrderedDict()
+        self._flights: dict[Hashable, _Flight] = {}  # only while a thread is there, so no more than threads
+
+    def get(self, key: Hashable, compute: Callable[[], Value]) -> Value:
+        """The value of this key, computed now if it is not there."""
         with self._lock:
-            if key in self._made:
-                self._made.move_to_end(key)
-                return self._made[key]
-            making = self._making.setdefault(key, _Making())
-            making.present += 1
+            if key in self._values:
+                self._values.move_to_end(key)
+                return self._values[key]
+            flight = self._flights.setdefault(key, _Flight())
+            flight.threads += 1
         try:
-            with making.turn:
-                return self._made_once(key, make)
+            with flight.lock:
+                return self._compute_once(key, compute)
         finally:
             with self._lock:
-                making.present -= 1
-                if not making.present:
-                    del self._making[key]
+                flight.threads -= 1
+                if not flight.threads:
+                    del self._flights[key]
 
-    def _made_once(self, key: Hashable, make: Callable[[], Made]) -> Made:
+    def _compute_once(self, key: Hashable, compute: Callable[[], Value]) -> Value:
         with self._lock:
-            if key in self._made:  # by whoever had the turn before
-                return self._made[key]
-        made = make()
+            if key in self._values:  # from the thread that had the lock before
+                return self._values[key]
+        value = compute()
         with self._lock:
-            self._made[key] = made
-            while len(self._made) > self.most:
-                self._made.popitem(last=False)
-        return made
+            self._values[key] = value
+            while len(self._values) > self.max_size:
+                self._values.popitem(last=False)
+        return value

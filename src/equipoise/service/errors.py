@@ -1,4 +1,4 @@
-"""What the service refuses, in words for people, with the number that HTTP has for it."""
+"""What the service refuses: each error has a message for people, an HTTP status and a code for programs."""
 
 from equipoise.errors import ServiceError
 
@@ -16,7 +16,7 @@ class Refusal(ServiceError):  # noqa: N818  (nothing went wrong)
 
 
 class NotSignedIn(Refusal):
-    """Nobody knows who is asking."""
+    """The request has no signature, token or session that counts."""
 
     status, code = 401, "not-signed-in"
 
@@ -28,43 +28,43 @@ class WrongClock(Refusal):
 
 
 class Forbidden(Refusal):
-    """Who is asking may not do it."""
+    """Whoever is asking may not do this."""
 
     status, code = 403, "forbidden"
 
 
 class NotFound(Refusal):
-    """It is not there, or not for who is asking: which of both is not said."""
+    """It does not exist, or not for whoever is asking: which of both is not said."""
 
     status, code = 404, "not-found"
 
 
-class Slow(Refusal):
-    """It did not come in time."""
+class RequestTimeout(Refusal):
+    """The body of a request did not come in time."""
 
     status, code = 408, "slow"
 
 
 class Conflict(Refusal):
-    """It contradicts what is there already."""
+    """What is asked contradicts what is there already."""
 
     status, code = 409, "conflict"
 
 
 class TooLarge(Refusal):
-    """It is larger than what is taken."""
+    """What was sent is larger than what is taken."""
 
     status, code = 413, "too-large"
 
 
-class WrongType(Refusal):
-    """It is not of the content type that is taken."""
+class UnsupportedMediaType(Refusal):
+    """The body of a request is not of the content type that is taken."""
 
     status, code = 415, "content-type"
 
 
 class Invalid(Refusal):
-    """It is not what it should be."""
+    """What was sent is not what it should be."""
 
     status, code = 422, "invalid"
 
@@ -75,8 +75,18 @@ class TooMany(Refusal):
     status, code = 429, "too-many"
 
 
+class RateLimited(TooMany):
+    """Too many requests were made; `seconds` until one will be answered."""
+
+    code = "too-many-requests"
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = max(1, int(seconds) + 1)
+        super().__init__(f"too many requests; try again in {self.seconds} s")
+
+
 class Damaged(Refusal):
-    """What is kept is not what it must be."""
+    """What the database holds is not what was decided."""
 
     status, code = 500, "damaged"
 

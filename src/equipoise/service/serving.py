@@ -28,17 +28,22 @@ from equipoise.service.logs import write_logs
 from equipoise.service.rules import people
 from equipoise.service.settings import Settings
 from equipoise.service.web.app import create_app
-from equipoise.service.web.header_timeout import PromptHeads
-from equipoise.service.web.listener import RESERVED, Listener, PromptLoop, raise_descriptor_limit
-from equipoise.service.web.proxy_only import OnlyByProxy
+from equipoise.service.web.connections import (
+    RESERVED_DESCRIPTORS,
+    HandshakeTimeoutLoop,
+    HeaderTimeout,
+    Listener,
+    raise_descriptor_limit,
+)
+from equipoise.service.web.middleware import ProxyOnly
 
 KEEP_ALIVE = 15  # seconds that a connection may rest between two requests
 GRACE = 10  # seconds for requests to be answered once the server is told to end
 BACKLOG = 1_024
 ADDRESS = "address"  # a file in the data folder: where the service was reached last
-LONGEST_HEAD = 32 * 2**10  # bytes
+MAX_HEADER_BYTES = 32 * 2**10  # bytes
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2, whose others are weaker; all of 1.3 are as good
-LEAST_CONNECTIONS = 50  # that one address may have, which can be a whole institution's
+MIN_PER_ADDRESS = 50  # that one address may have, which can be a whole institution's
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ def serve(place: Place, settings: Settings, *, worker: bool, announce: Announce,
         app: ASGIApp = create_app(context, settings)
         if settings.trusted_proxies:
             trusting = ProxyHeadersMiddleware(app, trusted_hosts=list(settings.trusted_proxies))  # type: ignore[arg-type]
-            app = OnlyByProxy(trusting, settings.trusted_proxies)  # type: ignore[arg-type]
+            app = ProxyOnly(trusting, settings.trusted_proxies)  # type: ignore[arg-type]
         if worker:
             embedded = EmbeddedWorker(place.folder, place.database, lease=lease)
             stack.callback(embedded.stop)
@@ -181,12 +186,12 @@ def _check_tls(settings: Settings) -> None:
 
 
 def _bound(place: Place, settings: Settings) -> Listener:
-    most = max(1, min(2 * settings.most_connections, raise_descriptor_limit() - RESERVED))
+    most = max(1, min(2 * settings.max_connections, raise_descriptor_limit() - RESERVED_DESCRIPTORS))
     try:
         family, _, _, _, address = socket.getaddrinfo(
             place.host, place.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        listener = Listener(family, most=most, most_of_one=_most_of_one(settings))
+        listener = Listener(family, max_connections=most, max_per_address=_max_per_address(settings))
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
@@ -207,30 +212,30 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
     certificate, key = settings.tls or (None, None)
     return uvicorn.Config(
         app,
-        loop=f"{PromptLoop.__module__}:{PromptLoop.__name__}",
-        http=PromptHeads,
+        loop=f"{HandshakeTimeoutLoop.__module__}:{HandshakeTimeoutLoop.__name__}",
+        http=HeaderTimeout,
         ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,
         proxy_headers=False,  # done here, where it is also refused to others
         server_header=False,
-        limit_concurrency=settings.most_connections,
+        limit_concurrency=settings.max_connections,
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=GRACE,
-        h11_max_incomplete_event_size=LONGEST_HEAD,
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         ssl_certfile=certificate,
         ssl_keyfile=key,
         ssl_ciphers=CIPHERS,
     )
 
 
-def _most_of_one(settings: Settings) -> int | None:
+def _max_per_address(settings: Settings) -> int | None:
     """Connections that one address may have; behind a proxy, which may have all of them, it is for the proxy to say."""
     if settings.trusted_proxies:
         return None
-    return max(LEAST_CONNECTIONS, settings.most_connections // 4)
+    return max(MIN_PER_ADDRESS, settings.max_connections // 4)
 
 
 class _Server(uvicorn.Server):

@@ -13,7 +13,7 @@ LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 @dataclass(frozen=True)
 class Rate:
-    """So many requests in a second on average, and so many at once after a pause."""
+    """A rate limit: requests in a second on average, and how many at once after a pause."""
 
     per_second: float
     burst: int
@@ -21,35 +21,35 @@ class Rate:
 
 @dataclass(frozen=True)
 class Rates:
-    """Requests of one address, of one person, and those by which an address makes itself known to the service."""
+    """Requests of one address, of one person, and those of an address that sign in or ask to join."""
 
     address: Rate = Rate(100.0, 1_000)
     person: Rate = Rate(50.0, 500)
-    strangers: Rate = Rate(0.2, 20)
+    sign_in: Rate = Rate(0.2, 20)
 
     @classmethod
     def of(cls, per_second: float) -> Self:
-        """All in the proportions of the usual ones, from what an address may ask in a second."""
+        """Rates in the proportions of the default ones, from what an address may ask in a second."""
         return cls(
             address=Rate(per_second, max(1, round(10 * per_second))),
             person=Rate(per_second / 2, max(1, round(5 * per_second))),
-            strangers=Rate(per_second / 500, max(1, round(per_second / 5))),
+            sign_in=Rate(per_second / 500, max(1, round(per_second / 5))),
         )
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What an app needs to know. Lengths are in bytes, times in seconds."""
+    """Settings of one server. Lengths are in bytes, times in seconds."""
 
     public_url: str = "http://127.0.0.1:8351"
     trusted_proxies: tuple[str, ...] = ()
     tls: tuple[Path, Path] | None = None  # certificate and key
     rates: Rates = field(default_factory=Rates)
     max_body: int = 5 * 2**20  # of one request
-    max_held: int = 256 * 2**20  # of all requests that are being answered; an eighth for those of one address
-    body_patience: float = 10.0  # for the first byte of a body and for any next; all must come at `slowest_body`
-    slowest_body: float = 16 * 2**10  # bytes a second
-    most_connections: int = 1_000
+    max_buffered: int = 256 * 2**20  # of all requests that are being answered; an eighth for those of one address
+    body_timeout: float = 10.0  # for the first byte of a body and for any next; all must come at `min_body_rate`
+    min_body_rate: float = 16 * 2**10  # bytes a second
+    max_connections: int = 1_000
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.public_url)

@@ -14,8 +14,7 @@ from equipoise.protocol.public_keys import fingerprint
 from equipoise.protocol.submission import Submission
 from equipoise.service.context import Context
 from equipoise.service.options import Options
-from equipoise.service.rules import people, results, rounds, settlements, submissions
-from equipoise.service.rules import sign_in as signing_in
+from equipoise.service.rules import authentication, people, results, rounds, settlements, submissions
 from equipoise.service.rules.access import Actor
 from equipoise.service.settings import Rate, Rates, Settings
 from equipoise.service.web.app import create_app
@@ -42,7 +41,7 @@ class Society:
     waiting: int  # a person who asked to join
 
     def actor(self, name: str) -> Actor:
-        return signing_in.actor_of_key(self.context, self.keys[name].public)
+        return authentication.actor_of_key(self.context, self.keys[name].public)
 
     def audience(self) -> str:
         return self.context.audience
@@ -58,15 +57,15 @@ def society(folder: Path, *, mechanism: str = "noise") -> Society:
         join(context, operator, name, role, keys[name])
     waiting = people.ask_to_join(context, name="newcomer", role="party", public_key=keys["newcomer"].public)
     tokens = {
-        name: signing_in.new_token(context, signing_in.actor_of_key(context, keys[name].public))[0]
+        name: authentication.new_token(context, authentication.actor_of_key(context, keys[name].public))[0]
         for name in (*ROLES, "olga")
     }
-    people.revoke(context, operator, signing_in.actor_of_key(context, keys["gone"].public).person_id)
+    people.revoke(context, operator, authentication.actor_of_key(context, keys["gone"].public).person_id)
     agreement = small.agreement(KIND, reward=f'mechanism = "{mechanism}"')
     made = {name: submission(agreement, name, keys[name], folder) for name in ("north", "south")}
     settled = new_round(context, operator, agreement)
     for name, sent in made.items():
-        submissions.accept(context, signing_in.actor_of_key(context, keys[name].public), settled, sent)
+        submissions.accept(context, authentication.actor_of_key(context, keys[name].public), settled, sent)
     settlements.start(context, operator, settled, Options(draws=500, precision=1.0))
     settle(context, settled)
     return Society(

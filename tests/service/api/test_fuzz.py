@@ -22,8 +22,7 @@ from schemathesis.specs.openapi.checks import (
 
 from equipoise.protocol.requests import SIGNATURE
 from equipoise.service.context import Context
-from equipoise.service.rules import people, submissions
-from equipoise.service.rules import sign_in as signing_in
+from equipoise.service.rules import authentication, people, submissions
 from equipoise.service.settings import Settings
 from equipoise.service.web.app import create_app
 from rounds import MODELS
@@ -46,7 +45,7 @@ def copied(everybody: Society, tmp_path: Path) -> Iterator[Context]:
     """A service of its own, with the same people and rounds."""
     shutil.copytree(everybody.context.folder, tmp_path / "data")
     context = Context.open(tmp_path / "data")
-    north = signing_in.actor_of_key(context, everybody.keys["north"].public)
+    north = authentication.actor_of_key(context, everybody.keys["north"].public)
     submissions.accept(context, north, everybody.open, everybody.submissions["north"])
     yield context
     context.close()
@@ -103,7 +102,7 @@ def make_plausible(case: Any, place: str) -> None:
 
 
 def new_token(context: Context, everybody: Society, name: str) -> str:
-    return signing_in.new_token(context, signing_in.actor_of_key(context, everybody.keys[name].public))[0]
+    return authentication.new_token(context, authentication.actor_of_key(context, everybody.keys[name].public))[0]
 
 
 def test_two_hundred_made_up_requests(everybody: Society, copied: Context) -> None:

@@ -17,14 +17,12 @@ from equipoise.errors import ServiceError
 from equipoise.guarantee import MAX_STATISTIC_LENGTH
 from equipoise.protocol.submission import most_bytes
 from equipoise.service.context import Context
-from equipoise.service.errors import Refusal
+from equipoise.service.errors import RateLimited, Refusal
 from equipoise.service.logs import write_logs
 from equipoise.service.settings import Rate, Rates, Settings
 from equipoise.service.web.app import create_app
-from equipoise.service.web.body_limit import WholeBodies
-from equipoise.service.web.problems import SlowDown
-from equipoise.service.web.proxy_only import OnlyByProxy
-from equipoise.service.web.rate_limit import Buckets, sender
+from equipoise.service.web.middleware import BodyLimit, ProxyOnly
+from equipoise.service.web.rate_limit import TokenBuckets, client_address
 from service.api.calls import HOST, URL, Caller, Key
 
 SETTINGS = Settings(public_url=URL)
@@ -60,13 +58,13 @@ def test_a_large_body_is_refused_before_it_has_come(context: Context) -> None:
 
 
 def test_a_slow_body_is_not_waited_for(context: Context) -> None:
-    for caller in called(create_app(context, replace(SETTINGS, body_patience=0.05))):
+    for caller in called(create_app(context, replace(SETTINGS, body_timeout=0.05))):
         chunk = {"type": "http.request", "body": b"x", "more_body": True}
         assert caller.raw("POST", "/v1/people", HEADERS, [chunk]).status == 408
 
 
 def test_a_quick_beginning_buys_no_long_silence(context: Context) -> None:
-    patient = replace(SETTINGS, body_patience=0.05, slowest_body=10)
+    patient = replace(SETTINGS, body_timeout=0.05, min_body_rate=10)
     for caller in called(create_app(context, patient)):
         chunk = {"type": "http.request", "body": b"x" * 100, "more_body": True}  # 10 s at the slowest
         began = time.monotonic()
@@ -87,7 +85,7 @@ def test_bodies_together_have_a_limit_and_are_let_go() -> None:
             await answer.wait()
             await send({"type": "http.response.start", "status": status, "headers": []})
 
-        whole = WholeBodies(inner, replace(SETTINGS, max_held=8_000))
+        whole = BodyLimit(inner, replace(SETTINGS, max_buffered=8_000))
 
         async def status(address: str, length: int) -> int:
             sent: list[Any] = []
@@ -113,7 +111,7 @@ def test_bodies_together_have_a_limit_and_are_let_go() -> None:
             await asyncio.sleep(0.01)
             answer.set()
             found.append(await asyncio.gather(*tasks))
-            assert whole.held == len(whole.held_of) == 0
+            assert whole.buffered == len(whole.buffered_of) == 0
         return found
 
     assert asyncio.run(main()) == [[200, 503, 200, 200], [200] * 8 + [503], [200, 503]]
@@ -159,7 +157,7 @@ def test_who_hangs_up_is_not_answered(caller: Caller) -> None:
 
 
 def test_addresses_and_strangers_have_rates(context: Context, tmp_path: Path) -> None:
-    slow = Rates(address=Rate(0.001, 12), person=Rate(1, 1), strangers=Rate(0.001, 2))
+    slow = Rates(address=Rate(0.001, 12), person=Rate(1, 1), sign_in=Rate(0.001, 2))
     for caller in called(create_app(context, replace(SETTINGS, rates=slow))):
         key = Key.new(tmp_path / "k")
         asked = [caller.call("POST", "/v1/people", {"name": "x", "role": "party"}, key=key).status for _ in range(3)]
@@ -171,11 +169,10 @@ def test_addresses_and_strangers_have_rates(context: Context, tmp_path: Path) ->
 
 
 def test_persons_have_rates(context: Context, tmp_path: Path) -> None:
-    from equipoise.service.rules import people
-    from equipoise.service.rules import sign_in as signing_in
+    from equipoise.service.rules import authentication, people
 
     operator = people.claim_first_operator(context, people.first_operator_secret(context), name="olga")
-    token, _ = signing_in.new_token(context, operator)
+    token, _ = authentication.new_token(context, operator)
     slow = Rates(person=Rate(0.001, 3))
     for caller in called(create_app(context, replace(SETTINGS, rates=slow))):
         addresses = (f"192.0.2.{number}" for number in range(4))
@@ -184,14 +181,14 @@ def test_persons_have_rates(context: Context, tmp_path: Path) -> None:
 
 def test_buckets_fill_again_and_are_bounded() -> None:
     now = 0.0
-    buckets = Buckets(Rate(2.0, 4), clock=lambda: now, most=3)
+    buckets = TokenBuckets(Rate(2.0, 4), clock=lambda: now, max_buckets=3)
     for _ in range(4):
         buckets.take("a")
-    with pytest.raises(SlowDown, match="1 s"):
+    with pytest.raises(RateLimited, match="1 s"):
         buckets.take("a")
     now = 0.5
     buckets.take("a")
-    with pytest.raises(SlowDown):
+    with pytest.raises(RateLimited):
         buckets.take("a")
     for key in "bcdef":
         buckets.take(key)
@@ -200,11 +197,11 @@ def test_buckets_fill_again_and_are_bounded() -> None:
 
 def test_free_addresses_share_a_bucket() -> None:
     def of(address: str) -> str:
-        return sender({"client": (address, 1)})
+        return client_address({"client": (address, 1)})
 
     assert of("2001:db8::1") == of("2001:db8::ffff:1") != of("2001:db8:0:1::1")
     assert of("::ffff:192.0.2.1") == of("192.0.2.1")
-    assert sender({"client": None}) == "unknown"
+    assert client_address({"client": None}) == "unknown"
 
 
 def test_only_the_services_own_name_is_answered(caller: Caller) -> None:
@@ -335,7 +332,7 @@ def test_behind_a_proxy_nobody_else_connects() -> None:
             return {"type": "http.disconnect"}
 
         scope = {"type": "http", "client": (address, 1), "method": "GET", "path": "/", "headers": []}
-        await OnlyByProxy(inner, ("10.0.0.0/24",))(scope, receive, send)
+        await ProxyOnly(inner, ("10.0.0.0/24",))(scope, receive, send)
         return int(sent[0]["status"])
 
     found = {one: asyncio.run(status(one)) for one in ("10.0.0.7", "::ffff:10.0.0.7", "127.0.0.1", "10.0.1.7", "::2")}

@@ -20,8 +20,7 @@ from equipoise.mediation.settlement import Settlement
 from equipoise.party.release import release
 from equipoise.protocol.keys import public_hex
 from equipoise.service.context import Context
-from equipoise.service.rules import people, rounds, submissions
-from equipoise.service.rules import sign_in as signing_in
+from equipoise.service.rules import authentication, people, rounds, submissions
 from equipoise.service.rules.access import Actor
 from equipoise.service.settings import Settings
 from equipoise.service.web.app import create_app
@@ -60,7 +59,7 @@ class World:
         """A browser, signed in as somebody if a name is given."""
         browser = Browser(self.app)
         if name is not None:
-            secret = signing_in.start_session(self.context, self.actors[name])
+            secret = authentication.start_session(self.context, self.actors[name])
             browser.cookies.set("equipoise_session", secret, domain="127.0.0.1", path="/")
         return browser
 
@@ -208,7 +207,7 @@ def parsed(text: str) -> Page:
 
 def routes() -> list[APIRoute]:
     """All routes of the pages."""
-    from equipoise.service.web.pages import entrance, events, mine, people, rounds, static
+    from equipoise.service.web.pages import events, home, party, people, rendering, rounds
 
-    modules = (entrance, people, rounds, mine, events, static)
+    modules = (home, people, rounds, party, events, rendering)
     return [route for one in modules for route in one.router.routes if isinstance(route, APIRoute)]

@@ -86,10 +86,10 @@ def test_nobody_tries_often(fresh: World) -> None:
 
 
 def test_sign_in_and_out(fresh: World) -> None:
-    from equipoise.service.rules import sign_in as signing_in
+    from equipoise.service.rules import authentication
 
     fresh.member("north")
-    secret = signing_in.sign_in_secret(fresh.context, fresh.actors["north"])
+    secret = authentication.sign_in_secret(fresh.context, fresh.actors["north"])
     browser = fresh.browser()
     assert browser.fill("/sign-in", "/sign-in", secret=secret).status_code == 303
     assert "No round for you yet" in browser.get("/").text

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from equipoise.service.web.pages import static
+from equipoise.service.web.pages.rendering import _static_content
 from service.pages.dashboard import Browser, World, agreement, parsed, routes
 
 Looked = tuple[World, str]
@@ -143,15 +143,15 @@ def test_pages_are_kept_by_nobody_and_static_files_for_good(looked_at: Looked) -
 
 
 def test_the_script_is_small_and_asks_nobody_else() -> None:
-    script = static.content("live.js").decode()
+    script = _static_content("live.js").decode()
     assert len(script) < 5_000
     assert "http" not in script
     assert "innerHTML" not in script
-    assert "url(" not in static.content("style.css").decode()
+    assert "url(" not in _static_content("style.css").decode()
 
 
 def test_colours_stand_out_in_both_schemes() -> None:
-    sheet = static.content("style.css").decode().partition("/* What stands in a page")[0]
+    sheet = _static_content("style.css").decode().partition("/* What stands in a page")[0]
     blocks = re.findall(r":root \{(.*?)\n *\}", sheet, re.DOTALL)
     light, dark = (dict(re.findall(r"--([\w-]+): (#\w+)", block)) for block in blocks)
     assert light.keys() == dark.keys()

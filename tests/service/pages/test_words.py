@@ -5,8 +5,7 @@ import re
 import pytest
 
 from equipoise.guarantee import Guarantee, delta_of
-from equipoise.service.web.pages.standing import duration
-from equipoise.service.web.pages.words import guessing, readings
+from equipoise.service.web.pages.wording import duration, guarantee_readings, guessing
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 2.313, 8.0])
@@ -25,7 +24,7 @@ def test_weak_guarantees_are_not_dressed_up() -> None:
 
 
 def test_readings_are_of_one_guarantee() -> None:
-    names, values = zip(*readings(2.0, 0.1), strict=True)
+    names, values = zip(*guarantee_readings(2.0, 0.1), strict=True)
     assert values == ("1.37", "0.1", "0.05")  # what guidelines are written in comes first
     assert "δ = 1e-6" in names[0]
     assert "Rényi" in names[1]

@@ -15,7 +15,7 @@ from equipoise.service.context import Context
 from equipoise.service.errors import Unavailable
 from equipoise.service.jobs import queue as jobs
 from equipoise.service.jobs.lease import FIRST_PAUSE, LEASE, LONGEST_PAUSE, Patience
-from equipoise.service.rules import sign_in as signing_in
+from equipoise.service.rules import authentication
 
 LOGGER = logging.getLogger("equipoise.worker")
 
@@ -45,7 +45,7 @@ def run(
     while not stop.is_set():
         try:
             if time.monotonic() - swept >= SWEEP:
-                signing_in.sweep(context)
+                authentication.sweep(context)
                 swept = time.monotonic()
             hold = jobs.claim(context, patience, avoid=() if shift is None else shift.declined)
         except Unavailable as error:

@@ -54,7 +54,7 @@ def ask_to_join(
 ) -> PersonView:
     """Ask to be approved; asking again with the same key changes nothing and says where it stands.
 
-    Whoever asks must have shown that the key is its own (`signing_in.check_only`). Of its `address` a hash is kept
+    Whoever asks must have shown that the key is its own (`authentication.check_only`). Of its `address` a hash is kept
     until somebody decides.
     """
     _check_name(name)

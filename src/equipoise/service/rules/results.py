@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from equipoise._util.canonical import sha256_hex
 from equipoise.errors import MediationError
 from equipoise.protocol.receipts import RewardReceipt
-from equipoise.service.cache import Kept
+from equipoise.service.cache import SingleFlightCache
 from equipoise.service.context import Context
 from equipoise.service.db import event_log
 from equipoise.service.db.tables import Event, Received, Result, Round, Seat
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from equipoise.report.view import PartyView
 
 SETTLEMENT = "settlement.json"
-_KEPT = 8  # settlements
-_KEPT_DIGESTS = 1_000  # of rewards, by that of the file
+_CACHED_SETTLEMENTS = 8
+_CACHED_DIGESTS = 1_000  # of rewards, by that of the file
 _NO_PART = "{!r} took no part in this settlement: it did not submit, or the operator started without it"
 
 
@@ -279,8 +279,8 @@ def _settlement(session: Session, found: Round) -> "Settlement":
     return _parsed.get(digest, lambda: _read(session.scalars(select(Result.content).where(*place)).one()))
 
 
-_parsed: "Kept[Settlement]" = Kept(_KEPT)
-_rewards: Kept[str] = Kept(_KEPT_DIGESTS)
+_parsed: "SingleFlightCache[Settlement]" = SingleFlightCache(_CACHED_SETTLEMENTS)
+_rewards: SingleFlightCache[str] = SingleFlightCache(_CACHED_DIGESTS)
 
 
 def _read(content: bytes) -> "Settlement":

@@ -10,26 +10,24 @@ from starlette.middleware import Middleware
 from equipoise._version import __version__
 from equipoise.service.context import Context
 from equipoise.service.logs import RequestLog, log_failure
-from equipoise.service.rules import sign_in as signing_in
+from equipoise.service.rules import authentication
 from equipoise.service.settings import Settings
 from equipoise.service.web import api, pages
-from equipoise.service.web.body_limit import WholeBodies
-from equipoise.service.web.health import Health
-from equipoise.service.web.problems import Unforeseen, add_problems
-from equipoise.service.web.rate_limit import AddressLimit, Limits
-from equipoise.service.web.security_headers import CarefulHeaders
-from equipoise.service.web.trusted_host import OwnHost
+from equipoise.service.web.api.service import HealthCheck
+from equipoise.service.web.error_handlers import add_exception_handlers
+from equipoise.service.web.middleware import AddressRateLimit, BodyLimit, SecurityHeaders, ServerErrors, TrustedHost
+from equipoise.service.web.rate_limit import RateLimits
 
 DESCRIPTION = (
     "A mediator for private collaborative machine learning: parties submit, the operator settles, everybody sees what "
     'they may. Errors are {"error": {"code": …, "message": …}}. Times are milliseconds since 1970.'
 )
-_SWEEP = 600.0  # seconds between clearing away expired secrets and nonces
+_SWEEP = 600.0  # seconds
 
 
 def create_app(context: Context, settings: Settings) -> FastAPI:
-    """An app on one service's data. Pages and the API share the rules, not the way people sign in."""
-    limits = Limits(settings.rates)
+    """The web application of one service. Pages and the API share the rules, not the way people sign in."""
+    limits = RateLimits(settings.rates)
     app = FastAPI(
         title="Equipoise",
         version=__version__,
@@ -39,34 +37,34 @@ def create_app(context: Context, settings: Settings) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         separate_input_output_schemas=False,
-        lifespan=_tidying,
+        lifespan=_sweeping,
         middleware=[  # from the outside in
             Middleware(RequestLog),
-            Middleware(CarefulHeaders, settings=settings),
-            Middleware(Unforeseen),
-            Middleware(OwnHost, settings=settings),
-            Middleware(AddressLimit, limits=limits),
-            Middleware(WholeBodies, settings=settings),
+            Middleware(SecurityHeaders, settings=settings),
+            Middleware(ServerErrors),
+            Middleware(TrustedHost, settings=settings),
+            Middleware(AddressRateLimit, limits=limits),
+            Middleware(BodyLimit, settings=settings),
         ],
     )
     app.state.context = context
     app.state.settings = settings
     app.state.limits = limits
-    app.state.health = Health(context)
-    add_problems(app)
+    app.state.health = HealthCheck(context)
+    add_exception_handlers(app)
     app.include_router(api.router)
     app.include_router(pages.router)
     return app
 
 
 @asynccontextmanager
-async def _tidying(app: FastAPI) -> AsyncIterator[None]:
-    """While the server runs, clear away what has expired."""
+async def _sweeping(app: FastAPI) -> AsyncIterator[None]:
+    """While the server runs, delete expired secrets and nonces now and then."""
 
     async def sweep() -> None:
         while True:
             try:
-                await asyncio.to_thread(signing_in.sweep, app.state.context)
+                await asyncio.to_thread(authentication.sweep, app.state.context)
             except Exception as error:  # the database is away: the next time will do
                 log_failure("sweep", error)
             await asyncio.sleep(_SWEEP)

@@ -2,7 +2,7 @@
 
 A signature covers the exact path and query that were sent, and the exact body. FastAPI parses a body before it asks
 anything that a route depends on; so routes have it found out earlier: what the head shows before the body is read
-(`judge_head`), and the rest over the bytes, before they are parsed (`find_sender`). What was found is kept.
+(`check_head`), and the rest over the bytes, before they are parsed (`authenticate`). What was found is cached.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,9 +17,9 @@ from fastapi.security.utils import get_authorization_scheme_param
 from equipoise.protocol.requests import KEY, NONCE, SIGNATURE, TIME, SignedRequest
 from equipoise.service.context import Context
 from equipoise.service.errors import NotSignedIn
-from equipoise.service.rules import sign_in as signing_in
+from equipoise.service.rules import authentication
 from equipoise.service.rules.access import Actor
-from equipoise.service.web.rate_limit import Limits, sender
+from equipoise.service.web.rate_limit import RateLimits, client_address
 
 BEARER = HTTPBearer(
     scheme_name="token",
@@ -44,19 +44,19 @@ _NEITHER = "nobody is signed in; sign the request with your key, or send a token
 
 
 def context_of(request: Request) -> Context:
-    """What the rules work on."""
+    """The open service that the app is for."""
     context: Context = request.app.state.context
     return context
 
 
 def body_of(request: Request) -> bytes:
-    """The body, as it was sent."""
+    """The body of a request, as it was sent."""
     body: bytes = request.state.body
     return body
 
 
 def target_of(request: Request) -> str:
-    """Path and query, as they were sent."""
+    """Path and query of a request, as they were sent."""
     path: bytes = request.scope["raw_path"]
     query: bytes = request.scope["query_string"]
     return (path + (b"?" + query if query else b"")).decode("latin-1")
@@ -65,125 +65,125 @@ def target_of(request: Request) -> str:
 # The arguments `token` and `signature` document how to sign in.
 
 
-def signed_in(request: Request, token: Token, signature: Signature) -> Actor:  # noqa: ARG001
+def current_actor(request: Request, token: Token, signature: Signature) -> Actor:  # noqa: ARG001
     """Whoever signed the request, or holds its token."""
-    return _kept(request, _signed_in)
+    return _cached(request, _current_actor)
 
 
-def by_signature(request: Request, signature: Signature) -> Actor:  # noqa: ARG001
+def require_signature(request: Request, signature: Signature) -> Actor:  # noqa: ARG001
     """Whoever signed the request: a token must not be enough to get another, or it would never end."""
-    return _kept(request, _by_signature)
+    return _cached(request, _require_signature)
 
 
-def by_token(request: Request, token: Token) -> str:  # noqa: ARG001
+def require_token(request: Request, token: Token) -> str:  # noqa: ARG001
     """The token of the request, which must be a good one."""
-    return _kept(request, _by_token)
+    return _cached(request, _require_token)
 
 
-def key_holder(request: Request, signature: Signature) -> str:  # noqa: ARG001
+def signing_key(request: Request, signature: Signature) -> str:  # noqa: ARG001
     """The key that signed the request; whose it is, nobody needs to know yet."""
-    return _kept(request, _key_holder)
+    return _cached(request, _signing_key)
 
 
-def key_holder_if_signed(request: Request, signature: Signature) -> str | None:  # noqa: ARG001
+def optional_signing_key(request: Request, signature: Signature) -> str | None:  # noqa: ARG001
     """The key that signed the request, if one did."""
-    return _kept(request, _key_holder_if_signed)
+    return _cached(request, _optional_signing_key)
 
 
-def stranger(request: Request) -> None:
-    """Take a token of those for addresses that make themselves known."""
-    _kept(request, _stranger)
+def rate_limited(request: Request) -> None:
+    """Refuse an address that signs in or asks to join too often."""
+    _cached(request, _rate_limited)
 
 
-SignedIn = Annotated[Actor, Depends(signed_in)]
+CurrentActor = Annotated[Actor, Depends(current_actor)]
 
 
-_Way = Callable[[Request], Any]
+_Authenticator = Callable[[Request], Any]
 
 
-def ways_in(dependant: Dependant) -> tuple[_Way, ...]:
-    """What a route wants to know of its sender, in its order."""
-    return tuple(_WAYS[one.call] for one in dependant.dependencies if one.call in _WAYS)
+def authenticators_of(dependant: Dependant) -> tuple[_Authenticator, ...]:
+    """The authenticators of a route, from its dependencies, in their order."""
+    return tuple(_AUTHENTICATORS[one.call] for one in dependant.dependencies if one.call in _AUTHENTICATORS)
 
 
-def judge_head(request: Request, ways: Sequence[_Way]) -> None:
+def check_head(request: Request, authenticators: Sequence[_Authenticator]) -> None:
     """Refuse, before the body is read, what no body can make good."""
     signed = SignedRequest.of(request.headers)
-    for way in ways:
-        if way is _stranger or (signed is None and way is not _key_holder_if_signed):
-            _kept(request, way)
+    for authenticator in authenticators:
+        if authenticator is _rate_limited or (signed is None and authenticator is not _optional_signing_key):
+            _cached(request, authenticator)
         elif signed is not None:
-            known = way not in (_key_holder, _key_holder_if_signed)
-            signing_in.check_head(context_of(request), signed, known=known)
+            known = authenticator not in (_signing_key, _optional_signing_key)
+            authentication.check_head(context_of(request), signed, known=known)
 
 
-def find_sender(request: Request, ways: Sequence[_Way]) -> None:
+def authenticate(request: Request, authenticators: Sequence[_Authenticator]) -> None:
     """Find out who sends a request whose body is there."""
-    for way in ways:
-        _kept(request, way)
+    for authenticator in authenticators:
+        _cached(request, authenticator)
 
 
 _Found = TypeVar("_Found")
 
 
-def _kept(request: Request, way: Callable[[Request], _Found]) -> _Found:
-    found: dict[_Way, Any] = request.scope["state"].setdefault("found", {})
-    if way not in found:
-        found[way] = way(request)
-    kept: _Found = found[way]
-    return kept
+def _cached(request: Request, authenticator: Callable[[Request], _Found]) -> _Found:
+    found: dict[_Authenticator, Any] = request.scope["state"].setdefault("found", {})
+    if authenticator not in found:
+        found[authenticator] = authenticator(request)
+    cached: _Found = found[authenticator]
+    return cached
 
 
-def _signed_in(request: Request) -> Actor:
+def _current_actor(request: Request) -> Actor:
     signed, token = SignedRequest.of(request.headers), _token(request)
     if signed is not None:
         if token is not None:
             raise NotSignedIn(_BOTH)
-        return _admitted(request, signed)
+        return _verified_actor(request, signed)
     if token is None:
         raise NotSignedIn(_NEITHER)
-    return _known(request, signing_in.actor_of(context_of(request), token, "token"))
+    return _admit(request, authentication.actor_of(context_of(request), token, "token"))
 
 
-def _by_signature(request: Request) -> Actor:
+def _require_signature(request: Request) -> Actor:
     signed = SignedRequest.of(request.headers)
     if signed is None:
         raise NotSignedIn("this request must be signed with your key; a token is not enough")
-    return _admitted(request, signed)
+    return _verified_actor(request, signed)
 
 
-def _by_token(request: Request) -> str:
+def _require_token(request: Request) -> str:
     token = _token(request)
     if token is None:
         raise NotSignedIn("there is no token in this request to end")
-    _known(request, signing_in.actor_of(context_of(request), token, "token"))
+    _admit(request, authentication.actor_of(context_of(request), token, "token"))
     return token
 
 
-def _key_holder(request: Request) -> str:
+def _signing_key(request: Request) -> str:
     signed = SignedRequest.of(request.headers)
     if signed is None:
         raise NotSignedIn("this request must be signed with the key that asks to join")
-    return _holder(request, signed)
+    return _verified_key(request, signed)
 
 
-def _key_holder_if_signed(request: Request) -> str | None:
+def _optional_signing_key(request: Request) -> str | None:
     signed = SignedRequest.of(request.headers)
-    return None if signed is None else _holder(request, signed)
+    return None if signed is None else _verified_key(request, signed)
 
 
-def _stranger(request: Request) -> None:
-    limits: Limits = request.app.state.limits
-    limits.strangers.take(sender(request.scope))
+def _rate_limited(request: Request) -> None:
+    limits: RateLimits = request.app.state.limits
+    limits.sign_in.take(client_address(request.scope))
 
 
-_WAYS: dict[Any, _Way] = {
-    signed_in: _signed_in,
-    by_signature: _by_signature,
-    by_token: _by_token,
-    key_holder: _key_holder,
-    key_holder_if_signed: _key_holder_if_signed,
-    stranger: _stranger,
+_AUTHENTICATORS: dict[Any, _Authenticator] = {
+    current_actor: _current_actor,
+    require_signature: _require_signature,
+    require_token: _require_token,
+    signing_key: _signing_key,
+    optional_signing_key: _optional_signing_key,
+    rate_limited: _rate_limited,
 }
 
 
@@ -192,21 +192,21 @@ def _token(request: Request) -> str | None:
     return token if scheme.lower() == "bearer" and token else None
 
 
-def _admitted(request: Request, signed: SignedRequest) -> Actor:
-    actor = signing_in.admit(
+def _verified_actor(request: Request, signed: SignedRequest) -> Actor:
+    actor = authentication.admit(
         context_of(request), signed, method=request.method, target=target_of(request), body=body_of(request)
     )
-    return _known(request, actor)
+    return _admit(request, actor)
 
 
-def _holder(request: Request, signed: SignedRequest) -> str:
-    return signing_in.check_only(
+def _verified_key(request: Request, signed: SignedRequest) -> str:
+    return authentication.check_only(
         context_of(request), signed, method=request.method, target=target_of(request), body=body_of(request)
     )
 
 
-def _known(request: Request, actor: Actor) -> Actor:
+def _admit(request: Request, actor: Actor) -> Actor:
     request.state.person = actor.name
-    limits: Limits = request.app.state.limits
+    limits: RateLimits = request.app.state.limits
     limits.person.take(str(actor.person_id))
     return actor

@@ -1,21 +1,21 @@
-"""The HTTP API, version 1: one module for each thing that can be asked about, one router of them all."""
+"""The HTTP API, version 1."""
 
 from fastapi import APIRouter
 
-from equipoise.service.web.api import (
-    documentation,
-    events,
-    people,
-    results,
-    rounds,
-    service,
-    settlements,
-    sign_in,
-    submissions,
-)
+from equipoise.service.web.api import people, results, rounds, service
 
 __all__ = ["router"]
 
 router = APIRouter()
-for _part in (service, people, sign_in, rounds, submissions, settlements, results, events, documentation):
-    router.include_router(_part.router)
+for _part in (
+    service.router,
+    people.router,
+    people.sign_in_router,
+    rounds.router,
+    rounds.submission_router,
+    rounds.settlement_router,
+    results.router,
+    results.event_router,
+    service.docs_router,
+):
+    router.include_router(_part)

@@ -1,4 +1,4 @@
-"""Routers whose bodies are read strictly, and whose every answer is declared."""
+"""Routers whose bodies are read strictly, and whose every response is declared."""
 
 import json
 from collections.abc import Callable, Coroutine
@@ -12,16 +12,16 @@ from equipoise._util.canonical import StrictJSONError, strict_json
 from equipoise.errors import EquipoiseError
 from equipoise.guarantee import MAX_STATISTIC_LENGTH
 from equipoise.protocol.submission import most_bytes
-from equipoise.service.errors import WrongType
-from equipoise.service.web.api.shapes import Problem
-from equipoise.service.web.auth import find_sender, judge_head, ways_in
-from equipoise.service.web.body_limit import announced, check_length, stated_length
+from equipoise.service.errors import UnsupportedMediaType
+from equipoise.service.web.api.schemas import Problem
+from equipoise.service.web.auth import authenticate, authenticators_of, check_head
+from equipoise.service.web.middleware import check_length, content_length, has_body
 
-_LONG = 2**16  # bytes; longer ones are read in a thread, so that others need not wait
+_LARGE = 2**16  # bytes; longer ones are read in a thread, so that others need not wait
 
 # An agreement can have 10,000 parties.
-_LARGEST = 2**16  # bytes
-_LARGEST_OF = {
+_MAX_BYTES = 2**16  # bytes
+_MAX_BYTES_OF = {
     ("POST", "/v1/people"): 2**13,  # strangers'
     ("POST", "/v1/operators"): 2**13,
     ("POST", "/v1/rounds"): 2 * 2**20,
@@ -49,7 +49,7 @@ _SOMETIMES = {
 Responses = dict[int | str, dict[str, Any]]
 
 
-def answers(*statuses: int) -> Responses:
+def error_responses(*statuses: int) -> Responses:
     """Errors that a route can answer with, for its documentation; those that any can are among them."""
     known = {*statuses, 409} if 401 in statuses else statuses  # a signed request that was sent before
     words = {**_ALWAYS, **{status: _SOMETIMES[status] for status in known}}
@@ -66,7 +66,7 @@ class _StrictRequest(Request):
     async def json(self) -> Any:
         data = await self.body()
         try:
-            return await run_in_threadpool(strict_json, data) if len(data) > _LONG else strict_json(data)
+            return await run_in_threadpool(strict_json, data) if len(data) > _LARGE else strict_json(data)
         except StrictJSONError as error:
             raise json.JSONDecodeError(str(error), "", 0) from error  # what FastAPI expects
 
@@ -75,29 +75,29 @@ class StrictRoute(APIRoute):
     """JSON without repeated keys, NaN or bottomless nesting, under its own content type alone."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The usual handler, with a stricter request."""
+        """FastAPI's handler, with a stricter request, whose sender is known before its body is parsed."""
         handler = super().get_route_handler()
-        takes_json, ways = self.body_field is not None, ways_in(self.dependant)
-        largest = max(_LARGEST_OF.get((method, self.path), _LARGEST) for method in self.methods or ())
+        takes_json, authenticators = self.body_field is not None, authenticators_of(self.dependant)
+        largest = max(_MAX_BYTES_OF.get((method, self.path), _MAX_BYTES) for method in self.methods or ())
 
         async def handle(request: Request) -> Response:
             """Who sends it is asked before the body is read, and again, of the bytes, before it is parsed."""
             strict = _StrictRequest(request.scope, request.receive)
-            request.state.most_bytes = min(largest, request.state.most_bytes)
-            if announced(request.scope):
-                length = stated_length(request.scope)
+            request.state.max_body = min(largest, request.state.max_body)
+            if has_body(request.scope):
+                length = content_length(request.scope)
                 check_length(request.scope, length)
                 sent = request.headers.get("content-type", "").partition(";")[0].strip().lower()
                 try:
-                    await run_in_threadpool(judge_head, request, ways)
+                    await run_in_threadpool(check_head, request, authenticators)
                     if takes_json and sent != "application/json":
-                        raise WrongType("send JSON, with the header Content-Type: application/json")
+                        raise UnsupportedMediaType("send JSON, with the header Content-Type: application/json")
                 except EquipoiseError:
-                    if length is not None and length <= _LONG:
+                    if length is not None and length <= _LARGE:
                         await strict.body()  # who still writes would not read the answer
                     raise
             request.state.body = await strict.body()
-            await run_in_threadpool(find_sender, request, ways)
+            await run_in_threadpool(authenticate, request, authenticators)
             return await handler(strict)
 
         return handle

@@ -6,11 +6,10 @@ name. They work without JavaScript; with it, progress moves by itself.
 
 from fastapi import APIRouter
 
-from equipoise.service.web.pages import entrance, events, mine, people, rounds, static
-from equipoise.service.web.pages.problems import PageRoute, problem_page
+from equipoise.service.web.pages import events, home, party, people, rendering, rounds
 
-__all__ = ["problem_page", "router"]
+__all__ = ["router"]
 
-router = APIRouter(route_class=PageRoute, include_in_schema=False)
-for _pages in (entrance, people, rounds, mine, events, static):
+router = APIRouter(route_class=rendering.PageRoute, include_in_schema=False)
+for _pages in (home, people, rounds, party, events, rendering):
     router.include_router(_pages.router)

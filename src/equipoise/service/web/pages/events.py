@@ -1,15 +1,13 @@
 """The event log, for the operator and the auditor."""
 
-from typing import Annotated
-
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from equipoise.errors import VerificationError
 from equipoise.service.rules import events
 from equipoise.service.rules.access import require
-from equipoise.service.web.pages.problems import PageRoute
-from equipoise.service.web.pages.rendering import page
-from equipoise.service.web.pages.visitors import Visitor, context_of, somebody
+from equipoise.service.web.auth import context_of
+from equipoise.service.web.pages.rendering import PageRoute, render_page
+from equipoise.service.web.pages.session import CurrentUser
 
 router = APIRouter(route_class=PageRoute)
 
@@ -37,24 +35,22 @@ WORDS = {
 
 
 @router.get("/events")
-def log(
-    request: Request, visitor: Annotated[Visitor, Depends(somebody)], before: int | None = None, verify: str = ""
-) -> Response:
+def log(request: Request, user: CurrentUser, before: int | None = None, verify: str = "") -> Response:
     """The log, newest first. The whole chain is checked only when asked to: it takes longer the longer it is."""
     context = context_of(request)
-    shown, number = events.latest(context, visitor.actor, before=before, limit=ON_A_PAGE)
+    shown, number = events.latest(context, user.actor, before=before, limit=ON_A_PAGE)
     head, broken = "", ""
     if verify:
-        require(visitor.actor, "see-events")
+        require(user.actor, "see-events")
         try:
             head = events.verified(context)
         except VerificationError as error:
             broken = str(error)
     oldest = shown[-1]["sequence"] if shown else 1
-    return page(
+    return render_page(
         request,
         "events.html",
-        visitor,
+        user,
         number=number,
         events=[{**one, "words": WORDS.get(one["kind"], one["kind"]), "told": _told(one["details"])} for one in shown],
         head=head,

@@ -1,14 +1,12 @@
 """Who asks to come in, who is in; the operator lets people in by fingerprint."""
 
-from typing import Annotated
-
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from equipoise.service.errors import NotFound, Refusal
 from equipoise.service.rules import people
-from equipoise.service.web.pages.problems import PageRoute
-from equipoise.service.web.pages.rendering import page
-from equipoise.service.web.pages.visitors import Form, Visitor, context_of, onward, own_form, somebody
+from equipoise.service.web.auth import context_of
+from equipoise.service.web.pages.rendering import PageRoute, render_page
+from equipoise.service.web.pages.session import CsrfForm, CurrentUser, User, redirect
 
 router = APIRouter(route_class=PageRoute)
 
@@ -21,77 +19,77 @@ DONE = {
 
 
 @router.get("/people")
-def listed(request: Request, visitor: Annotated[Visitor, Depends(somebody)], done: str = "") -> Response:
+def listed(request: Request, user: CurrentUser, done: str = "") -> Response:
     """Everybody."""
-    return _people(request, visitor, done=DONE.get(done, ""))
+    return _people(request, user, done=DONE.get(done, ""))
 
 
 @router.post("/people/{person_id}/decision")
 def decide(
     request: Request,
     person_id: int,
-    visitor: Annotated[Visitor, Depends(somebody)],
-    form: Annotated[Form, Depends(own_form)],
+    user: CurrentUser,
+    form: CsrfForm,
 ) -> Response:
     """Approve or refuse somebody; a fingerprint that does not match is named beside its field."""
     approve = form.get("decision") == "approve"
     given = form.get("fingerprint", "").strip()
     try:
-        people.decide(context_of(request), visitor.actor, person_id, approve=approve, fingerprint=given)
+        people.decide(context_of(request), user.actor, person_id, approve=approve, fingerprint=given)
     except NotFound:
         raise
     except Refusal as refusal:
-        return _people(request, visitor, status=refusal.status, wrong={person_id: (given, str(refusal))})
-    return onward(f"/people?done={'approved' if approve else 'refused'}")
+        return _people(request, user, status=refusal.status, wrong={person_id: (given, str(refusal))})
+    return redirect(f"/people?done={'approved' if approve else 'refused'}")
 
 
 @router.post("/people/clearing")
 def clear(
     request: Request,
-    visitor: Annotated[Visitor, Depends(somebody)],
-    form: Annotated[Form, Depends(own_form)],
+    user: CurrentUser,
+    form: CsrfForm,
 ) -> Response:
     """Drop all requests that were on the page."""
     before = form.get("before", "")
     if form.get("sure") != "yes" or not (before.isascii() and before.isdigit() and len(before) < 16):
-        return _people(request, visitor, status=422)
-    people.clear(context_of(request), visitor.actor, before=int(before))
-    return onward("/people?done=cleared")
+        return _people(request, user, status=422)
+    people.clear(context_of(request), user.actor, before=int(before))
+    return redirect("/people?done=cleared")
 
 
 @router.post("/people/{person_id}/revocation")
 def revoke(
     request: Request,
     person_id: int,
-    visitor: Annotated[Visitor, Depends(somebody)],
-    form: Annotated[Form, Depends(own_form)],
+    user: CurrentUser,
+    form: CsrfForm,
 ) -> Response:
     """Take somebody's access away."""
     if form.get("sure") != "yes":
         words = "Tick the box to say that you are sure; nothing was changed."
-        return _people(request, visitor, status=422, wrong={person_id: ("", words)})
+        return _people(request, user, status=422, wrong={person_id: ("", words)})
     try:
-        people.revoke(context_of(request), visitor.actor, person_id)
+        people.revoke(context_of(request), user.actor, person_id)
     except NotFound:
         raise
     except Refusal as refusal:
-        return _people(request, visitor, status=refusal.status, wrong={person_id: ("", str(refusal))})
-    return onward("/people?done=revoked")
+        return _people(request, user, status=refusal.status, wrong={person_id: ("", str(refusal))})
+    return redirect("/people?done=revoked")
 
 
 def _people(
     request: Request,
-    visitor: Visitor,
+    user: User,
     *,
     status: int = 200,
     done: str = "",
     wrong: dict[int, tuple[str, str]] | None = None,
 ) -> Response:
-    everybody = people.listed(context_of(request), visitor.actor)
-    return page(
+    everybody = people.listed(context_of(request), user.actor)
+    return render_page(
         request,
         "people.html",
-        visitor,
+        user,
         status=status,
         done=done,
         wrong=wrong or {},

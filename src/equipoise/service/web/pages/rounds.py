@@ -1,29 +1,26 @@
 """Rounds: made, looked at, watched, and what the operator does with them."""
 
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
+from pydantic import ValidationError
 
 from equipoise.agreement import Agreement
 from equipoise.errors import AgreementError
 from equipoise.service.errors import NotFound, NotSignedIn, Refusal
 from equipoise.service.options import Options
-from equipoise.service.rules import export as exporting
-from equipoise.service.rules import results, rounds, settlements, submissions
+from equipoise.service.rules import export, results, rounds, settlements, submissions
 from equipoise.service.rules.access import require
-from equipoise.service.web.pages.choosing import FIELDS, chosen
-from equipoise.service.web.pages.editions import operator_edition
-from equipoise.service.web.pages.problems import PageRoute
-from equipoise.service.web.pages.rendering import page
-from equipoise.service.web.pages.standing import own_seat, progress_words, standing
-from equipoise.service.web.pages.visitors import Form, Visitor, context_of, onward, own_form, somebody
-from equipoise.service.web.pages.words import explained
+from equipoise.service.web.auth import context_of
+from equipoise.service.web.pages.rendering import PageRoute, render_page
+from equipoise.service.web.pages.session import CsrfForm, CurrentUser, Form, User, redirect
+from equipoise.service.web.pages.wording import explanation, own_seat, progress_words, round_status
+from equipoise.service.web.reports import report_fragment
 
 router = APIRouter(route_class=PageRoute)
 
-Somebody = Annotated[Visitor, Depends(somebody)]
-OwnForm = Annotated[Form, Depends(own_form)]
 
 DONE = {
     "created": "The round was created.",
@@ -32,41 +29,86 @@ DONE = {
     "cancelled": "Cancelled. What was found so far is kept, so that starting again goes on from there.",
     "closed": "Closed. Nobody can submit any more.",
 }
-NOT_SURE = "Tick the box to say that you are sure; nothing was changed."
+NOT_CONFIRMED = "Tick the box to say that you are sure; nothing was changed."
+
+
+@dataclass(frozen=True)
+class OptionField:
+    """A field of the form that starts a settlement; `choices` if there are few values."""
+
+    name: str
+    label: str
+    hint: str
+    choices: tuple[tuple[str, str], ...] = ()
+    input_mode: str = "text"  # which keyboard a telephone shows
+    max_length: int = 40
+
+
+OPTION_FIELDS = (
+    OptionField(
+        "mechanism",
+        "How rewards are held back",
+        "As agreed, unless the agreement leaves it to you.",
+        (("", "as agreed"), ("tempering", "tempering"), ("noise", "added noise")),
+    ),
+    OptionField(
+        "rho",
+        "Fairness exponent ρ",
+        "As agreed if empty. If the agreement leaves it to you: above 0 and up to 1, or “max”.",
+        input_mode="decimal",
+    ),
+    OptionField("precision", "Precision, in nats", "Standard errors are brought below this.", input_mode="decimal"),
+    OptionField("draws", "Draws in each reward", "100 to 1,000,000.", input_mode="numeric"),
+    OptionField(
+        "without",
+        "Leave out",
+        "Members whose submissions are not to count, separated by commas; everybody sees it.",
+        max_length=1_000,
+    ),
+)
+_INTEGERS = {"draws", "budget"}
+_ERROR_WORDS = {
+    "greater_than": "must be above {gt:g}",
+    "greater_than_equal": "must be {ge:g} or more",
+    "less_than": "must be below {lt:g}",
+    "less_than_equal": "must be {le:g} or less",
+    "finite_number": "must be a finite number",
+    "literal_error": "must be one of {expected}",
+}
 
 
 @router.get("/rounds/new")
-def new(request: Request, visitor: Somebody) -> Response:
+def new(request: Request, user: CurrentUser) -> Response:
     """The form that makes a round."""
-    require(visitor.actor, "create-rounds")
-    return page(request, "new_round.html", visitor, text="", invite=True, mistakes=[])
+    require(user.actor, "create-rounds")
+    return render_page(request, "new_round.html", user, text="", invite=True, errors=[])
 
 
 @router.post("/rounds/new")
-def create(request: Request, visitor: Somebody, form: OwnForm) -> Response:
+def create(request: Request, user: CurrentUser, form: CsrfForm) -> Response:
     """Make a round of an agreement; all its mistakes are named at once."""
-    require(visitor.actor, "create-rounds")
+    require(user.actor, "create-rounds")
     text, invite = form.get("agreement", ""), form.get("invite") == "yes"
     try:
         agreement = Agreement.parse(text, name="The text")
-        made = rounds.create(context_of(request), visitor.actor, agreement, invite=invite)
+        made = rounds.create(context_of(request), user.actor, agreement, invite=invite)
     except (AgreementError, Refusal) as error:
         status = error.status if isinstance(error, Refusal) else 422
         lines = str(error).splitlines()
-        return page(request, "new_round.html", visitor, status=status, text=text, invite=invite, mistakes=lines)
-    return onward(f"/rounds/{made}?done=created")
+        return render_page(request, "new_round.html", user, status=status, text=text, invite=invite, errors=lines)
+    return redirect(f"/rounds/{made}?done=created")
 
 
 @router.get("/rounds/{round_id}")
-def show(request: Request, round_id: str, visitor: Somebody, done: str = "") -> Response:
+def show(request: Request, round_id: str, user: CurrentUser, done: str = "") -> Response:
     """A round, as its reader may see it."""
-    return _round(request, visitor, round_id, done=DONE.get(done, ""))
+    return _round_page(request, user, round_id, done=DONE.get(done, ""))
 
 
 @router.get("/rounds/{round_id}/progress")
-def progress(request: Request, round_id: str, visitor: Somebody) -> Response:
+def progress(request: Request, round_id: str, user: CurrentUser) -> Response:
     """How far the settlement is, for the script that asks every other second."""
-    found = settlements.progress(context_of(request), visitor.actor, round_id)
+    found = settlements.progress(context_of(request), user.actor, round_id)
     document = {
         "running": found.state == "settling",
         "done": found.done,
@@ -78,81 +120,111 @@ def progress(request: Request, round_id: str, visitor: Somebody) -> Response:
 
 
 @router.post("/rounds/{round_id}/invitation")
-def invite(request: Request, round_id: str, visitor: Somebody, form: OwnForm) -> Response:
+def invite(request: Request, round_id: str, user: CurrentUser, form: CsrfForm) -> Response:
     """Let one member see the round, or all of them."""
     context = context_of(request)
-    view = rounds.seen(context, visitor.actor, round_id)
+    view = rounds.seen(context, user.actor, round_id)
     party = form.get("party", "")
     invited = [seat.party for seat in view.seats if seat.invited is None] if form.get("all") == "yes" else [party]
     try:
         for name in invited:
-            rounds.invite(context, visitor.actor, round_id, name)
+            rounds.invite(context, user.actor, round_id, name)
     except Refusal as refusal:
-        return _round(request, visitor, round_id, status=refusal.status, problem=str(refusal))
-    return onward(f"/rounds/{view.id}?done=invited")
+        return _round_page(request, user, round_id, status=refusal.status, problem=str(refusal))
+    return redirect(f"/rounds/{view.id}?done=invited")
 
 
 @router.post("/rounds/{round_id}/start")
-def start(request: Request, round_id: str, visitor: Somebody, form: OwnForm) -> Response:
+def start(request: Request, round_id: str, user: CurrentUser, form: CsrfForm) -> Response:
     """Start the settlement with the chosen options."""
-    require(visitor.actor, "settle")
-    options, mistakes = chosen(form)
+    require(user.actor, "settle")
+    options, errors = parse_options(form)
     if options is None:
         words = "Some options cannot be used; they are marked below."
-        return _round(request, visitor, round_id, status=422, problem=words, given=form, mistakes=mistakes)
+        return _round_page(request, user, round_id, status=422, problem=words, given=form, errors=errors)
     try:
-        settlements.start(context_of(request), visitor.actor, round_id, options)
+        settlements.start(context_of(request), user.actor, round_id, options)
     except (NotFound, NotSignedIn):
         raise
     except Refusal as refusal:
-        return _round(request, visitor, round_id, status=refusal.status, problem=str(refusal), given=form)
-    return onward(f"/rounds/{round_id}?done=started")
+        return _round_page(request, user, round_id, status=refusal.status, problem=str(refusal), given=form)
+    return redirect(f"/rounds/{round_id}?done=started")
 
 
 @router.post("/rounds/{round_id}/cancellation")
-def cancel(request: Request, round_id: str, visitor: Somebody, form: OwnForm) -> Response:
+def cancel(request: Request, round_id: str, user: CurrentUser, form: CsrfForm) -> Response:
     """Stop the settlement."""
-    return _sure(request, visitor, round_id, form, settlements.cancel, "cancelled")
+    return _confirmed(request, user, round_id, form, settlements.cancel, "cancelled")
 
 
 @router.post("/rounds/{round_id}/closing")
-def close(request: Request, round_id: str, visitor: Somebody, form: OwnForm) -> Response:
+def close(request: Request, round_id: str, user: CurrentUser, form: CsrfForm) -> Response:
     """Close the round for good."""
-    return _sure(request, visitor, round_id, form, rounds.close, "closed")
+    return _confirmed(request, user, round_id, form, rounds.close, "closed")
 
 
 @router.post("/rounds/{round_id}/export")
-def export(request: Request, round_id: str, visitor: Somebody, _: OwnForm) -> Response:
+def download_export(request: Request, round_id: str, user: CurrentUser, _: CsrfForm) -> Response:
     """Everything of the round in one file. A form rather than a link, since it is recorded in the log."""
-    content = exporting.export(context_of(request), visitor.actor, round_id)
+    content = export.export(context_of(request), user.actor, round_id)
     headers = {"Content-Disposition": f'attachment; filename="{round_id}.zip"', "Cache-Control": "no-store"}
     return Response(content, media_type="application/zip", headers=headers)
 
 
-def _sure(request: Request, visitor: Visitor, round_id: str, form: Form, act: Any, done: str) -> Response:
-    if form.get("sure") != "yes":
-        return _round(request, visitor, round_id, status=422, problem=NOT_SURE)
+def parse_options(form: Form) -> tuple[Options | None, dict[str, str]]:
+    """The options of a filled-in form, or None and what is wrong with each field."""
+    document: dict[str, Any] = {name: form.get(name) == "yes" for name in ("deviate", "force")}
+    errors: dict[str, str] = {}
+    for field in OPTION_FIELDS:
+        text = form.get(field.name, "").strip()
+        if not text:
+            continue
+        if field.name == "without":
+            document[field.name] = [name.strip() for name in text.split(",") if name.strip()]
+            continue
+        if field.choices or text == "max":
+            document[field.name] = text
+            continue
+        try:
+            document[field.name] = int(text.replace(",", "")) if field.name in _INTEGERS else float(text)
+        except ValueError:
+            kind = "a whole number" if field.name in _INTEGERS else "a number, written as 0.5"
+            errors[field.name] = f"{text[:40]!r} is not {kind}."
     try:
-        act(context_of(request), visitor.actor, round_id)
+        options = Options.model_validate(document)
+    except ValidationError as error:
+        for one in error.errors(include_url=False):
+            name = str(one["loc"][0])
+            words = _ERROR_WORDS.get(one["type"], "cannot be used").format(**one.get("ctx", {}))
+            errors.setdefault(name, f"{form.get(name, '').strip()[:40]!r} {words}.")
+        return None, errors
+    return (None if errors else options), errors
+
+
+def _confirmed(request: Request, user: User, round_id: str, form: Form, act: Any, done: str) -> Response:
+    if form.get("sure") != "yes":
+        return _round_page(request, user, round_id, status=422, problem=NOT_CONFIRMED)
+    try:
+        act(context_of(request), user.actor, round_id)
     except (NotFound, NotSignedIn):
         raise
     except Refusal as refusal:
-        return _round(request, visitor, round_id, status=refusal.status, problem=str(refusal))
-    return onward(f"/rounds/{round_id}?done={done}")
+        return _round_page(request, user, round_id, status=refusal.status, problem=str(refusal))
+    return redirect(f"/rounds/{round_id}?done={done}")
 
 
-def _round(
+def _round_page(
     request: Request,
-    visitor: Visitor,
+    user: User,
     round_id: str,
     *,
     status: int = 200,
     done: str = "",
     problem: str = "",
     given: Form | None = None,
-    mistakes: dict[str, str] | None = None,
+    errors: dict[str, str] | None = None,
 ) -> Response:
-    context, actor = context_of(request), visitor.actor
+    context, actor = context_of(request), user.actor
     assert actor is not None
     view = rounds.seen(context, actor, round_id)
     overseer = actor.role in ("operator", "auditor")
@@ -161,24 +233,24 @@ def _round(
     defaults = {
         name: "" if one.default in (None, ()) else str(one.default) for name, one in Options.model_fields.items()
     }
-    return page(
+    return render_page(
         request,
         "round.html",
-        visitor,
+        user,
         status=status,
         done=done,
         problem=problem,
         view=view,
-        standing=standing(view, actor),
+        round_status=round_status(view, actor),
         seat=own_seat(view, actor),
         progress=found,
         progress_words=progress_words(found) if found else "",
-        explained=explained(view.agreement),
-        edition=operator_edition(context, actor, view) if settled and overseer else "",
+        explanation=explanation(view.agreement),
+        report=report_fragment(context, actor, round_id) if settled and overseer else "",
         summary=results.summary(context, actor, round_id) if settled and not overseer else None,
         audit=results.audit(context, actor, round_id) if settled and not overseer else [],
         receipts=submissions.receipts(context, actor, round_id) if overseer else [],
-        fields=FIELDS,
+        fields=OPTION_FIELDS,
         given={**defaults, **(given or {})},
-        mistakes=mistakes or {},
+        errors=errors or {},
     )

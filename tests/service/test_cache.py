@@ -1,30 +1,30 @@
-"""What is kept: made once, in nobody's way, and not for ever."""
+"""What is cached: made once, in nobody's way, and not for ever."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from equipoise.service.cache import Kept
+from equipoise.service.cache import SingleFlightCache
 
 
 def test_different_ones_are_made_side_by_side() -> None:
-    kept: Kept[str] = Kept(4)
-    kept.get("there", lambda: "kept")
+    cache: SingleFlightCache[str] = SingleFlightCache(4)
+    cache.get("there", lambda: "cached")
     both = threading.Barrier(2, timeout=5)
 
     def slow() -> str:
         both.wait()  # until the other is being made as well
-        assert kept.get("there", lambda: "made again") == "kept"
+        assert cache.get("there", lambda: "made again") == "cached"
         both.wait()
         return "made"
 
     with ThreadPoolExecutor(2) as pool:
-        assert list(pool.map(lambda key: kept.get(key, slow), "ab")) == ["made", "made"]
+        assert list(pool.map(lambda key: cache.get(key, slow), "ab")) == ["made", "made"]
 
 
 def test_the_same_one_is_made_once() -> None:
-    kept: Kept[int] = Kept(4)
+    cache: SingleFlightCache[int] = SingleFlightCache(4)
     asked = threading.Barrier(4, timeout=5)
     begun = threading.Event()
     made = []
@@ -36,23 +36,23 @@ def test_the_same_one_is_made_once() -> None:
 
     def get(_: int) -> int:
         asked.wait()
-        return kept.get("a", make)
+        return cache.get("a", make)
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(get, range(4))) == [1] * 4
-    assert not kept._making
+    assert not cache._flights
 
 
 def test_what_was_not_asked_for_longest_is_let_go() -> None:
-    kept: Kept[int] = Kept(2)
+    cache: SingleFlightCache[int] = SingleFlightCache(2)
     for key in ("a", "b", "a", "c"):
-        kept.get(key, lambda: 1)
-    assert [kept.get(key, lambda: 2) for key in ("a", "c", "b")] == [1, 1, 2]
+        cache.get(key, lambda: 1)
+    assert [cache.get(key, lambda: 2) for key in ("a", "c", "b")] == [1, 1, 2]
 
 
-def test_a_failure_is_not_kept() -> None:
-    kept: Kept[float] = Kept(2)
+def test_a_failure_is_not_cached() -> None:
+    cache: SingleFlightCache[float] = SingleFlightCache(2)
     with pytest.raises(ZeroDivisionError):
-        kept.get("a", lambda: 1 / 0)
-    assert kept.get("a", lambda: 1.0) == 1.0
-    assert not kept._making
+        cache.get("a", lambda: 1 / 0)
+    assert cache.get("a", lambda: 1.0) == 1.0
+    assert not cache._flights

@@ -1,52 +1,50 @@
-"""What travels, as JSON. Bodies refuse fields they do not know; times are milliseconds since 1970."""
+"""Request and response schemas of the API. Requests refuse unknown fields; times are milliseconds since 1970."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from equipoise.models.schema import PARTY_NAME, PartyName
 from equipoise.models.section import Hex64
+from equipoise.service.rules.people import PersonView
+from equipoise.service.rules.rounds import RoundView
 
-if TYPE_CHECKING:
-    from equipoise.service.rules.people import PersonView
-    from equipoise.service.rules.rounds import RoundView
-
-LARGEST = 2**53 - 1  # whole number that every reader of JSON understands
-Count = Annotated[int, Field(ge=0, le=LARGEST)]
-Time = Annotated[int, Field(ge=0, le=LARGEST, examples=[1767225600000])]
-Round = Annotated[str, Path(pattern=r"^[a-z0-9]{4,40}$", description="The id of a round.", examples=["k3v9q2m7x1ab"])]
-Person = Annotated[int, Path(ge=1, le=LARGEST, description="The id of a person.")]
+MAX_INTEGER = 2**53 - 1  # whole number that every reader of JSON understands
+Count = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
+Time = Annotated[int, Field(ge=0, le=MAX_INTEGER, examples=[1767225600000])]
+RoundId = Annotated[str, Path(pattern=r"^[a-z0-9]{4,40}$", description="The id of a round.", examples=["k3v9q2m7x1ab"])]
+PersonId = Annotated[int, Path(ge=1, le=MAX_INTEGER, description="The id of a person.")]
 Fingerprint = Annotated[str, Field(min_length=32, max_length=80, pattern=r"^[0-9A-Fa-f -]+$")]
 
 
-class Answer(BaseModel):
-    """What the service says."""
+class ResponseSchema(BaseModel):
+    """Base class of responses, made from dataclasses of the rules or from keywords."""
 
     model_config = ConfigDict(frozen=True, from_attributes=True)
 
 
-class Question(BaseModel):
-    """What it is asked."""
+class RequestSchema(BaseModel):
+    """Base class of request bodies: strict types, no unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
-class Mistake(Answer):
-    """`code` for programs, `message` for people."""
+class ErrorDetail(ResponseSchema):
+    """What went wrong: `code` for programs, `message` for people."""
 
     code: str
     message: str
 
 
-class Problem(Answer):
-    """Every error."""
+class Problem(ResponseSchema):
+    """The body of every error."""
 
-    error: Mistake
+    error: ErrorDetail
 
 
-class ServiceShape(Answer):
-    """Which service this is."""
+class ServiceSchema(ResponseSchema):
+    """Which service this is: version, key and clock."""
 
     name: Literal["equipoise"] = "equipoise"
     version: str
@@ -55,13 +53,13 @@ class ServiceShape(Answer):
     time: Time
 
 
-class Health(Answer):
-    """Whether it works."""
+class HealthSchema(ResponseSchema):
+    """That the service works."""
 
     state: Literal["ready"] = "ready"
 
 
-class PersonShape(Answer):
+class PersonSchema(ResponseSchema):
     """Somebody with a key, and what was decided about them."""
 
     id: int
@@ -75,18 +73,18 @@ class PersonShape(Answer):
     decided: Time | None
 
     @classmethod
-    def of(cls, view: "PersonView") -> Self:
-        """From what the rules say."""
+    def of(cls, view: PersonView) -> Self:
+        """A person as the rules show it."""
         return cls.model_validate(view)
 
 
-class People(Answer):
-    """Everybody who asked."""
+class PeopleList(ResponseSchema):
+    """Everybody who asked to join."""
 
-    people: list[PersonShape]
+    people: list[PersonSchema]
 
 
-class JoinRequest(Question):
+class JoinRequest(RequestSchema):
     """Who asks to join; the key is the one that signed the request."""
 
     name: PartyName
@@ -94,52 +92,52 @@ class JoinRequest(Question):
     note: Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
 
 
-class Decision(Question):
+class DecisionRequest(RequestSchema):
     """The fingerprint that whoever asked read to the operator."""
 
     fingerprint: Fingerprint
 
 
-class Clearing(Question):
-    """Which requests to join to drop: those made before this time."""
+class ClearRequest(RequestSchema):
+    """Which requests to join to drop: those made before a time."""
 
     before: Time
 
 
-class Cleared(Answer):
-    """How many were dropped."""
+class ClearResponse(ResponseSchema):
+    """How many requests to join were dropped."""
 
     dropped: int
 
 
-class FirstOperator(Question):
+class FirstOperatorRequest(RequestSchema):
     """The one-time secret that was printed when the service started."""
 
     secret: Annotated[str, Field(min_length=20, max_length=100, pattern=r"^[A-Za-z0-9_-]+$")]
     name: PartyName
 
 
-class TokenShape(Answer):
-    """A token, shown once."""
+class TokenSchema(ResponseSchema):
+    """A token for programs, shown once, and when it ends."""
 
     token: str
     expires: Time
 
 
-class Welcome(TokenShape):
-    """The first operator's token."""
+class FirstOperatorResponse(TokenSchema):
+    """The first operator, with a token to go on with."""
 
-    person: PersonShape
+    person: PersonSchema
 
 
-class SignInLink(Answer):
+class SignInLink(ResponseSchema):
     """A link that signs a browser in, once."""
 
     url: str
     expires: Time
 
 
-class SeatShape(Answer):
+class SeatSchema(ResponseSchema):
     """A party of the agreement; ε and rows are its own, the operator's and the auditor's to know.
 
     `left_out` says that the operator started the settlement without it, whatever it submitted.
@@ -154,7 +152,7 @@ class SeatShape(Answer):
     left_out: bool
 
 
-class RoundShape(Answer):
+class RoundSchema(ResponseSchema):
     """A round, as who asks may see it."""
 
     id: str
@@ -164,41 +162,41 @@ class RoundShape(Answer):
     created: Time
     settled: Time | None
     decisions: Hex64 | None
-    seats: list[SeatShape]
+    seats: list[SeatSchema]
 
     @classmethod
-    def of(cls, view: "RoundView") -> Self:
-        """From what the rules say, without the agreement, which may be long."""
+    def of(cls, view: RoundView) -> Self:
+        """A round as the rules show it, without the agreement, which may be long."""
         return cls.model_validate(view)
 
 
-class Rounds(Answer):
-    """All that who asks may see."""
+class RoundList(ResponseSchema):
+    """All rounds that who asks may see."""
 
-    rounds: list[RoundShape]
+    rounds: list[RoundSchema]
 
 
-class NewRound(Question):
+class NewRoundRequest(RequestSchema):
     """The agreement as TOML text, and whether all its parties are invited at once."""
 
     agreement: Annotated[str, Field(min_length=1, max_length=4 * 2**20)]
     invite: bool = True
 
 
-class AgreementShape(Answer):
+class AgreementSchema(ResponseSchema):
     """The agreement, and the SHA-256 of its canonical form."""
 
     identity: Hex64
     agreement: dict[str, Any]
 
 
-class Invitation(Question):
-    """Whom to invite."""
+class InvitationRequest(RequestSchema):
+    """Which party to invite to a round."""
 
     party: Annotated[str, Field(pattern=PARTY_NAME)]
 
 
-class ProgressShape(Answer):
+class ProgressSchema(ResponseSchema):
     """How far a settlement is; `planned` and `left_s` are not known at first."""
 
     state: Literal["open", "settling", "settled", "closed"]
@@ -212,7 +210,7 @@ class ProgressShape(Answer):
     problem: str | None
 
 
-class FindingShape(Answer):
+class FindingSchema(ResponseSchema):
     """One promise, and whether it was kept; reasons are the operator's and the auditor's to know."""
 
     code: str
@@ -221,13 +219,13 @@ class FindingShape(Answer):
     reason: str
 
 
-class Findings(Answer):
-    """The audit."""
+class FindingList(ResponseSchema):
+    """The audit of a settled round."""
 
-    findings: list[FindingShape]
+    findings: list[FindingSchema]
 
 
-class EventShape(Answer):
+class EventSchema(ResponseSchema):
     """What happened, chained to what happened before by digests."""
 
     sequence: int
@@ -241,13 +239,13 @@ class EventShape(Answer):
     digest: Hex64
 
 
-class Events(Answer):
-    """A part of the log."""
+class EventList(ResponseSchema):
+    """A part of the log of events."""
 
-    events: list[EventShape]
+    events: list[EventSchema]
 
 
-class LinkShape(Answer):
+class LinkSchema(ResponseSchema):
     """An event without what it says; of events of versions up to 0.7 all but the digests is null."""
 
     sequence: int
@@ -258,14 +256,14 @@ class LinkShape(Answer):
     digest: Hex64
 
 
-class Links(Answer):
-    """A part of the chain."""
+class LinkList(ResponseSchema):
+    """A part of the log's chain of digests."""
 
-    links: list[LinkShape]
+    links: list[LinkSchema]
 
 
 class EventsQuery(BaseModel):
-    """Which part: so many events after a certain one."""
+    """Which part of the log: so many events after a certain one."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

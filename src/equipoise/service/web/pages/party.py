@@ -1,70 +1,65 @@
 """A party's own pages: what it sent, what that revealed, what it gets and why, and how to predict with it at home."""
 
-from typing import Annotated
-
 from fastapi import APIRouter, Depends, Request, Response
 
 from equipoise.agreement import Agreement
 from equipoise.service.rules import results, rounds, submissions
 from equipoise.service.rules.access import require
-from equipoise.service.web.pages.editions import party_edition
-from equipoise.service.web.pages.problems import PageRoute
-from equipoise.service.web.pages.rendering import page
-from equipoise.service.web.pages.standing import own_seat, standing
-from equipoise.service.web.pages.visitors import Visitor, context_of, own_form, somebody
-from equipoise.service.web.pages.words import guessing, readings
+from equipoise.service.web.auth import context_of
+from equipoise.service.web.pages.rendering import PageRoute, render_page
+from equipoise.service.web.pages.session import CurrentUser, csrf_form
+from equipoise.service.web.pages.wording import guarantee_readings, guessing, own_seat, round_status
+from equipoise.service.web.reports import report_fragment
 
 router = APIRouter(route_class=PageRoute)
 
-Somebody = Annotated[Visitor, Depends(somebody)]
-
 
 @router.get("/rounds/{round_id}/mine")
-def mine(request: Request, round_id: str, visitor: Somebody) -> Response:
+def mine(request: Request, round_id: str, user: CurrentUser) -> Response:
     """My submission, what it revealed, my reward and why."""
-    context, actor = context_of(request), require(visitor.actor, "see-own-submission")
+    context, actor = context_of(request), require(user.actor, "see-own-submission")
     view = rounds.seen(context, actor, round_id)
     seat = own_seat(view, actor)
     sent = seat is not None and seat.submitted is not None and seat.epsilon is not None
     receipt = submissions.receipt(context, actor, round_id) if sent else None
     order = view.agreement.privacy.order
     rewarded = sent and view.state == "settled" and seat is not None and not seat.left_out
-    return page(
+    return render_page(
         request,
         "mine.html",
-        visitor,
+        user,
         view=view,
         seat=seat,
-        standing=standing(view, actor),
+        round_status=round_status(view, actor),
         receipt=receipt,
-        readings=readings(order, seat.epsilon) if sent and seat and seat.epsilon else (),
+        readings=guarantee_readings(order, seat.epsilon) if sent and seat and seat.epsilon else (),
         guessing=guessing(order, seat.epsilon) if sent and seat and seat.epsilon else "",
-        edition=party_edition(context, actor, view) if rewarded else "",
+        report=report_fragment(context, actor, round_id) if rewarded else "",
         commands=commands(view.agreement, view.id, actor.name),
     )
 
 
 @router.get("/rounds/{round_id}/mine/receipt")
-def receipt(request: Request, round_id: str, visitor: Somebody) -> Response:
+def receipt(request: Request, round_id: str, user: CurrentUser) -> Response:
     """The receipt, as a file to keep."""
-    found = submissions.receipt(context_of(request), visitor.actor, round_id)
-    return _file(found.to_json(), f"{found.party}-receipt.json", "application/json")
+    found = submissions.receipt(context_of(request), user.actor, round_id)
+    return _download(found.to_json(), f"{found.party}-receipt.json", "application/json")
 
 
 @router.get("/rounds/{round_id}/mine/submission")
-def submission(request: Request, round_id: str, visitor: Somebody) -> Response:
+def submission(request: Request, round_id: str, user: CurrentUser) -> Response:
     """The submission, byte for byte as it came."""
-    content = submissions.own(context_of(request), visitor.actor, round_id)
-    assert visitor.actor is not None
-    return _file(content, f"{visitor.actor.name}-submission.json", "application/json")
+    content = submissions.own(context_of(request), user.actor, round_id)
+    assert user.actor is not None
+    return _download(content, f"{user.actor.name}-submission.json", "application/json")
 
 
-@router.post("/rounds/{round_id}/mine/reward", dependencies=[Depends(own_form)])
-def reward(request: Request, round_id: str, visitor: Somebody) -> Response:
+@router.post("/rounds/{round_id}/mine/reward", dependencies=[Depends(csrf_form)])
+def reward(request: Request, round_id: str, user: CurrentUser) -> Response:
     """The reward, as a file. A form rather than a link, since it is recorded in the log."""
-    content = results.reward(context_of(request), visitor.actor, round_id)
-    assert visitor.actor is not None
-    return _file(content, f"{visitor.actor.name}.nc", "application/x-netcdf")
+    content = results.reward(context_of(request), user.actor, round_id)
+    assert user.actor is not None
+    return _download(content, f"{user.actor.name}.nc", "application/x-netcdf")
 
 
 def commands(agreement: Agreement, round_id: str, party: str) -> tuple[str, ...]:
@@ -73,7 +68,7 @@ def commands(agreement: Agreement, round_id: str, party: str) -> tuple[str, ...]
     return f"equipoise fetch --round {round_id} -o {party}.nc", f"equipoise predict {party}.nc{rows}"
 
 
-def _file(content: bytes, name: str, kind: str) -> Response:
-    """A file to keep; names of parties hold letters, digits, dots, dashes and underscores only."""
+def _download(content: bytes, name: str, kind: str) -> Response:
+    """A file to download; names of parties hold letters, digits, dots, dashes and underscores only."""
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
     return Response(content, media_type=kind, headers=headers)

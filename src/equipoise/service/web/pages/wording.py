@@ -1,19 +1,26 @@
-"""Where a round stands and what there is to do next, in words, for whoever looks."""
+"""Where a round stands, what was agreed and what a guarantee means, in words, for whoever looks at a page."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
-from equipoise._util.text import counted
-from equipoise.report.wording import listed
+from equipoise import guarantee as guarantees
+from equipoise._util.text import counted, short
+from equipoise.agreement import Agreement
+from equipoise.agreement.explanation import Explanation, explain
+from equipoise.guarantee import DEFAULT_DELTA, Guarantee
+from equipoise.report.wording import listed, number
+from equipoise.service.cache import SingleFlightCache
 from equipoise.service.rules.access import Actor
 from equipoise.service.rules.rounds import RoundView, SeatView
 from equipoise.service.rules.settlements import Progress
 
 NAMED = 6  # parties that are called by name
+_explanations: SingleFlightCache[Explanation] = SingleFlightCache(64)  # explaining takes a moment
 
 
 @dataclass(frozen=True)
-class Standing:
-    """`word` for the state, with a `kind` to style it by; what to do `next`, and where, if here."""
+class RoundStatus:
+    """Where a round stands for who looks: a `word` for its state, styled by `kind`, and what to do `next` and where."""
 
     kind: str
     word: str
@@ -24,11 +31,11 @@ class Standing:
     link: str = ""
 
 
-def standing(one: RoundView, actor: Actor) -> Standing:
-    """What to say of a round."""
+def round_status(one: RoundView, actor: Actor) -> RoundStatus:
+    """Where a round stands for an actor, and what that actor can do next."""
     submitted = sum(seat.submitted is not None for seat in one.seats)
     words, place, link = _NEXT[actor.role](one, actor)
-    return Standing(one.state, _word(one, submitted), submitted, len(one.seats), words, place, link)
+    return RoundStatus(one.state, _word(one, submitted), submitted, len(one.seats), words, place, link)
 
 
 def own_seat(one: RoundView, actor: Actor) -> SeatView | None:
@@ -120,3 +127,30 @@ def duration(seconds: float) -> str:
     if seconds < 5400:
         return counted(round(seconds / 60), "minute")
     return counted(round(seconds / 3600), "hour")
+
+
+def explanation(agreement: Agreement) -> Explanation:
+    """What was agreed, in sentences and columns."""
+    return _explanations.get(agreement.identity, lambda: explain(agreement))
+
+
+@lru_cache(maxsize=1024)
+def guarantee_readings(order: float, epsilon: float) -> tuple[tuple[str, str], ...]:
+    """One guarantee in its equivalent readings, the one that guidelines use first."""
+    guarantee = Guarantee(order=order, epsilon=epsilon)
+    return (
+        (f"ε at δ = {short(DEFAULT_DELTA)}", number(guarantee.epsilon_at(DEFAULT_DELTA))),
+        (f"ε (Rényi, order λ = {number(order)})", number(epsilon, 4)),
+        ("zCDP", number(guarantee.zcdp, 4)),
+    )
+
+
+@lru_cache(maxsize=1024)
+def approximate_epsilon(epsilon: float, order: float) -> str:
+    """A guarantee in the reading that guidelines use, for a cell of a table."""
+    return number(Guarantee(order=order, epsilon=epsilon).epsilon_at(DEFAULT_DELTA))
+
+
+def guessing(order: float, epsilon: float) -> str:
+    """What the guarantee means to somebody who tries to learn about one row."""
+    return guarantees.guessing(Guarantee(order=order, epsilon=epsilon).zcdp)
