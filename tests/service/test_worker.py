@@ -22,11 +22,9 @@ from equipoise.service import embedded
 from equipoise.service.context import Context
 from equipoise.service.db import event_log
 from equipoise.service.db.tables import Answer, Job, Round
-from equipoise.service.jobs import queue as jobs
-from equipoise.service.jobs import runner as settling
-from equipoise.service.jobs import worker
+from equipoise.service.jobs import queue, runner, worker
 from equipoise.service.jobs.journal import DatabaseJournal
-from equipoise.service.jobs.lease import Patience
+from equipoise.service.jobs.lease import LeaseMonitor
 from equipoise.service.options import Options
 from equipoise.service.rules import settlements
 from service.working import OPERATOR, decided, kept, ready_round, small
@@ -98,17 +96,17 @@ def test_two_workers_share_a_settlement(
 ) -> None:
     caplog.set_level(logging.INFO, "equipoise.worker")
     helped, stop = threading.Event(), threading.Event()
-    real = jobs.claim
+    real = queue.claim
 
-    def claim(*args: Any, **options: Any) -> jobs.Hold | None:
+    def claim(*args: Any, **options: Any) -> queue.Claim | None:
         if options.get("round_id"):
             helped.wait(30)  # whoever drives lets the other one begin
-        hold = real(*args, **options)
-        if hold is not None and hold.kind == "batch":
+        claim = real(*args, **options)
+        if claim is not None and claim.kind == "batch":
             helped.set()
-        return hold
+        return claim
 
-    monkeypatch.setattr(jobs, "claim", claim)
+    monkeypatch.setattr(queue, "claim", claim)
     workers = [
         threading.Thread(target=worker.run, args=(context,), kwargs={"stop": stop, "idle": 0.05}) for _ in range(2)
     ]
@@ -187,7 +185,7 @@ def test_a_batch_that_always_fails_ends_the_settlement(
     work(context)
     progress = settlements.progress(context, OPERATOR, started)
     assert (progress.state, progress.problem) == ("open", "not enough of something")
-    assert max(tried.count(one) for one in tried) == jobs.TRIES
+    assert max(tried.count(one) for one in tried) == queue.MAX_ATTEMPTS
     with context.database.reading() as session:
         states = set(session.scalars(select(Job.state)))
     assert states <= {"failed", "cancelled"}
@@ -195,10 +193,10 @@ def test_a_batch_that_always_fails_ends_the_settlement(
 
 def test_a_settlement_that_loses_its_workers_is_given_up(context: Context, started: str) -> None:
     with context.database.writing() as session:
-        session.execute(update(Job).values(attempts=jobs.LOSSES))
+        session.execute(update(Job).values(attempts=queue.MAX_LOSSES))
     work(context)
     progress = settlements.progress(context, OPERATOR, started)
-    assert (progress.state, progress.problem) == ("open", jobs.LOST)
+    assert (progress.state, progress.problem) == ("open", queue.LOST)
 
 
 def test_who_stops_hands_back_even_while_it_is_busy(
@@ -225,19 +223,19 @@ def test_who_stops_hands_back_even_while_it_is_busy(
 
 
 def test_a_batch_for_other_versions_is_left_to_others(context: Context, started: str) -> None:
-    shift = settling.Shift(context, threading.Event())
-    driver = jobs.claim(context, Patience())
+    state = runner.WorkerState(context, threading.Event())
+    driver = queue.claim(context, LeaseMonitor())
     assert driver is not None
     requests = [{"coalition": ["north"], "draws": 400, "noise_seed": 0, "seed": seed} for seed in range(4)]
-    batches = jobs.begin_stage(context, driver, "valuing", "cd" * 32, requests, share=True)
-    hold = jobs.claim(context, Patience())
-    assert hold is not None
-    settling.perform(shift, hold)
-    assert shift.declined == {hold.id}
-    assert {state for state, _ in jobs.states(context, batches).values()} == {"waiting"}
-    other = jobs.claim(context, Patience(), avoid=shift.declined)
+    batches = queue.begin_stage(context, driver, "valuing", "cd" * 32, requests, share=True)
+    claim = queue.claim(context, LeaseMonitor())
+    assert claim is not None
+    runner.run_job(state, claim)
+    assert state.declined == {claim.id}
+    assert {state for state, _ in queue.states(context, batches).values()} == {"waiting"}
+    other = queue.claim(context, LeaseMonitor(), avoid=state.declined)
     assert other is not None
-    assert other.id != hold.id
+    assert other.id != claim.id
 
 
 @pytest.mark.process
@@ -256,7 +254,7 @@ def test_a_worker_without_work_loads_no_sampler(tmp_path: Path) -> None:
 def test_the_embedded_worker_is_started_again_and_ends_when_told(
     context: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(embedded, "FIRST_PAUSE", 0.05)
+    monkeypatch.setattr(embedded, "MIN_PAUSE", 0.05)
     companion = embedded.EmbeddedWorker(context.folder)
     companion.start()
     first = companion.pid

@@ -17,11 +17,14 @@ from pathlib import Path
 from typing import IO
 
 from equipoise.errors import EquipoiseError
+from equipoise.service.context import Context
 from equipoise.service.jobs.lease import LEASE
+from equipoise.service.jobs.worker import run_until_signalled
+from equipoise.service.logs import write_logs
 
 LOGGER = logging.getLogger("equipoise.worker")  # by name: as a program, this module is called otherwise
 
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0  # seconds before it is started again
+MIN_PAUSE, MAX_PAUSE = 1.0, 60.0  # seconds before it is started again
 STEADY = 60.0  # seconds after which it counts as having started well
 GRACE = 5.0  # seconds to end by itself
 NICENESS = 10  # the server comes first
@@ -39,22 +42,22 @@ class EmbeddedWorker:
 
     @property
     def pid(self) -> int | None:
-        """Number of the process, while there is one."""
+        """Id of the process, while there is one."""
         process = self._process
         return None if process is None or process.poll() is not None else process.pid
 
     def start(self) -> None:
-        """Start it, and see to it that it stays."""
-        self._begin()
+        """Start the process, and a thread that starts it again if it ends."""
+        self._spawn()
         self._thread.start()
 
     def stop(self) -> None:
-        """End it; its job waits for another worker."""
+        """End the process; its job waits for another worker."""
         self._stop.set()
         with self._lock:
             process = self._process
         if process is not None:
-            _hang_up(process)
+            _close_pipe(process)
             try:
                 process.wait(GRACE)
             except subprocess.TimeoutExpired:
@@ -63,7 +66,7 @@ class EmbeddedWorker:
         if self._thread.ident is not None:
             self._thread.join()
 
-    def _begin(self) -> None:
+    def _spawn(self) -> None:
         with self._lock:
             if self._stop.is_set():
                 return
@@ -79,22 +82,22 @@ class EmbeddedWorker:
             self._process = process
 
     def _keep_alive(self) -> None:
-        pause = FIRST_PAUSE
+        pause = MIN_PAUSE
         while not self._stop.is_set():
             began = time.monotonic()
             assert self._process is not None
             status = self._process.wait()
             if self._stop.is_set():
                 return
-            _hang_up(self._process)
-            pause = FIRST_PAUSE if time.monotonic() - began > STEADY else pause
+            _close_pipe(self._process)
+            pause = MIN_PAUSE if time.monotonic() - began > STEADY else pause
             LOGGER.warning("the worker ended with status %d; it is started again in %.0f s", status, pause)
             self._stop.wait(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
-            self._begin()
+            pause = min(2 * pause, MAX_PAUSE)
+            self._spawn()
 
 
-def _hang_up(process: subprocess.Popen[bytes]) -> None:
+def _close_pipe(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None
     with suppress(BrokenPipeError):
         process.stdin.close()
@@ -102,10 +105,6 @@ def _hang_up(process: subprocess.Popen[bytes]) -> None:
 
 def _child(orders: IO[bytes]) -> None:
     """Be the worker, as the first line of the pipe says."""
-    from equipoise.service.context import Context
-    from equipoise.service.jobs.worker import run_until_signalled
-    from equipoise.service.logs import write_logs
-
     order = json.loads(orders.readline())
     stop = threading.Event()
 

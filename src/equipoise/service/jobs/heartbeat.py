@@ -1,4 +1,4 @@
-"""Holding a job while it is worked on: beating, noticing that it is lost, handing it back when told to stop."""
+"""The heartbeat of a claimed job: renews its lease, notices that it is lost, releases it when told to stop."""
 
 import logging
 import threading
@@ -8,27 +8,27 @@ from typing import Self
 
 from equipoise.service.context import Context
 from equipoise.service.errors import Unavailable
-from equipoise.service.jobs import queue as jobs
+from equipoise.service.jobs import queue
 from equipoise.service.jobs.lease import LEASE
-from equipoise.service.jobs.queue import Hold, LostJobError
+from equipoise.service.jobs.queue import Claim, LostJobError
 
 LOGGER = logging.getLogger("equipoise.worker")
-LOOK = 0.1  # seconds between looks at whether to stop
+POLL = 0.1  # seconds between checks whether to stop
 
 
-class Holding:
-    """A job that is beaten for by a thread of its own, as long as the block runs.
+class Heartbeat:
+    """Keeps a claimed job by a thread of its own, as long as the block runs.
 
-    When told to stop, the thread hands the job back at once. What works on the job may be deep in a compiled program;
+    When told to stop, the thread releases the job at once. What works on the job may be deep in a compiled program;
     it finds out the next time it has an answer, or when it calls `check`.
     """
 
-    def __init__(self, context: Context, hold: Hold, *, stop: threading.Event, lease: float = LEASE) -> None:
-        self.hold, self.stop = hold, stop
+    def __init__(self, context: Context, claim: Claim, *, stop: threading.Event, lease: float = LEASE) -> None:
+        self.claim, self.stop = claim, stop
         self._context, self._lease = context, lease
         self._over = threading.Event()
         self._lost = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name=f"job {hold.id}", daemon=True)
+        self._thread = threading.Thread(target=self._beat, name=f"job {claim.id}", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -41,25 +41,25 @@ class Holding:
         self._thread.join()
 
     def check(self) -> None:
-        """Raise `LostJobError` if it is known to be lost, or if there is no more time for it."""
+        """Raise `LostJobError` if the job is known to be lost, or if the worker was told to stop."""
         if self._lost.is_set() or self.stop.is_set():
-            raise LostJobError(f"job {self.hold.id} of round {self.hold.round_id} is no longer held")
+            raise LostJobError(f"job {self.claim.id} of round {self.claim.round_id} is no longer held")
 
     def _beat(self) -> None:
         due = time.monotonic() + self._lease / 3
-        while not self._over.wait(LOOK):
+        while not self._over.wait(POLL):
             try:
                 if self.stop.is_set():
-                    jobs.hand_back(self._context, self.hold)
-                    LOGGER.info("handed back %s of round %s", self.hold.kind, self.hold.round_id)
+                    queue.release(self._context, self.claim)
+                    LOGGER.info("handed back %s of round %s", self.claim.kind, self.claim.round_id)
                     self._lost.set()
                 elif time.monotonic() >= due:
-                    jobs.beat(self._context, self.hold)
+                    queue.renew(self._context, self.claim)
                     due = time.monotonic() + self._lease / 3
             except LostJobError:
                 self._lost.set()
             except Unavailable as error:
-                LOGGER.warning("%s", error)  # again at the next look
+                LOGGER.warning("%s", error)  # again at the next check
                 self._over.wait(1.0)
             if self._lost.is_set():
                 return

@@ -16,9 +16,9 @@ from equipoise.mediation.journal import name_of
 from equipoise.service.context import Context
 from equipoise.service.db.database import insert_or_ignore
 from equipoise.service.db.tables import Answer, Job
-from equipoise.service.jobs import queue as jobs
-from equipoise.service.jobs.heartbeat import Holding
-from equipoise.service.jobs.lease import persistently
+from equipoise.service.jobs import queue
+from equipoise.service.jobs.heartbeat import Heartbeat
+from equipoise.service.jobs.lease import retry
 
 CHUNK = 500  # keys in one question to the database
 
@@ -29,9 +29,9 @@ class DatabaseJournal:
     It knows the answers that were there when `read_all` or `read` looked for them, and those put through it.
     """
 
-    def __init__(self, context: Context, holding: Holding, inputs: str) -> None:
-        self._context, self._holding, self._inputs = context, holding, inputs
-        self._round_id = holding.hold.round_id
+    def __init__(self, context: Context, heartbeat: Heartbeat, inputs: str) -> None:
+        self._context, self._heartbeat, self._inputs = context, heartbeat, inputs
+        self._round_id = heartbeat.claim.round_id
         self._known: dict[str, Any] = {}
 
     def __len__(self) -> int:
@@ -57,11 +57,11 @@ class DatabaseJournal:
         """Keep an answer, once the database can; `LostJobError` if it is no longer wanted from this worker."""
         digest = _digest(key)
         row = {"key_json": name_of(key), "result_json": canonical_json(result).decode("ascii")}
-        kept = persistently(lambda: self._put(digest, row), self._holding.stop)
+        kept = retry(lambda: self._put(digest, row), self._heartbeat.stop)
         self._known[digest] = json.loads(kept)
 
     def _put(self, digest: str, row: dict[str, str]) -> str:
-        self._holding.check()
+        self._heartbeat.check()
         kept = row["result_json"]
         with self._context.database.writing() as session:
             if insert_or_ignore(session, Answer, round_id=self._round_id, inputs=self._inputs, digest=digest, **row):
@@ -69,14 +69,14 @@ class DatabaseJournal:
             else:
                 kept = session.scalars(select(Answer.result_json).where(*self._of(), Answer.digest == digest)).one()
             # Last, so that rows are locked in the same order by all: a settlement's before its batches'.
-            jobs.confirm(session, self._holding.hold, attempts=1)
+            queue.update_claimed(session, self._heartbeat.claim, attempts=1)
         return kept
 
     def _count(self, session: Session) -> None:
         """For whoever watches; and since something was found, losses of workers before it no longer count."""
         session.execute(
             update(Job)
-            .where(Job.round_id == self._round_id, Job.kind == "settlement", Job.state.in_(jobs.ACTIVE))
+            .where(Job.round_id == self._round_id, Job.kind == "settlement", Job.state.in_(queue.ACTIVE))
             .values(
                 finished_of_planned=case(
                     (Job.finished_of_planned < Job.planned, Job.finished_of_planned + 1),
@@ -96,7 +96,7 @@ class DatabaseJournal:
             with self._context.database.reading() as session:
                 return {digest: json.loads(result) for digest, result in session.execute(wanted)}
 
-        self._known |= persistently(found, self._holding.stop)
+        self._known |= retry(found, self._heartbeat.stop)
 
     def _of(self) -> tuple[Any, ...]:
         return Answer.round_id == self._round_id, Answer.inputs == self._inputs

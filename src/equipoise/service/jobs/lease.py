@@ -1,4 +1,4 @@
-"""How long to wait: for a worker that says nothing more, and for a database that cannot be used just now.
+"""Leases of jobs, and retries of what the database cannot do just now.
 
 Whoever holds a job counts its beat up. Another worker may take a job over once it has itself seen the same beat for a
 whole lease, by its own steady clock. Times of day are not compared anywhere, so a clock that jumps, on whatever
@@ -18,11 +18,11 @@ LOGGER = logging.getLogger("equipoise.worker")
 Result = TypeVar("Result")
 
 LEASE = 30.0  # seconds
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0  # seconds before asking a database again
+MIN_PAUSE, MAX_PAUSE = 0.1, 5.0  # seconds before asking a database again
 
 
-class Patience:
-    """What one worker has seen of others' jobs, and since when."""
+class LeaseMonitor:
+    """Tells which running jobs have an expired lease, from what one worker has seen of their beats."""
 
     def __init__(self, lease: float = LEASE, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.lease = lease
@@ -30,7 +30,7 @@ class Patience:
         self._seen: dict[int, tuple[str | None, int, float]] = {}
 
     def stalled(self, running: Iterable[tuple[int, str | None, int]]) -> list[int]:
-        """Of all jobs that run (number, owner, beat), those that have not moved for a lease; others are forgotten."""
+        """Of all running jobs (id, owner, beat), those whose beat has not moved for a lease; others are forgotten."""
         now = self._clock()
         seen: dict[int, tuple[str | None, int, float]] = {}
         for job, owner, beat in running:
@@ -41,12 +41,12 @@ class Patience:
         return [job for job, (_, _, since) in seen.items() if now - since >= self.lease]
 
 
-def persistently(action: Callable[[], Result], stop: threading.Event) -> Result:
-    """Do something with the database, again and again while it cannot be used, until told to stop.
+def retry(action: Callable[[], Result], stop: threading.Event) -> Result:
+    """Retry an action while the database cannot be used, with growing pauses, until told to stop.
 
     Whatever the action has in hand is thus not lost when the database restarts or the disk is full for a while.
     """
-    pause = FIRST_PAUSE
+    pause = MIN_PAUSE
     while True:
         try:
             return action()
@@ -54,4 +54,4 @@ def persistently(action: Callable[[], Result], stop: threading.Event) -> Result:
             LOGGER.warning("%s; waiting %.1f s", error, pause)
             if stop.wait(pause):
                 raise
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, MAX_PAUSE)

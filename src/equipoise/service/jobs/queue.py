@@ -1,4 +1,4 @@
-"""Jobs: who holds which, and what became of it.
+"""The job queue: which worker has claimed which job, and what became of it.
 
 A "settlement" drives a round, a "batch" is some of the requests it makes. Every change is conditional on the state it
 was decided on, so of two workers that want the same job one gets it, and a worker whose job was cancelled or taken over
@@ -17,15 +17,15 @@ from sqlalchemy.orm import Session
 from equipoise._util.canonical import canonical_json, sha256_hex
 from equipoise.service.context import Context
 from equipoise.service.db.tables import Job
-from equipoise.service.jobs.lease import Patience
+from equipoise.service.jobs.lease import LeaseMonitor
 
-TRIES = 3  # of a batch that fails
-LOSSES = 5  # of the worker, with nothing found in between, before a job is given up
-LARGEST_BATCH = 16  # requests; some seconds' work of usual models
-FEWEST_BATCHES = 4  # so that several workers have something to do
+MAX_ATTEMPTS = 3  # of a batch that fails
+MAX_LOSSES = 5  # of the worker, with nothing found in between, before a job is given up
+MAX_BATCH = 16  # requests; some seconds' work of usual models
+MIN_BATCHES = 4  # so that several workers have something to do
 LOST = (
-    f"the worker was lost {LOSSES} times at the same place; is there enough memory? Give it more, or settle with fewer "
-    "draws, then start again"
+    f"the worker was lost {MAX_LOSSES} times at the same place; is there enough memory? Give it more, or settle with "
+    "fewer draws, then start again"
 )
 
 ACTIVE = ("waiting", "running")
@@ -36,8 +36,8 @@ class LostJobError(Exception):
 
 
 @dataclass(frozen=True)
-class Hold:
-    """A job in this worker's hands. `owner` is new for every claim."""
+class Claim:
+    """A job that this worker has claimed. `owner` is new for every claim."""
 
     id: int
     round_id: str
@@ -48,9 +48,9 @@ class Hold:
 
 
 def claim(
-    context: Context, patience: Patience, *, round_id: str | None = None, avoid: Container[int] = ()
-) -> Hold | None:
-    """Take a job, if there is one: batches first, then settlements, the oldest first; of one round, its batches alone.
+    context: Context, monitor: LeaseMonitor, *, round_id: str | None = None, avoid: Container[int] = ()
+) -> Claim | None:
+    """Claim a job, if there is one: batches first, then settlements, the oldest first; of one round, its batches alone.
 
     A job that waits is preferred to one whose worker seems lost.
     """
@@ -59,23 +59,23 @@ def claim(
         wanted = wanted.where(Job.round_id == round_id, Job.kind == "batch")
     with context.database.reading() as session:
         found = [job for job in session.execute(wanted.order_by(Job.id)) if job.id not in avoid]
-    stalled = set(patience.stalled((job.id, job.owner, job.beat) for job in found if job.state == "running"))
+    stalled = set(monitor.stalled((job.id, job.owner, job.beat) for job in found if job.state == "running"))
     for kind in ("batch", "settlement"):
         for state in ACTIVE:
             for job in found:
                 if (job.kind, job.state) == (kind, state) and (state == "waiting" or job.id in stalled):
-                    hold = _take(context, job.id, state, job.owner, job.beat)
-                    if hold is not None:
-                        return hold
+                    claim = _try_claim(context, job.id, state, job.owner, job.beat)
+                    if claim is not None:
+                        return claim
     return None
 
 
-def _take(context: Context, job_id: int, state: str, owner: str | None, beat: int) -> Hold | None:
-    """Take a job that still is as it was seen."""
+def _try_claim(context: Context, job_id: int, state: str, owner: str | None, beat: int) -> Claim | None:
+    """Claim a job that still is as it was seen; None if another worker was quicker."""
     token = secrets.token_hex(16)
     now = context.clock()
     with context.database.writing() as session:
-        changed = _changed(
+        changed = _updates_one(
             session,
             update(Job)
             .where(Job.id == job_id, Job.state == state, Job.beat == beat)
@@ -93,73 +93,73 @@ def _take(context: Context, job_id: int, state: str, owner: str | None, beat: in
         job = session.execute(
             select(Job.id, Job.round_id, Job.kind, Job.attempts, Job.payload_json).where(Job.id == job_id)
         ).one()
-    return Hold(job.id, job.round_id, job.kind, token, job.attempts, json.loads(job.payload_json))
+    return Claim(job.id, job.round_id, job.kind, token, job.attempts, json.loads(job.payload_json))
 
 
-def confirm(session: Session, hold: Hold, **values: Any) -> None:
-    """Within a transaction: change a job that is held, which keeps it from others until the end; or `LostJobError`."""
-    held = update(Job).where(Job.id == hold.id, Job.owner == hold.owner, Job.state == "running")
-    if not _changed(session, held.values(beat=Job.beat + 1, **values)):
-        raise LostJobError(f"job {hold.id} of round {hold.round_id} is no longer held")
+def update_claimed(session: Session, claim: Claim, **values: Any) -> None:
+    """Within a transaction: change a claimed job, which keeps it from others until the end; or `LostJobError`."""
+    held = update(Job).where(Job.id == claim.id, Job.owner == claim.owner, Job.state == "running")
+    if not _updates_one(session, held.values(beat=Job.beat + 1, **values)):
+        raise LostJobError(f"job {claim.id} of round {claim.round_id} is no longer held")
 
 
-def beat(context: Context, hold: Hold) -> None:
-    """Say that a job is still worked on."""
+def renew(context: Context, claim: Claim) -> None:
+    """Renew the lease of a claimed job: it is still worked on."""
     with context.database.writing() as session:
-        confirm(session, hold)
+        update_claimed(session, claim)
 
 
-def hand_back(context: Context, hold: Hold) -> None:
-    """Let others have a job at once; that it was begun is not held against it."""
+def release(context: Context, claim: Claim) -> None:
+    """Release a claimed job, for others to have at once; that it was begun is not held against it."""
     with context.database.writing() as session:
-        confirm(session, hold, state="waiting", owner=None, attempts=Job.attempts - 1)
+        update_claimed(session, claim, state="waiting", owner=None, attempts=Job.attempts - 1)
 
 
-def finish_batch(context: Context, hold: Hold) -> None:
-    """All requests of a batch have answers."""
+def finish_batch(context: Context, claim: Claim) -> None:
+    """Finish a batch: all its requests have answers."""
     with context.database.writing() as session:
-        confirm(session, hold, state="done", owner=None, problem=None, ended=context.clock())
+        update_claimed(session, claim, state="done", owner=None, problem=None, ended=context.clock())
 
 
-def fail_batch(context: Context, hold: Hold, problem: str, *, tries: int = TRIES) -> None:
-    """A batch could not be answered: it waits to be tried again, by anybody, unless this was the last time."""
+def fail_batch(context: Context, claim: Claim, problem: str, *, max_attempts: int = MAX_ATTEMPTS) -> None:
+    """Fail a batch: it waits to be tried again, by any worker, unless this was its last attempt."""
     with context.database.writing() as session:
-        confirm(session, hold, problem=problem)
-        again = session.scalars(select(Job.attempts).where(Job.id == hold.id)).one() < tries
+        update_claimed(session, claim, problem=problem)
+        again = session.scalars(select(Job.attempts).where(Job.id == claim.id)).one() < max_attempts
         ended = None if again else context.clock()
-        confirm(session, hold, state="waiting" if again else "failed", owner=None, ended=ended)
+        update_claimed(session, claim, state="waiting" if again else "failed", owner=None, ended=ended)
 
 
 def begin_stage(
-    context: Context, hold: Hold, what: str, inputs: str, requests: Sequence[dict[str, Any]], *, share: bool
+    context: Context, claim: Claim, what: str, inputs: str, requests: Sequence[dict[str, Any]], *, share: bool
 ) -> list[int]:
-    """Say what a settlement does now, and post what is to be answered for it as batches, if it is to be shared.
+    """Begin a stage of a settlement, and enqueue its requests as batches, if it is to be shared.
 
     Batches with the same inputs that are there still, from a driver that was lost, are kept, and what they have is not
-    posted twice. Returns the numbers of all batches to wait for.
+    enqueued twice. Returns the ids of all batches to wait for.
     """
     now = context.clock()
     with context.database.writing() as session:
-        confirm(session, hold, stage=what[:200], stage_began=now, planned=len(requests), finished_of_planned=0)
+        update_claimed(session, claim, stage=what[:200], stage_began=now, planned=len(requests), finished_of_planned=0)
         if not share:
             return []
-        kept, covered = _still_there(session, hold.round_id, inputs, now)
-        open_ones = [request for request in requests if canonical_json(request) not in covered]
+        kept, covered = _active_batches(session, claim.round_id, inputs, now)
+        missing = [request for request in requests if canonical_json(request) not in covered]
         return kept + [
-            _post(session, hold.round_id, canonical_json({"inputs": inputs, "requests": batch}), now)
-            for batch in batches_of(open_ones)
+            _enqueue(session, claim.round_id, canonical_json({"inputs": inputs, "requests": batch}), now)
+            for batch in split_batches(missing)
         ]
 
 
-def batches_of(requests: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Requests in portions; those of one portion are alike, since they are sampled together."""
+def split_batches(requests: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Requests as batches; those of one batch are alike, since they are sampled together."""
     alike = sorted(requests, key=lambda request: (request["draws"], str(request["noise_seed"])))
-    size = max(1, min(LARGEST_BATCH, -(-len(alike) // FEWEST_BATCHES)))
+    size = max(1, min(MAX_BATCH, -(-len(alike) // MIN_BATCHES)))
     return [alike[first : first + size] for first in range(0, len(alike), size)]
 
 
 def cancel_batches(session: Session, round_id: str, now: int) -> None:
-    """Within a transaction: nobody needs to work for a round any more."""
+    """Within a transaction: cancel the batches of a round that wait or run."""
     session.execute(
         update(Job)
         .where(Job.round_id == round_id, Job.kind == "batch", Job.state.in_(ACTIVE))
@@ -167,14 +167,14 @@ def cancel_batches(session: Session, round_id: str, now: int) -> None:
     )
 
 
-def states(context: Context, jobs: Iterable[int]) -> dict[int, tuple[str, str | None]]:
-    """State and problem of jobs."""
+def states(context: Context, job_ids: Iterable[int]) -> dict[int, tuple[str, str | None]]:
+    """State and problem of jobs, by their ids."""
     with context.database.reading() as session:
-        found = session.execute(select(Job.id, Job.state, Job.problem).where(Job.id.in_(list(jobs))))
+        found = session.execute(select(Job.id, Job.state, Job.problem).where(Job.id.in_(list(job_ids))))
         return {job: (state, problem) for job, state, problem in found}
 
 
-def _still_there(session: Session, round_id: str, inputs: str, now: int) -> tuple[list[int], set[bytes]]:
+def _active_batches(session: Session, round_id: str, inputs: str, now: int) -> tuple[list[int], set[bytes]]:
     """Batches of a round that wait or run, and their requests; those of other inputs are cancelled."""
     kept: list[int] = []
     covered: set[bytes] = set()
@@ -189,8 +189,8 @@ def _still_there(session: Session, round_id: str, inputs: str, now: int) -> tupl
     return kept, covered
 
 
-def _post(session: Session, round_id: str, payload: bytes, now: int) -> int:
-    """One batch, as a job that waits; one that was cancelled or failed earlier waits again."""
+def _enqueue(session: Session, round_id: str, payload: bytes, now: int) -> int:
+    """Enqueue one batch; one that was cancelled or failed earlier waits again. Returns its id."""
     digest = sha256_hex(payload)
     job = session.scalar(select(Job).where(Job.round_id == round_id, Job.kind == "batch", Job.digest == digest))
     if job is None:
@@ -201,7 +201,7 @@ def _post(session: Session, round_id: str, payload: bytes, now: int) -> int:
     return job.id
 
 
-def _changed(session: Session, statement: Update) -> bool:
+def _updates_one(session: Session, statement: Update) -> bool:
     result = session.execute(statement.execution_options(synchronize_session=False))
     assert isinstance(result, CursorResult)
     return bool(result.rowcount == 1)

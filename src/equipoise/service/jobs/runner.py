@@ -1,6 +1,6 @@
-"""Doing a job: driving a settlement to its end, or answering a batch of its requests.
+"""Running a job: driving a settlement to its end, or answering a batch of its requests.
 
-Whoever drives makes the decisions, posts the requests they need as batches, and answers batches like everybody else.
+Whoever drives makes the decisions, enqueues the requests they need as batches, and answers batches like everybody else.
 A driver that is lost is followed by another, who makes the same decisions from the answers that are there.
 """
 
@@ -21,23 +21,23 @@ from equipoise.service.context import Context
 from equipoise.service.db import event_log
 from equipoise.service.db.tables import Round
 from equipoise.service.errors import Unavailable
-from equipoise.service.jobs import queue as jobs
-from equipoise.service.jobs.heartbeat import Holding
+from equipoise.service.jobs import queue
+from equipoise.service.jobs.heartbeat import Heartbeat
 from equipoise.service.jobs.journal import DatabaseJournal
-from equipoise.service.jobs.lease import LEASE, Patience, persistently
-from equipoise.service.jobs.queue import Hold, LostJobError
+from equipoise.service.jobs.lease import LEASE, LeaseMonitor, retry
+from equipoise.service.jobs.queue import Claim, LostJobError
 from equipoise.service.rules import results, settlements
 
 LOGGER = logging.getLogger("equipoise.worker")
 
-FEWEST_SHARED = 4  # requests; draws of fewer are better kept by the driver, who may need them again
-LOOK = 0.3  # seconds between looks at batches that others have
-TASKS = 4  # kept, since reading one takes a while
+MIN_SHARED = 4  # requests; draws of fewer are better kept by the driver, who may need them again
+POLL = 0.3  # seconds between looks at batches that others have
+MAX_TASKS = 4  # that stay in memory, since reading one takes a while
 
 
 @dataclass(frozen=True)
-class Shift:
-    """What a worker works with, from its start to its end."""
+class WorkerState:
+    """The state of one worker: what it works with, the tasks it has read, the batches it has declined."""
 
     context: Context
     stop: threading.Event
@@ -47,122 +47,122 @@ class Shift:
     declined: set[int] = field(default_factory=set)  # batches that this worker would answer otherwise
 
 
-def perform(shift: Shift, hold: Hold) -> None:
-    """Do a job that was claimed, whatever comes of it."""
-    LOGGER.info("began %s %d of round %s", hold.kind, hold.id, hold.round_id)
+def run_job(worker: WorkerState, claim: Claim) -> None:
+    """Run a claimed job, whatever comes of it."""
+    LOGGER.info("began %s %d of round %s", claim.kind, claim.id, claim.round_id)
     try:
-        if hold.attempts > jobs.LOSSES:
-            _fail(shift, hold, jobs.LOST)
+        if claim.attempts > queue.MAX_LOSSES:
+            _fail(worker, claim, queue.LOST)
             return
-        with Holding(shift.context, hold, stop=shift.stop, lease=shift.lease) as holding:
+        with Heartbeat(worker.context, claim, stop=worker.stop, lease=worker.lease) as heartbeat:
             try:
-                if hold.kind == "settlement":
-                    _settle(shift, holding)
+                if claim.kind == "settlement":
+                    _run_settlement(worker, heartbeat)
                 else:
-                    _answer(shift, holding)
+                    _run_batch(worker, heartbeat)
             except (LostJobError, Unavailable):
                 raise
             except EquipoiseError as error:
-                _fail(shift, hold, str(error))
+                _fail(worker, claim, str(error))
                 return
             except Exception:
                 reference = secrets.token_hex(4)
                 LOGGER.exception("unexpected failure %s", reference)
-                _fail(shift, hold, f"unexpected failure; the worker's log has it under the reference {reference}")
+                _fail(worker, claim, f"unexpected failure; the worker's log has it under the reference {reference}")
                 return
-        LOGGER.info("finished %s %d of round %s", hold.kind, hold.id, hold.round_id)
+        LOGGER.info("finished %s %d of round %s", claim.kind, claim.id, claim.round_id)
     except (LostJobError, Unavailable) as error:
-        LOGGER.info("left %s %d of round %s: %s", hold.kind, hold.id, hold.round_id, error)
+        LOGGER.info("left %s %d of round %s: %s", claim.kind, claim.id, claim.round_id, error)
 
 
-def _settle(shift: Shift, holding: Holding) -> None:
-    context, hold = shift.context, holding.hold
-    task = persistently(lambda: settlements.task_for(context, hold.round_id), shift.stop)
-    journal = DatabaseJournal(context, holding, task.inputs)
+def _run_settlement(worker: WorkerState, heartbeat: Heartbeat) -> None:
+    context, claim = worker.context, heartbeat.claim
+    task = retry(lambda: settlements.task_for(context, claim.round_id), worker.stop)
+    journal = DatabaseJournal(context, heartbeat, task.inputs)
     journal.read_all()
-    patience = Patience(shift.lease)
+    monitor = LeaseMonitor(worker.lease)
 
     def share(what: str, requests: Sequence[Request]) -> None:
         documents = [request.to_json() for request in requests]
-        shared = len(requests) >= FEWEST_SHARED
-        batches = persistently(
-            lambda: jobs.begin_stage(context, hold, what, task.inputs, documents, share=shared), shift.stop
+        shared = len(requests) >= MIN_SHARED
+        batches = retry(
+            lambda: queue.begin_stage(context, claim, what, task.inputs, documents, share=shared), worker.stop
         )
         if batches:
-            _keep(shift, task)
-            _see_to(shift, holding, patience, batches)
+            _cache_task(worker, task)
+            _drain(worker, heartbeat, monitor, batches)
             journal.read(documents)
 
-    settlement = mediator.settle(task, journal, processes=shift.processes, progress=False, share=share)
+    settlement = mediator.settle(task, journal, processes=worker.processes, progress=False, share=share)
     files = results.files_of(settlement)  # while the database is free for others
-    holding.check()
-    persistently(lambda: _finish(context, hold, settlement, files), shift.stop)
+    heartbeat.check()
+    retry(lambda: _finish(context, claim, settlement, files), worker.stop)
 
 
-def _see_to(shift: Shift, holding: Holding, patience: Patience, batches: Sequence[int]) -> None:
-    """Answer batches until all are answered, by this worker and others."""
-    context, round_id = shift.context, holding.hold.round_id
+def _drain(worker: WorkerState, heartbeat: Heartbeat, monitor: LeaseMonitor, batches: Sequence[int]) -> None:
+    """Run batches until all are done, by this worker and others."""
+    context, round_id = worker.context, heartbeat.claim.round_id
     while True:
-        holding.check()
-        batch = persistently(lambda: jobs.claim(context, patience, round_id=round_id), shift.stop)
+        heartbeat.check()
+        batch = retry(lambda: queue.claim(context, monitor, round_id=round_id), worker.stop)
         if batch is not None:
-            perform(shift, batch)
+            run_job(worker, batch)
             continue
-        found = persistently(lambda: jobs.states(context, batches), shift.stop)
+        found = retry(lambda: queue.states(context, batches), worker.stop)
         for state, problem in found.values():
             if state == "failed":
                 raise MediationError(problem or "a batch of the settlement failed")
-        if not any(state in jobs.ACTIVE for state, _ in found.values()):
+        if not any(state in queue.ACTIVE for state, _ in found.values()):
             return
-        shift.stop.wait(LOOK)
+        worker.stop.wait(POLL)
 
 
-def _answer(shift: Shift, holding: Holding) -> None:
-    context, hold = shift.context, holding.hold
-    inputs: str = hold.payload["inputs"]
-    if inputs not in shift.tasks:
-        _keep(shift, persistently(lambda: settlements.task_for(context, hold.round_id), shift.stop))
-    if inputs not in shift.tasks:
+def _run_batch(worker: WorkerState, heartbeat: Heartbeat) -> None:
+    context, claim = worker.context, heartbeat.claim
+    inputs: str = claim.payload["inputs"]
+    if inputs not in worker.tasks:
+        _cache_task(worker, retry(lambda: settlements.task_for(context, claim.round_id), worker.stop))
+    if inputs not in worker.tasks:
         # Not for this worker: it has other versions than the driver, or the settlement was started anew otherwise.
-        LOGGER.warning("batch %d is for workers with other versions; left to them", hold.id)
-        shift.declined.add(hold.id)
-        persistently(lambda: jobs.hand_back(context, hold), shift.stop)
+        LOGGER.warning("batch %d is for workers with other versions; left to them", claim.id)
+        worker.declined.add(claim.id)
+        retry(lambda: queue.release(context, claim), worker.stop)
         return
-    requests = [Request.from_json(document) for document in hold.payload["requests"]]
-    journal = DatabaseJournal(context, holding, inputs)
-    journal.read(hold.payload["requests"])
-    mediator.appraise(shift.tasks[inputs], requests, journal, processes=shift.processes, progress=False)
-    persistently(lambda: jobs.finish_batch(context, hold), shift.stop)
+    requests = [Request.from_json(document) for document in claim.payload["requests"]]
+    journal = DatabaseJournal(context, heartbeat, inputs)
+    journal.read(claim.payload["requests"])
+    mediator.appraise(worker.tasks[inputs], requests, journal, processes=worker.processes, progress=False)
+    retry(lambda: queue.finish_batch(context, claim), worker.stop)
 
 
-def _finish(context: Context, hold: Hold, settlement: Settlement, files: dict[str, bytes]) -> None:
+def _finish(context: Context, claim: Claim, settlement: Settlement, files: dict[str, bytes]) -> None:
     """Everything at once, or nothing: of all who drove a round one finishes it, and none if it was cancelled."""
     now = context.clock()
     with context.database.writing(alone=True) as session:
-        state = session.scalars(select(Round.state).where(Round.id == hold.round_id).with_for_update()).one()
-        jobs.confirm(session, hold, state="done", owner=None, problem=None, ended=now)
+        state = session.scalars(select(Round.state).where(Round.id == claim.round_id).with_for_update()).one()
+        queue.update_claimed(session, claim, state="done", owner=None, problem=None, ended=now)
         if state != "settling":
-            raise LostJobError(f"round {hold.round_id} is {state}")
-        jobs.cancel_batches(session, hold.round_id, now)
-        results.keep(session, context, hold.round_id, settlement, files=files)
+            raise LostJobError(f"round {claim.round_id} is {state}")
+        queue.cancel_batches(session, claim.round_id, now)
+        results.keep(session, context, claim.round_id, settlement, files=files)
 
 
-def _fail(shift: Shift, hold: Hold, problem: str) -> None:
-    LOGGER.warning("failed %s %d of round %s: %s", hold.kind, hold.id, hold.round_id, problem)
-    if hold.kind == "batch":
-        tries = 0 if hold.attempts > jobs.LOSSES else jobs.TRIES
-        persistently(lambda: jobs.fail_batch(shift.context, hold, problem, tries=tries), shift.stop)
+def _fail(worker: WorkerState, claim: Claim, problem: str) -> None:
+    LOGGER.warning("failed %s %d of round %s: %s", claim.kind, claim.id, claim.round_id, problem)
+    if claim.kind == "batch":
+        attempts = 0 if claim.attempts > queue.MAX_LOSSES else queue.MAX_ATTEMPTS
+        retry(lambda: queue.fail_batch(worker.context, claim, problem, max_attempts=attempts), worker.stop)
     else:
-        persistently(lambda: _give_up(shift.context, hold, problem), shift.stop)
+        retry(lambda: _fail_settlement(worker.context, claim, problem), worker.stop)
 
 
-def _give_up(context: Context, hold: Hold, problem: str) -> None:
+def _fail_settlement(context: Context, claim: Claim, problem: str) -> None:
     """A settlement failed: its round is open again, so that it can be started with other choices."""
     now = context.clock()
     with context.database.writing(alone=True) as session:
-        round_ = session.scalars(select(Round).where(Round.id == hold.round_id).with_for_update()).one()
-        jobs.confirm(session, hold, state="failed", owner=None, problem=problem, ended=now)
-        jobs.cancel_batches(session, hold.round_id, now)
+        round_ = session.scalars(select(Round).where(Round.id == claim.round_id).with_for_update()).one()
+        queue.update_claimed(session, claim, state="failed", owner=None, problem=problem, ended=now)
+        queue.cancel_batches(session, claim.round_id, now)
         if round_.state == "settling":
             round_.state = "open"
         event_log.append(
@@ -170,12 +170,12 @@ def _give_up(context: Context, hold: Hold, problem: str) -> None:
             time=now,
             actor=event_log.SERVICE,
             kind="settlement-failed",
-            round_id=hold.round_id,
+            round_id=claim.round_id,
             problem=problem,
         )
 
 
-def _keep(shift: Shift, task: Task) -> None:
-    while len(shift.tasks) >= TASKS:
-        del shift.tasks[next(iter(shift.tasks))]
-    shift.tasks[task.inputs] = task
+def _cache_task(worker: WorkerState, task: Task) -> None:
+    while len(worker.tasks) >= MAX_TASKS:
+        del worker.tasks[next(iter(worker.tasks))]
+    worker.tasks[task.inputs] = task

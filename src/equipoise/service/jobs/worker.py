@@ -13,8 +13,8 @@ from types import FrameType
 
 from equipoise.service.context import Context
 from equipoise.service.errors import Unavailable
-from equipoise.service.jobs import queue as jobs
-from equipoise.service.jobs.lease import FIRST_PAUSE, LEASE, LONGEST_PAUSE, Patience
+from equipoise.service.jobs import queue
+from equipoise.service.jobs.lease import LEASE, MAX_PAUSE, MIN_PAUSE, LeaseMonitor
 from equipoise.service.rules import authentication
 
 LOGGER = logging.getLogger("equipoise.worker")
@@ -33,34 +33,32 @@ def run(
     idle: float = IDLE,
     once: bool = False,
 ) -> None:
-    """Work until `stop` is set; `once`: until there is nothing to do.
+    """Run jobs until `stop` is set; `once`: until there is nothing to do.
 
-    Told to stop, a worker hands its job back within moments, and returns when it has found the answer it is at; who
+    Told to stop, a worker releases its job within moments, and returns when it has found the answer it is at; who
     cannot wait for that may end the process.
     """
-    patience = Patience(lease)
-    shift = None
+    monitor = LeaseMonitor(lease)
+    state = None
     swept = -SWEEP
-    pause = FIRST_PAUSE
+    pause = MIN_PAUSE
     while not stop.is_set():
         try:
             if time.monotonic() - swept >= SWEEP:
                 authentication.sweep(context)
                 swept = time.monotonic()
-            hold = jobs.claim(context, patience, avoid=() if shift is None else shift.declined)
+            claim = queue.claim(context, monitor, avoid=() if state is None else state.declined)
         except Unavailable as error:
             LOGGER.warning("%s", error)
             stop.wait(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+            pause = min(2 * pause, MAX_PAUSE)
             continue
-        pause = FIRST_PAUSE
-        if hold is not None:
-            from equipoise.service.jobs import (
-                runner as settling,  # loads JAX, which a worker without work does not need
-            )
+        pause = MIN_PAUSE
+        if claim is not None:
+            from equipoise.service.jobs import runner  # loads JAX, which a worker without work does not need
 
-            shift = shift or settling.Shift(context, stop, lease, processes)
-            settling.perform(shift, hold)
+            state = state or runner.WorkerState(context, stop, lease, processes)
+            runner.run_job(state, claim)
         elif once:
             return
         else:
@@ -78,7 +76,7 @@ def run_until_signalled(
     """Work until SIGTERM or SIGINT, or until `stop` is set: for a process that does nothing else, in its main thread.
 
     The work is done in another thread, since a signal is not seen by a thread that is in a compiled program. The
-    process ends here if such a program does not end in time; its job was handed back before.
+    process ends here if such a program does not end in time; its job was released before.
     """
     stop = stop or threading.Event()
     failures: list[BaseException] = []
@@ -89,11 +87,11 @@ def run_until_signalled(
         except BaseException as error:
             failures.append(error)
 
-    def told(_number: int, _frame: FrameType | None) -> None:
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, told)
+        signal.signal(number, on_signal)
     thread = threading.Thread(target=work, name="work", daemon=True)
     thread.start()
     LOGGER.info("worker %d is ready", os.getpid())
