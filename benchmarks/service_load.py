@@ -133,7 +133,7 @@ def everybody_at_once(world: World, port: int) -> None:
     def submit(number: int, name: str) -> int:
         body = world.bodies[name]
         headers = sign_request(
-            world.keys[name], audience=world.context.audience, method="PUT", target=target, body=body,
+            world.keys[name], audience=world.context.public_key, method="PUT", target=target, body=body,
             time=int(time.time()),
         )  # fmt: skip
         return answer(port, "PUT", target, body, headers, source=f"127.0.{1 + number // 200}.{1 + number % 200}")[0]

@@ -47,8 +47,8 @@ def locked(world: World) -> Iterator[None]:
 def test_a_lock_that_is_not_given_back_stops_those_who_write_alone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(databases, "PATIENCE_S", 3)
-    monkeypatch.setattr(databases, "STUCK_S", 0.1)
+    monkeypatch.setattr(databases, "LOCK_TIMEOUT_S", 3)
+    monkeypatch.setattr(databases, "STALLED_S", 0.1)
     made = World.on(tmp_path / "service")
     app = create_app(made.context, Settings(public_url=URL))
     token = authentication.new_token(made.context, made.parties["south"])[0]
@@ -56,7 +56,7 @@ def test_a_lock_that_is_not_given_back_stops_those_who_write_alone(
     def signed() -> dict[str, str]:
         moment = made.clock.now // 1000
         key = key_of("north")
-        return sign_request(key, audience=made.context.audience, method="GET", target="/v1/me", body=b"", time=moment)
+        return sign_request(key, audience=made.context.public_key, method="GET", target="/v1/me", body=b"", time=moment)
 
     async def main() -> None:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=URL) as client:
@@ -169,7 +169,7 @@ def test_a_full_disk_at_the_start_is_named(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(Path, "write_text", no_room)
     with pytest.raises(ServiceError, match="No space left on device; free some room"):
-        serving._note_address(tmp_path, URL)
+        serving._write_address(tmp_path, URL)
 
 
 def test_a_key_whose_database_is_gone_is_no_new_service(tmp_path: Path) -> None:
@@ -184,8 +184,8 @@ def test_a_key_whose_database_is_gone_is_no_new_service(tmp_path: Path) -> None:
     with pytest.raises(ServiceError, match="restore a backup"):  # and again, though a database was made by the first
         Context.open(folder)
     anew = Context.open(folder, begin_anew=True)
-    assert anew.audience != first.audience
-    assert events.verified(anew)
+    assert anew.public_key != first.public_key
+    assert events.verify_chain(anew)
     anew.close()
     [kept] = folder.glob("service.key.*")
     assert kept.stat().st_mode & 0o777 == 0o600
@@ -200,10 +200,10 @@ def test_who_is_killed_while_beginning_begins_again(tmp_path: Path) -> None:
     folder.mkdir()
     stale = create_key(folder / "service.key.new")
     begun = Context.open(folder)
-    assert begun.audience != public_hex(stale)
+    assert begun.public_key != public_hex(stale)
     begun.close()
     (folder / "service.key").rename(folder / "service.key.new")
     again = Context.open(folder)
-    assert again.audience == begun.audience
+    assert again.public_key == begun.public_key
     again.close()
     assert [path.name for path in sorted(folder.glob("service.key*"))] == ["service.key"]

@@ -13,7 +13,7 @@ HOUR = 3_600_000
 
 
 def admitted(world: World, signed: SignedRequest) -> str:
-    return authentication.admit(world.context, signed, method="GET", target="/v1/me", body=b"").name
+    return authentication.authenticate(world.context, signed, method="GET", target="/v1/me", body=b"").name
 
 
 @pytest.mark.parametrize("jump", [2 * HOUR, 24 * HOUR, 3650 * 24 * HOUR])
@@ -22,7 +22,7 @@ def test_a_clock_that_jumps_forth_and_back_brings_no_request_back(world: World, 
     assert admitted(world, recorded) == "north"
     before = world.clock.now
     world.clock.now += jump
-    authentication.sweep(world.context)
+    authentication.delete_expired(world.context)
     world.clock.now = before + 1_000
     with pytest.raises((WrongClock, Conflict)):
         admitted(world, recorded)
@@ -35,9 +35,9 @@ def test_a_clock_that_is_set_back_brings_no_request_back(world: World) -> None:
     assert admitted(world, recorded) == "north"
     signed_at = world.clock.now
     world.clock.now += 3 * HOUR  # honestly
-    authentication.sweep(world.context)
+    authentication.delete_expired(world.context)
     assert admitted(world, world.request("north")) == "north"
-    authentication.sweep(world.context)
+    authentication.delete_expired(world.context)
     world.clock.now = signed_at
     with pytest.raises(WrongClock, match="has the service's clock jumped"):
         admitted(world, recorded)
@@ -49,7 +49,7 @@ def test_a_clock_that_was_a_day_ahead_keeps_nobody_out(world: World) -> None:
     recorded = world.request("north")
     assert admitted(world, recorded) == "north"
     world.clock.now += 2 * HOUR
-    authentication.sweep(world.context)
+    authentication.delete_expired(world.context)
     world.clock.now = before
     assert admitted(world, world.request("north")) == "north"
     world.clock.now = before + 24 * HOUR
@@ -63,4 +63,4 @@ def test_forgetting_nonces_refuses_nobody_while_the_clock_is_right(world: World)
         world.clock.now += 299_000  # the slowest clock that is still believed
         assert admitted(world, early) == "north"
         world.clock.now += HOUR
-        authentication.sweep(world.context)
+        authentication.delete_expired(world.context)

@@ -17,8 +17,8 @@ import httpx
 import pytest
 import uvicorn
 
-from equipoise.service.logs import OnceAMinute
-from equipoise.service.serving import Place, _bound, _config
+from equipoise.service.logs import RepeatFilter
+from equipoise.service.serving import Deployment, _config, _listen
 from equipoise.service.settings import Settings
 from equipoise.service.web import connections
 from equipoise.service.web.connections import HandshakeTimeoutLoop, Listener
@@ -36,7 +36,7 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 async def secured(folder: Path, max_connections: int) -> AsyncIterator[tuple[Listener, int]]:
     """A server with TLS in this process, set up as `serve` does."""
     settings = Settings(tls=self_signed(folder), max_connections=max_connections)
-    listener = _bound(Place(folder, port=0), settings)
+    listener = _listen(Deployment(folder, port=0), settings)
     config = _config(app, settings)
     config.lifespan = "off"
     server = uvicorn.Server(config)
@@ -85,7 +85,7 @@ def test_silent_connections_are_counted_and_closed_before_the_handshake(
 
 
 def test_all_connections_have_a_limit_below_the_systems(tmp_path: Path) -> None:
-    with _bound(Place(tmp_path, port=0), Settings(max_connections=10**9)) as listener:
+    with _listen(Deployment(tmp_path, port=0), Settings(max_connections=10**9)) as listener:
         assert (
             listener.max_connections == resource.getrlimit(resource.RLIMIT_NOFILE)[0] - connections.RESERVED_DESCRIPTORS
         )
@@ -120,7 +120,7 @@ def test_a_system_without_room_is_not_asked_a_thousand_times(monkeypatch: pytest
 
 def test_such_lines_are_written_once_a_minute() -> None:
     now = 0.0
-    only = OnceAMinute(clock=lambda: now)
+    only = RepeatFilter(clock=lambda: now)
 
     def said(name: str, level: int, text: str) -> str | None:
         record = logging.LogRecord(name, level, "", 0, text, (), None)

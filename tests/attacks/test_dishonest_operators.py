@@ -65,7 +65,7 @@ def test_two_stories_for_two_parties(
     # A party that is told both itself notices without any export.
     for story, says in zip(stories, (None, "Keep the receipt; it is the proof"), strict=True):
         with listening(story.context) as url:
-            known_member(home, url, story.context.audience, "north")
+            known_member(home, url, story.context.public_key, "north")
             north = Commands(home, capsys, monkeypatch)
             if says is None:
                 north("fetch")

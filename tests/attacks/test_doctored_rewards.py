@@ -28,7 +28,7 @@ def north(
 ) -> Iterator[Commands]:
     """The commands of a party, at a service that listens."""
     with listening(world.context) as url:
-        known_member(tmp_path / "home", url, world.context.audience, "north")
+        known_member(tmp_path / "home", url, world.context.public_key, "north")
         yield Commands(tmp_path / "home", capsys, monkeypatch)
 
 
@@ -51,7 +51,7 @@ def test_what_was_not_decided_is_not_handed_out(world: World, tmp_path: Path, ca
         with world.context.database.writing() as session:
             kept = session.get_one(Result, (round_id, "rewards/north.nc"))
             kept.content, kept.digest = lie, hashlib.sha256(lie).hexdigest()
-        head = events.verified(world.context)
+        head = events.verify_chain(world.context)
         with (
             caplog.at_level(logging.ERROR),
             pytest.raises(Refusal, match="is not the one that was decided") as refused,
@@ -59,7 +59,7 @@ def test_what_was_not_decided_is_not_handed_out(world: World, tmp_path: Path, ca
             results.reward(world.context, world.parties["north"], round_id)
         assert refused.value.status == 500
         assert "restore a backup" in caplog.text
-        assert events.verified(world.context) == head
+        assert events.verify_chain(world.context) == head
     assert results.reward(world.context, world.parties["south"], round_id) == settled()[1]["rewards/south.nc"]
 
 

@@ -45,12 +45,12 @@ def test_others_are_not_in_it(tmp_path: Path) -> None:
 def test_whoever_an_earlier_version_named_is_not_in_the_round_for_that(tmp_path: Path) -> None:
     """Of a service that was of version 0.7 all old events are shown; new ones of people elsewhere are links."""
     world = World.on(tmp_path / "service")
-    last = len(events.listed(world.context, world.operator))
+    last = len(events.list_events(world.context, world.operator))
     round_id = world.round(submitted=True)
     for person in (world.auditor, world.parties["north"]):
-        authentication.redeem(world.context, authentication.sign_in_secret(world.context, person))
+        authentication.redeem(world.context, authentication.new_sign_in_secret(world.context, person))
     files = exports.unpacked(export(world.context, world.operator, round_id))
-    whole = events.listed(world.context, world.operator)
+    whole = events.list_events(world.context, world.operator)
     log = exports.rechained([without_salt(one) if one["sequence"] <= last else one for one in whole])
     for hidden, outcome in (("ada", "ok"), ("north", "failed")):
         shown = [link_of(one) if (one["kind"], one["actor"]) == ("signed-in", hidden) else one for one in log]

@@ -23,16 +23,16 @@ def ask(world: World, name: str, address: str | None) -> people.PersonView:
 
 
 def waiting(world: World) -> list[str]:
-    return [one.name for one in people.listed(world.context, world.operator) if one.state == "requested"]
+    return [one.name for one in people.list_people(world.context, world.operator) if one.state == "requested"]
 
 
 def test_one_address_has_few_requests_waiting(world: World) -> None:
-    for number in range(people.MOST_OF_ONE):
+    for number in range(people.MAX_PER_ADDRESS):
         ask(world, f"eve{number}", "192.0.2.1")
     with pytest.raises(TooMany, match="20 requests to join from this address"):
         ask(world, "eve20", "192.0.2.1")
     newcomer = ask(world, "newcomer", "192.0.2.2")
-    first = people.listed(world.context, world.operator)[0]
+    first = people.list_people(world.context, world.operator)[0]
     people.decide(world.context, world.operator, first.id, approve=False, fingerprint=str(first.fingerprint))
     ask(world, "eve20", "192.0.2.1")
     with world.context.database.reading() as session:
@@ -44,7 +44,7 @@ def test_one_address_has_few_requests_waiting(world: World) -> None:
 
 
 def test_many_addresses_keep_nobody_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(people, "MOST_WAITING", 6)
+    monkeypatch.setattr(people, "MAX_WAITING", 6)
     ask(world, "before", None)  # from a version that noted no addresses
     ask(world, "genuine", "192.0.2.1")
     for number in range(4):
@@ -62,23 +62,23 @@ def test_the_operator_clears_them(world: World) -> None:
     early = [ask(world, f"eve{number}", None) for number in range(5)]
     late = ask(world, "late", None)
     with pytest.raises(Forbidden):
-        people.clear(world.context, world.parties["north"], before=world.clock.now)
-    assert people.clear(world.context, world.operator, before=late.requested) == len(early)
+        people.drop_requests(world.context, world.parties["north"], before=world.clock.now)
+    assert people.drop_requests(world.context, world.operator, before=late.requested) == len(early)
     assert waiting(world) == ["late"]
-    last = events.listed(world.context, world.operator)[-1]
+    last = events.list_events(world.context, world.operator)[-1]
     assert (last["kind"], last["details"]["number"]) == ("requests-cleared", 5)
-    assert people.clear(world.context, world.operator, before=late.requested) == 0
-    assert {one.state for one in people.listed(world.context, world.operator)} == {"approved", "requested"}
+    assert people.drop_requests(world.context, world.operator, before=late.requested) == 0
+    assert {one.state for one in people.list_people(world.context, world.operator)} == {"approved", "requested"}
 
 
 def test_addresses_are_those_of_requests(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(people, "MOST_OF_ONE", 1)
+    monkeypatch.setattr(people, "MAX_PER_ADDRESS", 1)
     caller = Caller(create_app(world.context, Settings(public_url=URL, rates=Rates(FAST, FAST, FAST))))
 
     def asked(name: str, address: str) -> int:
         body = b'{"name":"%s","role":"party"}' % name.encode()
         key = Key(key_of(name), world.context.folder)
-        headers = key.headers(world.context.audience, "POST", "/v1/people", body, at=world.clock.now // 1000)
+        headers = key.headers(world.context.public_key, "POST", "/v1/people", body, at=world.clock.now // 1000)
         headers |= {"content-type": "application/json"}
         return caller.call("POST", "/v1/people", body, headers=headers, client=address).status
 

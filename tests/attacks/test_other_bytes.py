@@ -33,10 +33,10 @@ def test_a_service_takes_the_bytes_of_the_release_alone(how: str, world: World) 
     other = written_anew(genuine)[how]
     assert other != genuine
     assert Submission.parse(other) == Submission.parse(genuine)
-    before = len(events.listed(world.context, world.operator))
+    before = len(events.list_events(world.context, world.operator))
     with pytest.raises(Invalid, match="was written anew"):
         submissions.accept(world.context, world.parties["north"], round_id, other)
-    assert len(events.listed(world.context, world.operator)) == before
+    assert len(events.list_events(world.context, world.operator)) == before
     receipt, new = submissions.accept(world.context, world.parties["north"], round_id, genuine)
     assert new
     assert receipt.digest == Contribution.of(Submission.parse(genuine)).digest == sha256_hex(genuine)

@@ -116,7 +116,7 @@ def test_the_service_itself_never_writes_times_that_run_back(made: tuple[World, 
     world.clock.now -= 3_600_000
     round_id = world.round(submitted=True)
     world.clock.now += 3_600_000
-    times = [one["time"] for one in events.listed(world.context, world.operator)]
+    times = [one["time"] for one in events.list_events(world.context, world.operator)]
     assert times == sorted(times)
     rounds.close(world.context, world.operator, round_id)
 
@@ -203,7 +203,7 @@ def test_members_see_by_the_chain_that_their_receipts_are_in_the_log(made: tuple
 
         return changed
 
-    me = member(tmp_path / "home", "http://127.0.0.1:1", world.context.audience, "north")
+    me = member(tmp_path / "home", "http://127.0.0.1:1", world.context.public_key, "north")
     with listening(world.context) as url:
         for change, says in (
             (lambda links: links, None),
@@ -216,7 +216,7 @@ def test_members_see_by_the_chain_that_their_receipts_are_in_the_log(made: tuple
             (lambda links: links[0].pop("mark"), "something else than its chain"),
         ):
             network = Altering("/chain", elsewhere(change))
-            connection = Connection(url, key=key_of("north"), audience=world.context.audience, transport=network)
+            connection = Connection(url, key=key_of("north"), audience=world.context.public_key, transport=network)
             exchange = ServiceExchange(me, round_id=round_id, connection=connection)
             if says is None:
                 exchange.check_chain([sent, fetched])
@@ -250,4 +250,4 @@ def test_somebody_who_was_revoked_is_no_operator_any_more(made: tuple[World, Fil
 
 
 def _agreement(world: World) -> Any:
-    return rounds.listed(world.context, world.operator)[0].agreement
+    return rounds.list_visible(world.context, world.operator)[0].agreement

@@ -50,9 +50,9 @@ def test_json_of_nobody_known_is_not_parsed(caller: Caller, world: World, parsed
     unknown = Key.new(tmp_path / "unknown.key")
     olga = Key(key_of("olga"), tmp_path / "olga.key")
     now = world.clock.now // 1000
-    genuine = olga.headers(world.context.audience, "POST", "/v1/rounds", body, at=now)
-    stranger = unknown.headers(world.context.audience, "POST", "/v1/rounds", body, at=now)
-    late = olga.headers(world.context.audience, "POST", "/v1/rounds", body, at=now - 1_000)
+    genuine = olga.headers(world.context.public_key, "POST", "/v1/rounds", body, at=now)
+    stranger = unknown.headers(world.context.public_key, "POST", "/v1/rounds", body, at=now)
+    late = olga.headers(world.context.public_key, "POST", "/v1/rounds", body, at=now - 1_000)
     for headers in ({}, {"authorization": "Bearer wrong"}, stranger, late):
         assert caller.call("POST", "/v1/rounds", body, headers=JSON | headers).status == 401
     assert caller.call("POST", "/v1/rounds", body + b" ", headers=JSON | genuine).status == 401
@@ -66,7 +66,7 @@ def test_the_body_of_nobody_known_is_not_read(caller: Caller, world: World, tmp_
     long = [*HEAD, (b"content-length", b"%d" % 2**20)]
     chunked = [*HEAD, (b"transfer-encoding", b"chunked")]
     unknown = Key.new(tmp_path / "unknown.key")
-    signed = unknown.headers(world.context.audience, "POST", "/v1/rounds", b"", at=world.clock.now // 1000)
+    signed = unknown.headers(world.context.public_key, "POST", "/v1/rounds", b"", at=world.clock.now // 1000)
     wrong = [(name.lower().encode(), value.encode()) for name, value in signed.items()]
     for headers in (long, chunked, [*long, (b"authorization", b"Bearer wrong")], [*long, *wrong]):
         answer = caller.raw("POST", "/v1/rounds", headers, [])
@@ -98,7 +98,7 @@ def test_a_submission_is_as_long_as_its_agreement_needs(caller: Caller, world: W
     assert len(canonical_json(longest)) < most_bytes(numbers)
     target = f"/v1/rounds/{round_id}/submission"
     padded = json.dumps(json.loads(genuine) | {"statistic": [0] * 10_000}).encode()
-    headers = key.headers(world.context.audience, "PUT", target, padded, at=world.clock.now // 1000)
+    headers = key.headers(world.context.public_key, "PUT", target, padded, at=world.clock.now // 1000)
     answer = caller.call("PUT", target, padded, headers=JSON | headers)
     assert (answer.status, answer.code) == (413, "too-large")
 

@@ -12,7 +12,7 @@ from equipoise.errors import SubmissionError
 from equipoise.mediation.task import task_of
 from equipoise.models import LARGEST_NOISE, layout_of
 from equipoise.protocol.submission import StatedGuarantee, Submission
-from equipoise.service.db.tables import Received
+from equipoise.service.db.tables import SubmissionRow
 from equipoise.service.errors import Conflict, Invalid, NotFound
 from equipoise.service.options import Options
 from equipoise.service.rules import events, results, rounds, settlements, submissions
@@ -66,7 +66,7 @@ def stuck(world: World) -> str:
     round_id = world.round(submitted=True)
     data = hostile(**HOSTILE["least"]).to_json()
     with world.context.database.writing() as session:
-        kept = session.get_one(Received, (round_id, "north"))
+        kept = session.get_one(SubmissionRow, (round_id, "north"))
         kept.content, kept.digest = data, sha256_hex(data)
     return round_id
 
@@ -83,12 +83,12 @@ def test_the_operator_is_told_who_it_is_and_starts_without(world: World) -> None
         settlements.start(world.context, world.operator, round_id, everybody)
     settlements.start(world.context, world.operator, round_id, without)
     assert settlements.task_for(world.context, round_id).parties == ("south", "west")
-    started = events.listed(world.context, world.operator)[-1]
+    started = events.list_events(world.context, world.operator)[-1]
     assert (started["kind"], started["details"]["options"]["without"]) == ("settlement-started", ["north"])
-    seats = {seat.party: seat.left_out for seat in rounds.seen(world.context, world.parties["south"], round_id).seats}
+    seats = {seat.party: seat.left_out for seat in rounds.get(world.context, world.parties["south"], round_id).seats}
     assert seats == {"north": True, "south": False, "west": False}
     settlements.cancel(world.context, world.operator, round_id)
-    assert not any(seat.left_out for seat in rounds.seen(world.context, world.operator, round_id).seats)
+    assert not any(seat.left_out for seat in rounds.get(world.context, world.operator, round_id).seats)
 
 
 @pytest.mark.engine

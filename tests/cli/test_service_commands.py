@@ -115,7 +115,7 @@ def test_a_whole_round(command: Commands, context: Context, url: str, tmp_path: 
         assert not (home.folder / f"{name}.ledger").exists()
         assert home("submit", f"{name}.csv", "--epsilon", 5)["spent"]
     receipt = (tmp_path / "north" / "north.receipt.json").read_bytes()
-    Receipt.parse(receipt).check(context.audience)
+    Receipt.parse(receipt).check(context.public_key)
     _resend(homes["north"], receipt)
     assert "2 of 2 submitted, you too" in homes["north"].said("status")
     assert "epsilon 5" in olga.said("operator", "rounds")
@@ -404,8 +404,8 @@ def test_the_same_script_on_a_folder_and_on_a_service(
     )
     write_reports(settlement, shared / "settlement")
     settlements.start(context, Actor(1, "olga", "operator", None), made, Options(**OPTIONS))
-    with context.database.writing(alone=True) as session:
-        results.keep(session, context, made, settlement)
+    with context.database.writing(exclusive=True) as session:
+        results.store(session, context, made, settlement)
 
     run_script("fetch", folder, str(shared))
     run_script("fetch", service, url)

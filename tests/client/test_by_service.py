@@ -20,7 +20,7 @@ from service.world import World, sent
 @pytest.fixture
 def north(world: World, url: str, tmp_path: Path) -> Membership:
     """A party that the service knows."""
-    return known_member(tmp_path / "home", url, world.context.audience, "north")
+    return known_member(tmp_path / "home", url, world.context.public_key, "north")
 
 
 def lied_to(me: Membership, round_id: str, where: str, **changes: Any) -> ServiceExchange:
@@ -39,7 +39,7 @@ def lied_to(me: Membership, round_id: str, where: str, **changes: Any) -> Servic
 
 
 def test_a_newcomer_waits(world: World, url: str, tmp_path: Path) -> None:
-    east = member(tmp_path / "home", url, world.context.audience, "east")
+    east = member(tmp_path / "home", url, world.context.public_key, "east")
     exchange: Exchange = ServiceExchange(east)
     assert exchange.status().state == "requested"
     assert exchange.status().rounds == ()

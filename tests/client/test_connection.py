@@ -112,7 +112,7 @@ def test_answers_are_limited_and_must_be_json(connected: Connected) -> None:
 
 
 def test_a_clock_that_is_wrong_is_set_by_the_services(world: World, url: str, tmp_path: Path) -> None:
-    me = member(tmp_path / "home", url, world.context.audience, "east")
+    me = member(tmp_path / "home", url, world.context.public_key, "east")
     world.clock.now -= 10_000_000_000  # months
     with connect(me) as connection:
         assert connection.post("/v1/people", {"name": "east", "role": "party"}, repeatable=True)["state"] == "requested"

@@ -33,7 +33,7 @@ def test_everybody_is_told(world: World, url: str, command: Commands, tmp_path: 
     settle(world.context, round_id)
 
     north = command.at(tmp_path / "home")
-    known_member(tmp_path / "home", url, world.context.audience, "north")
+    known_member(tmp_path / "home", url, world.context.public_key, "north")
     assert north("fetch")["deviations"] == [WORDS]
     north.said("fetch")
     assert f"The agreement was not kept: {WORDS}." in north.errors

@@ -73,7 +73,7 @@ def test_a_genuine_export(made: tuple[World, Files], tmp_path: Path) -> None:
     world, files = made
     path = exports.pack(tmp_path / "round.zip", files)
     (tmp_path / "mine.json").write_bytes(files["receipts/north.json"])
-    found = check_export(path, service=fingerprint(world.context.audience).upper(), receipts=[tmp_path / "mine.json"])
+    found = check_export(path, service=fingerprint(world.context.public_key).upper(), receipts=[tmp_path / "mine.json"])
     assert {check.outcome for check in found} == {"ok"}, found
     assert len(found) == 14
     assert Check("your own receipts agree with the log", "ok", "1 receipt") in found
@@ -201,7 +201,7 @@ def test_changes_by_somebody_who_cannot_sign(made: tuple[World, Files], files: F
     assert "nobody's key" in after(renamed)
     stranger = key_of("mallory").public_key().public_bytes_raw().hex()
     assert "not by" in after(
-        exports.signed(files, key_of("mallory"), service=stranger), service=fingerprint(made[0].context.audience)
+        exports.signed(files, key_of("mallory"), service=stranger), service=fingerprint(made[0].context.public_key)
     )
     assert "log was begun by" in after(exports.signed(files, key_of("mallory"), service=stranger))
 

@@ -18,8 +18,8 @@ ROLES = ("operator", "party", "auditor")
 RULES: dict[str, tuple[str, Callable[[World, Actor | None, str], Any]]] = {
     "me": ("see-self", lambda world, actor, _: people.me(world.context, actor)),
     "new token": ("sign-in", lambda world, actor, _: authentication.new_token(world.context, actor)),
-    "sign-in link": ("sign-in", lambda world, actor, _: authentication.sign_in_secret(world.context, actor)),
-    "people": ("see-people", lambda world, actor, _: people.listed(world.context, actor)),
+    "sign-in link": ("sign-in", lambda world, actor, _: authentication.new_sign_in_secret(world.context, actor)),
+    "people": ("see-people", lambda world, actor, _: people.list_people(world.context, actor)),
     "approve": (
         "decide-people",
         lambda world, actor, _: people.decide(world.context, actor, 99, approve=True, fingerprint=""),
@@ -28,10 +28,10 @@ RULES: dict[str, tuple[str, Callable[[World, Actor | None, str], Any]]] = {
     "create": ("create-rounds", lambda world, actor, _: rounds.create(world.context, actor, agreement())),
     "invite": ("invite", lambda world, actor, one: rounds.invite(world.context, actor, one, "north")),
     "close": ("close-rounds", lambda world, actor, one: rounds.close(world.context, actor, one)),
-    "rounds": ("see-rounds", lambda world, actor, _: rounds.listed(world.context, actor)),
-    "round": ("see-rounds", lambda world, actor, one: rounds.seen(world.context, actor, one)),
+    "rounds": ("see-rounds", lambda world, actor, _: rounds.list_visible(world.context, actor)),
+    "round": ("see-rounds", lambda world, actor, one: rounds.get(world.context, actor, one)),
     "submit": ("submit", lambda world, actor, one: submissions.accept(world.context, actor, one, b"")),
-    "own": ("see-own-submission", lambda world, actor, one: submissions.own(world.context, actor, one)),
+    "own": ("see-own-submission", lambda world, actor, one: submissions.own_submission(world.context, actor, one)),
     "receipt": ("see-own-submission", lambda world, actor, one: submissions.receipt(world.context, actor, one)),
     "start": ("settle", lambda world, actor, one: settlements.start(world.context, actor, one, Options())),
     "cancel": ("settle", lambda world, actor, one: settlements.cancel(world.context, actor, one)),
@@ -47,7 +47,7 @@ RULES: dict[str, tuple[str, Callable[[World, Actor | None, str], Any]]] = {
     "summary": ("see-summary", lambda world, actor, one: results.summary(world.context, actor, one)),
     "audit": ("see-audit", lambda world, actor, one: results.audit(world.context, actor, one)),
     "export": ("export", lambda world, actor, one: export.export(world.context, actor, one)),
-    "events": ("see-events", lambda world, actor, _: events.listed(world.context, actor)),
+    "events": ("see-events", lambda world, actor, _: events.list_events(world.context, actor)),
     "chain": ("see-chain", lambda world, actor, one: events.chain(world.context, actor, one)),
 }
 
@@ -106,12 +106,12 @@ def test_a_round_one_is_not_invited_to_is_as_one_that_is_not_there(world: World)
             except NotFound as refused:
                 messages.add(str(refused))
     assert len(messages) == 1
-    assert [one.id for one in rounds.listed(world.context, world.parties["north"])] == [elsewhere]
-    assert rounds.listed(world.context, stranger) == []
+    assert [one.id for one in rounds.list_visible(world.context, world.parties["north"])] == [elsewhere]
+    assert rounds.list_visible(world.context, stranger) == []
     rounds.invite(world.context, world.operator, hidden, "north")
-    assert rounds.seen(world.context, world.parties["north"], hidden).id == hidden
+    assert rounds.get(world.context, world.parties["north"], hidden).id == hidden
     with pytest.raises(NotFound):
-        rounds.seen(world.context, world.parties["south"], hidden)
+        rounds.get(world.context, world.parties["south"], hidden)
 
 
 @pytest.mark.parametrize("round_id", ["", "x", "A" * 12, "abcd\0", "../../etc", "é" * 12, "a" * 10_000, "\ud800" * 5])
@@ -133,7 +133,7 @@ def test_where_the_agreement_names_a_key_only_its_owner_has_the_seat(world: Worl
     other_north = world.joined("north", key=key_of("other"))
     other_south = world.joined("south", key=key_of("another"))
     with pytest.raises(NotFound):
-        rounds.seen(world.context, other_north, round_id)
-    assert rounds.listed(world.context, other_north) == []
+        rounds.get(world.context, other_north, round_id)
+    assert rounds.list_visible(world.context, other_north) == []
     # No key is named for this one: whom the operator approves under the name has the seat.
-    assert submissions.own(world.context, other_south, round_id) == sent(agreed)["south"]
+    assert submissions.own_submission(world.context, other_south, round_id) == sent(agreed)["south"]

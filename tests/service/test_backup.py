@@ -17,17 +17,17 @@ from service.world import World, sent
 def test_a_backup_is_a_service_of_its_own(world: World, tmp_path: Path) -> None:
     round_id = world.settled_round()
     reward = results.reward(world.context, world.parties["north"], round_id)
-    head = events.verified(world.context)
+    head = events.verify_chain(world.context)
     backup.backup(world.context, tmp_path / "saved" / "today")
     later = world.round()  # not in the backup
     shutil.copytree(tmp_path / "saved" / "today", tmp_path / "restored")
     restored = Context.open(tmp_path / "restored")
-    assert restored.audience == world.context.audience
-    assert events.verified(restored) == head
+    assert restored.public_key == world.context.public_key
+    assert events.verify_chain(restored) == head
     north = world.parties["north"]
     assert results.reward(restored, north, round_id) == reward
-    assert submissions.own(restored, north, round_id) == sent()["north"]
-    assert [one.id for one in rounds.listed(restored, world.operator)] == [round_id] != [later]
+    assert submissions.own_submission(restored, north, round_id) == sent()["north"]
+    assert [one.id for one in rounds.list_visible(restored, world.operator)] == [round_id] != [later]
     assert people.has_operator(restored)
     restored.close()
     saved = sorted((tmp_path / "saved" / "today").iterdir())

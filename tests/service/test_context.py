@@ -20,16 +20,16 @@ EVERYBODY = Actor(1, "x", "operator", None)
 def test_a_new_folder_is_private_and_found_again(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "data %20 ünïcode"
     first = Context.open(folder)
-    head = events.verified(first)
+    head = events.verify_chain(first)
     first.close()
     assert folder.stat().st_mode & 0o777 == 0o700
     assert (folder / "service.key").stat().st_mode & 0o777 == 0o600
     assert (folder / "equipoise.sqlite").stat().st_mode & 0o777 == 0o600
     again = Context.open(folder)
-    assert again.audience == first.audience
-    assert events.verified(again) == head
-    [begun] = events.listed(again, EVERYBODY)
-    assert (begun["kind"], begun["details"]) == ("service-started", {"public_key": first.audience})
+    assert again.public_key == first.public_key
+    assert events.verify_chain(again) == head
+    [begun] = events.list_events(again, EVERYBODY)
+    assert (begun["kind"], begun["details"]) == ("service-started", {"public_key": first.public_key})
     again.close()
 
 
@@ -43,7 +43,7 @@ def test_another_key_than_the_first_is_refused(tmp_path: Path, database_url: str
         Context.open(tmp_path / "three", database_url)
     shutil.copy(tmp_path / "one" / "service.key", tmp_path / "two" / "service.key")
     second = Context.open(tmp_path / "two", database_url)
-    assert second.audience == first.audience
+    assert second.public_key == first.public_key
     first.close()
     second.close()
 
@@ -72,23 +72,23 @@ def test_an_altered_log_shows(tmp_path: Path) -> None:
         )
         session.add(forged)
     with pytest.raises(Exception, match="altered at event 3"):
-        events.verified(context)
+        events.verify_chain(context)
     context.close()
 
 
 def test_events_are_listed_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "_PIECE", 3)
+    monkeypatch.setattr(events, "_CHUNK", 3)
     context = Context.open(tmp_path / "service")
     with context.database.writing() as session:
         for number in range(10):
             event_log.append(session, time=1, actor="ana", kind="test", number=number, odd="\0\ud800")
-    events.verified(context)
-    found = events.listed(context, EVERYBODY, after=3, limit=2)
+    events.verify_chain(context)
+    found = events.list_events(context, EVERYBODY, after=3, limit=2)
     assert [one["sequence"] for one in found] == [4, 5]
     assert found[0]["details"] == {"number": 2, "odd": "\0\ud800"}
-    assert len(events.listed(context, EVERYBODY, after=-5, limit=10**30)) == 11
-    assert events.listed(context, EVERYBODY, after=10**30) == []
-    assert len(events.listed(context, EVERYBODY, limit=0)) == 1
+    assert len(events.list_events(context, EVERYBODY, after=-5, limit=10**30)) == 11
+    assert events.list_events(context, EVERYBODY, after=10**30) == []
+    assert len(events.list_events(context, EVERYBODY, limit=0)) == 1
     context.close()
 
 

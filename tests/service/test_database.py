@@ -22,16 +22,16 @@ from service.world import World, agreement, sent
 
 
 def _record(context: Context, kind: str = "test") -> None:
-    with context.database.writing(alone=True) as session:
+    with context.database.writing(exclusive=True) as session:
         event_log.append(session, time=context.clock(), actor="ana", kind=kind)
 
 
 def test_what_fails_changes_nothing(either_world: World) -> None:
-    head = events.verified(either_world.context)
+    head = events.verify_chain(either_world.context)
     with pytest.raises(ZeroDivisionError), either_world.context.database.writing() as session:  # noqa: PT012
         event_log.append(session, time=1, actor="ana", kind="test")
         raise ZeroDivisionError
-    assert events.verified(either_world.context) == head
+    assert events.verify_chain(either_world.context) == head
 
 
 def test_the_databases_see_to_unique_names_and_keys(either_world: World) -> None:
@@ -60,7 +60,7 @@ def test_many_writers_keep_the_chain(either_world: World) -> None:
     context = either_world.context
     url = context.database._url.render_as_string(hide_password=False)
     second = Context.open(context.folder, url, clock=context.clock)
-    before = len(events.listed(context, either_world.operator))
+    before = len(events.list_events(context, either_world.operator))
     problems: list[BaseException] = []
 
     def write(own: Context) -> None:
@@ -76,8 +76,8 @@ def test_many_writers_keep_the_chain(either_world: World) -> None:
     for thread in threads:
         thread.join()
     assert problems == []
-    events.verified(context)
-    assert len(events.listed(context, either_world.operator)) == before + 6 * 8
+    events.verify_chain(context)
+    assert len(events.list_events(context, either_world.operator)) == before + 6 * 8
     second.close()
 
 
@@ -89,7 +89,7 @@ def test_a_snapshot_is_of_one_moment(either_world: World) -> None:
         writer.start()
         writer.join()
         assert len(event_log.documents(session)) == before
-    assert len(events.listed(context, either_world.operator)) == before + 1
+    assert len(events.list_events(context, either_world.operator)) == before + 1
 
 
 def test_two_that_approve_one_name_at_once_end_as_one(either_world: World) -> None:
@@ -126,29 +126,29 @@ def test_a_full_disk_is_said_and_nothing_is_half_written(world: World) -> None:
 
     event.listen(database._engine, "connect", limit)
     database.close()  # new connections have the limit
-    head = events.verified(world.context)
+    head = events.verify_chain(world.context)
     large = agreement(parties=[{"name": f"p{number}"} for number in range(500)])
     with pytest.raises(Unavailable, match="full") as refused:
         world.round(large)
     assert "INSERT" not in str(refused.value)
-    assert events.verified(world.context) == head
-    [view] = rounds.listed(world.context, world.operator)
+    assert events.verify_chain(world.context) == head
+    [view] = rounds.list_visible(world.context, world.operator)
     assert view.seats[0].submitted is None
     full = False
     database.close()
     receipt, new = submissions.accept(world.context, north, round_id, sent()["north"])
     assert new
-    assert events.verified(world.context) == receipt.event_digest
+    assert events.verify_chain(world.context) == receipt.event_digest
 
 
 def test_a_locked_file_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(databases, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(databases, "LOCK_TIMEOUT_S", 0.1)
     context = Context.open(tmp_path / "service")
     other = sqlite3.connect(tmp_path / "service" / "equipoise.sqlite")
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(Unavailable, match="try again"):
         _record(context)
-    events.verified(context)  # reading goes on
+    events.verify_chain(context)  # reading goes on
     held, release = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -177,14 +177,14 @@ def test_mistakes_of_ours_are_not_called_a_lack_of_database(either_world: World)
 
 def test_a_lost_connection_is_said_and_a_new_one_made(tmp_path: Path, postgres_url: str) -> None:
     context = Context.open(tmp_path / "service", postgres_url)
-    head = events.verified(context)
+    head = events.verify_chain(context)
     with pytest.raises(Unavailable, match="nothing was changed"), context.database.writing() as session:  # noqa: PT012
         event_log.append(session, time=1, actor="ana", kind="test")
         process = session.scalar(text("SELECT pg_backend_pid()"))
         with context.database.reading() as killer:
             killer.execute(text(f"SELECT pg_terminate_backend({process})"))
         session.execute(select(Event))
-    assert events.verified(context) == head
+    assert events.verify_chain(context) == head
     _record(context)
     context.close()
 
@@ -195,16 +195,16 @@ def test_a_database_that_is_restarted_is_found_again(tmp_path: Path) -> None:
     with own_cluster() as cluster, cluster.database() as url:
         context = Context.open(tmp_path / "service", url)
         _record(context)
-        head = events.verified(context)
+        head = events.verify_chain(context)
         cluster.stop("immediate")
-        for attempt in (lambda: events.verified(context), lambda: _record(context)):
+        for attempt in (lambda: events.verify_chain(context), lambda: _record(context)):
             with pytest.raises(Unavailable) as refused:
                 attempt()
             assert str(cluster.folder) not in str(refused.value)
         with pytest.raises(Unavailable):
             Context.open(tmp_path / "service", url)
         cluster.start()
-        assert events.verified(context) == head
+        assert events.verify_chain(context) == head
         _record(context)
         context.close()
 

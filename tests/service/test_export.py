@@ -15,6 +15,7 @@ from equipoise.protocol.log import check_chain
 from equipoise.protocol.public_keys import verify
 from equipoise.protocol.receipts import Receipt
 from equipoise.protocol.submission import Submission
+from equipoise.service.db import event_log
 from equipoise.service.db.tables import Answer, Result, Round
 from equipoise.service.errors import NotFound
 from equipoise.service.rules import events, export
@@ -46,7 +47,7 @@ def test_a_settled_round_can_be_checked_offline(world: World) -> None:
     with world.context.database.writing() as session:
         session.add(Answer(round_id=round_id, inputs="a" * 64, digest="b" * 64, key_json='{"k":1}', result_json="[2]"))
     files = _files(export.export(world.context, world.operator, round_id))
-    manifest = _checked(files, world.context.audience)
+    manifest = _checked(files, world.context.public_key)
     assert (manifest["format"], manifest["version"], manifest["round"]) == ("equipoise-export", 2, round_id)
     assert manifest["time"] == world.clock.now
     agreed = Agreement.model_validate_json(files["agreement.json"])
@@ -57,7 +58,7 @@ def test_a_settled_round_can_be_checked_offline(world: World) -> None:
         assert files[f"submissions/{name}.json"] == sent()[name]
         Submission.parse(sent()[name]).check(agreed)
         receipt = Receipt.parse(files[f"receipts/{name}.json"])
-        receipt.check(world.context.audience)
+        receipt.check(world.context.public_key)
         assert receipt.event_digest == log[receipt.event]["digest"]
         assert receipt.digest == hashlib.sha256(sent()[name]).hexdigest() == settlement.contributions[name].digest
         assert files[f"rewards/{name}.nc"]
@@ -75,7 +76,7 @@ def test_the_secret_of_added_noise_is_a_file_of_its_own(world: World) -> None:
         kept.content = kept.content.replace(b'"mechanism": "tempering"', b'"mechanism": "noise"')
     files = _files(export.export(world.context, world.operator, round_id))
     assert files["noise.secret"] == b"5a" * 16
-    _checked(files, world.context.audience)
+    _checked(files, world.context.public_key)
     open_round = world.round(submitted=True)
     assert "noise.secret" not in _files(export.export(world.context, world.operator, open_round))
 
@@ -84,18 +85,18 @@ def test_an_open_round_can_be_exported_and_the_same_is_the_same(world: World, mo
     round_id = world.round(submitted=True)
     first = export.export(world.context, world.operator, round_id)
     files = _files(first)
-    _checked(files, world.context.audience)
+    _checked(files, world.context.public_key)
     assert not any(name.startswith(("settlement", "rewards")) for name in files)
-    monkeypatch.setattr(events, "record", lambda *_arguments, **_options: None)
+    monkeypatch.setattr(event_log, "append", lambda *_arguments, **_options: None)
     again = export.export(world.context, world.operator, round_id)
     assert again == first
 
 
 def test_a_round_that_is_not_there_leaves_no_trace(world: World) -> None:
-    head = events.verified(world.context)
+    head = events.verify_chain(world.context)
     with pytest.raises(NotFound):
         export.export(world.context, world.operator, "nothere")
-    assert events.verified(world.context) == head
+    assert events.verify_chain(world.context) == head
 
 
 def test_no_secret_is_exported(world: World) -> None:

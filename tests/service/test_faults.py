@@ -163,7 +163,7 @@ def killed_rounds(
             settled_in(context, round_id)
         for place in range(number):
             assert kept(context, f"round{place}") == chosen.undisturbed
-    events.verified(context)
+    events.verify_chain(context)
     return midway
 
 
@@ -188,7 +188,7 @@ def test_rounds_with_server_or_worker_killed_in_each(number: int, tmp_path: Path
             log = {one["sequence"]: one["digest"] for one in event_log.documents(session)}
         assert len(stage.receipts) == (number + 2) * len(naive.sent)
         assert all(log[receipt.event] == receipt.event_digest for receipt in stage.receipts)
-        events.verified(context)
+        events.verify_chain(context)
 
 
 class Stage:
@@ -255,7 +255,7 @@ class Stage:
 
     def _line(self, key: Ed25519PrivateKey) -> Connection:
         url = f"http://127.0.0.1:{self.port}"
-        return Connection(url, key=key, audience=self.context.audience, sleep=lambda _seconds: time.sleep(0.6))
+        return Connection(url, key=key, audience=self.context.public_key, sleep=lambda _seconds: time.sleep(0.6))
 
 
 def test_workers_killed_while_they_sample(tmp_path: Path, sampled: Example) -> None:
@@ -279,7 +279,7 @@ def test_the_database_restarts_while_a_settlement_runs(tmp_path: Path, sampled: 
                 cluster.start()
             settled_in(context, "round1")
         assert kept(context, "round1") == sampled.undisturbed
-        events.verified(context)
+        events.verify_chain(context)
 
 
 def test_a_disk_that_is_full_for_a_while(tmp_path: Path, sampled: Example, caplog: pytest.LogCaptureFixture) -> None:
@@ -299,7 +299,7 @@ def test_a_disk_that_is_full_for_a_while(tmp_path: Path, sampled: Example, caplo
             pages = 2**30
             settled_in(context, "round1")
         assert kept(context, "round1") == sampled.undisturbed
-        events.verified(context)
+        events.verify_chain(context)
 
 
 @contextmanager

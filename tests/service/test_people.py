@@ -30,7 +30,7 @@ def test_who_asks_waits_until_the_fingerprint_was_compared(world: World) -> None
         view = people.decide(world.context, world.operator, asked.id, approve=True, fingerprint=written)
         assert (view.state, view.decided) == ("approved", world.clock.now)
     assert authentication.actor_of_key(world.context, NEW).name == "new"
-    kinds = [event["kind"] for event in events.listed(world.context, world.operator)]
+    kinds = [event["kind"] for event in events.list_events(world.context, world.operator)]
     assert kinds[-2:] == ["join-requested", "person-approved"]
 
 
@@ -61,10 +61,10 @@ def test_asking_again_says_where_it_stands(world: World) -> None:
     ],
 )
 def test_what_cannot_be_a_person_is_refused(world: World, changes: dict[str, str]) -> None:
-    before = events.verified(world.context)
+    before = events.verify_chain(world.context)
     with pytest.raises(Invalid):
         _ask(world, **changes)
-    assert events.verified(world.context) == before
+    assert events.verify_chain(world.context) == before
 
 
 def test_a_name_belongs_to_one_approved_person(world: World) -> None:
@@ -80,7 +80,7 @@ def test_who_is_revoked_loses_everything_at_once(world: World) -> None:
     north = world.parties["north"]
     token, _ = authentication.new_token(world.context, north)
     session = authentication.start_session(world.context, north)
-    link = authentication.sign_in_secret(world.context, north)
+    link = authentication.new_sign_in_secret(world.context, north)
     people.revoke(world.context, world.operator, north.person_id)
     people.revoke(world.context, world.operator, north.person_id)
     with pytest.raises(NotSignedIn):
@@ -90,7 +90,7 @@ def test_who_is_revoked_loses_everything_at_once(world: World) -> None:
     with pytest.raises(NotSignedIn):
         authentication.redeem(world.context, link)
     with pytest.raises(NotSignedIn, match="ended its access"):
-        authentication.admit(world.context, world.request("north"), method="GET", target="/v1/me", body=b"")
+        authentication.authenticate(world.context, world.request("north"), method="GET", target="/v1/me", body=b"")
     shown = str(people.me(world.context, north).fingerprint)
     with pytest.raises(Conflict, match="new key"):
         people.decide(world.context, world.operator, north.person_id, approve=True, fingerprint=shown)
@@ -112,7 +112,7 @@ def test_nobody_is_nobody(world: World, number: int) -> None:
 
 def test_lists_show_those_who_wait_first(world: World) -> None:
     asked = _ask(world)
-    names = [person.name for person in people.listed(world.context, world.auditor)]
+    names = [person.name for person in people.list_people(world.context, world.auditor)]
     assert names == ["new", "olga", "ada", "north", "south", "west"]
     assert people.me(world.context, world.parties["west"]).name == "west"
     assert asked.fingerprint == fingerprint(NEW)
@@ -160,7 +160,7 @@ def test_refusals_say_nothing_of_secrets(world: World) -> None:
     with pytest.raises(Refusal) as refused:
         people.claim_first_operator(world.context, secret, name="north")
     assert secret not in str(refused.value)
-    assert secret not in str(events.listed(world.context, world.operator))
+    assert secret not in str(events.list_events(world.context, world.operator))
 
 
 def test_who_asked_before_it_found_the_link_is_the_operator(world: World) -> None:
@@ -181,13 +181,13 @@ def test_nobody_is_called_as_the_log_calls_the_service(world: World) -> None:
 def test_access_that_ended_during_a_request_is_noticed(world: World) -> None:
     """The request was let in, then the person was revoked, then it changes something."""
     other = world.joined("second", role="operator")
-    person = next(one for one in people.listed(world.context, world.operator) if one.name == "second")
+    person = next(one for one in people.list_people(world.context, world.operator) if one.name == "second")
     people.revoke(world.context, world.operator, person.id)
     with pytest.raises(NotSignedIn, match="has ended"):
         rounds.create(world.context, other, agreement())
     north = world.parties["north"]
     round_id = world.round()
-    person = next(one for one in people.listed(world.context, world.operator) if one.name == "north")
+    person = next(one for one in people.list_people(world.context, world.operator) if one.name == "north")
     people.revoke(world.context, world.operator, person.id)
     with pytest.raises(NotSignedIn, match="has ended"):
         submissions.accept(world.context, north, round_id, sent()["north"])
@@ -196,8 +196,10 @@ def test_access_that_ended_during_a_request_is_noticed(world: World) -> None:
 def test_requests_that_nobody_decides_on_are_forgotten(world: World) -> None:
     key = NEW
     people.ask_to_join(world.context, name="late", role="party", public_key=key)
-    authentication.sweep(world.context)
-    assert [one.name for one in people.listed(world.context, world.operator) if one.state == "requested"] == ["late"]
+    authentication.delete_expired(world.context)
+    assert [one.name for one in people.list_people(world.context, world.operator) if one.state == "requested"] == [
+        "late"
+    ]
     world.clock.now += authentication.REQUEST_MS
-    authentication.sweep(world.context)
-    assert not [one for one in people.listed(world.context, world.operator) if one.state == "requested"]
+    authentication.delete_expired(world.context)
+    assert not [one for one in people.list_people(world.context, world.operator) if one.state == "requested"]

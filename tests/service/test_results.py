@@ -22,9 +22,9 @@ def test_what_is_kept_is_what_was_decided(world: World) -> None:
         assert kept.decisions == made.decisions
         assert kept.audit == made.audit  # although it has no draws
         assert results.settlement(world.context, actor, round_id) is kept
-    view = rounds.seen(world.context, world.parties["west"], round_id)
+    view = rounds.get(world.context, world.parties["west"], round_id)
     assert (view.state, view.decisions, view.settled) == ("settled", made.decisions, world.clock.now)
-    last = events.listed(world.context, world.operator)[-1]
+    last = events.list_events(world.context, world.operator)[-1]
     assert (last["kind"], last["details"]) == ("settled", {"decisions": made.decisions})
 
 
@@ -33,16 +33,16 @@ def test_keeping_again_is_no_mistake_but_nothing_else_is_kept(world: World) -> N
     made, files = settled()
 
     def keep() -> None:
-        with world.context.database.writing(alone=True) as session:
-            results.keep(session, world.context, round_id, made, files=files)
+        with world.context.database.writing(exclusive=True) as session:
+            results.store(session, world.context, round_id, made, files=files)
 
     with pytest.raises(Conflict, match="open"):
         keep()
     settlements.start(world.context, world.operator, round_id, OPTIONS)
     keep()
-    head = events.verified(world.context)
+    head = events.verify_chain(world.context)
     keep()
-    assert events.verified(world.context) == head
+    assert events.verify_chain(world.context) == head
     with pytest.raises(Conflict, match="settled"):
         settlements.start(world.context, world.operator, round_id, OPTIONS)
     with pytest.raises(Conflict, match="settled"):
@@ -51,7 +51,7 @@ def test_keeping_again_is_no_mistake_but_nothing_else_is_kept(world: World) -> N
 
 def test_files_are_made_where_nobody_made_them_before(world: World, tmp_path: Path) -> None:
     made, _ = settled()
-    files = results.files_of(made)
+    files = results.result_files(made)
     assert set(files) == {"settlement.json", *(f"rewards/{name}.nc" for name in PARTIES)}
     path = tmp_path / "reward.nc"
     path.write_bytes(files["rewards/south.nc"])
@@ -65,10 +65,10 @@ def test_a_party_gets_its_own_reward_and_view(world: World, tmp_path: Path) -> N
         assert results.reward(world.context, actor, round_id) == files[f"rewards/{name}.nc"]
         assert results.party_view(world.context, actor, round_id) == view_of(made, name)
     assert len(set(files.values())) == 4
-    fetched = [one for one in events.listed(world.context, world.operator) if one["kind"] == "reward-fetched"]
+    fetched = [one for one in events.list_events(world.context, world.operator) if one["kind"] == "reward-fetched"]
     assert [one["actor"] for one in fetched] == list(PARTIES)
     results.reward(world.context, world.parties["north"], round_id)  # if each were logged, one party could fill the log
-    assert events.listed(world.context, world.operator)[-1] == fetched[-1]
+    assert events.list_events(world.context, world.operator)[-1] == fetched[-1]
 
 
 def test_who_did_not_submit_has_no_share(world: World) -> None:

@@ -19,7 +19,7 @@ import pytest
 import uvicorn
 
 from equipoise.errors import ServiceError
-from equipoise.service.serving import Place, _max_per_address, check_exposure, public_url
+from equipoise.service.serving import Deployment, _max_per_address, check_exposure, public_url
 from equipoise.service.settings import Settings
 from equipoise.service.web.connections import HeaderTimeout, Listener
 from program import spawn
@@ -206,24 +206,26 @@ def test_one_address_has_a_part_of_the_connections() -> None:
 
 @pytest.mark.process
 def test_it_is_not_exposed_by_mistake(tmp_path: Path) -> None:
-    open_to_all = Place(tmp_path, host="0.0.0.0")
+    open_to_all = Deployment(tmp_path, host="0.0.0.0")
     with pytest.raises(ServiceError, match="tls-cert"):
         check_exposure(open_to_all, Settings())
     with pytest.raises(ServiceError, match="public-url"):
         check_exposure(open_to_all, PROXY)
     with pytest.raises(ServiceError, match="public-url"):
-        check_exposure(Place(tmp_path), PROXY)
-    check_exposure(Place(tmp_path, host="0.0.0.0", public_url="https://x.example"), PROXY)
-    for place in (Place(tmp_path), open_to_all):
+        check_exposure(Deployment(tmp_path), PROXY)
+    check_exposure(Deployment(tmp_path, host="0.0.0.0", public_url="https://x.example"), PROXY)
+    for place in (Deployment(tmp_path), open_to_all):
         with pytest.raises(ServiceError, match=r"'http://x.example:81'.*https://x.example:81"):
             check_exposure(replace(place, public_url="http://x.example:81"), PROXY)
     with pytest.raises(ServiceError, match=r"'http://localhost'.*https://localhost"):
-        check_exposure(Place(tmp_path, public_url="http://localhost"), Settings(tls=(tmp_path / "a", tmp_path / "b")))
+        check_exposure(
+            Deployment(tmp_path, public_url="http://localhost"), Settings(tls=(tmp_path / "a", tmp_path / "b"))
+        )
     for url in ("http://localhost:81", "http://[::1]", "https://x.example"):
-        check_exposure(Place(tmp_path, public_url=url), PROXY)
+        check_exposure(Deployment(tmp_path, public_url=url), PROXY)
     for host in ("127.0.0.1", "::1", "localhost"):
-        check_exposure(Place(tmp_path, host=host), Settings())
-    assert public_url(Place(tmp_path, host="::1"), Settings(), 81) == "http://[::1]:81"
+        check_exposure(Deployment(tmp_path, host=host), Settings())
+    assert public_url(Deployment(tmp_path, host="::1"), Settings(), 81) == "http://[::1]:81"
     refused = spawn("serve", "--host", "0.0.0.0", cwd=tmp_path, code=11)
     assert "other machines" in refused.stderr
     assert not (tmp_path / "equipoise-data").exists()

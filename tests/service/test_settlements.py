@@ -32,8 +32,8 @@ def test_a_worker_is_given_what_was_submitted_and_chosen(world: World) -> None:
     assert task.settings.noise_secret is None
     [job] = _jobs(world)
     assert (job.kind, job.state, job.round_id) == ("settlement", "waiting", round_id)
-    assert rounds.seen(world.context, world.auditor, round_id).state == "settling"
-    last = events.listed(world.context, world.operator)[-1]
+    assert rounds.get(world.context, world.auditor, round_id).state == "settling"
+    last = events.list_events(world.context, world.operator)[-1]
     assert (last["kind"], last["details"]["seed"]) == ("settlement-started", task.seed)
 
 
@@ -47,7 +47,7 @@ def test_the_noise_secret_is_made_once_and_shown_to_nobody(world: World) -> None
     assert settlements.task_for(world.context, round_id).settings.noise_secret == secret
     with world.context.database.reading() as session:
         assert session.get_one(Round, round_id).noise_secret == secret
-    assert secret not in str(events.listed(world.context, world.operator))
+    assert secret not in str(events.list_events(world.context, world.operator))
 
 
 def test_only_an_open_round_with_submissions_can_be_started(world: World) -> None:
@@ -77,7 +77,7 @@ def test_mistakes_are_found_at_once(world: World, options: Options, message: str
     round_id = world.round(submitted=True)
     with pytest.raises(Invalid, match=message):
         settlements.start(world.context, world.operator, round_id, options)
-    assert rounds.seen(world.context, world.operator, round_id).state == "open"
+    assert rounds.get(world.context, world.operator, round_id).state == "open"
     assert _jobs(world) == []
 
 
@@ -107,7 +107,7 @@ def test_a_cancelled_settlement_can_be_started_again(world: World) -> None:
     settlements.cancel(world.context, world.operator, round_id)
     [job] = _jobs(world)
     assert (job.state, job.ended) == ("cancelled", world.clock.now)
-    assert rounds.seen(world.context, world.operator, round_id).state == "open"
+    assert rounds.get(world.context, world.operator, round_id).state == "open"
     with pytest.raises(Conflict, match="no settlement to cancel"):
         settlements.cancel(world.context, world.operator, round_id)
     settlements.start(world.context, world.operator, round_id, Options(draws=900))

@@ -23,12 +23,12 @@ def test_a_submission_is_kept_byte_for_byte_and_receipted(world: World) -> None:
     data = sent()["north"]
     receipt, new = _send(world, "north", round_id, data)
     assert new
-    receipt.check(world.context.audience)
+    receipt.check(world.context.public_key)
     assert receipt.digest == sha256_hex(data)
     assert (receipt.round, receipt.party, receipt.received) == (round_id, "north", world.clock.now)
-    assert submissions.own(world.context, world.parties["north"], round_id) == data
+    assert submissions.own_submission(world.context, world.parties["north"], round_id) == data
     assert submissions.receipt(world.context, world.parties["north"], round_id) == receipt
-    event = events.listed(world.context, world.operator)[-1]
+    event = events.list_events(world.context, world.operator)[-1]
     assert (event["sequence"], event["digest"]) == (receipt.event, receipt.event_digest)
     assert event["details"]["digest"] == receipt.digest
     with pytest.raises(NotFound, match="not submitted"):
@@ -52,7 +52,7 @@ def test_another_content_does_not_replace_the_first(world: World) -> None:
     other = signed(Submission.parse(sent()["north"]), key_of("north"), id="ab" * 32).to_json()
     with pytest.raises(Conflict, match="already"):
         _send(world, "north", round_id, other)
-    assert submissions.own(world.context, world.parties["north"], round_id) == sent()["north"]
+    assert submissions.own_submission(world.context, world.parties["north"], round_id) == sent()["north"]
 
 
 FORGED: dict[str, tuple[type[Refusal], Callable[[Submission], Submission | bytes]]] = {
@@ -90,13 +90,13 @@ FORGED: dict[str, tuple[type[Refusal], Callable[[Submission], Submission | bytes
 @pytest.mark.parametrize("case", FORGED)
 def test_what_is_forged_is_refused_and_leaves_no_trace(world: World, case: str) -> None:
     round_id = world.round()
-    before = events.verified(world.context)
+    before = events.verify_chain(world.context)
     expected, forge = FORGED[case]
     forged = forge(Submission.parse(sent()["north"]))
     with pytest.raises(expected):
         _send(world, "north", round_id, forged if isinstance(forged, bytes) else forged.to_json())
-    assert events.verified(world.context) == before
-    assert rounds.seen(world.context, world.operator, round_id).seats[0].submitted is None
+    assert events.verify_chain(world.context) == before
+    assert rounds.get(world.context, world.operator, round_id).seats[0].submitted is None
     _send(world, "north", round_id)  # the genuine one still counts
 
 
@@ -141,8 +141,8 @@ def test_of_many_at_once_one_of_each_seat_counts_and_the_log_stays_whole(either_
         thread.start()
     for thread in threads:
         thread.join()
-    events.verified(world.context)
-    kinds = [event["kind"] for event in events.listed(world.context, world.operator)]
+    events.verify_chain(world.context)
+    kinds = [event["kind"] for event in events.list_events(world.context, world.operator)]
     assert kinds.count("submission-accepted") == 3
     for name, found in outcomes.items():
         receipts = [one for one in found if isinstance(one, tuple)]
@@ -150,5 +150,5 @@ def test_of_many_at_once_one_of_each_seat_counts_and_the_log_stays_whole(either_
         assert len(receipts) == 3
         assert sum(new for _, new in receipts) == 1
         assert len({receipt.to_json() for receipt, _ in receipts}) == 1
-        kept = submissions.own(world.context, world.parties[name], round_id)
+        kept = submissions.own_submission(world.context, world.parties[name], round_id)
         assert sha256_hex(kept) == receipts[0][0].digest

@@ -10,7 +10,7 @@ import rounds
 from equipoise._util.canonical import sha256_hex
 from equipoise.mediation.settlement import Settlement
 from equipoise.service.context import Context
-from equipoise.service.db.tables import Person, Received, Result, Round, Seat, serialize_agreement
+from equipoise.service.db.tables import Person, Result, Round, Seat, SubmissionRow, serialize_agreement
 from equipoise.service.rules.access import Actor
 
 OPERATOR = Actor(1, "olga", "operator", None)
@@ -47,7 +47,7 @@ def ready_round(context: Context, round_id: str, agreed: eq.Agreement, submissio
         for one in submissions:
             data = one.to_json()
             session.add(
-                Received(
+                SubmissionRow(
                     round_id=round_id,
                     party=one.party,
                     person_id=OPERATOR.person_id,

@@ -81,7 +81,7 @@ def settled() -> tuple["Settlement", dict[str, bytes]]:
         options = OPTIONS.model_dump(exclude={"force", "without"})
         submissions = [Submission.parse(one) for one in sent().values()]
         made = mediator.mediate(agreement(), submissions, processes=1, **options)
-        for name, content in results.files_of(made).items():
+        for name, content in results.result_files(made).items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(content)
 
@@ -172,14 +172,14 @@ class World:
         """Start a settlement and end it as a worker would."""
         settlements.start(self.context, self.operator, round_id, OPTIONS)
         settlement, files = settled()
-        with self.context.database.writing(alone=True) as session:
-            results.keep(session, self.context, round_id, settlement, files=files)
+        with self.context.database.writing(exclusive=True) as session:
+            results.store(session, self.context, round_id, settlement, files=files)
 
     def request(self, name: str, *, method: str = "GET", target: str = "/v1/me", body: bytes = b"") -> SignedRequest:
         """A request signed by somebody, now."""
         headers = sign_request(
             key_of(name),
-            audience=self.context.audience,
+            audience=self.context.public_key,
             method=method,
             target=target,
             body=body,

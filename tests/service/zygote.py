@@ -40,7 +40,7 @@ def main() -> None:
         if not child:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             if line.strip():
-                where = serving.Place(Path(folder), url or None, port=int(line))
+                where = serving.Deployment(Path(folder), url or None, port=int(line))
                 settings = Settings(rates=Rates.of(1e6))
                 serving.serve(where, settings, worker=False, announce=lambda _url, _link, _fingerprint: None)
             context = Context.open(Path(folder), url or None)

@@ -75,7 +75,7 @@ def serve(
         tls=None if tls_cert is None or tls_key is None else (tls_cert, tls_key),
         rates=Rates.of(rate),
     )
-    place = serving.Place(data, database, host, port, public_url, begin_anew)
+    place = serving.Deployment(data, database, host, port, public_url, begin_anew)
     if operator_link:
         link = serving.operator_link(place, settings)
         _say({"operator_link": link}, [_INVITATION, link], as_json=as_json)

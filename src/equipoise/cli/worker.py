@@ -28,10 +28,10 @@ def worker(
 
     from equipoise.service.context import Context
     from equipoise.service.jobs.worker import run_until_signalled
-    from equipoise.service.logs import write_logs
+    from equipoise.service.logs import configure_logging
 
     context = Context.open(data, database)
-    write_logs()
+    configure_logging()
     logging.getLogger("equipoise.worker").setLevel(logging.INFO)
     try:
         run_until_signalled(context, lease=lease, processes=processes or None)

@@ -27,7 +27,7 @@ def backup(context: Context, path: Path) -> None:
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
         partial.mkdir(mode=0o700, parents=True)
-        with context.database.outside_transactions() as connection:
+        with context.database.autocommit() as connection:
             connection.exec_driver_sql("VACUUM INTO ?", (str(partial / DATABASE),))
         (partial / DATABASE).chmod(0o600)
         _check(partial / DATABASE)

@@ -26,8 +26,8 @@ from equipoise.service.errors import Unavailable
 
 KEY = "service.key"
 DATABASE = "equipoise.sqlite"
-NEW = ".new"  # ends the name of a key that no database knows yet
-LEAST_ROOM = 2**20  # bytes
+NEW_SUFFIX = ".new"  # ends the name of a key that no database knows yet
+MIN_FREE_BYTES = 2**20  # bytes
 
 
 def now() -> int:
@@ -45,7 +45,7 @@ class Context:
     clock: Callable[[], int] = now
 
     @cached_property
-    def audience(self) -> str:
+    def public_key(self) -> str:
         """The service's public key, which requests to it are signed for."""
         return public_hex(self.key)
 
@@ -59,16 +59,16 @@ class Context:
         fingerprint they know and has forgotten them. With `begin_anew` another service, with a key of its own, begins.
         """
         path = (folder / DATABASE).absolute()
-        _make_private(folder, None if url else path)
+        _ensure_dir(folder, None if url else path)
         if url is None:
             url = URL.create("sqlite", database=str(path)).render_as_string()
         database = Database(url)
         try:
             database.migrate()
-            return cls(database, _key(database, folder / KEY, clock, begin_anew=begin_anew), folder, clock)
+            return cls(database, _service_key(database, folder / KEY, clock, begin_anew=begin_anew), folder, clock)
         except Unavailable as error:
             database.close()
-            if database.is_sqlite and (left := shutil.disk_usage(folder).free) < LEAST_ROOM:
+            if database.is_sqlite and (left := shutil.disk_usage(folder).free) < MIN_FREE_BYTES:
                 raise ServiceError(
                     f"the disk of the data folder {str(folder)!r} is full ({left:,} bytes are left); free some room, "
                     "or give a folder on another disk with --data"
@@ -83,7 +83,7 @@ class Context:
         self.database.close()
 
 
-def _make_private(folder: Path, file: Path | None) -> None:
+def _ensure_dir(folder: Path, file: Path | None) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
@@ -94,17 +94,17 @@ def _make_private(folder: Path, file: Path | None) -> None:
         raise ServiceError(f"cannot use the data folder {str(folder)!r}: {error.strerror}; choose another") from error
 
 
-def _key(database: Database, path: Path, clock: Callable[[], int], *, begin_anew: bool) -> Ed25519PrivateKey:
+def _service_key(database: Database, path: Path, clock: Callable[[], int], *, begin_anew: bool) -> Ed25519PrivateKey:
     """The service's key. The first event names it, so that receipts are never signed with another.
 
     A new key has its name once the event is there: whoever is killed in between begins again.
     """
-    fresh = path.with_name(path.name + NEW)
-    with database.writing(alone=True) as session:
+    fresh = path.with_name(path.name + NEW_SUFFIX)
+    with database.writing(exclusive=True) as session:
         first = session.scalars(select(Event).where(Event.sequence == 1)).one_or_none()
         if first is None:
             if is_there(path):
-                _put_aside(path, begin_anew=begin_anew)
+                _archive_key(path, begin_anew=begin_anew)
             fresh.unlink(missing_ok=True)
             agreed = public_hex(create_key(fresh))
             event_log.append(session, time=clock(), actor=event_log.SERVICE, kind="service-started", public_key=agreed)
@@ -129,7 +129,7 @@ def _key(database: Database, path: Path, clock: Callable[[], int], *, begin_anew
     return found
 
 
-def _put_aside(path: Path, *, begin_anew: bool) -> None:
+def _archive_key(path: Path, *, begin_anew: bool) -> None:
     """The key of a service whose database is gone."""
     name = fingerprint(public_hex(load_key(path)))
     if not begin_anew:

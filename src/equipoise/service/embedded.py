@@ -20,7 +20,7 @@ from equipoise.errors import EquipoiseError
 from equipoise.service.context import Context
 from equipoise.service.jobs.lease import LEASE
 from equipoise.service.jobs.worker import run_until_signalled
-from equipoise.service.logs import write_logs
+from equipoise.service.logs import configure_logging
 
 LOGGER = logging.getLogger("equipoise.worker")  # by name: as a program, this module is called otherwise
 
@@ -114,7 +114,7 @@ def _child(orders: IO[bytes]) -> None:
         stop.set()
 
     os.nice(NICENESS)
-    write_logs()
+    configure_logging()
     LOGGER.setLevel(logging.INFO)
     threading.Thread(target=listen, name="pipe", daemon=True).start()
     status = 0

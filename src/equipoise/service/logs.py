@@ -16,7 +16,7 @@ from typing import IO, Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-EVERY = 60.0  # seconds between two lines that anybody could have written a thousand times
+REPEAT_SECONDS = 60.0  # seconds between two lines that anybody could have written a thousand times
 REQUESTS = "equipoise.requests"
 FAILURES = "equipoise.failures"
 
@@ -34,7 +34,7 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, ensure_ascii=True, default=str)
 
 
-class OnceAMinute(logging.Filter):
+class RepeatFilter(logging.Filter):
     """Lets a warning, or what asyncio has to say, through once in a minute; the next says how many were left out.
 
     Who writes them is whoever connects, so that they could fill the disk.
@@ -54,13 +54,13 @@ class OnceAMinute(logging.Filter):
         if now < due:
             self._seen[text] = (due, left_out + 1)
             return False
-        self._seen[text] = (now + EVERY, 0)
+        self._seen[text] = (now + REPEAT_SECONDS, 0)
         if left_out:
             record.msg = f"{text} ({left_out:,} more like this since the last line)"
         return True
 
 
-def write_logs(stream: IO[str] | None = None) -> None:
+def configure_logging(stream: IO[str] | None = None) -> None:
     """Send everything of this process to one stream, the standard error by default."""
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonLines())
@@ -70,7 +70,7 @@ def write_logs(stream: IO[str] | None = None) -> None:
     for name in (REQUESTS, FAILURES, "uvicorn.error"):
         logging.getLogger(name).setLevel(logging.INFO)
     for name in ("asyncio", "uvicorn.error", "equipoise.connections"):
-        logging.getLogger(name).filters[:] = [OnceAMinute()]
+        logging.getLogger(name).filters[:] = [RepeatFilter()]
     # It says for each connection that is turned away what the requests' lines and the system say already.
     logging.getLogger("uvicorn.access").disabled = True
 

@@ -24,7 +24,7 @@ from equipoise.protocol.public_keys import fingerprint
 from equipoise.service.context import KEY, Context
 from equipoise.service.embedded import EmbeddedWorker
 from equipoise.service.jobs.lease import LEASE
-from equipoise.service.logs import write_logs
+from equipoise.service.logs import configure_logging
 from equipoise.service.rules import people
 from equipoise.service.settings import Settings
 from equipoise.service.web.app import create_app
@@ -40,14 +40,14 @@ from equipoise.service.web.middleware import ProxyOnly
 KEEP_ALIVE = 15  # seconds that a connection may rest between two requests
 GRACE = 10  # seconds for requests to be answered once the server is told to end
 BACKLOG = 1_024
-ADDRESS = "address"  # a file in the data folder: where the service was reached last
+ADDRESS_FILE = "address"  # a file in the data folder: where the service was reached last
 MAX_HEADER_BYTES = 32 * 2**10  # bytes
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2, whose others are weaker; all of 1.3 are as good
 MIN_PER_ADDRESS = 50  # that one address may have, which can be a whole institution's
 
 
 @dataclass(frozen=True)
-class Place:
+class Deployment:
     """Where a service keeps its data and where it listens; no `public_url`: where it listens."""
 
     folder: Path
@@ -61,80 +61,82 @@ class Place:
 Announce = Callable[[str, str | None, str], None]  # address, first operator's link if there is none, fingerprint
 
 
-def serve(place: Place, settings: Settings, *, worker: bool, announce: Announce, lease: float = LEASE) -> None:
+def serve(
+    deployment: Deployment, settings: Settings, *, worker: bool, announce: Announce, lease: float = LEASE
+) -> None:
     """Serve until SIGTERM, which ends the process well, or an interrupt."""
-    check_exposure(place, settings)
+    check_exposure(deployment, settings)
     _check_tls(settings)
-    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGTERM, _exit)
     with ExitStack() as stack:
-        listener = stack.enter_context(closing(_bound(place, settings)))
-        settings = replace(settings, public_url=public_url(place, settings, listener.getsockname()[1]))
-        context = Context.open(place.folder, place.database, begin_anew=place.begin_anew)
+        listener = stack.enter_context(closing(_listen(deployment, settings)))
+        settings = replace(settings, public_url=public_url(deployment, settings, listener.getsockname()[1]))
+        context = Context.open(deployment.folder, deployment.database, begin_anew=deployment.begin_anew)
         stack.callback(context.close)
-        write_logs()
+        configure_logging()
         app: ASGIApp = create_app(context, settings)
         if settings.trusted_proxies:
             trusting = ProxyHeadersMiddleware(app, trusted_hosts=list(settings.trusted_proxies))  # type: ignore[arg-type]
             app = ProxyOnly(trusting, settings.trusted_proxies)  # type: ignore[arg-type]
         if worker:
-            embedded = EmbeddedWorker(place.folder, place.database, lease=lease)
+            embedded = EmbeddedWorker(deployment.folder, deployment.database, lease=lease)
             stack.callback(embedded.stop)
             embedded.start()
 
         def listening() -> None:
             link = None if people.has_operator(context) else _link(context, settings)
-            _note_address(place.folder, settings.origin)
-            announce(settings.origin, link, fingerprint(context.audience))
+            _write_address(deployment.folder, settings.origin)
+            announce(settings.origin, link, fingerprint(context.public_key))
 
         _Server(_config(app, settings), listening).run(sockets=[listener])
 
 
-def operator_link(place: Place, settings: Settings) -> str:
+def operator_link(deployment: Deployment, settings: Settings) -> str:
     """A new one-time link for an operator; earlier ones stop to work."""
-    if not (place.folder / KEY).exists():
-        raise ServiceError(f"there is no service in {str(place.folder)!r}; give its data folder with --data")
-    noted = place.folder / ADDRESS
-    if place.public_url is None and noted.exists():  # where it was served last, whatever the port was
-        place = replace(place, public_url=noted.read_text(encoding="utf-8").strip())
-    _check_public_url(place, settings)
-    settings = replace(settings, public_url=public_url(place, settings, place.port))
-    with closing(Context.open(place.folder, place.database)) as context:
+    if not (deployment.folder / KEY).exists():
+        raise ServiceError(f"there is no service in {str(deployment.folder)!r}; give its data folder with --data")
+    address_file = deployment.folder / ADDRESS_FILE
+    if deployment.public_url is None and address_file.exists():  # where it was served last, whatever the port was
+        deployment = replace(deployment, public_url=address_file.read_text(encoding="utf-8").strip())
+    _check_public_url(deployment, settings)
+    settings = replace(settings, public_url=public_url(deployment, settings, deployment.port))
+    with closing(Context.open(deployment.folder, deployment.database)) as context:
         return _link(context, settings)
 
 
-def check_exposure(place: Place, settings: Settings) -> None:
+def check_exposure(deployment: Deployment, settings: Settings) -> None:
     """Refuse to be reached from other machines without TLS, which tokens and rewards would cross in the clear."""
-    _check_public_url(place, settings)
-    if is_loopback(place.host):
-        if settings.trusted_proxies and place.public_url is None:
+    _check_public_url(deployment, settings)
+    if is_loopback(deployment.host):
+        if settings.trusted_proxies and deployment.public_url is None:
             raise ServiceError("--behind-proxy needs --public-url: the address at which people reach the proxy")
         return
     if settings.tls is None and not settings.trusted_proxies:
         raise ServiceError(
-            f"--host {place.host} can be reached from other machines, and what they send could be read on the way; "
-            "give --tls-cert and --tls-key, or put a reverse proxy in front and give --behind-proxy ADDRESS"
+            f"--host {deployment.host} can be reached from other machines, and what they send could be read on the "
+            "way; give --tls-cert and --tls-key, or put a reverse proxy in front and give --behind-proxy ADDRESS"
         )
-    if place.public_url is None:
+    if deployment.public_url is None:
         raise ServiceError(
-            f"--host {place.host} needs --public-url: the address at which people reach the service, as in "
+            f"--host {deployment.host} needs --public-url: the address at which people reach the service, as in "
             "https://rounds.example.org"
         )
 
 
-def _check_public_url(place: Place, settings: Settings) -> None:
-    parts = urlsplit(place.public_url or "")
+def _check_public_url(deployment: Deployment, settings: Settings) -> None:
+    parts = urlsplit(deployment.public_url or "")
     if parts.scheme != "http":
         return
     better = f"https://{parts.netloc}"
     if settings.tls is not None:
         raise ServiceError(
-            f"--public-url {place.public_url!r} is without TLS, but --tls-cert is given; write {better}, or leave out "
-            "the certificate"
+            f"--public-url {deployment.public_url!r} is without TLS, but --tls-cert is given; write {better}, or leave "
+            "out the certificate"
         )
     if not is_loopback(parts.hostname or ""):
         raise ServiceError(
-            f"--public-url {place.public_url!r} is without TLS, so that what people send could be read on the way; "
-            f"write {better}, and give --tls-cert and --tls-key or let the reverse proxy end TLS"
+            f"--public-url {deployment.public_url!r} is without TLS, so that what people send could be read on the "
+            f"way; write {better}, and give --tls-cert and --tls-key or let the reverse proxy end TLS"
         )
 
 
@@ -148,18 +150,18 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def public_url(place: Place, settings: Settings, port: int) -> str:
+def public_url(deployment: Deployment, settings: Settings, port: int) -> str:
     """The address that people use."""
-    if place.public_url is not None:
-        return place.public_url
+    if deployment.public_url is not None:
+        return deployment.public_url
     scheme = "http" if settings.tls is None else "https"
-    name = f"[{place.host}]" if ":" in place.host else place.host
+    name = f"[{deployment.host}]" if ":" in deployment.host else deployment.host
     return f"{scheme}://{name}:{port}"
 
 
-def _note_address(folder: Path, origin: str) -> None:
+def _write_address(folder: Path, origin: str) -> None:
     try:
-        with replaced_file(folder / ADDRESS) as partial:
+        with replaced_file(folder / ADDRESS_FILE) as partial:
             partial.write_text(f"{origin}\n", encoding="utf-8")
     except OSError as error:
         raise ServiceError(
@@ -185,11 +187,11 @@ def _check_tls(settings: Settings) -> None:
         ) from error
 
 
-def _bound(place: Place, settings: Settings) -> Listener:
+def _listen(deployment: Deployment, settings: Settings) -> Listener:
     most = max(1, min(2 * settings.max_connections, raise_descriptor_limit() - RESERVED_DESCRIPTORS))
     try:
         family, _, _, _, address = socket.getaddrinfo(
-            place.host, place.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            deployment.host, deployment.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listener = Listener(family, max_connections=most, max_per_address=_max_per_address(settings))
         try:
@@ -201,8 +203,8 @@ def _bound(place: Place, settings: Settings) -> Listener:
             raise
     except (OSError, OverflowError) as error:
         raise ServiceError(
-            f"cannot listen at {place.host} port {place.port}: {getattr(error, 'strerror', None) or error}; is another "
-            "service running there? choose another with --port, or --port 0 for any that is free"
+            f"cannot listen at {deployment.host} port {deployment.port}: {getattr(error, 'strerror', None) or error}; "
+            "is another service running there? choose another with --port, or --port 0 for any that is free"
         ) from error
     listener.setblocking(False)
     return listener
@@ -249,6 +251,6 @@ class _Server(uvicorn.Server):
             await asyncio.to_thread(self._listening)
 
 
-def _end(_number: int, _frame: FrameType | None) -> NoReturn:
+def _exit(_number: int, _frame: FrameType | None) -> NoReturn:
     """Being told to end is not a failure. While the server runs, it is the server that is told, and then comes here."""
     sys.exit(0)

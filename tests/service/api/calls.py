@@ -86,7 +86,7 @@ class Caller:
         if content:
             sent["content-length"] = str(len(content))
         if key is not None:
-            sent |= key.headers(self.app.state.context.audience, method, target, content)
+            sent |= key.headers(self.app.state.context.public_key, method, target, content)
         if token is not None:
             sent["authorization"] = f"Bearer {token}"
         sent |= headers or {}

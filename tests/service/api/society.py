@@ -44,7 +44,7 @@ class Society:
         return authentication.actor_of_key(self.context, self.keys[name].public)
 
     def audience(self) -> str:
-        return self.context.audience
+        return self.context.public_key
 
 
 def society(folder: Path, *, mechanism: str = "noise") -> Society:
@@ -116,5 +116,5 @@ def settle(context: Context, round_id: str) -> None:
     task = settlements.task_for(context, round_id)
     with FileJournal(None, task.inputs) as journal:
         made = mediated(task, journal, processes=1, progress=False)
-    with context.database.writing(alone=True) as session:
-        results.keep(session, context, round_id, made)
+    with context.database.writing(exclusive=True) as session:
+        results.store(session, context, round_id, made)

@@ -18,7 +18,7 @@ from equipoise.guarantee import MAX_STATISTIC_LENGTH
 from equipoise.protocol.submission import most_bytes
 from equipoise.service.context import Context
 from equipoise.service.errors import RateLimited, Refusal
-from equipoise.service.logs import write_logs
+from equipoise.service.logs import configure_logging
 from equipoise.service.settings import Rate, Rates, Settings
 from equipoise.service.web.app import create_app
 from equipoise.service.web.middleware import BodyLimit, ProxyOnly
@@ -289,7 +289,7 @@ def test_nothing_secret_is_logged(caller: Caller, context: Context, tmp_path: Pa
 
     before = logging.getLogger().handlers[:], logging.getLogger().level
     stream = io.StringIO()
-    write_logs(stream)
+    configure_logging(stream)
     try:
         secret = people.first_operator_secret(context)
         claimed = caller.call("POST", "/v1/operators", {"secret": secret, "name": "oscar"})

@@ -111,8 +111,8 @@ def settle(made: World, round_id: str, settlement: Settlement) -> None:
     from equipoise.service.rules import results, settlements
 
     settlements.start(made.context, made.actors["operator"], round_id, Options())
-    with made.context.database.writing(alone=True) as session:
-        results.keep(session, made.context, round_id, settlement)
+    with made.context.database.writing(exclusive=True) as session:
+        results.store(session, made.context, round_id, settlement)
 
 
 class Browser:

@@ -20,7 +20,7 @@ def token(made: World, name: str) -> str:
 
 
 def state(made: World, round_id: str) -> str:
-    return rounds.seen(made.context, made.actors["operator"], round_id).state
+    return rounds.get(made.context, made.actors["operator"], round_id).state
 
 
 def test_first_operator_comes_by_the_link_once(fresh: World) -> None:
@@ -89,7 +89,7 @@ def test_sign_in_and_out(fresh: World) -> None:
     from equipoise.service.rules import authentication
 
     fresh.member("north")
-    secret = authentication.sign_in_secret(fresh.context, fresh.actors["north"])
+    secret = authentication.new_sign_in_secret(fresh.context, fresh.actors["north"])
     browser = fresh.browser()
     assert browser.fill("/sign-in", "/sign-in", secret=secret).status_code == 303
     assert "No round for you yet" in browser.get("/").text
@@ -130,7 +130,7 @@ def test_every_form_needs_the_sessions_own_token(fresh: World, releases: Release
         for given in ({}, {"token": ""}, {"token": others}):
             assert browser.post(path, {**form, **given}).status_code == 403, path
     assert state(fresh, round_id) == "open"
-    assert people.listed(fresh.context, fresh.actors["operator"])[0].state == "requested"
+    assert people.list_people(fresh.context, fresh.actors["operator"])[0].state == "requested"
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_approve_by_fingerprint(fresh: World) -> None:
     assert "Approved." in operator.get(done.headers["location"]).text
     refused = operator.fill("/people", f"/people/{wrong.id}/decision", where={"decision": "refuse"})
     assert refused.status_code == 303
-    found = {one.id: one.state for one in people.listed(fresh.context, fresh.actors["operator"])}
+    found = {one.id: one.state for one in people.list_people(fresh.context, fresh.actors["operator"])}
     assert (found[asked.id], found[wrong.id]) == ("approved", "refused")
     action = f"/people/{asked.id}/revocation"
     assert operator.fill("/people", action).status_code == 422  # not sure

@@ -153,7 +153,9 @@ def test_own_files_come_byte_for_byte(looked_at: Looked) -> None:
     receipt = browser.get(f"/rounds/{round_id}/mine/receipt")
     assert receipt.content == submissions.receipt(made.context, actor, round_id).to_json()
     assert 'filename="west-receipt.json"' in receipt.headers["content-disposition"]
-    assert browser.get(f"/rounds/{round_id}/mine/submission").content == submissions.own(made.context, actor, round_id)
+    assert browser.get(f"/rounds/{round_id}/mine/submission").content == submissions.own_submission(
+        made.context, actor, round_id
+    )
     reward = browser.fill(f"/rounds/{round_id}/mine", f"/rounds/{round_id}/mine/reward")
     assert reward.content == results.reward(made.context, actor, round_id)
     assert reward.headers["content-type"] == "application/x-netcdf"

@@ -3,7 +3,7 @@
 SQLite has one writer at a time, and a transaction that begins to write only after it has read may find that it cannot.
 So `writing` takes the lock at once (BEGIN IMMEDIATE), and threads of one process queue up for it instead of polling.
 Where another process does not give the lock back, the queue is short: whoever only reads needs threads as well.
-PostgreSQL has many writers; `writing(alone=True)` makes those queue up whose decisions depend on what others write.
+PostgreSQL has many writers; `writing(exclusive=True)` makes those queue up whose decisions depend on what others write.
 """
 
 import threading
@@ -24,33 +24,33 @@ from equipoise.errors import ServiceError
 from equipoise.service.db.tables import Base
 from equipoise.service.errors import Unavailable
 
-PATIENCE_S = 5  # for a lock that somebody else has
-PATIENCE_OF_STARTS_S = 30  # for others who change the tables
-MOST_WAITING = 20  # threads that wait for a lock that is not given back; a server has 40
-STUCK_S = 0.5  # after so long it is not
-ALONE = 7_351_001  # PostgreSQL's advisory lock of those who write alone
+LOCK_TIMEOUT_S = 5  # for a lock that somebody else has
+MIGRATION_TIMEOUT_S = 30  # for others who change the tables
+MAX_WAITING = 20  # threads that wait for a lock that is not given back; a server has 40
+STALLED_S = 0.5  # after so long it is not
+WRITE_LOCK = 7_351_001  # PostgreSQL's advisory lock of those who write alone
 BUSY, DAMAGED, FULL = "busy", "damaged", "disk-full"
 _BEGIN = "equipoise_begin"
 
 _BUSY_SQLITE, _BUSY_POSTGRESQL = {5, 6}, "55"  # locked by others
 # SQLite: busy, locked, out of memory, read-only, input/output, cannot open.
-_PASSING_SQLITE = {*_BUSY_SQLITE, 7, 8, 10, 14}
+_TRANSIENT_SQLITE = {*_BUSY_SQLITE, 7, 8, 10, 14}
 _FULL_SQLITE, _FULL_POSTGRESQL = 13, "53100"
 _DAMAGED_SQLITE = {11, 26}  # corrupt, not a database
 # PostgreSQL: connection, rolled back, resources, locked, shut down.
-_PASSING_POSTGRESQL = {"08", "40", "53", _BUSY_POSTGRESQL, "57"}
+_TRANSIENT_POSTGRESQL = {"08", "40", "53", _BUSY_POSTGRESQL, "57"}
 
 
 class Database:
     """An open database; `close` it. Threads may share it, processes may not."""
 
     def __init__(self, url: str) -> None:
-        self._url = _checked(url)
+        self._url = _parse_url(url)
         self.is_sqlite = self._url.get_backend_name() == "sqlite"
-        self._queue = _Queue()
-        options: dict[str, Any] = {"pool_size": 20, "max_overflow": 40, "pool_timeout": PATIENCE_S}
+        self._queue = _WriteQueue()
+        options: dict[str, Any] = {"pool_size": 20, "max_overflow": 40, "pool_timeout": LOCK_TIMEOUT_S}
         if self.is_sqlite:
-            options["connect_args"] = {"timeout": PATIENCE_S}
+            options["connect_args"] = {"timeout": LOCK_TIMEOUT_S}
         else:
             options |= {"pool_pre_ping": True, "connect_args": {"connect_timeout": 10}}
         # Traces of what nobody foresaw go to the log; what people sent does not.
@@ -65,45 +65,45 @@ class Database:
     def reading(self, *, snapshot: bool = False) -> Iterator[Session]:
         """A session that changes nothing; with `snapshot`, everything it reads is of one moment."""
         options = {"isolation_level": "REPEATABLE READ"} if snapshot and not self.is_sqlite else {}
-        with _translated(), Session(self._engine.execution_options(**options), expire_on_commit=False) as session:
+        with _translate_errors(), Session(self._engine.execution_options(**options), expire_on_commit=False) as session:
             yield session
 
     @contextmanager
-    def writing(self, *, alone: bool = False) -> Iterator[Session]:
+    def writing(self, *, exclusive: bool = False) -> Iterator[Session]:
         """A session whose changes are all kept if the block ends well, and none if it does not."""
-        with self._my_turn(), _translated():
+        with self._write_turn(), _translate_errors():
             engine = self._engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"}) if self.is_sqlite else self._engine
             with Session(engine, expire_on_commit=False) as session, session.begin():
-                if alone:
-                    wait_alone(session)
+                if exclusive:
+                    lock_exclusively(session)
                 yield session
 
     @contextmanager
-    def outside_transactions(self) -> Iterator[Connection]:
+    def autocommit(self) -> Iterator[Connection]:
         """A bare connection, for what SQLite cannot do within a transaction."""
         assert self.is_sqlite
-        with _translated(), self._engine.execution_options(**{_BEGIN: ""}).connect() as connection:
+        with _translate_errors(), self._engine.execution_options(**{_BEGIN: ""}).connect() as connection:
             yield connection
 
     def migrate(self) -> None:
         """Bring the tables up to date; of several processes that do, one does and the others wait."""
         if self.is_sqlite:
             self._use_write_ahead_log()
-        self._patiently(self._upgrade)
+        self._retry_while_busy(self._upgrade)
 
     def close(self) -> None:
         """End all connections."""
         self._engine.dispose()
 
-    def _my_turn(self) -> AbstractContextManager[None]:
+    def _write_turn(self) -> AbstractContextManager[None]:
         return self._queue.turn() if self.is_sqlite else nullcontext()
 
     def _use_write_ahead_log(self) -> None:
         # The file remembers it. Two processes that switch at once do not wait for each other, so they try again.
-        self._patiently(self._switch)
+        self._retry_while_busy(self._switch)
 
     def _switch(self) -> None:
-        with self.outside_transactions() as connection:
+        with self.autocommit() as connection:
             connection.exec_driver_sql("PRAGMA journal_mode = WAL")
 
     def _upgrade(self) -> None:
@@ -112,9 +112,9 @@ class Database:
         with self.writing() as session:
             upgrade(session.connection())
 
-    def _patiently(self, action: Callable[[], None]) -> None:
+    def _retry_while_busy(self, action: Callable[[], None]) -> None:
         """Do what others who start may be doing just now."""
-        deadline = time.monotonic() + PATIENCE_OF_STARTS_S
+        deadline = time.monotonic() + MIGRATION_TIMEOUT_S
         while True:
             try:
                 action()
@@ -125,7 +125,7 @@ class Database:
                 time.sleep(0.05)
 
 
-class _Queue:
+class _WriteQueue:
     """Threads that want to write: one at a time does, and few wait while the one does not get on."""
 
     def __init__(self) -> None:
@@ -148,14 +148,14 @@ class _Queue:
             self._turn.release()
 
     def _wait(self) -> None:
-        deadline, pause = time.monotonic() + PATIENCE_S, STUCK_S / 10
+        deadline, pause = time.monotonic() + LOCK_TIMEOUT_S, STALLED_S / 10
         while True:
             got = self._turn.acquire(timeout=pause)
             now = time.monotonic()
             with self._counting:
-                few = self._waiting <= MOST_WAITING or now - self._since < STUCK_S
+                few = self._waiting <= MAX_WAITING or now - self._since < STALLED_S
                 if not got and few and now < deadline:
-                    pause = STUCK_S
+                    pause = STALLED_S
                     continue
                 self._waiting -= 1
             if got:
@@ -164,10 +164,10 @@ class _Queue:
             raise Unavailable(message, code=BUSY)
 
 
-def wait_alone(session: Session) -> None:
+def lock_exclusively(session: Session) -> None:
     """Wait until no other transaction writes alone, and keep others waiting until this one ends."""
     if session.get_bind().dialect.name == "postgresql":
-        session.execute(sqlalchemy.text(f"SELECT pg_advisory_xact_lock({ALONE})"))
+        session.execute(sqlalchemy.text(f"SELECT pg_advisory_xact_lock({WRITE_LOCK})"))
 
 
 def insert_or_ignore(session: Session, table: type[Base], **values: Any) -> bool:
@@ -177,7 +177,7 @@ def insert_or_ignore(session: Session, table: type[Base], **values: Any) -> bool
     return session.execute(statement.returning(sqlalchemy.literal(1))).first() is not None
 
 
-def _checked(text: str) -> URL:
+def _parse_url(text: str) -> URL:
     try:
         url = make_url(text)
         if url.drivername in ("postgresql", "postgres"):
@@ -198,14 +198,14 @@ def _checked(text: str) -> URL:
 def _prepare_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None  # transactions begin where this module begins them
     cursor = connection.cursor()
-    for setting in ("foreign_keys = ON", f"busy_timeout = {PATIENCE_S * 1000}", "synchronous = FULL"):
+    for setting in ("foreign_keys = ON", f"busy_timeout = {LOCK_TIMEOUT_S * 1000}", "synchronous = FULL"):
         cursor.execute(f"PRAGMA {setting}")
     cursor.close()
 
 
 def _prepare_postgresql(connection: Any, _record: object) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(f"SET lock_timeout = '{PATIENCE_S}s'")
+        cursor.execute(f"SET lock_timeout = '{LOCK_TIMEOUT_S}s'")
     connection.commit()
 
 
@@ -215,7 +215,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Say that the database is out of reach, without its address or what was asked of it."""
     try:
         yield
@@ -228,7 +228,7 @@ def _translated() -> Iterator[None]:
         if _is_full(error.orig):
             message = "the disk of the database is full; nothing was changed. Free some room, and try again"
             raise Unavailable(message, code=FULL) from error
-        if not _is_passing(error):
+        if not _is_transient(error):
             raise
         raise Unavailable(
             "the database cannot be used just now (it is out of reach or locked); nothing was changed, try again",
@@ -246,13 +246,13 @@ def _is_full(cause: Any) -> bool:
     return code == _FULL_SQLITE or getattr(cause, "sqlstate", None) == _FULL_POSTGRESQL
 
 
-def _is_passing(error: DBAPIError) -> bool:
+def _is_transient(error: DBAPIError) -> bool:
     if error.connection_invalidated:
         return True
     cause: Any = error.orig
     if (code := getattr(cause, "sqlite_errorcode", None)) is not None:
-        return code & 0xFF in _PASSING_SQLITE
+        return code & 0xFF in _TRANSIENT_SQLITE
     if not isinstance(error, sqlalchemy.exc.OperationalError | sqlalchemy.exc.InterfaceError):
         return False
     state = getattr(cause, "sqlstate", None)
-    return state is None or state[:2] in _PASSING_POSTGRESQL
+    return state is None or state[:2] in _TRANSIENT_POSTGRESQL

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from equipoise._util.canonical import canonical_json
 from equipoise.protocol.log import BEGINNING, event_digest
-from equipoise.service.db.database import wait_alone
+from equipoise.service.db.database import lock_exclusively
 from equipoise.service.db.tables import Event
 
 SERVICE = "service"  # the actor where no person is
@@ -24,7 +24,7 @@ def append(session: Session, *, time: int, actor: str, kind: str, round_id: str 
 
     Its time is not before that of the last one, even if the clock was set back.
     """
-    wait_alone(session)
+    lock_exclusively(session)
     columns = select(Event.sequence, Event.digest, Event.time).order_by(Event.sequence.desc()).limit(1)
     head = session.execute(columns).first()
     sequence, previous, last = (1, BEGINNING, 0) if head is None else (head.sequence + 1, head.digest, head.time)

@@ -149,7 +149,7 @@ class Seat(Base):
     invited: Mapped[int | None] = mapped_column(Number)
 
 
-class Received(Base):
+class SubmissionRow(Base):
     """A submission that was accepted, byte for byte, with its receipt: one for each seat."""
 
     __tablename__ = "submissions"

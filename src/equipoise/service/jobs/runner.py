@@ -94,7 +94,7 @@ def _run_settlement(worker: WorkerState, heartbeat: Heartbeat) -> None:
             journal.read(documents)
 
     settlement = mediator.settle(task, journal, processes=worker.processes, progress=False, share=share)
-    files = results.files_of(settlement)  # while the database is free for others
+    files = results.result_files(settlement)  # while the database is free for others
     heartbeat.check()
     retry(lambda: _finish(context, claim, settlement, files), worker.stop)
 
@@ -138,13 +138,13 @@ def _run_batch(worker: WorkerState, heartbeat: Heartbeat) -> None:
 def _finish(context: Context, claim: Claim, settlement: Settlement, files: dict[str, bytes]) -> None:
     """Everything at once, or nothing: of all who drove a round one finishes it, and none if it was cancelled."""
     now = context.clock()
-    with context.database.writing(alone=True) as session:
+    with context.database.writing(exclusive=True) as session:
         state = session.scalars(select(Round.state).where(Round.id == claim.round_id).with_for_update()).one()
         queue.update_claimed(session, claim, state="done", owner=None, problem=None, ended=now)
         if state != "settling":
             raise LostJobError(f"round {claim.round_id} is {state}")
         queue.cancel_batches(session, claim.round_id, now)
-        results.keep(session, context, claim.round_id, settlement, files=files)
+        results.store(session, context, claim.round_id, settlement, files=files)
 
 
 def _fail(worker: WorkerState, claim: Claim, problem: str) -> None:
@@ -159,7 +159,7 @@ def _fail(worker: WorkerState, claim: Claim, problem: str) -> None:
 def _fail_settlement(context: Context, claim: Claim, problem: str) -> None:
     """A settlement failed: its round is open again, so that it can be started with other choices."""
     now = context.clock()
-    with context.database.writing(alone=True) as session:
+    with context.database.writing(exclusive=True) as session:
         round_ = session.scalars(select(Round).where(Round.id == claim.round_id).with_for_update()).one()
         queue.update_claimed(session, claim, state="failed", owner=None, problem=problem, ended=now)
         queue.cancel_batches(session, claim.round_id, now)

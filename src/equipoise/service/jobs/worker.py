@@ -45,7 +45,7 @@ def run(
     while not stop.is_set():
         try:
             if time.monotonic() - swept >= SWEEP:
-                authentication.sweep(context)
+                authentication.delete_expired(context)
                 swept = time.monotonic()
             claim = queue.claim(context, monitor, avoid=() if state is None else state.declined)
         except Unavailable as error:

@@ -1,6 +1,6 @@
 """Who may do what: one table, asked before every rule.
 
-Whether a party may see a certain round is not a matter of roles; `seat_of` says it.
+Whether a party may see a certain round is not a matter of roles; `get_seat` says it.
 """
 
 import re
@@ -64,14 +64,14 @@ def require(actor: Actor | None, action: str) -> Actor:
     return actor
 
 
-def confirm(session: Session, actor: Actor) -> None:
+def require_active(session: Session, actor: Actor) -> None:
     """Within a transaction that changes something: refuse somebody whose access ended since the request was let in."""
     person = session.get(Person, actor.person_id)
     if person is None or person.state != "approved":
         raise NotSignedIn(f"the access of {actor.name!r} has ended; ask the operator")
 
 
-def round_of(session: Session, round_id: str) -> Round:
+def get_round(session: Session, round_id: str) -> Round:
     """A round, whoever asks."""
     # Whatever else an address holds need not reach the database.
     found = session.get(Round, round_id) if _ROUND.fullmatch(round_id) else None
@@ -80,22 +80,22 @@ def round_of(session: Session, round_id: str) -> Round:
     return found
 
 
-def seat_of(session: Session, actor: Actor, round_id: str) -> tuple[Round, Seat | None]:
+def get_seat(session: Session, actor: Actor, round_id: str) -> tuple[Round, Seat | None]:
     """The round, with the seat a party has in it (None for others).
 
     A round that a party is not invited to is to it as one that does not exist. Where the agreement names a key, only
     its owner has the seat: another person may later be approved under the same name.
     """
-    found = round_of(session, round_id)
+    found = get_round(session, round_id)
     if actor.role != "party":
         return found, None
     seat = session.get(Seat, (found.id, actor.name))
-    if seat is None or seat.invited is None or not fits(found, actor):
-        round_of(session, "")  # the same refusal
+    if seat is None or seat.invited is None or not matches_key(found, actor):
+        get_round(session, "")  # the same refusal
     return found, seat
 
 
-def fits(round_: Round, actor: Actor) -> bool:
+def matches_key(round_: Round, actor: Actor) -> bool:
     """Whether the agreement means this party's key, or any, by the party's name."""
     pinned = round_.agreement.party(actor.name).public_key
     return pinned is None or pinned == actor.public_key

@@ -43,11 +43,11 @@ def actor_of_key(context: Context, public_key: str) -> Actor:
     return _actor(person)
 
 
-def admit(context: Context, signed: SignedRequest, *, method: str, target: str, body: bytes) -> Actor:
+def authenticate(context: Context, signed: SignedRequest, *, method: str, target: str, body: bytes) -> Actor:
     """Who signed the request; one that was altered, is for another service, too old or known is refused."""
     _check(context, signed, method=method, target=target, body=body)
     actor = actor_of_key(context, signed.public_key)
-    _use_up(context, signed)
+    _spend_nonce(context, signed)
     return actor
 
 
@@ -61,28 +61,28 @@ def check_head(context: Context, signed: SignedRequest, *, known: bool) -> None:
         actor_of_key(context, signed.public_key)
 
 
-def check_only(context: Context, signed: SignedRequest, *, method: str, target: str, body: bytes) -> str:
+def verify_signature(context: Context, signed: SignedRequest, *, method: str, target: str, body: bytes) -> str:
     """The key that signed the request, of somebody who need not be known."""
     _check(context, signed, method=method, target=target, body=body)
-    _use_up(context, signed)
+    _spend_nonce(context, signed)
     return signed.public_key
 
 
 def new_token(context: Context, actor: Actor | None) -> tuple[str, int]:
     """A token for programs, and when it ends."""
     actor = require(actor, "sign-in")
-    return _new(context, actor, "token", TOKEN_MS)
+    return _new_secret(context, actor, "token", TOKEN_MS)
 
 
-def sign_in_secret(context: Context, actor: Actor | None) -> str:
+def new_sign_in_secret(context: Context, actor: Actor | None) -> str:
     """What a link needs to sign its bearer's browser in, once, within ten minutes."""
     actor = require(actor, "sign-in")
-    return _new(context, actor, "sign in", SIGN_IN_MS)[0]
+    return _new_secret(context, actor, "sign in", SIGN_IN_MS)[0]
 
 
 def redeem(context: Context, secret: str) -> tuple[str, Actor]:
     """Use up a sign-in link; the secret of the session that begins, and whose it is."""
-    with context.database.writing(alone=True) as session:
+    with context.database.writing(exclusive=True) as session:
         used = session.get(Secret, hashed(secret))
         person = None if used is None or used.person_id is None else session.get(Person, used.person_id)
         good = used is not None and used.purpose == "sign in" and used.expires > context.clock()
@@ -90,14 +90,14 @@ def redeem(context: Context, secret: str) -> tuple[str, Actor]:
             raise NotSignedIn("this sign-in link was used or is too old; make a new one with `equipoise login`")
         session.delete(used)
         actor, begun = _actor(person), new_secret()
-        session.add(_row(context, begun, actor, "session", SESSION_MS))
+        session.add(_secret_row(context, begun, actor, "session", SESSION_MS))
         event_log.append(session, time=context.clock(), actor=actor.name, kind="signed-in", person=actor.person_id)
     return begun, actor
 
 
 def start_session(context: Context, actor: Actor) -> str:
     """A session for somebody who has just shown who it is."""
-    return _new(context, actor, "session", SESSION_MS)[0]
+    return _new_secret(context, actor, "session", SESSION_MS)[0]
 
 
 def actor_of(context: Context, secret: str, purpose: Literal["token", "session"]) -> Actor:
@@ -118,17 +118,17 @@ def actor_of(context: Context, secret: str, purpose: Literal["token", "session"]
     return _actor(person)
 
 
-def end(context: Context, secret: str) -> None:
+def sign_out(context: Context, secret: str) -> None:
     """Sign out: end a token or a session."""
     with context.database.writing() as session:
         session.execute(delete(Secret).where(Secret.hash == hashed(secret), Secret.purpose.in_(("token", "session"))))
 
 
-def sweep(context: Context) -> None:
+def delete_expired(context: Context) -> None:
     """Forget what is no longer good, requests to join that nobody decided on included."""
     now = context.clock()
-    with context.database.writing(alone=True) as session:
-        _forget_nonces(session, now)
+    with context.database.writing(exclusive=True) as session:
+        _delete_nonces(session, now)
         session.execute(delete(Secret).where(Secret.expires <= now))
         old = now - REQUEST_MS
         session.execute(delete(Person).where(Person.state == "requested", Person.requested <= old))
@@ -144,7 +144,7 @@ _WHY_NOT = {
 def _check(context: Context, signed: SignedRequest, *, method: str, target: str, body: bytes) -> None:
     _check_time(context, signed)
     try:
-        signed.check(audience=context.audience, method=method, target=target, body=body)
+        signed.check(audience=context.public_key, method=method, target=target, body=body)
     except VerificationError as error:
         raise NotSignedIn(str(error)) from error
 
@@ -153,30 +153,30 @@ def _check_time(context: Context, signed: SignedRequest) -> None:
     now = context.clock()
     if abs(signed.time * 1000 - now) > WINDOW * 1000:
         raise WrongClock(
-            f"the request was signed at {_words(signed.time)} by your clock, and it is {_words(now // 1000)} by the "
-            f"service's; they may be {WINDOW // 60} minutes apart: set your clock"
+            f"the request was signed at {_format_time(signed.time)} by your clock, and it is "
+            f"{_format_time(now // 1000)} by the service's; they may be {WINDOW // 60} minutes apart: set your clock"
         )
 
 
-def _use_up(context: Context, signed: SignedRequest) -> None:
+def _spend_nonce(context: Context, signed: SignedRequest) -> None:
     expires = max(signed.time * 1000, context.clock()) + NONCE_MS
     with context.database.writing() as session:
         fresh = insert_or_ignore(session, Nonce, public_key=signed.public_key, nonce=signed.nonce, expires=expires)
-        if fresh and any(first <= signed.time * 1000 <= last for first, last in _forgotten(session)):
+        if fresh and any(first <= signed.time * 1000 <= last for first, last in _expired_windows(session)):
             raise WrongClock(
-                f"the request was signed at {_words(signed.time)}, and ones of that time are no longer told from those "
-                "that were made before: has the service's clock jumped? Sign it again, later"
+                f"the request was signed at {_format_time(signed.time)}, and ones of that time are no longer told "
+                "from those that were made before: has the service's clock jumped? Sign it again, later"
             )
     if not fresh:
         raise Conflict("this very request was made before; sign it again to repeat it", code="replayed")
 
 
-def _forgotten(session: Session) -> list[tuple[int, int]]:
+def _expired_windows(session: Session) -> list[tuple[int, int]]:
     rows = session.execute(select(Nonce.nonce, Nonce.expires).where(Nonce.public_key == _FORGOTTEN))
     return sorted((int(first), last) for first, last in rows)
 
 
-def _forget_nonces(session: Session, now: int) -> None:
+def _delete_nonces(session: Session, now: int) -> None:
     old = (Nonce.expires <= now, Nonce.public_key != _FORGOTTEN)
     gone = session.scalars(select(Nonce.expires).where(*old)).all()
     if not gone:
@@ -185,7 +185,7 @@ def _forget_nonces(session: Session, now: int) -> None:
     # A request is signed up to a window before it counts, or after.
     times = [(one - NONCE_MS - WINDOW * 1000, one - NONCE_MS) for one in gone]
     joined: list[tuple[int, int]] = []
-    for first, last in sorted(times + _forgotten(session)):
+    for first, last in sorted(times + _expired_windows(session)):
         if joined and first <= joined[-1][1] + NONCE_MS:
             joined[-1] = (joined[-1][0], max(joined[-1][1], last))
         else:
@@ -194,15 +194,15 @@ def _forget_nonces(session: Session, now: int) -> None:
     session.add_all(Nonce(public_key=_FORGOTTEN, nonce=str(first), expires=last) for first, last in joined)
 
 
-def _new(context: Context, actor: Actor, purpose: str, lasts: int) -> tuple[str, int]:
+def _new_secret(context: Context, actor: Actor, purpose: str, lasts: int) -> tuple[str, int]:
     secret = new_secret()
-    row = _row(context, secret, actor, purpose, lasts)
+    row = _secret_row(context, secret, actor, purpose, lasts)
     with context.database.writing() as session:
         session.add(row)
     return secret, row.expires
 
 
-def _row(context: Context, secret: str, actor: Actor, purpose: str, lasts: int) -> Secret:
+def _secret_row(context: Context, secret: str, actor: Actor, purpose: str, lasts: int) -> Secret:
     return Secret(hash=hashed(secret), purpose=purpose, person_id=actor.person_id, expires=context.clock() + lasts)
 
 
@@ -210,7 +210,7 @@ def _actor(person: Person) -> Actor:
     return Actor(person.id, person.name, person.role, person.public_key)
 
 
-def _words(seconds: int) -> str:
+def _format_time(seconds: int) -> str:
     try:
         return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):

@@ -8,27 +8,29 @@ from equipoise.protocol.log import BEGINNING, check_chain, link_of
 from equipoise.service.context import Context
 from equipoise.service.db.event_log import documents
 from equipoise.service.db.tables import Event
-from equipoise.service.rules.access import Actor, require, seat_of
+from equipoise.service.rules.access import Actor, get_seat, require
 
-MOST = 1_000  # events in one answer
-_PIECE = 5_000
+MAX_EVENTS = 1_000  # events in one answer
+_CHUNK = 5_000
 
 
 def chain(
-    context: Context, actor: Actor | None, round_id: str, *, after: int = 0, limit: int = MOST
+    context: Context, actor: Actor | None, round_id: str, *, after: int = 0, limit: int = MAX_EVENTS
 ) -> list[dict[str, Any]]:
     """The log after a sequence number without what it says, for members of a round to look for their receipts in."""
     actor = require(actor, "see-chain")
     with context.database.reading() as session:
-        seat_of(session, actor, round_id)
-        return [link_of(one) for one in documents(session, after=min(max(after, 0), 2**62), limit=min(limit, MOST))]
+        get_seat(session, actor, round_id)
+        return [
+            link_of(one) for one in documents(session, after=min(max(after, 0), 2**62), limit=min(limit, MAX_EVENTS))
+        ]
 
 
-def verified(context: Context) -> str:
+def verify_chain(context: Context) -> str:
     """Check the whole log; the digest of its last event."""
     head, last = BEGINNING, 0
     with context.database.reading(snapshot=True) as session:
-        while piece := documents(session, after=last, limit=_PIECE):
+        while piece := documents(session, after=last, limit=_CHUNK):
             head = check_chain(piece, previous=head, first=last + 1)
             last += len(piece)
             session.expunge_all()
@@ -47,8 +49,8 @@ def latest(
     return [one for one in reversed(found) if one["sequence"] < top], number
 
 
-def listed(context: Context, actor: Actor | None, *, after: int = 0, limit: int = 500) -> list[dict[str, Any]]:
+def list_events(context: Context, actor: Actor | None, *, after: int = 0, limit: int = 500) -> list[dict[str, Any]]:
     """Events after a sequence number, at most 1,000 at once."""
     require(actor, "see-events")
     with context.database.reading() as session:
-        return documents(session, after=min(max(after, 0), 2**62), limit=min(max(limit, 1), MOST))
+        return documents(session, after=min(max(after, 0), 2**62), limit=min(max(limit, 1), MAX_EVENTS))

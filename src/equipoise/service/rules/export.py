@@ -16,8 +16,8 @@ from equipoise._util.canonical import canonical_json, sha256_hex
 from equipoise.protocol.log import concerned, link_of
 from equipoise.service.context import Context
 from equipoise.service.db import event_log
-from equipoise.service.db.tables import Answer, Received, Result
-from equipoise.service.rules.access import Actor, confirm, require, round_of
+from equipoise.service.db.tables import Answer, Result, SubmissionRow
+from equipoise.service.rules.access import Actor, get_round, require, require_active
 from equipoise.service.rules.results import SETTLEMENT
 
 FORMAT, VERSION = "equipoise-export", 2
@@ -28,9 +28,9 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest a zip file knows: what is the sam
 def export(context: Context, actor: Actor | None, round_id: str) -> bytes:
     """A zip file of agreement, submissions, receipts, event log, answers, and once settled settlement and rewards."""
     actor = require(actor, "export")
-    with context.database.writing(alone=True) as session:
-        confirm(session, actor)
-        round_of(session, round_id)
+    with context.database.writing(exclusive=True) as session:
+        require_active(session, actor)
+        get_round(session, round_id)
         event_log.append(
             session, time=context.clock(), actor=actor.name, kind="exported", round_id=round_id, person=actor.person_id
         )
@@ -41,7 +41,7 @@ def export(context: Context, actor: Actor | None, round_id: str) -> bytes:
         "format": FORMAT,
         "version": VERSION,
         "round": round_id,
-        "service": context.audience,
+        "service": context.public_key,
         "time": max(context.clock(), log[-1]["time"]),
         "files": {name: sha256_hex(content) for name, content in files.items()},
         "head": {"sequence": log[-1]["sequence"], "digest": log[-1]["digest"]},
@@ -66,9 +66,9 @@ def _shown(log: list[dict[str, Any]], round_id: str) -> list[dict[str, Any]]:
 
 
 def _files(session: Session, round_id: str, log: list[dict[str, Any]]) -> dict[str, bytes]:
-    found = round_of(session, round_id)
+    found = get_round(session, round_id)
     files = {"agreement.json": found.agreement_json.encode("ascii") + b"\n"}
-    for one in session.scalars(select(Received).where(Received.round_id == round_id)):
+    for one in session.scalars(select(SubmissionRow).where(SubmissionRow.round_id == round_id)):
         files[f"submissions/{one.party}.json"] = one.content
         files[f"receipts/{one.party}.json"] = one.receipt
     for result in session.scalars(select(Result).where(Result.round_id == round_id)):

@@ -25,11 +25,11 @@ from equipoise.service.context import Context
 from equipoise.service.db import event_log
 from equipoise.service.db.tables import ROLES, Person, Secret
 from equipoise.service.errors import Conflict, Invalid, NotFound, NotSignedIn, TooMany
-from equipoise.service.rules.access import Actor, confirm, require
+from equipoise.service.rules.access import Actor, require, require_active
 
-MOST_WAITING = 1_000
-MOST_OF_ONE = 20  # requests that wait, from one address
-LONGEST_NOTE = 200
+MAX_WAITING = 1_000
+MAX_PER_ADDRESS = 20  # requests that wait, from one address
+MAX_NOTE_LENGTH = 200
 FIRST_OPERATOR_MS = 24 * 3_600_000
 _FIRST = "first operator"
 
@@ -54,16 +54,16 @@ def ask_to_join(
 ) -> PersonView:
     """Ask to be approved; asking again with the same key changes nothing and says where it stands.
 
-    Whoever asks must have shown that the key is its own (`authentication.check_only`). Of its `address` a hash is kept
-    until somebody decides.
+    Whoever asks must have shown that the key is its own (`authentication.verify_signature`). Of its `address` a hash is
+    kept until somebody decides.
     """
     _check_name(name)
     _check_key(public_key)
     if role not in ROLES:
         raise Invalid(f"there is no role {role!r}; choose one of {', '.join(ROLES)}")
-    if len(note) > LONGEST_NOTE or not note.isprintable():
-        raise Invalid(f"a note has at most {LONGEST_NOTE} letters, on one line")
-    with context.database.writing(alone=True) as session:
+    if len(note) > MAX_NOTE_LENGTH or not note.isprintable():
+        raise Invalid(f"a note has at most {MAX_NOTE_LENGTH} letters, on one line")
+    with context.database.writing(exclusive=True) as session:
         known = _by_key(session, public_key)
         if known is not None:
             if (known.name, known.role) != (name, role):
@@ -97,7 +97,7 @@ def has_operator(context: Context) -> bool:
 def first_operator_secret(context: Context) -> str:
     """A secret that makes its bearer an operator, once, within 24 hours; those made before are no longer good."""
     secret = new_secret()
-    with context.database.writing(alone=True) as session:
+    with context.database.writing(exclusive=True) as session:
         session.execute(delete(Secret).where(Secret.purpose == _FIRST))
         session.add(Secret(hash=hashed(secret), purpose=_FIRST, expires=context.clock() + FIRST_OPERATOR_MS))
     return secret
@@ -111,7 +111,7 @@ def claim_first_operator(context: Context, secret: str, *, name: str, public_key
     _check_name(name)
     if public_key is not None:
         _check_key(public_key)
-    with context.database.writing(alone=True) as session:
+    with context.database.writing(exclusive=True) as session:
         used = session.get(Secret, hashed(secret))
         if used is None or used.purpose != _FIRST or used.expires <= context.clock():
             raise NotSignedIn(
@@ -126,8 +126,8 @@ def claim_first_operator(context: Context, secret: str, *, name: str, public_key
 def decide(context: Context, actor: Actor | None, person_id: int, *, approve: bool, fingerprint: str) -> PersonView:
     """Approve or refuse somebody's request; `fingerprint` is the one that the operator compared."""
     actor = require(actor, "decide-people")
-    with context.database.writing(alone=True) as session:
-        confirm(session, actor)
+    with context.database.writing(exclusive=True) as session:
+        require_active(session, actor)
         person = _person(session, person_id)
         if person.public_key is None or not same_fingerprint(fingerprint, _fingerprint(person) or ""):
             raise Conflict(
@@ -147,11 +147,11 @@ def decide(context: Context, actor: Actor | None, person_id: int, *, approve: bo
         return _view(person)
 
 
-def clear(context: Context, actor: Actor | None, *, before: int) -> int:
+def drop_requests(context: Context, actor: Actor | None, *, before: int) -> int:
     """Drop all requests that have waited since before a time; who is meant may ask again. How many there were."""
     actor = require(actor, "decide-people")
-    with context.database.writing(alone=True) as session:
-        confirm(session, actor)
+    with context.database.writing(exclusive=True) as session:
+        require_active(session, actor)
         old = delete(Person).where(Person.state == "requested", Person.requested < before)
         dropped = len(session.execute(old.returning(Person.id)).all())
         if dropped:
@@ -169,8 +169,8 @@ def clear(context: Context, actor: Actor | None, *, before: int) -> int:
 def revoke(context: Context, actor: Actor | None, person_id: int) -> PersonView:
     """End somebody's access at once, on all devices."""
     actor = require(actor, "revoke-people")
-    with context.database.writing(alone=True) as session:
-        confirm(session, actor)
+    with context.database.writing(exclusive=True) as session:
+        require_active(session, actor)
         person = _person(session, person_id)
         if person.state == "revoked":
             return _view(person)
@@ -184,7 +184,7 @@ def revoke(context: Context, actor: Actor | None, person_id: int) -> PersonView:
         return _view(person)
 
 
-def listed(context: Context, actor: Actor | None) -> list[PersonView]:
+def list_people(context: Context, actor: Actor | None) -> list[PersonView]:
     """Everybody, those who wait first, then as they came."""
     require(actor, "see-people")
     with context.database.reading() as session:
@@ -206,11 +206,11 @@ def _make_room(session: Session, origin: str | None) -> None:
     ).all()
     # What came before addresses were noted is each from an address of its own.
     each = Counter(one.origin or str(one.id) for one in waiting)
-    if origin is not None and each[origin] >= MOST_OF_ONE:
+    if origin is not None and each[origin] >= MAX_PER_ADDRESS:
         raise TooMany(
             f"{each[origin]} requests to join from this address are waiting; the operator must decide on some first"
         )
-    if len(waiting) >= MOST_WAITING:
+    if len(waiting) >= MAX_WAITING:
         most = max(each.values())
         oldest = next(one.id for one in waiting if each[one.origin or str(one.id)] == most)
         session.execute(delete(Person).where(Person.id == oldest))

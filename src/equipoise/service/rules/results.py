@@ -21,11 +21,11 @@ from equipoise.protocol.receipts import RewardReceipt
 from equipoise.service.cache import SingleFlightCache
 from equipoise.service.context import Context
 from equipoise.service.db import event_log
-from equipoise.service.db.tables import Event, Received, Result, Round, Seat
+from equipoise.service.db.tables import Event, Result, Round, Seat, SubmissionRow
 from equipoise.service.errors import Conflict, Damaged, NotFound
 from equipoise.service.logs import FAILURES
-from equipoise.service.rules.access import Actor, require, round_of, seat_of
-from equipoise.service.rules.rounds import left_out_of
+from equipoise.service.rules.access import Actor, get_round, get_seat, require
+from equipoise.service.rules.rounds import excluded_parties
 
 if TYPE_CHECKING:
     from equipoise.mediation.settlement import Settlement
@@ -42,7 +42,7 @@ def reward_name(party: str) -> str:
     return f"rewards/{party}.nc"
 
 
-def files_of(settlement: "Settlement") -> dict[str, bytes]:
+def result_files(settlement: "Settlement") -> dict[str, bytes]:
     """Everything to be kept of a settlement: the document and the rewards."""
     document = {**settlement.to_json(), "audit": settlement.audit.to_json()}
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
@@ -56,7 +56,7 @@ def files_of(settlement: "Settlement") -> dict[str, bytes]:
     return files
 
 
-def keep(
+def store(
     session: Session,
     context: Context,
     round_id: str,
@@ -66,14 +66,14 @@ def keep(
 ) -> None:
     """Within a transaction: keep a settlement and end its round; doing it again with equal decisions is no mistake.
 
-    `files` are `files_of(settlement)`, if they were made before, so that nobody waits for them.
+    `files` are `result_files(settlement)`, if they were made before, so that nobody waits for them.
     """
-    found = round_of(session, round_id)
+    found = get_round(session, round_id)
     if found.state == "settled" and found.decisions == settlement.decisions:
         return
     if found.state != "settling":
         raise Conflict(f"round {round_id} is {found.state}, so that no settlement is expected")
-    for name, content in (files_of(settlement) if files is None else files).items():
+    for name, content in (result_files(settlement) if files is None else files).items():
         session.add(Result(round_id=round_id, name=name, digest=sha256_hex(content), content=content))
     found.state, found.settled, found.decisions = "settled", context.clock(), settlement.decisions
     event_log.append(
@@ -90,14 +90,14 @@ def settlement(context: Context, actor: Actor | None, round_id: str) -> "Settlem
     """The whole settlement, without draws. Options of versions up to 0.6 hold the noise secret, nobody's to see."""
     require(actor, "see-settlement")
     with context.database.reading() as session:
-        return _settlement(session, round_of(session, round_id))
+        return _settlement(session, get_round(session, round_id))
 
 
 def document(context: Context, actor: Actor | None, round_id: str) -> dict[str, Any]:
     """The whole settlement with its audit as plain JSON, without the noise secret."""
     require(actor, "see-settlement")
     with context.database.reading() as session:
-        found = _settlement(session, round_of(session, round_id))
+        found = _settlement(session, get_round(session, round_id))
     plain = {**found.to_json(), "audit": found.audit.to_json()}
     return {**plain, "options": {**plain["options"], "noise_secret": None}, "decisions": found.decisions}
 
@@ -108,7 +108,7 @@ def party_view(context: Context, actor: Actor | None, round_id: str) -> "PartyVi
 
     actor = require(actor, "see-own-result")
     with context.database.reading() as session:
-        found, _ = seat_of(session, actor, round_id)
+        found, _ = get_seat(session, actor, round_id)
         settled = _settlement(session, found)
     if actor.name not in settled.awards:
         raise NotFound(f"{_NO_PART.format(actor.name)}, so that it has no share in it")
@@ -122,11 +122,11 @@ def reward(context: Context, actor: Actor | None, round_id: str) -> bytes:
     """
     actor = require(actor, "fetch-reward")
     with context.database.reading() as session:
-        found, _ = seat_of(session, actor, round_id)
+        found, _ = get_seat(session, actor, round_id)
         content, says = _decided_reward(session, found, actor.name)
         known = _handed_out(session, found, actor.name, says)
     if known is None:
-        with context.database.writing(alone=True) as session:
+        with context.database.writing(exclusive=True) as session:
             if _handed_out(session, found, actor.name, says) is None:
                 event_log.append(
                     session,
@@ -144,7 +144,7 @@ def reward_receipt(context: Context, actor: Actor | None, round_id: str) -> Rewa
     """The service's word which reward it handed out to a party; the same each time."""
     actor = require(actor, "fetch-reward")
     with context.database.reading() as session:
-        found, _ = seat_of(session, actor, round_id)
+        found, _ = get_seat(session, actor, round_id)
         _, says = _decided_reward(session, found, actor.name)
         event = _handed_out(session, found, actor.name, says)
     if event is None:
@@ -168,9 +168,11 @@ def summary(context: Context, actor: Actor | None, round_id: str) -> dict[str, A
     """
     actor = require(actor, "see-summary")
     with context.database.reading() as session:
-        found, _ = seat_of(session, actor, round_id)
-        order = select(Received.party).join(Seat, (Seat.round_id == Received.round_id) & (Seat.party == Received.party))
-        submitted = session.scalars(order.where(Received.round_id == found.id).order_by(Seat.position)).all()
+        found, _ = get_seat(session, actor, round_id)
+        order = select(SubmissionRow.party).join(
+            Seat, (Seat.round_id == SubmissionRow.round_id) & (Seat.party == SubmissionRow.party)
+        )
+        submitted = session.scalars(order.where(SubmissionRow.round_id == found.id).order_by(Seat.position)).all()
         settled = _settlement(session, found) if found.state == "settled" else None
     agreement = found.agreement
     teams = () if settled is None else settled.teams
@@ -183,7 +185,7 @@ def summary(context: Context, actor: Actor | None, round_id: str) -> dict[str, A
         "decisions": found.decisions,
         "parties": list(agreement.party_names),
         "submitted": list(submitted),
-        "left_out": list(left_out_of(found)),
+        "left_out": list(excluded_parties(found)),
         "teams": [list(team) for team in teams],
         "values": [
             {"team": list(team), **asdict(settled.value(*team))}
@@ -202,7 +204,7 @@ def audit(context: Context, actor: Actor | None, round_id: str) -> list[dict[str
     """Which promises hold; why, only for operators and auditors, since reasons name parties and numbers."""
     actor = require(actor, "see-audit")
     with context.database.reading() as session:
-        found, _ = seat_of(session, actor, round_id)
+        found, _ = get_seat(session, actor, round_id)
         settled = _settlement(session, found)
     return [
         {

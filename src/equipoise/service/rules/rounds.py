@@ -14,9 +14,9 @@ from equipoise.agreement import Agreement
 from equipoise.protocol.public_keys import fingerprint
 from equipoise.service.context import Context
 from equipoise.service.db import event_log
-from equipoise.service.db.tables import Person, Received, Round, Seat, parse_agreement, serialize_agreement
+from equipoise.service.db.tables import Person, Round, Seat, SubmissionRow, parse_agreement, serialize_agreement
 from equipoise.service.errors import Conflict, Invalid, NotFound
-from equipoise.service.rules.access import Actor, confirm, fits, require, round_of, seat_of
+from equipoise.service.rules.access import Actor, get_round, get_seat, matches_key, require, require_active
 
 _LETTERS = string.ascii_lowercase + string.digits
 _LENGTH = 12
@@ -67,8 +67,8 @@ def create(context: Context, actor: Actor | None, agreement: Agreement, *, invit
     text, secret = serialize_agreement(agreement), secrets.token_hex(16)
     if parse_agreement(text).identity != agreement.identity:
         raise Invalid("the agreement changes when it is written as JSON; write its numbers and texts more plainly")
-    with context.database.writing(alone=True) as session:
-        confirm(session, actor)
+    with context.database.writing(exclusive=True) as session:
+        require_active(session, actor)
         session.add(
             Round(
                 id=round_id,
@@ -103,9 +103,9 @@ def create(context: Context, actor: Actor | None, agreement: Agreement, *, invit
 def invite(context: Context, actor: Actor | None, round_id: str, party: str) -> None:
     """Let a party of the agreement see the round and submit; again is no mistake."""
     actor = require(actor, "invite")
-    with context.database.writing(alone=True) as session:
-        confirm(session, actor)
-        found = round_of(session, round_id)
+    with context.database.writing(exclusive=True) as session:
+        require_active(session, actor)
+        found = get_round(session, round_id)
         names = found.agreement.party_names
         if party not in names:
             raise NotFound(f"{party[:80]!r} is no party of this round's agreement; its parties are {', '.join(names)}")
@@ -128,9 +128,9 @@ def invite(context: Context, actor: Actor | None, round_id: str, party: str) -> 
 def close(context: Context, actor: Actor | None, round_id: str) -> None:
     """End a round that will not be settled; again is no mistake."""
     actor = require(actor, "close-rounds")
-    with context.database.writing(alone=True) as session:
-        confirm(session, actor)
-        found = round_of(session, round_id)
+    with context.database.writing(exclusive=True) as session:
+        require_active(session, actor)
+        found = get_round(session, round_id)
         if found.state == "closed":
             return
         require_open(found)
@@ -145,7 +145,7 @@ def close(context: Context, actor: Actor | None, round_id: str) -> None:
         )
 
 
-def listed(context: Context, actor: Actor | None) -> list[RoundView]:
+def list_visible(context: Context, actor: Actor | None) -> list[RoundView]:
     """All rounds that one may see, the newest first."""
     actor = require(actor, "see-rounds")
     statement = select(Round).order_by(Round.created.desc(), Round.id)
@@ -154,19 +154,19 @@ def listed(context: Context, actor: Actor | None) -> list[RoundView]:
             Seat.party == actor.name, Seat.invited.is_not(None)
         )
     with context.database.reading() as session:
-        found = [one for one in session.scalars(statement) if actor.role != "party" or fits(one, actor)]
+        found = [one for one in session.scalars(statement) if actor.role != "party" or matches_key(one, actor)]
         return _views(session, actor, found)
 
 
-def seen(context: Context, actor: Actor | None, round_id: str) -> RoundView:
+def get(context: Context, actor: Actor | None, round_id: str) -> RoundView:
     """One round."""
     actor = require(actor, "see-rounds")
     with context.database.reading() as session:
-        found, _ = seat_of(session, actor, round_id)
+        found, _ = get_seat(session, actor, round_id)
         return _views(session, actor, [found])[0]
 
 
-def left_out_of(round_: Round) -> tuple[str, ...]:
+def excluded_parties(round_: Round) -> tuple[str, ...]:
     """Parties without whom a round is being settled, or was, though they may have submitted."""
     if round_.state not in ("settling", "settled"):
         return ()
@@ -202,11 +202,17 @@ def _views(session: Session, actor: Actor, found: list[Round]) -> list[RoundView
     for seat in session.scalars(statement if chosen is None else statement.where(Seat.round_id.in_(chosen))):
         if seat.round_id in seats:
             seats[seat.round_id].append(seat)
-    columns = (Received.round_id, Received.party, Received.received, Received.epsilon, Received.rows)
-    submitted = select(*columns, Person.public_key).join(Person, Person.id == Received.person_id)
+    columns = (
+        SubmissionRow.round_id,
+        SubmissionRow.party,
+        SubmissionRow.received,
+        SubmissionRow.epsilon,
+        SubmissionRow.rows,
+    )
+    submitted = select(*columns, Person.public_key).join(Person, Person.id == SubmissionRow.person_id)
     sent = {
         (one.round_id, one.party): _Sent(one.received, float(one.epsilon), one.rows, one.public_key)
-        for one in session.execute(submitted if chosen is None else submitted.where(Received.round_id.in_(chosen)))
+        for one in session.execute(submitted if chosen is None else submitted.where(SubmissionRow.round_id.in_(chosen)))
     }
     approved = select(Person.name, Person.public_key).where(Person.state == "approved", Person.role == "party")
     names = {seat.party for some in seats.values() for seat in some}
@@ -220,7 +226,7 @@ def _view(
     actor: Actor, found: Round, seats: Iterable[Seat], sent: dict[tuple[str, str], _Sent], keys: dict[str, str | None]
 ) -> RoundView:
     agreement = found.agreement
-    left_out = left_out_of(found)
+    left_out = excluded_parties(found)
     pinned = {party.name: party.public_key for party in agreement.parties}
     views = []
     for seat in seats:

@@ -15,10 +15,10 @@ from equipoise.mediation.settings import SettlementSettings
 from equipoise.protocol.submission import Submission
 from equipoise.service.context import Context
 from equipoise.service.db import event_log
-from equipoise.service.db.tables import Job, Received, Round
+from equipoise.service.db.tables import Job, Round, SubmissionRow
 from equipoise.service.errors import Conflict, Invalid
 from equipoise.service.options import Options
-from equipoise.service.rules.access import Actor, confirm, require, round_of, seat_of
+from equipoise.service.rules.access import Actor, get_round, get_seat, require, require_active
 from equipoise.service.rules.rounds import require_open
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def start(context: Context, actor: Actor | None, round_id: str, options: Options
     """
     actor = require(actor, "settle")
     with context.database.reading() as session:
-        found = round_of(session, round_id)
+        found = get_round(session, round_id)
         require_open(found)
         sent = _sent(session, found, options)
     _check_left_out(found, options)
@@ -66,9 +66,9 @@ def start(context: Context, actor: Actor | None, round_id: str, options: Options
         raise Invalid(f"{error}; or start without that party (--without)") from error
     except EquipoiseError as error:
         raise Invalid(str(error)) from error
-    with context.database.writing(alone=True) as session:
-        confirm(session, actor)
-        found = round_of(session, round_id)
+    with context.database.writing(exclusive=True) as session:
+        require_active(session, actor)
+        found = get_round(session, round_id)
         require_open(found)
         if _sent(session, found, options) != sent:
             raise Conflict("a submission arrived just now; look who takes part, then start again")
@@ -100,9 +100,9 @@ def start(context: Context, actor: Actor | None, round_id: str, options: Options
 def cancel(context: Context, actor: Actor | None, round_id: str) -> None:
     """Stop a settlement; the round is open again, and what was computed stays for the next start."""
     actor = require(actor, "settle")
-    with context.database.writing(alone=True) as session:
-        confirm(session, actor)
-        found = round_of(session, round_id)
+    with context.database.writing(exclusive=True) as session:
+        require_active(session, actor)
+        found = get_round(session, round_id)
         if found.state != "settling":
             raise Conflict(f"the round is {found.state}; there is no settlement to cancel", code="not-settling")
         now = context.clock()
@@ -122,7 +122,7 @@ def progress(context: Context, actor: Actor | None, round_id: str) -> Progress:
     """How far the settlement is that was started last."""
     actor = require(actor, "see-progress")
     with context.database.reading() as session:
-        found, _ = seat_of(session, actor, round_id)
+        found, _ = get_seat(session, actor, round_id)
         latest = select(Job).where(Job.round_id == found.id, Job.kind == "settlement").order_by(Job.id.desc()).limit(1)
         job = session.scalars(latest).one_or_none()
     if job is None:
@@ -147,7 +147,7 @@ def progress(context: Context, actor: Actor | None, round_id: str) -> Progress:
 def task_for(context: Context, round_id: str) -> "Task":
     """What a worker is to settle."""
     with context.database.reading() as session:
-        found = round_of(session, round_id)
+        found = get_round(session, round_id)
         chosen = json.loads(found.options_json or "{}")
         seed = chosen.pop("seed", None)  # of a settlement that a version up to 0.7 started
         options = Options.read(chosen)
@@ -157,7 +157,11 @@ def task_for(context: Context, round_id: str) -> "Task":
 
 def _sent(session: Session, found: Round, options: Options) -> Sequence[bytes]:
     """What counts of what was submitted."""
-    statement = select(Received.party, Received.content).where(Received.round_id == found.id).order_by(Received.party)
+    statement = (
+        select(SubmissionRow.party, SubmissionRow.content)
+        .where(SubmissionRow.round_id == found.id)
+        .order_by(SubmissionRow.party)
+    )
     return [content for party, content in session.execute(statement) if party not in options.without]
 
 

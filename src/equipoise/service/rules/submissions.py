@@ -13,9 +13,9 @@ from equipoise.protocol.receipts import Receipt
 from equipoise.protocol.submission import Submission, most_bytes
 from equipoise.service.context import Context
 from equipoise.service.db import event_log
-from equipoise.service.db.tables import Received, Round
+from equipoise.service.db.tables import Round, SubmissionRow
 from equipoise.service.errors import Conflict, Forbidden, Invalid, NotFound, TooLarge
-from equipoise.service.rules.access import Actor, confirm, require, round_of, seat_of
+from equipoise.service.rules.access import Actor, get_round, get_seat, require, require_active
 from equipoise.service.rules.rounds import require_open
 
 
@@ -23,22 +23,22 @@ def accept(context: Context, actor: Actor | None, round_id: str, data: bytes) ->
     """Keep a submission; its receipt, and whether it is new. What it returns is on disk."""
     actor = require(actor, "submit")
     with context.database.reading() as session:
-        found, _ = seat_of(session, actor, round_id)
-        if (known := _same(session, found, actor, data)) is not None:
+        found, _ = get_seat(session, actor, round_id)
+        if (known := _existing_receipt(session, found, actor, data)) is not None:
             return known, False
         require_open(found)
     submission = _checked(found, actor, data)  # outside of the transaction: others need not wait for it
-    with context.database.writing(alone=True) as session:
-        confirm(session, actor)
-        found, _ = seat_of(session, actor, round_id)
-        if (known := _same(session, found, actor, data)) is not None:
+    with context.database.writing(exclusive=True) as session:
+        require_active(session, actor)
+        found, _ = get_seat(session, actor, round_id)
+        if (known := _existing_receipt(session, found, actor, data)) is not None:
             return known, False
         require_open(found)
-        _check_unknown(session, submission, data)
-        return _keep(session, context, actor, found, submission, data), True
+        _check_unused(session, submission, data)
+        return _store(session, context, actor, found, submission, data), True
 
 
-def own(context: Context, actor: Actor | None, round_id: str) -> bytes:
+def own_submission(context: Context, actor: Actor | None, round_id: str) -> bytes:
     """What one submitted, byte for byte."""
     return _own(context, actor, round_id).content
 
@@ -48,19 +48,19 @@ def receipt(context: Context, actor: Actor | None, round_id: str) -> Receipt:
     return Receipt.parse(_own(context, actor, round_id).receipt)
 
 
-def _own(context: Context, actor: Actor | None, round_id: str) -> Received:
+def _own(context: Context, actor: Actor | None, round_id: str) -> SubmissionRow:
     actor = require(actor, "see-own-submission")
     with context.database.reading() as session:
-        found, _ = seat_of(session, actor, round_id)
-        kept = session.get(Received, (found.id, actor.name))
+        found, _ = get_seat(session, actor, round_id)
+        kept = session.get(SubmissionRow, (found.id, actor.name))
     if kept is None:
         raise NotFound(f"{actor.name!r} has not submitted to this round yet")
     return kept
 
 
-def _same(session: Session, found: Round, actor: Actor, data: bytes) -> Receipt | None:
+def _existing_receipt(session: Session, found: Round, actor: Actor, data: bytes) -> Receipt | None:
     """The receipt, if this very submission is there already; another one in its place is refused."""
-    kept = session.get(Received, (found.id, actor.name))
+    kept = session.get(SubmissionRow, (found.id, actor.name))
     if kept is None:
         return None
     if kept.digest != sha256_hex(data):
@@ -99,13 +99,16 @@ def receipts(context: Context, actor: Actor | None, round_id: str) -> list[Recei
     """All receipts of a round, for those who oversee it, as they were given."""
     require(actor, "see-events")
     with context.database.reading() as session:
-        statement = select(Received.receipt).where(Received.round_id == round_of(session, round_id).id)
-        return [Receipt.parse(data) for data in session.scalars(statement.order_by(Received.received, Received.party))]
+        statement = select(SubmissionRow.receipt).where(SubmissionRow.round_id == get_round(session, round_id).id)
+        return [
+            Receipt.parse(data)
+            for data in session.scalars(statement.order_by(SubmissionRow.received, SubmissionRow.party))
+        ]
 
 
-def _check_unknown(session: Session, submission: Submission, data: bytes) -> None:
+def _check_unused(session: Session, submission: Submission, data: bytes) -> None:
     """Refuse another content, or another sender, of a release that was seen, in whatever round."""
-    columns = select(Received.party, Received.digest).where(Received.submission_id == submission.id)
+    columns = select(SubmissionRow.party, SubmissionRow.digest).where(SubmissionRow.submission_id == submission.id)
     if any(tuple(row) != (submission.party, sha256_hex(data)) for row in session.execute(columns)):
         raise Conflict(
             f"a submission with the id {submission.id[:12]}… was received before, with other content or from another "
@@ -114,7 +117,7 @@ def _check_unknown(session: Session, submission: Submission, data: bytes) -> Non
         )
 
 
-def _keep(
+def _store(
     session: Session, context: Context, actor: Actor, found: Round, submission: Submission, data: bytes
 ) -> Receipt:
     now, digest = context.clock(), sha256_hex(data)
@@ -141,7 +144,7 @@ def _keep(
         event_digest=event.digest,
     )
     session.add(
-        Received(
+        SubmissionRow(
             round_id=found.id,
             party=submission.party,
             person_id=actor.person_id,

@@ -64,7 +64,7 @@ async def _sweeping(app: FastAPI) -> AsyncIterator[None]:
     async def sweep() -> None:
         while True:
             try:
-                await asyncio.to_thread(authentication.sweep, app.state.context)
+                await asyncio.to_thread(authentication.delete_expired, app.state.context)
             except Exception as error:  # the database is away: the next time will do
                 log_failure("sweep", error)
             await asyncio.sleep(_SWEEP)

@@ -193,14 +193,14 @@ def _token(request: Request) -> str | None:
 
 
 def _verified_actor(request: Request, signed: SignedRequest) -> Actor:
-    actor = authentication.admit(
+    actor = authentication.authenticate(
         context_of(request), signed, method=request.method, target=target_of(request), body=body_of(request)
     )
     return _admit(request, actor)
 
 
 def _verified_key(request: Request, signed: SignedRequest) -> str:
-    return authentication.check_only(
+    return authentication.verify_signature(
         context_of(request), signed, method=request.method, target=target_of(request), body=body_of(request)
     )
 

@@ -32,9 +32,9 @@ def _report(context: Context, actor: Actor, round_id: str, render: Callable[[Pag
         from equipoise.report.party import party_page
 
         own = results.party_view(context, actor, round_id)
-        key = (context.audience, round_id, own.party, render.__name__)
+        key = (context.public_key, round_id, own.party, render.__name__)
         return _RENDERED.get(key, lambda: render(party_page(own)))
     from equipoise.report.operator import operator_page
 
     settlement = results.settlement(context, actor, round_id)
-    return _RENDERED.get((context.audience, round_id, "", render.__name__), lambda: render(operator_page(settlement)))
+    return _RENDERED.get((context.public_key, round_id, "", render.__name__), lambda: render(operator_page(settlement)))

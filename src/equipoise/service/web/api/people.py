@@ -54,13 +54,13 @@ def ask_to_join(request: Request, asked: JoinRequest, key: Annotated[str, Depend
 @router.post("/people/clearing", responses=error_responses(401, 403, 415))
 def clear(request: Request, clearing: ClearRequest, actor: CurrentActor) -> ClearResponse:
     """Drop all requests to join that have waited since before a time. For the operator."""
-    return ClearResponse(dropped=people.clear(context_of(request), actor, before=clearing.before))
+    return ClearResponse(dropped=people.drop_requests(context_of(request), actor, before=clearing.before))
 
 
 @router.get("/people", responses=error_responses(401, 403))
 def everybody(request: Request, actor: CurrentActor) -> PeopleList:
     """Everybody who asked to join. For the operator and the auditor."""
-    return PeopleList(people=[PersonSchema.of(view) for view in people.listed(context_of(request), actor)])
+    return PeopleList(people=[PersonSchema.of(view) for view in people.list_people(context_of(request), actor)])
 
 
 @router.get("/me", responses=error_responses(401, 403))
@@ -115,7 +115,7 @@ def new_token(request: Request, actor: Annotated[Actor, Depends(require_signatur
 @sign_in_router.delete("/tokens", status_code=204, response_class=Response, responses=error_responses(401))
 def end_token(request: Request, token: Annotated[str, Depends(require_token)]) -> Response:
     """End the token that this request was made with."""
-    authentication.end(context_of(request), token)
+    authentication.sign_out(context_of(request), token)
     return Response(status_code=204)
 
 
@@ -124,6 +124,6 @@ def sign_in(request: Request, actor: Annotated[Actor, Depends(require_signature)
     """Get a link that signs your browser in, once, within ten minutes. The request must be signed."""
     settings: Settings = request.app.state.settings
     context = context_of(request)
-    secret, expires = authentication.sign_in_secret(context, actor), context.clock() + authentication.SIGN_IN_MS
+    secret, expires = authentication.new_sign_in_secret(context, actor), context.clock() + authentication.SIGN_IN_MS
     # After the #, so that it is in no log: browsers do not send that part.
     return SignInLink(url=f"{settings.origin}/sign-in#{secret}", expires=expires)

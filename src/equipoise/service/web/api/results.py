@@ -96,7 +96,7 @@ def whole_round(request: Request, round: RoundId, actor: CurrentActor) -> Respon
 @event_router.get("/events", responses=error_responses(401, 403))
 def log(request: Request, part: Annotated[EventsQuery, Query()], actor: CurrentActor) -> EventList:
     """What happened, in order, after a certain event. For the operator and the auditor."""
-    found = events.listed(context_of(request), actor, after=part.after, limit=part.limit)
+    found = events.list_events(context_of(request), actor, after=part.after, limit=part.limit)
     return EventList(events=[EventSchema.model_validate(one) for one in found])
 
 

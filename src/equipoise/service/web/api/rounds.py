@@ -60,7 +60,7 @@ _RECEIVED_BEFORE: Responses = {
 @router.get("/rounds", responses=error_responses(401, 403))
 def all_rounds(request: Request, actor: CurrentActor) -> RoundList:
     """The rounds you may see: all for the operator and the auditor, those it is invited to for a party."""
-    return RoundList(rounds=[RoundSchema.of(view) for view in rounds.listed(context_of(request), actor)])
+    return RoundList(rounds=[RoundSchema.of(view) for view in rounds.list_visible(context_of(request), actor)])
 
 
 @router.post("/rounds", status_code=201, responses=error_responses(401, 403, 409, 415))
@@ -69,19 +69,19 @@ def create(request: Request, new: NewRoundRequest, actor: CurrentActor) -> Round
     context = context_of(request)
     require(actor, "create-rounds")  # before the agreement is read, which takes longer than this
     made = rounds.create(context, actor, Agreement.parse(new.agreement), invite=new.invite)
-    return RoundSchema.of(rounds.seen(context, actor, made))
+    return RoundSchema.of(rounds.get(context, actor, made))
 
 
 @router.get("/rounds/{round}", responses=error_responses(401, 403, 404))
 def one_round(request: Request, round: RoundId, actor: CurrentActor) -> RoundSchema:  # noqa: A002
     """One round, and who has submitted."""
-    return RoundSchema.of(rounds.seen(context_of(request), actor, round))
+    return RoundSchema.of(rounds.get(context_of(request), actor, round))
 
 
 @router.get("/rounds/{round}/agreement", responses=error_responses(401, 403, 404))
 def agreement(request: Request, round: RoundId, actor: CurrentActor) -> AgreementSchema:  # noqa: A002
     """What all parties of a round sign up to. Compare its identity with that of the file you agreed to."""
-    view = rounds.seen(context_of(request), actor, round)
+    view = rounds.get(context_of(request), actor, round)
     return AgreementSchema(identity=view.identity, agreement=view.agreement.model_dump(mode="json"))
 
 
@@ -90,7 +90,7 @@ def invite(request: Request, round: RoundId, invitation: InvitationRequest, acto
     """Let a party of the agreement see the round and submit. For the operator."""
     context = context_of(request)
     rounds.invite(context, actor, round, invitation.party)
-    return RoundSchema.of(rounds.seen(context, actor, round))
+    return RoundSchema.of(rounds.get(context, actor, round))
 
 
 @router.post("/rounds/{round}/closing", responses=error_responses(401, 403, 404, 409))
@@ -98,7 +98,7 @@ def close(request: Request, round: RoundId, actor: CurrentActor) -> RoundSchema:
     """End an open round without settling it. For the operator."""
     context = context_of(request)
     rounds.close(context, actor, round)
-    return RoundSchema.of(rounds.seen(context, actor, round))
+    return RoundSchema.of(rounds.get(context, actor, round))
 
 
 @submission_router.put(
@@ -121,7 +121,7 @@ def submit(request: Request, round: RoundId, actor: CurrentActor) -> Response:  
 )
 def own_submission(request: Request, round: RoundId, actor: CurrentActor) -> Response:  # noqa: A002
     """Your own submission, byte for byte as it was received."""
-    return Response(submissions.own(context_of(request), actor, round), media_type="application/json")
+    return Response(submissions.own_submission(context_of(request), actor, round), media_type="application/json")
 
 
 @submission_router.get("/rounds/{round}/receipt", response_model=Receipt, responses=error_responses(401, 403, 404))

@@ -13,7 +13,7 @@ from sqlalchemy import delete
 
 from equipoise._version import __version__
 from equipoise.protocol.public_keys import fingerprint
-from equipoise.service.context import LEAST_ROOM, Context
+from equipoise.service.context import MIN_FREE_BYTES, Context
 from equipoise.service.db.database import FULL
 from equipoise.service.db.tables import Nonce
 from equipoise.service.errors import Unavailable
@@ -68,7 +68,7 @@ class HealthCheck:
 
     def _write(self) -> None:
         database, folder = self._context.database, self._context.folder
-        if database.is_sqlite and (left := shutil.disk_usage(folder).free) < LEAST_ROOM:
+        if database.is_sqlite and (left := shutil.disk_usage(folder).free) < MIN_FREE_BYTES:
             raise Unavailable(f"the disk is full: {left:,} bytes are left; free some room", code=FULL)
         with database.writing() as session:
             session.execute(delete(Nonce).where(Nonce.public_key == _HEALTH_KEY))
@@ -81,8 +81,8 @@ def service(request: Request) -> ServiceSchema:
     context = context_of(request)
     return ServiceSchema(
         version=__version__,
-        public_key=context.audience,
-        fingerprint=fingerprint(context.audience),
+        public_key=context.public_key,
+        fingerprint=fingerprint(context.public_key),
         time=context.clock(),
     )
 

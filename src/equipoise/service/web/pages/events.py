@@ -43,7 +43,7 @@ def log(request: Request, user: CurrentUser, before: int | None = None, verify: 
     if verify:
         require(user.actor, "see-events")
         try:
-            head = events.verified(context)
+            head = events.verify_chain(context)
         except VerificationError as error:
             broken = str(error)
     oldest = shown[-1]["sequence"] if shown else 1

@@ -25,10 +25,10 @@ def home(request: Request, user: OptionalUser) -> Response:
     if user.actor is None:
         return render_page(request, "welcome.html", user, address=request.app.state.settings.origin)
     context = context_of(request)
-    seen = rounds.listed(context, user.actor)
+    seen = rounds.list_visible(context, user.actor)
     waiting = 0
     if user.role in ("operator", "auditor"):
-        waiting = sum(one.state == "requested" for one in people.listed(context, user.actor))
+        waiting = sum(one.state == "requested" for one in people.list_people(context, user.actor))
     shown = [(one, round_status(one, user.actor)) for one in seen]
     return render_page(request, "home.html", user, rounds=shown, waiting=waiting)
 
@@ -49,7 +49,7 @@ def become_operator(request: Request, user: OptionalUser, form: SameOriginForm) 
     except Refusal as refusal:
         return render_page(request, "first.html", user, status=refusal.status, name=name, problem=str(refusal))
     if user.secret:
-        authentication.end(context, user.secret)
+        authentication.sign_out(context, user.secret)
     return redirect_with_session(request, authentication.start_session(context, actor))
 
 
@@ -68,12 +68,12 @@ def signed_in(request: Request, user: OptionalUser, form: SameOriginForm) -> Res
     except Refusal as refusal:
         return render_page(request, "sign_in.html", user, status=refusal.status, problem=str(refusal))
     if user.secret:
-        authentication.end(context, user.secret)
+        authentication.sign_out(context, user.secret)
     return redirect_with_session(request, secret)
 
 
 @router.post("/sign-out", dependencies=[Depends(csrf_form)])
 def sign_out(request: Request, user: OptionalUser) -> Response:
     """End the session, here and in the database."""
-    authentication.end(context_of(request), user.secret)
+    authentication.sign_out(context_of(request), user.secret)
     return redirect_without_session(request)

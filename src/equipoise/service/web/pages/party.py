@@ -18,7 +18,7 @@ router = APIRouter(route_class=PageRoute)
 def mine(request: Request, round_id: str, user: CurrentUser) -> Response:
     """My submission, what it revealed, my reward and why."""
     context, actor = context_of(request), require(user.actor, "see-own-submission")
-    view = rounds.seen(context, actor, round_id)
+    view = rounds.get(context, actor, round_id)
     seat = own_seat(view, actor)
     sent = seat is not None and seat.submitted is not None and seat.epsilon is not None
     receipt = submissions.receipt(context, actor, round_id) if sent else None
@@ -49,7 +49,7 @@ def receipt(request: Request, round_id: str, user: CurrentUser) -> Response:
 @router.get("/rounds/{round_id}/mine/submission")
 def submission(request: Request, round_id: str, user: CurrentUser) -> Response:
     """The submission, byte for byte as it came."""
-    content = submissions.own(context_of(request), user.actor, round_id)
+    content = submissions.own_submission(context_of(request), user.actor, round_id)
     assert user.actor is not None
     return _download(content, f"{user.actor.name}-submission.json", "application/json")
 

@@ -53,7 +53,7 @@ def clear(
     before = form.get("before", "")
     if form.get("sure") != "yes" or not (before.isascii() and before.isdigit() and len(before) < 16):
         return _people(request, user, status=422)
-    people.clear(context_of(request), user.actor, before=int(before))
+    people.drop_requests(context_of(request), user.actor, before=int(before))
     return redirect("/people?done=cleared")
 
 
@@ -85,7 +85,7 @@ def _people(
     done: str = "",
     wrong: dict[int, tuple[str, str]] | None = None,
 ) -> Response:
-    everybody = people.listed(context_of(request), user.actor)
+    everybody = people.list_people(context_of(request), user.actor)
     return render_page(
         request,
         "people.html",

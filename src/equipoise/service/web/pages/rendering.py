@@ -53,7 +53,7 @@ def render_page(request: Request, template: str, user: User, *, status: int = 20
         actor=user.actor,
         here=request.url.path,
         version=__version__,
-        service=fingerprint(request.app.state.context.audience),
+        service=fingerprint(request.app.state.context.public_key),
         **values,
     )  # fmt: skip
     return HTMLResponse(shown, status_code=status, headers=HEADERS)

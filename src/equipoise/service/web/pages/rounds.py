@@ -123,7 +123,7 @@ def progress(request: Request, round_id: str, user: CurrentUser) -> Response:
 def invite(request: Request, round_id: str, user: CurrentUser, form: CsrfForm) -> Response:
     """Let one member see the round, or all of them."""
     context = context_of(request)
-    view = rounds.seen(context, user.actor, round_id)
+    view = rounds.get(context, user.actor, round_id)
     party = form.get("party", "")
     invited = [seat.party for seat in view.seats if seat.invited is None] if form.get("all") == "yes" else [party]
     try:
@@ -226,7 +226,7 @@ def _round_page(
 ) -> Response:
     context, actor = context_of(request), user.actor
     assert actor is not None
-    view = rounds.seen(context, actor, round_id)
+    view = rounds.get(context, actor, round_id)
     overseer = actor.role in ("operator", "auditor")
     settled = view.state == "settled"
     found = None if settled else settlements.progress(context, actor, round_id)
