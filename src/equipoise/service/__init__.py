@@ -1,5 +1,5 @@
 """The mediator as a service: accounts, rounds, submissions, settlements, pages.
 
-Rules live in modules named after what they rule (`people`, `rounds`, `submissions`, …) and know no HTTP; `api/` and
-`pages/` know HTTP and no rules. Everything durable is in one database.
+`rules/` says what may happen and who may make it happen, and knows no HTTP; `web/` (API and pages) knows HTTP and
+no rules; `jobs/` settles rounds in the background. Everything durable is in one database, `db/`.
 """

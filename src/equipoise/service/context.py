@@ -27,11 +27,11 @@ from equipoise.service.errors import Unavailable
 KEY = "service.key"
 DATABASE = "equipoise.sqlite"
 NEW_SUFFIX = ".new"  # ends the name of a key that no database knows yet
-MIN_FREE_BYTES = 2**20  # bytes
+MIN_FREE_BYTES = 2**20
 
 
 def now() -> int:
-    """Milliseconds since 1970."""
+    """The time of the system's clock, in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
@@ -130,7 +130,7 @@ def _service_key(database: Database, path: Path, clock: Callable[[], int], *, be
 
 
 def _archive_key(path: Path, *, begin_anew: bool) -> None:
-    """The key of a service whose database is gone."""
+    """Rename the key of a service whose database is gone; refused unless another service is to begin."""
     name = fingerprint(public_hex(load_key(path)))
     if not begin_anew:
         raise ServiceError(

@@ -22,7 +22,7 @@ FAILURES = "equipoise.failures"
 
 
 class JsonLines(logging.Formatter):
-    """A record as one line; what is in `record.fields` stands beside the usual."""
+    """Formats a record as one line of JSON, with what is in `record.fields`."""
 
     def format(self, record: logging.LogRecord) -> str:
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
@@ -46,7 +46,7 @@ class RepeatFilter(logging.Filter):
         self._seen: dict[str, tuple[float, int]] = {}  # when the next may be written, and how many were not
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is written."""
+        """Whether a record is written."""
         if record.levelno != logging.WARNING and record.name != "asyncio":
             return True
         text, now = str(record.msg).partition("\n")[0], self._clock()
@@ -61,7 +61,7 @@ class RepeatFilter(logging.Filter):
 
 
 def configure_logging(stream: IO[str] | None = None) -> None:
-    """Send everything of this process to one stream, the standard error by default."""
+    """Have everything of this process logged to one stream, the standard error by default."""
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonLines())
     root = logging.getLogger()
@@ -76,7 +76,7 @@ def configure_logging(stream: IO[str] | None = None) -> None:
 
 
 def log_failure(reference: str, error: BaseException) -> None:
-    """What nobody foresaw, with its trace, for whoever runs the service."""
+    """Log a failure that nobody foresaw, with its trace, for whoever runs the service."""
     trace = "".join(traceback.format_exception(error))
     fields = {"request": reference, "message": "failed unexpectedly", "trace": trace}
     logging.getLogger(FAILURES).error("failed unexpectedly", extra={"fields": fields})

@@ -141,7 +141,7 @@ def _check_public_url(deployment: Deployment, settings: Settings) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it."""
+    """Whether a host is this machine's own, so that only this machine can reach it."""
     if host == "localhost":
         return True
     try:
@@ -151,7 +151,7 @@ def is_loopback(host: str) -> bool:
 
 
 def public_url(deployment: Deployment, settings: Settings, port: int) -> str:
-    """The address that people use."""
+    """The address at which people reach the service."""
     if deployment.public_url is not None:
         return deployment.public_url
     scheme = "http" if settings.tls is None else "https"

@@ -21,6 +21,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from equipoise.errors import ServiceError
+from equipoise.service.db.migrations import upgrade
 from equipoise.service.db.tables import Base
 from equipoise.service.errors import Unavailable
 
@@ -92,7 +93,7 @@ class Database:
         self._retry_while_busy(self._upgrade)
 
     def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         self._engine.dispose()
 
     def _write_turn(self) -> AbstractContextManager[None]:
@@ -107,13 +108,11 @@ class Database:
             connection.exec_driver_sql("PRAGMA journal_mode = WAL")
 
     def _upgrade(self) -> None:
-        from equipoise.service.db.migrations import upgrade
-
         with self.writing() as session:
             upgrade(session.connection())
 
     def _retry_while_busy(self, action: Callable[[], None]) -> None:
-        """Do what others who start may be doing just now."""
+        """Retry an action while other processes that start hold the lock for theirs."""
         deadline = time.monotonic() + MIGRATION_TIMEOUT_S
         while True:
             try:
@@ -136,7 +135,7 @@ class _WriteQueue:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait for it, and have it within the block."""
+        """Wait for the turn to write, and have it within the block."""
         with self._counting:
             self._waiting += 1
         self._wait()

@@ -62,7 +62,7 @@ def parse_agreement(text: str) -> Agreement:
 
 
 class Base(DeclarativeBase):
-    """All tables."""
+    """Base class of all tables."""
 
     metadata = MetaData(naming_convention=NAMES)
 

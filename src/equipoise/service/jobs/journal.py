@@ -44,11 +44,11 @@ class DatabaseJournal:
         return self._known[_digest(key)]
 
     def read_all(self) -> None:
-        """Look for everything that was answered."""
+        """Read all answers that the database has for these inputs."""
         self._read(None)
 
     def read(self, keys: Iterable[dict[str, Any]]) -> None:
-        """Look for answers that others may have put."""
+        """Read answers to some requests that others may have put."""
         digests = [digest for digest in map(_digest, keys) if digest not in self._known]
         for first in range(0, len(digests), CHUNK):
             self._read(digests[first : first + CHUNK])

@@ -46,7 +46,7 @@ ACTIONS: dict[str, frozenset[str]] = {
 
 @dataclass(frozen=True)
 class Actor:
-    """Somebody who is signed in and approved."""
+    """Whoever makes a request: a person who is signed in and approved."""
 
     person_id: int
     name: str
@@ -55,7 +55,7 @@ class Actor:
 
 
 def require(actor: Actor | None, action: str) -> Actor:
-    """Refuse somebody who may not; who may, otherwise."""
+    """Refuse an actor whose role does not allow an action; returns the actor otherwise."""
     if actor is None:
         raise NotSignedIn("nobody is signed in; sign the request with your key, or sign in first")
     if actor.role not in ACTIONS[action]:
@@ -72,7 +72,7 @@ def require_active(session: Session, actor: Actor) -> None:
 
 
 def get_round(session: Session, round_id: str) -> Round:
-    """A round, whoever asks."""
+    """A round by its id, whoever asks; `NotFound` if there is none."""
     # Whatever else an address holds need not reach the database.
     found = session.get(Round, round_id) if _ROUND.fullmatch(round_id) else None
     if found is None:

@@ -33,7 +33,7 @@ _UNKNOWN = "is not known, or no longer good; sign in again"
 
 
 def actor_of_key(context: Context, public_key: str) -> Actor:
-    """The approved person whose key it is."""
+    """The approved person whose public key it is."""
     with context.database.reading() as session:
         person = session.scalars(select(Person).where(Person.public_key == public_key)).one_or_none()
     if person is None:
@@ -69,7 +69,7 @@ def verify_signature(context: Context, signed: SignedRequest, *, method: str, ta
 
 
 def new_token(context: Context, actor: Actor | None) -> tuple[str, int]:
-    """A token for programs, and when it ends."""
+    """A new token for programs, and when it ends."""
     actor = require(actor, "sign-in")
     return _new_secret(context, actor, "token", TOKEN_MS)
 
@@ -96,12 +96,12 @@ def redeem(context: Context, secret: str) -> tuple[str, Actor]:
 
 
 def start_session(context: Context, actor: Actor) -> str:
-    """A session for somebody who has just shown who it is."""
+    """The secret of a new session, for somebody who has just shown who it is."""
     return _new_secret(context, actor, "session", SESSION_MS)[0]
 
 
 def actor_of(context: Context, secret: str, purpose: Literal["token", "session"]) -> Actor:
-    """Whose token or session it is."""
+    """The approved person whose token or session a secret is."""
     with context.database.reading() as session:
         person = session.scalars(
             select(Person)
@@ -125,7 +125,7 @@ def sign_out(context: Context, secret: str) -> None:
 
 
 def delete_expired(context: Context) -> None:
-    """Forget what is no longer good, requests to join that nobody decided on included."""
+    """Delete what has expired: secrets, nonces, and requests to join that nobody decided on."""
     now = context.clock()
     with context.database.writing(exclusive=True) as session:
         _delete_nonces(session, now)

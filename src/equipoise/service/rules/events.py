@@ -27,7 +27,7 @@ def chain(
 
 
 def verify_chain(context: Context) -> str:
-    """Check the whole log; the digest of its last event."""
+    """Verify the chain of the whole log; returns the digest of its last event."""
     head, last = BEGINNING, 0
     with context.database.reading(snapshot=True) as session:
         while piece := documents(session, after=last, limit=_CHUNK):

@@ -89,7 +89,7 @@ def ask_to_join(
 
 
 def has_operator(context: Context) -> bool:
-    """Whether anybody can approve others."""
+    """Whether there is an operator, who can approve others."""
     with context.database.reading() as session:
         return _operators(session) > 0
 
@@ -185,7 +185,7 @@ def revoke(context: Context, actor: Actor | None, person_id: int) -> PersonView:
 
 
 def list_people(context: Context, actor: Actor | None) -> list[PersonView]:
-    """Everybody, those who wait first, then as they came."""
+    """Everybody who asked to join, those who wait first, then as they came."""
     require(actor, "see-people")
     with context.database.reading() as session:
         people = session.scalars(select(Person).order_by(Person.state != "requested", Person.id))
@@ -193,7 +193,7 @@ def list_people(context: Context, actor: Actor | None) -> list[PersonView]:
 
 
 def me(context: Context, actor: Actor | None) -> PersonView:
-    """Whoever asks."""
+    """The person that an actor is."""
     actor = require(actor, "see-self")
     with context.database.reading() as session:
         return _view(_person(session, actor.person_id))

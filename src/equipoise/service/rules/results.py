@@ -38,12 +38,12 @@ _NO_PART = "{!r} took no part in this settlement: it did not submit, or the oper
 
 
 def reward_name(party: str) -> str:
-    """The file of a party's reward."""
+    """The name of the file with a party's reward."""
     return f"rewards/{party}.nc"
 
 
 def result_files(settlement: "Settlement") -> dict[str, bytes]:
-    """Everything to be kept of a settlement: the document and the rewards."""
+    """All files of a settlement, by name: the document and the rewards."""
     document = {**settlement.to_json(), "audit": settlement.audit.to_json()}
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     files = {SETTLEMENT: text.encode()}
@@ -103,7 +103,7 @@ def document(context: Context, actor: Actor | None, round_id: str) -> dict[str, 
 
 
 def party_view(context: Context, actor: Actor | None, round_id: str) -> "PartyView":
-    """What a party may know of its own share."""
+    """What a party may know of a settlement: its own share."""
     from equipoise.report.view import view_of
 
     actor = require(actor, "see-own-result")
@@ -257,7 +257,7 @@ def _handed_out(session: Session, found: Round, party: str, says: dict[str, str]
 
 
 def _reward_digest(content: bytes) -> str:
-    """What a file is the reward of; one that cannot be read is none."""
+    """The digest of the reward in a file; empty if the file cannot be read."""
     from equipoise.reward.model import Reward
 
     with tempfile.TemporaryDirectory(prefix="equipoise-") as folder:

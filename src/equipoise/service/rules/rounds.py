@@ -146,7 +146,7 @@ def close(context: Context, actor: Actor | None, round_id: str) -> None:
 
 
 def list_visible(context: Context, actor: Actor | None) -> list[RoundView]:
-    """All rounds that one may see, the newest first."""
+    """All rounds that an actor may see, the newest first."""
     actor = require(actor, "see-rounds")
     statement = select(Round).order_by(Round.created.desc(), Round.id)
     if actor.role == "party":
@@ -159,7 +159,7 @@ def list_visible(context: Context, actor: Actor | None) -> list[RoundView]:
 
 
 def get(context: Context, actor: Actor | None, round_id: str) -> RoundView:
-    """One round."""
+    """One round as an actor may see it; `NotFound` for who may not."""
     actor = require(actor, "see-rounds")
     with context.database.reading() as session:
         found, _ = get_seat(session, actor, round_id)
@@ -195,7 +195,7 @@ class _Sent:
 
 
 def _views(session: Session, actor: Actor, found: list[Round]) -> list[RoundView]:
-    """With three more queries, however many rounds and seats there are."""
+    """Rounds as an actor may see them, with three more queries, however many rounds and seats there are."""
     chosen = [one.id for one in found] if len(found) <= 100 else None
     seats: dict[str, list[Seat]] = {one.id: [] for one in found}
     statement = select(Seat).order_by(Seat.round_id, Seat.position)

@@ -145,7 +145,7 @@ def progress(context: Context, actor: Actor | None, round_id: str) -> Progress:
 
 
 def task_for(context: Context, round_id: str) -> "Task":
-    """What a worker is to settle."""
+    """The task of a round that is being settled, for a worker."""
     with context.database.reading() as session:
         found = get_round(session, round_id)
         chosen = json.loads(found.options_json or "{}")
@@ -156,7 +156,7 @@ def task_for(context: Context, round_id: str) -> "Task":
 
 
 def _sent(session: Session, found: Round, options: Options) -> Sequence[bytes]:
-    """What counts of what was submitted."""
+    """The submissions to a round that count: those of parties that are not left out."""
     statement = (
         select(SubmissionRow.party, SubmissionRow.content)
         .where(SubmissionRow.round_id == found.id)
@@ -190,7 +190,7 @@ def _task(found: Round, sent: Sequence[bytes], options: Options, secret: str | N
 
 
 def _left(job: Job, now: int) -> float | None:
-    """Seconds that the rest of the stage takes, if it goes on as so far."""
+    """Seconds that the rest of a stage takes, if it goes on as so far; None if nothing is known yet."""
     if not job.planned or job.stage_began is None or not job.finished_of_planned:
         return None
     for_each = max(now - job.stage_began, 0) / 1000 / job.finished_of_planned

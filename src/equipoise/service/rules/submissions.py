@@ -39,12 +39,12 @@ def accept(context: Context, actor: Actor | None, round_id: str, data: bytes) ->
 
 
 def own_submission(context: Context, actor: Actor | None, round_id: str) -> bytes:
-    """What one submitted, byte for byte."""
+    """What a party submitted to a round, byte for byte."""
     return _own(context, actor, round_id).content
 
 
 def receipt(context: Context, actor: Actor | None, round_id: str) -> Receipt:
-    """The receipt of what one submitted."""
+    """The receipt of what a party submitted to a round."""
     return Receipt.parse(_own(context, actor, round_id).receipt)
 
 

@@ -21,6 +21,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from equipoise.service.web.rate_limit import client_address
 
+if sys.platform != "win32":
+    import resource
+
 LOGGER = logging.getLogger("equipoise.connections")
 
 HANDSHAKE_TIMEOUT = 5.0
@@ -179,8 +182,6 @@ def raise_descriptor_limit() -> int:
     """Raise the limit of open descriptors as far as this process may; returns the limit."""
     if sys.platform == "win32":
         return 2**16  # sockets are not counted there
-    import resource
-
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = max(soft, 2**16) if hard == resource.RLIM_INFINITY else hard
     try:

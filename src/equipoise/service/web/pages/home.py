@@ -55,7 +55,7 @@ def become_operator(request: Request, user: OptionalUser, form: SameOriginForm) 
 
 @router.get("/sign-in")
 def sign_in(request: Request, user: OptionalUser) -> Response:
-    """Where the link of `equipoise login` leads."""
+    """The page that the link of `equipoise login` leads to."""
     return render_page(request, "sign_in.html", user, problem="")
 
 

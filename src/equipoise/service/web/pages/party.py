@@ -16,7 +16,7 @@ router = APIRouter(route_class=PageRoute)
 
 @router.get("/rounds/{round_id}/mine")
 def mine(request: Request, round_id: str, user: CurrentUser) -> Response:
-    """My submission, what it revealed, my reward and why."""
+    """The page of a party's own submission, what it revealed, its reward and why."""
     context, actor = context_of(request), require(user.actor, "see-own-submission")
     view = rounds.get(context, actor, round_id)
     seat = own_seat(view, actor)
@@ -41,14 +41,14 @@ def mine(request: Request, round_id: str, user: CurrentUser) -> Response:
 
 @router.get("/rounds/{round_id}/mine/receipt")
 def receipt(request: Request, round_id: str, user: CurrentUser) -> Response:
-    """The receipt, as a file to keep."""
+    """The receipt of a party's own submission, as a file to keep."""
     found = submissions.receipt(context_of(request), user.actor, round_id)
     return _download(found.to_json(), f"{found.party}-receipt.json", "application/json")
 
 
 @router.get("/rounds/{round_id}/mine/submission")
 def submission(request: Request, round_id: str, user: CurrentUser) -> Response:
-    """The submission, byte for byte as it came."""
+    """A party's own submission, byte for byte as it came."""
     content = submissions.own_submission(context_of(request), user.actor, round_id)
     assert user.actor is not None
     return _download(content, f"{user.actor.name}-submission.json", "application/json")

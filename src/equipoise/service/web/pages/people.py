@@ -1,4 +1,4 @@
-"""Who asks to come in, who is in; the operator lets people in by fingerprint."""
+"""People: who asks to join and who has joined; the operator approves them by fingerprint."""
 
 from fastapi import APIRouter, Request, Response
 
@@ -20,7 +20,7 @@ DONE = {
 
 @router.get("/people")
 def listed(request: Request, user: CurrentUser, done: str = "") -> Response:
-    """Everybody."""
+    """The page of everybody who asked to join, and of what was decided."""
     return _people(request, user, done=DONE.get(done, ""))
 
 
@@ -64,7 +64,7 @@ def revoke(
     user: CurrentUser,
     form: CsrfForm,
 ) -> Response:
-    """Take somebody's access away."""
+    """Revoke somebody's access."""
     if form.get("sure") != "yes":
         words = "Tick the box to say that you are sure; nothing was changed."
         return _people(request, user, status=422, wrong={person_id: ("", words)})

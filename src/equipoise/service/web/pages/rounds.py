@@ -79,14 +79,14 @@ _ERROR_WORDS = {
 
 @router.get("/rounds/new")
 def new(request: Request, user: CurrentUser) -> Response:
-    """The form that makes a round."""
+    """The page with the form that creates a round."""
     require(user.actor, "create-rounds")
     return render_page(request, "new_round.html", user, text="", invite=True, errors=[])
 
 
 @router.post("/rounds/new")
 def create(request: Request, user: CurrentUser, form: CsrfForm) -> Response:
-    """Make a round of an agreement; all its mistakes are named at once."""
+    """Create a round from an agreement; all mistakes in it are named at once."""
     require(user.actor, "create-rounds")
     text, invite = form.get("agreement", ""), form.get("invite") == "yes"
     try:
@@ -101,7 +101,7 @@ def create(request: Request, user: CurrentUser, form: CsrfForm) -> Response:
 
 @router.get("/rounds/{round_id}")
 def show(request: Request, round_id: str, user: CurrentUser, done: str = "") -> Response:
-    """A round, as its reader may see it."""
+    """The page of a round, as its reader may see it."""
     return _round_page(request, user, round_id, done=DONE.get(done, ""))
 
 
@@ -153,13 +153,13 @@ def start(request: Request, round_id: str, user: CurrentUser, form: CsrfForm) ->
 
 @router.post("/rounds/{round_id}/cancellation")
 def cancel(request: Request, round_id: str, user: CurrentUser, form: CsrfForm) -> Response:
-    """Stop the settlement."""
+    """Cancel the settlement of a round."""
     return _confirmed(request, user, round_id, form, settlements.cancel, "cancelled")
 
 
 @router.post("/rounds/{round_id}/closing")
 def close(request: Request, round_id: str, user: CurrentUser, form: CsrfForm) -> Response:
-    """Close the round for good."""
+    """Close a round for good."""
     return _confirmed(request, user, round_id, form, rounds.close, "closed")
 
 
