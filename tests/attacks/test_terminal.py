@@ -11,7 +11,7 @@ import pytest
 
 import equipoise.cli
 import rounds
-from equipoise.cli.output import visible
+from equipoise._util.text import visible
 from equipoise.protocol.keys import create_key
 from program import run
 

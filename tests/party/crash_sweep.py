@@ -22,7 +22,7 @@ import pytest
 
 import equipoise.party.release as release_module
 from builders import linear
-from equipoise.cli.party_output import write_submission
+from equipoise.cli.party import write_submission
 from equipoise.party.ledger import Ledger
 from equipoise.party.mechanism import perturb
 from equipoise.party.release import release, resend

@@ -8,7 +8,7 @@ import typer
 from typer.testing import CliRunner
 
 import equipoise as eq
-from equipoise.cli.report import report
+from equipoise.cli.mediate import report
 from equipoise.report import render
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]

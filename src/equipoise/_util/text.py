@@ -1,7 +1,15 @@
 """Small pieces of wording that messages and tables share."""
 
+import json
 import re
 from collections.abc import Sequence
+
+# What steers a terminal or changes the order of letters: control codes but for line ends and tabs, invisible and
+# bidirectional ones, line separators, halves of letters.
+_STEERING = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
+)
 
 
 def counted(number: int, noun: str) -> str:
@@ -17,3 +25,8 @@ def short(number: float) -> str:
 def first_few(values: Sequence[object], most: int = 6) -> str:
     """The first few values of a list that may be long."""
     return ", ".join(repr(value) for value in values[:most]) + (", …" if len(values) > most else "")
+
+
+def visible(text: str) -> str:
+    """Text with everything that would steer a terminal written out, as in JSON: no name can pretend to be more."""
+    return _STEERING.sub(lambda found: json.dumps(found[0])[1:-1].replace("\x7f", "\\u007f"), text)

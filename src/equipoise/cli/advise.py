@@ -1,16 +1,20 @@
 """`equipoise party advise`: what ε buys, before anything is released."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from equipoise._util.files import is_writable_folder
+from equipoise._util.text import counted, short
+from equipoise.agreement import Agreement
 from equipoise.cli.options import AgreementArgument, DeltaOption, JsonOption, PartyOption
-from equipoise.cli.output import echo
-from equipoise.guarantee import DEFAULT_DELTA
-
-if TYPE_CHECKING:
-    from equipoise.mediation.advice import Advice
+from equipoise.cli.output import echo, print_json, print_lines, print_table
+from equipoise.errors import AgreementError
+from equipoise.guarantee import DEFAULT_DELTA, guess_percent
+from equipoise.mediation.advice import Advice
+from equipoise.mediation.advice import advise as imagine
+from equipoise.report.charts import PrivacyChoices, Quantity, save_privacy_choices
 
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -44,12 +48,6 @@ def advise(
 
     Example: equipoise party advise agreement.toml --party north --rows 500 --other south=2000,0.5
     """
-    from equipoise._util.files import is_writable_folder
-    from equipoise.agreement import Agreement
-    from equipoise.cli.output import print_json
-    from equipoise.errors import AgreementError
-    from equipoise.mediation.advice import advise as imagine
-
     agreed = Agreement.load(agreement)
     if picture is not None:
         if picture.suffix.lower() not in PICTURES:
@@ -79,8 +77,6 @@ def advise(
 
 
 def _assumption(text: str) -> tuple[str, tuple[int, float]]:
-    from equipoise.errors import AgreementError
-
     name, _, numbers = text.partition("=")
     count, _, epsilon = numbers.partition(",")
     try:
@@ -89,9 +85,7 @@ def _assumption(text: str) -> tuple[str, tuple[int, float]]:
         raise AgreementError(f"--other {text!r} is not of the form NAME=ROWS,EPSILON, as in south=2000,0.5") from None
 
 
-def _draw(advice: "Advice", path: Path) -> None:
-    from equipoise.report.charts import PrivacyChoices, Quantity, save_privacy_choices
-
+def _draw(advice: Advice, path: Path) -> None:
     lines = advice.choices
     values = {"my reward": "reward", "my value alone": "alone", "my Shapley value": "shapley", "all together": "team"}
     nothing = [0.0] * len(lines)
@@ -110,11 +104,7 @@ def _draw(advice: "Advice", path: Path) -> None:
     save_privacy_choices(path, chosen)
 
 
-def _show(advice: "Advice") -> None:
-    from equipoise._util.text import counted, short
-    from equipoise.cli.output import print_lines, print_table
-    from equipoise.guarantee import guess_percent
-
+def _show(advice: Advice) -> None:
     print_table(
         f"What epsilon is expected to buy {advice.party} with {counted(advice.rows, 'row')}. In nats: what the release "
         "is worth alone, what it brings to all together, what comes back as reward, what all together are worth. "
@@ -146,7 +136,7 @@ def _show(advice: "Advice") -> None:
         print_lines(sentence, bullet=True)
 
 
-def _sentences(advice: "Advice") -> list[str]:
+def _sentences(advice: Advice) -> list[str]:
     """The knee, what stronger and weaker privacy cost, and what was assumed."""
     lines = advice.choices
     found = []

@@ -1,27 +1,28 @@
 """`equipoise agreement`: write an example, check one and say what it means."""
 
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from equipoise._util.text import short
+from equipoise.agreement import Agreement
+from equipoise.agreement.explanation import TOLERANCE, explain
+from equipoise.agreement.templates import example_agreement
 from equipoise.cli.options import AgreementArgument, DeltaOption, JsonOption
-from equipoise.cli.output import echo
-from equipoise.guarantee import DEFAULT_DELTA
+from equipoise.cli.output import echo, print_json, print_lines, print_table
+from equipoise.errors import AgreementError
+from equipoise.guarantee import DEFAULT_DELTA, guess_percent
+from equipoise.models.schema import MODEL_KINDS, PARTY_NAME
 
 
 def _kinds(incomplete: str) -> list[str]:
     """Model kinds, for the shell to complete."""
-    from equipoise.models.schema import MODEL_KINDS
-
     return [kind for kind in MODEL_KINDS if kind.startswith(incomplete)]
 
 
-app = typer.Typer(help="Write and check agreements.", no_args_is_help=True, rich_markup_mode=None)
-
-
-@app.command()
 def new(
     kind: Annotated[
         str,
@@ -38,12 +39,6 @@ def new(
 
     Example: equipoise agreement new linear --party north --party south
     """
-    from equipoise.agreement import Agreement
-    from equipoise.agreement.templates import example_agreement
-    from equipoise.cli.output import print_json
-    from equipoise.errors import AgreementError
-    from equipoise.models.schema import MODEL_KINDS, PARTY_NAME
-
     if kind not in MODEL_KINDS:
         raise AgreementError(f"there is no model {kind!r}; choose one of {', '.join(MODEL_KINDS)}")
     for name in party or ():
@@ -65,7 +60,6 @@ def new(
     echo(f"Wrote {output}. Edit columns, bounds and parties, then run: equipoise agreement check {output}")
 
 
-@app.command()
 def check(
     path: AgreementArgument,
     epsilon: Annotated[
@@ -78,14 +72,6 @@ def check(
 
     Example: equipoise agreement check agreement.toml --epsilon 0.2
     """
-    from dataclasses import asdict
-
-    from equipoise._util.text import short
-    from equipoise.agreement import Agreement
-    from equipoise.agreement.explanation import TOLERANCE, explain
-    from equipoise.cli.output import print_json, print_lines, print_table
-    from equipoise.guarantee import guess_percent
-
     agreement = Agreement.load(path)
     explanation = explain(agreement, tuple(epsilon or ()), delta)
     if as_json:

@@ -1,32 +1,23 @@
-"""The root command and its groups."""
+"""The table of commands, and the program that runs them.
 
-from typing import Annotated
+A command is known by its line in the table until it is run: then its module is imported, and with it what it needs.
+`equipoise --help`, a group's help and a shell's completion therefore load none of it.
+"""
+
+import sys
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated, Any, TextIO
 
 import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
 
+from equipoise._util.text import visible
 from equipoise._version import __version__
-from equipoise.cli import (
-    advise,
-    agreement,
-    doctor,
-    fetch,
-    join,
-    login,
-    mediate,
-    operator,
-    party,
-    predict,
-    report,
-    reproduce,
-    serve,
-    status,
-    submit,
-    verify,
-    worker,
-)
-from equipoise.cli.demo import command as demo
-from equipoise.cli.demo import service_command as demo_service
-from equipoise.cli.output import echo
+from equipoise.errors import EquipoiseError, KeyFileWarning
 
 EPILOG = (
     "Exit codes: 0 done, 1 unexpected failure, 2 wrong usage, 3 agreement, 4 table, "
@@ -34,37 +25,170 @@ EPILOG = (
     "10 experiment, 11 service, 12 verification, 130 interrupted."
 )
 
+
+@dataclass(frozen=True)
+class Command:
+    """A command: the module of `equipoise.cli` that has it, and the first line of its function's docstring."""
+
+    module: str
+    help: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """Commands under one name."""
+
+    help: str
+    commands: Mapping[str, Command]
+
+
+# A command is the function of its name, with _ for -.
+COMMANDS: Mapping[str, Command | Group] = {
+    "agreement": Group(
+        "Write and check agreements.",
+        {
+            "new": Command("agreement", "Write a commented example agreement to edit."),
+            "check": Command("agreement", "Validate an agreement and explain in words what is agreed."),
+        },
+    ),
+    "party": Group(
+        "Release a private statistic, keep the ledger.",
+        {
+            "keygen": Command("party", "Make a signing key; its public half goes into the agreement."),
+            "advise": Command("advise", "Say what each epsilon would buy you, before you release anything."),
+            "release": Command("party", "Read a table, spend privacy once, and write the signed submission."),
+            "resend": Command("party", "Write the submission already made under an agreement again; it costs nothing."),
+            "ledger": Command(
+                "party", "Verify a ledger and show what has been spent, as Rényi epsilon, zCDP and (epsilon, delta)."
+            ),
+            "amend": Command(
+                "party",
+                "Record a decision in the ledger: a new cap, or bounds that have changed for a reason other than the "
+                "data.",
+            ),
+        },
+    ),
+    "mediate": Command(
+        "mediate", "Settle a round: value what each submission brings, make every party's reward, write the reports."
+    ),
+    "report": Command("mediate", "Write the report of a settlement: one HTML file that needs nothing else."),
+    "predict": Command(
+        "predict", "Predict the target of new rows, with intervals; what is known of the target is compared with it."
+    ),
+    "join": Command(
+        "join", "Make your key at home, ask to join, and note where you are a member. Doing it again is harmless."
+    ),
+    "submit": Command("submit", "Release from a table, spend privacy once, and hand the submission over."),
+    "status": Command(
+        "status", "Say where you stand: approved or not, invited, submitted, settling (with the time left), settled."
+    ),
+    "fetch": Command("fetch", "Get your reward and your edition of the report; exit code 11 while there is none."),
+    "login": Command("login", "Print a link that signs your browser in, once, within ten minutes."),
+    "verify": Command(
+        "verify",
+        "Check an exported round offline: signatures, digests, log, receipts, submissions, rewards, audit.",
+    ),
+    "operator": Group(
+        "Run a service's rounds: approve members, create, settle, export, back up.",
+        {
+            "people": Command("operator", "List everybody who asked to join, and what became of it."),
+            "approve": Command("operator", "Approve who asked to join with the key of this fingerprint."),
+            "refuse": Command("operator", "Refuse who asked to join with the key of this fingerprint."),
+            "clear": Command(
+                "operator",
+                "Drop all requests to join that are waiting, as after somebody made hundreds; who is meant asks again.",
+            ),
+            "revoke": Command("operator", "End a member's access at once."),
+            "rounds": Command("operator", "List all rounds, and who has submitted."),
+            "create": Command("operator", "Create a round from an agreement, and invite its parties."),
+            "invite": Command("operator", "Let a party see a round and submit."),
+            "start": Command(
+                "operator",
+                "Start settling a round with the submissions that are there. A round is settled once, and takes none "
+                "after that.",
+            ),
+            "watch": Command("operator", "Wait until a round is settled, and say how far it is."),
+            "cancel": Command("operator", "Stop settling a round; what was computed is kept for the next start."),
+            "close": Command("operator", "End an open round without settling it."),
+            "export": Command(
+                "operator",
+                "Save everything of a round with its evidence, signed by the service; `equipoise verify` checks it.",
+            ),
+            "backup": Command(
+                "operator",
+                "Copy a service's database and key, while it runs if need be; on the machine that has them.",
+            ),
+        },
+    ),
+    "demo": Command(
+        "demo.rounds",
+        "Play a whole round: agreement, private releases of three hospitals, settlement, audit, rewards, predictions.",
+    ),
+    "demo-service": Command(
+        "demo.service",
+        "Start a service on this machine, let an operator and three hospitals settle a round, and keep it running.",
+    ),
+    "doctor": Command(
+        "doctor",
+        "Check the installation, the noise, the device, the cache, and ledgers. Exit code 1 if a check failed.",
+    ),
+    "serve": Command("serve", "Run a service: parties submit, the operator settles, everyone sees what they may."),
+    "worker": Command("serve", "Work for a service: take the settlements that were started, and compute them."),
+    "reproduce": Command(
+        "reproduce",
+        "Reproduce figures and tables of the paper: numbers (CSV), pictures (PNG, SVG), and a verdict on every claim.",
+    ),
+}
+
+
+class LazyCommand(TyperCommand):
+    """A command that is imported when it is run, or asked for its own help or completion."""
+
+    def __init__(self, name: str, command: Command) -> None:
+        super().__init__(name, help=command.help)
+        self._module = f"equipoise.cli.{command.module}"
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Parse the arguments by the real command, which takes this one's place in the context."""
+        return self.load().make_context(info_name, args, parent=parent, **extra)
+
+    def load(self) -> Any:
+        """The real command, made from its function."""
+        assert self.name is not None
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        alone.command(self.name)(getattr(import_module(self._module), self.name.replace("-", "_")))
+        return get_command(alone)
+
+
+class LazyGroup(TyperGroup):
+    """All commands of the table."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        for name, one in COMMANDS.items():
+            if isinstance(one, Command):
+                self.add_command(LazyCommand(name, one))
+                continue
+            inner = {key: LazyCommand(key, command) for key, command in one.commands.items()}
+            group = TyperGroup(
+                name=name, commands=inner, help=one.help, no_args_is_help=True, rich_markup_mode=None
+            )  # fmt: skip
+            self.add_command(group)
+
+
 app = typer.Typer(
+    cls=LazyGroup,
     help="Fair incentives for private collaborative machine learning.",
     epilog=EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.add_typer(agreement.app, name="agreement")
-party.app.command(name="advise")(advise.advise)
-app.add_typer(party.app, name="party")
-app.command(name="mediate")(mediate.mediate)
-app.command(name="report")(report.report)
-app.command(name="predict")(predict.predict)
-app.command(name="join")(join.join)
-app.command(name="submit")(submit.submit)
-app.command(name="status")(status.status)
-app.command(name="fetch")(fetch.fetch)
-app.command(name="login")(login.login)
-app.command(name="verify")(verify.verify)
-app.add_typer(operator.app, name="operator")
-app.command(name="demo")(demo.demo)
-app.command(name="demo-service")(demo_service.demo_service)
-app.command(name="doctor")(doctor.doctor)
-app.command(name="serve")(serve.serve)
-app.command(name="worker")(worker.worker)
-app.command(name="reproduce")(reproduce.reproduce)
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        echo(f"equipoise {__version__}")
+        sys.stdout.write(f"equipoise {__version__}\n")
         raise typer.Exit
 
 
@@ -76,3 +200,32 @@ def root(
     ] = False,
 ) -> None:
     """Fair incentives for private collaborative machine learning."""
+
+
+def main() -> None:
+    """Run the command line: a mistake prints one message, never a traceback."""
+    warnings.showwarning = _show_warning
+    try:
+        app()
+    except EquipoiseError as error:
+        sys.stderr.write(f"Error: {visible(str(error))}\n")
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.stderr.write("Interrupted.\n")
+        sys.exit(130)
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Show our own warnings as one line each, without code."""
+    if issubclass(category, KeyFileWarning):
+        text = f"Warning: {visible(str(message))}\n"
+    else:
+        text = warnings.formatwarning(message, category, filename, lineno, line)
+    (file or sys.stderr).write(text)

@@ -1,18 +1,23 @@
 """`equipoise fetch`: get the reward and the report that are one's own."""
 
+import tempfile
+import time
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from equipoise._util.canonical import read_limited
+from equipoise._util.files import is_there, replaced_file, write_new_file
+from equipoise.agreement import Agreement
 from equipoise.cli.options import JsonOption, MembershipOption, RoundOption
-
-if TYPE_CHECKING:
-    from equipoise.agreement import Agreement
-    from equipoise.client.exchange import Exchange
-    from equipoise.client.membership import Membership
-    from equipoise.protocol.receipts import Receipt, RewardReceipt
-    from equipoise.reward.model import Reward
+from equipoise.cli.output import print_alarm, print_json, print_lines
+from equipoise.client.exchange import Exchange, exchange_of
+from equipoise.client.membership import Membership
+from equipoise.errors import EquipoiseError, MediationError, ServiceError, VerificationError
+from equipoise.protocol.receipts import Receipt, RewardReceipt, any_receipt
+from equipoise.reward.model import Reward
 
 EVERY = 2.0  # seconds between two looks
 
@@ -32,13 +37,6 @@ def fetch(
 
     Example: equipoise fetch --wait -o north.nc
     """
-    from contextlib import closing
-
-    from equipoise.cli.output import print_alarm, print_json, print_lines
-    from equipoise.client.exchange import exchange_of
-    from equipoise.client.membership import Membership
-    from equipoise.errors import ServiceError, VerificationError
-
     me = Membership.load(membership)
     if me.role != "party":
         raise ServiceError(f"{me.name!r} is a member as {me.role}; rewards are fetched by their parties")
@@ -84,11 +82,7 @@ def fetch(
         print_alarm(f"The agreement was not kept: {one}.")
 
 
-def _reward(exchange: "Exchange", *, wait: bool) -> bytes:
-    import time
-
-    from equipoise.errors import ServiceError
-
+def _reward(exchange: Exchange, *, wait: bool) -> bytes:
     while (data := exchange.reward()) is None:
         if not wait:
             raise ServiceError("not yet: the round is not settled; look with `equipoise status`, or wait with --wait")
@@ -96,13 +90,8 @@ def _reward(exchange: "Exchange", *, wait: bool) -> bytes:
     return data
 
 
-def _name(me: "Membership", ending: str, data: bytes, round_id: str | None) -> Path:
+def _name(me: Membership, ending: str, data: bytes, round_id: str | None) -> Path:
     """The file to write: the party's name, with the round's id if that name has what is of another round."""
-    from equipoise._util.canonical import read_limited
-    from equipoise._util.files import is_there
-    from equipoise.errors import EquipoiseError
-    from equipoise.reward.model import Reward
-
     path = Path(f"{me.name}{ending}")
     if round_id is None or not is_there(path) or read_limited(path, max_bytes=len(data)) == data:
         return path
@@ -114,12 +103,8 @@ def _name(me: "Membership", ending: str, data: bytes, round_id: str | None) -> P
     return Path(f"{me.name}.{round_id}{ending}")
 
 
-def _own_receipt(me: "Membership", round_id: str | None, *names: str) -> "Receipt | RewardReceipt | None":
+def _own_receipt(me: Membership, round_id: str | None, *names: str) -> Receipt | RewardReceipt | None:
     """What `equipoise submit` or `fetch` left here for this round; a file that is something else is passed over."""
-    from equipoise._util.canonical import read_limited
-    from equipoise.errors import VerificationError
-    from equipoise.protocol.receipts import any_receipt
-
     for name in names:
         try:
             found = any_receipt(read_limited(Path(name)))
@@ -133,10 +118,6 @@ def _own_receipt(me: "Membership", round_id: str | None, *names: str) -> "Receip
 
 def _keep(data: bytes, path: Path) -> None:
     """Write what is known to be right; another file of that name is not replaced."""
-    from equipoise._util.canonical import read_limited
-    from equipoise._util.files import is_there, write_new_file
-    from equipoise.errors import MediationError
-
     if is_there(path) and read_limited(path, max_bytes=len(data)) == data:
         return
     try:
@@ -149,12 +130,7 @@ def _keep(data: bytes, path: Path) -> None:
         ) from error
 
 
-def _check(data: bytes, me: "Membership", agreed: "Agreement") -> "Reward":
-    import tempfile
-
-    from equipoise.errors import VerificationError
-    from equipoise.reward.model import Reward
-
+def _check(data: bytes, me: Membership, agreed: Agreement) -> Reward:
     with tempfile.TemporaryDirectory(prefix="equipoise-") as folder:
         path = Path(folder) / "reward.nc"
         path.write_bytes(data)
@@ -169,7 +145,7 @@ def _check(data: bytes, me: "Membership", agreed: "Agreement") -> "Reward":
     return reward
 
 
-def made_otherwise(reward: "Reward") -> tuple[str, ...]:
+def made_otherwise(reward: Reward) -> tuple[str, ...]:
     """What its own draws say of how it was made, where it does not say so itself."""
     scenario, agreed = reward.posterior.scenario, reward.agreement.reward
     used = "noise" if scenario.tau else "tempering" if 0 < scenario.kappa < 1 else agreed.mechanism
@@ -180,9 +156,6 @@ def made_otherwise(reward: "Reward") -> tuple[str, ...]:
 
 def _replace(data: bytes, path: Path) -> None:
     """Write the report; one that was there is replaced, for it can always be had again."""
-    from equipoise._util.files import replaced_file
-    from equipoise.errors import MediationError
-
     try:
         with replaced_file(path, mode=0o600) as partial:
             partial.write_bytes(data)

@@ -1,17 +1,27 @@
 """`equipoise join`: become a member of a service, or of a round in a shared folder."""
 
+import re
+import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from equipoise._util.files import is_there
+from equipoise.agreement import Agreement
 from equipoise.cli.options import JsonOption, MembershipOption
-from equipoise.cli.output import echo
-
-if TYPE_CHECKING:
-    from equipoise.client.address import Place
-    from equipoise.client.membership import Membership
+from equipoise.cli.output import echo, print_json, print_lines
+from equipoise.client.address import Place, place_of
+from equipoise.client.connection import Connection, RefusedError
+from equipoise.client.folder_round import FolderExchange
+from equipoise.client.membership import Membership
+from equipoise.client.service_round import ask_to_join
+from equipoise.errors import ServiceError
+from equipoise.models.schema import PARTY_NAME
+from equipoise.protocol.keys import load_key, load_or_create_key, public_hex
+from equipoise.protocol.public_keys import fingerprint, same_fingerprint
+from equipoise.protocol.public_keys import fingerprint as fingerprint_of
 
 ROLES = ("party", "auditor", "operator")
 
@@ -51,17 +61,7 @@ def join(
 
     Example: equipoise join https://consortium.example --party north
     """
-    from equipoise._util.files import is_there
-    from equipoise.agreement import Agreement
-    from equipoise.cli.output import print_json
-    from equipoise.client.address import place_of
-    from equipoise.client.membership import Membership
-    from equipoise.errors import ServiceError
-    from equipoise.protocol.keys import load_or_create_key, public_hex
-
     if place == "-":  # a one-time link on a command line can be seen by everybody on the machine
-        import sys
-
         place = sys.stdin.readline().strip()
         if not place:
             raise ServiceError("no address came from standard input; pipe the service's address or one-time link in")
@@ -84,8 +84,6 @@ def join(
         ca=ca,
     )
     if where.folder is not None:
-        from equipoise.client.folder_round import FolderExchange
-
         FolderExchange(wanted).agreement().party(name)
     if is_there(membership):
         wanted = _as_before(wanted, Membership.load(membership), membership, given=key is not None)
@@ -98,8 +96,6 @@ def join(
         )
     joined.save(membership)
     if as_json:
-        from equipoise.protocol.public_keys import fingerprint as fingerprint_of
-
         print_json(
             {**joined.to_json(), "state": state, "fingerprint": fingerprint_of(own), "membership": str(membership)}
         )
@@ -108,20 +104,14 @@ def join(
 
 
 def _check_name(name: str) -> None:
-    import re
-
-    from equipoise.errors import ServiceError
-    from equipoise.models.schema import PARTY_NAME
-
     if not re.fullmatch(PARTY_NAME, name):
         raise ServiceError(f"{name!r} cannot be a name: use 1 to 64 letters, digits, dots, dashes or underscores")
 
 
-def _as_before(wanted: "Membership", before: "Membership", path: Path, *, given: bool) -> "Membership":
+def _as_before(wanted: Membership, before: Membership, path: Path, *, given: bool) -> Membership:
     """What was joined before, if it is the same; agreement, certificates and a service's address may be new."""
-    from equipoise.errors import ServiceError
 
-    def who(one: "Membership") -> tuple[Any, ...]:
+    def who(one: Membership) -> tuple[Any, ...]:
         folder = one.place.folder and one.place.folder.resolve()
         return folder, one.name, one.role, *([one.key.resolve()] if given else [])
 
@@ -139,24 +129,16 @@ def _as_before(wanted: "Membership", before: "Membership", path: Path, *, given:
     )
 
 
-def _same_service(wanted: "Membership", before: "Membership") -> bool:
+def _same_service(wanted: Membership, before: Membership) -> bool:
     """Whether it is where it was, or has moved with its key."""
-    from equipoise.client.connection import Connection
-
     if wanted.place.url == before.place.url:
         return True
     with Connection(wanted.url, ca=wanted.ca or before.ca) as connection:
         return connection.introduction().public_key == before.service
 
 
-def _ask(wanted: "Membership", where: "Place", fingerprint: str | None, note: str) -> "tuple[Membership, str]":
+def _ask(wanted: Membership, where: Place, fingerprint: str | None, note: str) -> tuple[Membership, str]:
     """Ask the service; with the secret of a one-time link, become its operator at once."""
-    from equipoise.client.connection import Connection, RefusedError
-    from equipoise.client.service_round import ask_to_join
-    from equipoise.errors import ServiceError
-    from equipoise.protocol.keys import load_key
-    from equipoise.protocol.public_keys import same_fingerprint
-
     with Connection(wanted.url, key=load_key(wanted.key), audience=wanted.service, ca=wanted.ca) as connection:
         found = connection.introduction()
         if fingerprint is not None and not same_fingerprint(fingerprint, found.fingerprint):
@@ -178,18 +160,13 @@ def _ask(wanted: "Membership", where: "Place", fingerprint: str | None, note: st
 
 
 def _is_approved(connection: Any) -> bool:
-    from equipoise.client.connection import RefusedError
-
     try:
         return bool(connection.get("/v1/me")["state"] == "approved")
     except RefusedError:
         return False
 
 
-def _show(joined: "Membership", state: str, own: str, membership: Path, *, by_link: bool) -> None:
-    from equipoise.cli.output import print_lines
-    from equipoise.protocol.public_keys import fingerprint
-
+def _show(joined: Membership, state: str, own: str, membership: Path, *, by_link: bool) -> None:
     if joined.service is None:
         print_lines(
             f"{joined.name} takes part in the round of the folder {joined.place.folder}; noted in {membership}."

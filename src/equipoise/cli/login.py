@@ -1,12 +1,18 @@
 """`equipoise login`: a link that signs one's browser in, once."""
 
+import webbrowser
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 
 from equipoise.cli.options import JsonOption, MembershipOption
-from equipoise.cli.output import echo
+from equipoise.cli.output import echo, print_json
+from equipoise.client.address import is_loopback
+from equipoise.client.membership import Membership
+from equipoise.client.service_round import connect
+from equipoise.errors import ServiceError
 
 
 def login(
@@ -18,14 +24,6 @@ def login(
 
     Example: equipoise login --open
     """
-    from urllib.parse import urlsplit
-
-    from equipoise.cli.output import print_json
-    from equipoise.client.address import is_loopback
-    from equipoise.client.membership import Membership
-    from equipoise.client.service_round import connect
-    from equipoise.errors import ServiceError
-
     with connect(Membership.load(membership)) as connection:
         found = connection.post("/v1/sign-in", {}, repeatable=True)
     link, parts = str(found["url"]), urlsplit(str(found["url"]))
@@ -39,6 +37,4 @@ def login(
     else:
         echo(link)
     if open_:
-        import webbrowser
-
         webbrowser.open(link)

@@ -1,33 +1,29 @@
-"""`equipoise mediate`: values, targets, rewards, an audit and reports from submissions; and what if."""
+"""`equipoise mediate` and `equipoise report`: settle a round from submission files, ask what if, write the reports."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from equipoise.cli.options import (
-    AgreementArgument,
-    BudgetOption,
-    DeviateOption,
-    DrawsOption,
-    ForceOption,
-    JsonOption,
-    MechanismOption,
-    PartialOption,
-    PrecisionOption,
-    RhoOption,
-    SeedOption,
-    TeamOption,
-)
-from equipoise.cli.output import echo
-
-if TYPE_CHECKING:
-    from equipoise.agreement import Agreement
-    from equipoise.mediation.settlement import Settlement
-    from equipoise.mediation.what_if import WhatIf
-    from equipoise.protocol.submission import Submission
+from equipoise.agreement import Agreement
+from equipoise.cli.options import AgreementArgument, JsonOption
+from equipoise.cli.output import echo, print_json
+from equipoise.cli.predict import test_rows
+from equipoise.cli.settings import settlement_options
+from equipoise.cli.settlement_output import show_other_priors, show_settlement, show_sweep, show_what_if, sweep
+from equipoise.errors import MediationError
+from equipoise.mediation.audit import audited
+from equipoise.mediation.folders import REPORT, SETTLEMENT, folder_of
+from equipoise.mediation.mediator import mediate as settle
+from equipoise.mediation.other_priors import other_priors, to_json
+from equipoise.mediation.settings import SettlementSettings
+from equipoise.mediation.settlement import Settlement
+from equipoise.mediation.what_if import WhatIf, what_if
+from equipoise.protocol.submission import Submission
+from equipoise.report import write_report, write_reports
 
 
+@settlement_options("rho", "mechanism", "teams", "seed", "precision", "draws", "budget", "partial", "deviate", "force")
 def mediate(
     agreement: AgreementArgument,
     submissions: Annotated[
@@ -36,9 +32,7 @@ def mediate(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Folder for the settlement, rewards, reports and the journal.")
     ],
-    rho: RhoOption = None,
-    mechanism: MechanismOption = None,
-    team: TeamOption = None,
+    settings: SettlementSettings,
     test: Annotated[
         Path | None, typer.Option(help="Rows nobody released, to see how well rewards predict.", readable=False)
     ] = None,
@@ -59,13 +53,6 @@ def mediate(
             help="Also value the round under priors half and twice as wide, for the report; takes as long twice again.",
         ),
     ] = False,
-    seed: SeedOption = None,
-    precision: PrecisionOption = 0.05,
-    draws: DrawsOption = 4_000,
-    budget: BudgetOption = None,
-    partial: PartialOption = False,
-    deviate: DeviateOption = False,
-    force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Settle a round: value what each submission brings, make every party's reward, write the reports.
@@ -75,33 +62,14 @@ def mediate(
 
     Example: equipoise mediate agreement.toml north.submission.json south.submission.json -o out
     """
-    from equipoise.agreement import Agreement
-    from equipoise.cli.output import print_json
-    from equipoise.cli.settlement_output import show_other_priors, show_settlement, show_sweep, show_what_if, sweep
-    from equipoise.mediation.folders import folder_of
-    from equipoise.protocol.submission import Submission
-    from equipoise.report import FILE, write_reports
-
     agreed = Agreement.load(agreement)
     received = [Submission.load(path) for path in submissions]
     questions = [_changes(text) for text in what_if or ()]
     settlement = _settled_before(output, agreed) if questions or other_priors else None
     if settlement is None:
-        choices: dict[str, Any] = {
-            "rho": exponent(rho),
-            "mechanism": mechanism,
-            "teams": [names.split(",") for names in team] if team else None,
-            "seed": seed,
-            "draws": draws,
-            "precision": precision,
-            "budget": budget,
-            "partial": partial,
-            "deviate": deviate,
-            "force": force,
-        }
-        settlement = _settle(agreed, received, output, test, choices, quiet=as_json)
+        settlement = _settle(agreed, received, output, test, settings, quiet=as_json)
         write_reports(settlement, output)
-    elif not (output / FILE).exists():
+    elif not (output / REPORT).exists():
         write_reports(settlement, output)
     under = _under_other_priors(settlement, received, output, quiet=as_json) if other_priors else {}
     answers = [_answer(settlement, received, changes, output, quiet=as_json) for changes in questions]
@@ -130,31 +98,25 @@ def mediate(
         show_what_if(one)
     echo(
         f"Reward and report of each party are in {folder_of(output, 'PARTY')}: give it that folder, and nobody else's. "
-        f"All else in {output} is yours.\nReport: {output / FILE}"
+        f"All else in {output} is yours.\nReport: {output / REPORT}"
     )
 
 
 def _settle(
-    agreed: "Agreement",
-    received: "list[Submission]",
+    agreed: Agreement,
+    received: list[Submission],
     output: Path,
     test: Path | None,
-    choices: dict[str, Any],
+    settings: SettlementSettings,
     *,
     quiet: bool,
-) -> "Settlement":
-    from equipoise.cli.rows import test_rows
-    from equipoise.mediation.mediator import mediate as settle
-
+) -> Settlement:
     rows = None if test is None else test_rows(test, agreed)
-    return settle(agreed, received, **choices, test=rows, folder=output, progress=False if quiet else None)
+    return settle(agreed, received, settings, test=rows, folder=output, progress=False if quiet else None)
 
 
-def _settled_before(folder: Path, agreed: "Agreement") -> "Settlement | None":
-    from equipoise.errors import MediationError
-    from equipoise.mediation.settlement import FILE, Settlement
-
-    if not (folder / FILE).exists():
+def _settled_before(folder: Path, agreed: Agreement) -> Settlement | None:
+    if not (folder / SETTLEMENT).exists():
         return None
     settlement = Settlement.load(folder)
     if settlement.agreement.identity != agreed.identity:
@@ -166,39 +128,22 @@ def _settled_before(folder: Path, agreed: "Agreement") -> "Settlement | None":
 
 
 def _answer(
-    settlement: "Settlement", received: "list[Submission]", changes: dict[str, float], folder: Path, *, quiet: bool
-) -> "WhatIf":
-    from equipoise.mediation.what_if import what_if
-
+    settlement: Settlement, received: list[Submission], changes: dict[str, float], folder: Path, *, quiet: bool
+) -> WhatIf:
     return what_if(settlement, received, changes, folder=folder, progress=False if quiet else None)
 
 
 def _under_other_priors(
-    settlement: "Settlement", received: "list[Submission]", folder: Path, *, quiet: bool
+    settlement: Settlement, received: list[Submission], folder: Path, *, quiet: bool
 ) -> dict[str, Any]:
     """The round under other priors, as plain values; the operator's report has it from now on."""
-    from equipoise.mediation.other_priors import other_priors, to_json
-    from equipoise.report import FILE, write_report
-
     found = other_priors(settlement, received, folder=folder, progress=False if quiet else None)
-    write_report(settlement, folder / FILE, priors=found)
+    write_report(settlement, folder / REPORT, priors=found)
     return to_json(found)
-
-
-def exponent(text: str | None) -> Any:
-    """A number, or "max"; whether it is a fairness exponent is checked later."""
-    from equipoise.errors import MediationError
-
-    try:
-        return text if text in (None, "max") else float(text)
-    except ValueError:
-        raise MediationError(f'rho = {text!r} is not a fairness exponent; give a number up to 1, or "max"') from None
 
 
 def _changes(text: str) -> dict[str, float]:
     """Parties and their ε, from a text like party=north,epsilon=0.05,party=south,epsilon=0.1."""
-    from equipoise.errors import MediationError
-
     found: dict[str, float] = {}
     parts = [part.partition("=") for part in text.split(",")]
     try:
@@ -211,3 +156,34 @@ def _changes(text: str) -> dict[str, float]:
             f"--what-if {text!r} is not of the form party=NAME,epsilon=E, as in party=north,epsilon=0.05"
         ) from None
     return found
+
+
+def report(
+    folder: Annotated[
+        Path, typer.Argument(help="Folder of a settlement, as mediation left it.", metavar="FOLDER", readable=False)
+    ],
+    party: Annotated[
+        str | None, typer.Option(help="Make the edition of this party, which holds nothing of the others'.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File to write [FOLDER/report.html, or FOLDER/for/PARTY/report.html]."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the report of a settlement: one HTML file that needs nothing else.
+
+    The operator's edition has everybody's numbers. Give a party only its own edition.
+
+    Example: equipoise report out --party north -o north.html
+    """
+    settlement = audited(Settlement.load(folder))  # by the very draws that are there
+    usual = folder / REPORT if party is None else folder_of(folder, party) / REPORT
+    path = usual if output is None else output
+    write_report(settlement, path, party=party)
+    if as_json:
+        audit = {finding.code: finding.verdict for finding in settlement.audit}
+        print_json({"report": str(path), "party": party, "decisions": settlement.decisions, "audit": audit})
+        return
+    whose = "the operator" if party is None else party
+    echo(f"The report for {whose} is {path}. Open it in a browser, or print it.")

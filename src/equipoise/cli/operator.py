@@ -1,55 +1,172 @@
 """`equipoise operator`: approve members, run rounds, export and back up, by commands."""
 
+import re
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
-from equipoise.cli.operator_connection import MEMBERSHIP, chosen_round, connected, path_of, say
-from equipoise.cli.operator_people import approve, clear, people, refuse, revoke
-from equipoise.cli.options import (
-    BudgetOption,
-    DeviateOption,
-    DrawsOption,
-    ForceOption,
-    JsonOption,
-    MechanismOption,
-    MembershipOption,
-    PartialOption,
-    PrecisionOption,
-    RhoOption,
-    TeamOption,
-)
-from equipoise.cli.output import echo
+from equipoise._util.files import write_new_file
+from equipoise.agreement import Agreement
+from equipoise.cli.options import JsonOption, MembershipOption
+from equipoise.cli.output import claim_output, echo, print_json, print_lines, print_table
+from equipoise.cli.settings import settlement_options
+from equipoise.cli.status import progress_words
+from equipoise.client.connection import Connection
+from equipoise.client.membership import Membership
+from equipoise.client.service_round import LARGEST_REWARD, connect, progress_of
+from equipoise.errors import ServiceError
+from equipoise.mediation.settings import SettlementSettings
+from equipoise.protocol.public_keys import same_fingerprint
 
-if TYPE_CHECKING:
-    from equipoise.client.connection import Connection
+MEMBERSHIP = Path("equipoise.json")
 
-app = typer.Typer(
-    help="Run a service's rounds: approve members, create, settle, export, back up.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
 
+def connected(membership: Path) -> Connection:
+    """A connection to the operator's service."""
+    return connect(Membership.load(membership))
+
+
+def path_of(round_id: str, *parts: str) -> str:
+    """Path of something of a round."""
+    return "/".join(("/v1/rounds", quote(round_id, safe=""), *parts))
+
+
+def chosen_round(connection: Connection, round_id: str | None, state: str) -> str:
+    """The round that is meant: the one that is named, or the only one in a state."""
+    if round_id is not None:
+        return round_id
+    found = [one for one in connection.get("/v1/rounds")["rounds"] if one["state"] == state]
+    if not found:
+        raise ServiceError(f"no round is {state}; `equipoise operator rounds` lists all")
+    if len(found) > 1:
+        named = ", ".join(f"{one['id']} ({one['title'] or 'untitled'})" for one in found)
+        raise ServiceError(f"several rounds are {state}; name one of {named}")
+    return str(found[0]["id"])
+
+
+def say(document: Any, words: str, *, as_json: bool) -> None:
+    """Print one or the other."""
+    if as_json:
+        print_json(document)
+    else:
+        print_lines(words)
+
+
+FingerprintArgument = Annotated[
+    str, typer.Argument(help="The fingerprint you were read, by telephone or in person.", metavar="FINGERPRINT")
+]
+
+
+def people(membership: MembershipOption = MEMBERSHIP, as_json: JsonOption = False) -> None:
+    """List everybody who asked to join, and what became of it.
+
+    Example: equipoise operator people
+    """
+    with connected(membership) as connection:
+        found = connection.get("/v1/people")["people"]
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        "People; approve only whose fingerprint you were read by themselves",
+        ("name", "role", "state", "fingerprint", "note"),
+        [(one["name"], one["role"], one["state"], one["fingerprint"] or "", one["note"]) for one in found],
+        numeric_from=9,
+    )
+
+
+def approve(
+    fingerprint: FingerprintArgument, membership: MembershipOption = MEMBERSHIP, as_json: JsonOption = False
+) -> None:
+    """Approve who asked to join with the key of this fingerprint.
+
+    Example: equipoise operator approve 2c26-b46b-68ff-c68f-f99b-453c-1d30-4134
+    """
+    _decide(fingerprint, "approval", membership, as_json=as_json)
+
+
+def refuse(
+    fingerprint: FingerprintArgument, membership: MembershipOption = MEMBERSHIP, as_json: JsonOption = False
+) -> None:
+    """Refuse who asked to join with the key of this fingerprint.
+
+    Example: equipoise operator refuse 2c26-b46b-68ff-c68f-f99b-453c-1d30-4134
+    """
+    _decide(fingerprint, "refusal", membership, as_json=as_json)
+
+
+def _decide(fingerprint: str, decision: str, membership: Path, *, as_json: bool) -> None:
+    _check_digits(fingerprint)
+    with connected(membership) as connection:
+        everybody = connection.get("/v1/people")["people"]
+        found = [one for one in everybody if same_fingerprint(one["fingerprint"] or "", fingerprint)]
+        if not found:
+            # Fingerprints are not shown: the one to approve is read by its owner, not copied from here.
+            waiting = [one["name"] for one in everybody if one["state"] == "requested"]
+            raise ServiceError(
+                f"nobody asked to join with a key of fingerprint {fingerprint}; waiting are: "
+                f"{', '.join(waiting[:20]) or 'nobody'}. Have it read to you again, by the person itself"
+            )
+        path = f"/v1/people/{found[0]['id']}/{decision}"
+        person = connection.post(path, {"fingerprint": found[0]["fingerprint"]}, repeatable=True)
+    say(person, f"{person['name']} ({person['role']}) is {person['state']}.", as_json=as_json)
+
+
+def _check_digits(fingerprint: str) -> None:
+    """Tell a slip of the pen from a fingerprint that nobody has."""
+    bare = re.sub(r"[-\s:]", "", fingerprint).lower()
+    if not re.fullmatch("[0-9a-f]{32}", bare):
+        wrong = sorted(set(re.sub("[0-9a-f]", "", bare)))
+        but = f", and {' '.join(wrong[:8])} is none of 0 to 9 and a to f" if wrong else ""
+        raise ServiceError(f"a fingerprint has 32 digits in eight groups; got {len(bare)}{but}")
+
+
+def clear(membership: MembershipOption = MEMBERSHIP, as_json: JsonOption = False) -> None:
+    """Drop all requests to join that are waiting, as after somebody made hundreds; who is meant asks again.
+
+    Example: equipoise operator clear
+    """
+    with connected(membership) as connection:
+        before = connection.get("/v1/service")["time"] + 1
+        found = connection.post("/v1/people/clearing", {"before": before}, repeatable=True)
+    say(found, f"{found['dropped']} requests to join were dropped.", as_json=as_json)
+
+
+def revoke(
+    name: Annotated[str, typer.Argument(help="Name of the member.", metavar="NAME")],
+    membership: MembershipOption = MEMBERSHIP,
+    as_json: JsonOption = False,
+) -> None:
+    """End a member's access at once.
+
+    Example: equipoise operator revoke north
+    """
+    with connected(membership) as connection:
+        everybody = connection.get("/v1/people")["people"]
+        found = [one for one in everybody if (one["name"], one["state"]) == (name, "approved")]
+        if not found:
+            raise ServiceError(f"nobody called {name!r} is approved; look with `equipoise operator people`")
+        person = connection.post(f"/v1/people/{found[0]['id']}/revocation", {}, repeatable=True)
+    say(person, f"{person['name']} ({person['role']}) is {person['state']}.", as_json=as_json)
+
+
+SETTINGS = ("rho", "mechanism", "teams", "precision", "draws", "budget", "deviate", "force")  # that a service takes
 EVERY = 1.0  # seconds between two looks
 RoundArgument = Annotated[str, typer.Argument(help="The round's id.", metavar="ROUND")]
 OneRoundArgument = Annotated[
     str | None, typer.Argument(help="The round's id [the only one there is].", metavar="ROUND", show_default=False)
 ]
 
-for _command in (people, approve, refuse, clear, revoke):
-    app.command()(_command)
 
-
-@app.command()
 def rounds(membership: MembershipOption = MEMBERSHIP, as_json: JsonOption = False) -> None:
     """List all rounds, and who has submitted.
 
     Example: equipoise operator rounds
     """
-    from equipoise.cli.output import print_json, print_table
-
     with connected(membership) as connection:
         found = connection.get("/v1/rounds")["rounds"]
     if as_json:
@@ -78,7 +195,6 @@ def rounds(membership: MembershipOption = MEMBERSHIP, as_json: JsonOption = Fals
     )
 
 
-@app.command()
 def create(
     agreement: Annotated[Path, typer.Argument(help="The agreement file.", metavar="AGREEMENT", readable=False)],
     invite_all: Annotated[
@@ -91,8 +207,6 @@ def create(
 
     Example: equipoise operator create agreement.toml
     """
-    from equipoise.agreement import Agreement
-
     agreed = Agreement.load(agreement)  # mistakes show here, in full
     with connected(membership) as connection:
         same = [
@@ -116,7 +230,6 @@ def create(
         echo(f"Note: round {', '.join(same)} of the same agreement is still open; close what is not meant.", err=True)
 
 
-@app.command()
 def invite(
     round_id: RoundArgument,
     party: Annotated[str, typer.Argument(help="A party of its agreement.", metavar="PARTY")],
@@ -132,18 +245,10 @@ def invite(
     say({"round": made["id"], "party": party}, f"{party} is invited to round {made['id']}.", as_json=as_json)
 
 
-@app.command()
+@settlement_options(*SETTINGS, "partial")
 def start(
+    settings: SettlementSettings,
     round_id: OneRoundArgument = None,
-    rho: RhoOption = None,
-    mechanism: MechanismOption = None,
-    team: TeamOption = None,
-    precision: PrecisionOption = 0.05,
-    draws: DrawsOption = 4_000,
-    budget: BudgetOption = None,
-    deviate: DeviateOption = False,
-    force: ForceOption = False,
-    partial: PartialOption = False,
     without: Annotated[
         list[str] | None,
         typer.Option(
@@ -159,30 +264,20 @@ def start(
 
     Example: equipoise operator start --watch
     """
-    from equipoise.cli.mediate import exponent
-
-    options = {
-        "rho": exponent(rho),
-        "mechanism": mechanism,
-        "teams": [names.split(",") for names in team] if team else None,
-        "precision": precision,
-        "draws": draws,
-        "budget": budget,
-        "deviate": deviate or None,
-        "force": force,
-        "without": without or None,
-    }
+    chosen = settings.model_dump(mode="json", include=set(SETTINGS), exclude_none=True)
+    if not settings.deviate:
+        del chosen["deviate"]  # said only where it is meant: an older service refuses what it does not know
+    if without:
+        chosen["without"] = without
     with connected(membership) as connection:
         round_id = chosen_round(connection, round_id, "open")
-        _check_complete(connection, round_id, partial=partial, without=without or ())
-        chosen = {name: value for name, value in options.items() if value is not None}
+        _check_complete(connection, round_id, partial=settings.partial, without=without or ())
         found = connection.post(path_of(round_id, "settlement"), chosen)
         if watching:
             found = _watched(connection, round_id, quiet=as_json)
     say({"round": round_id, **found}, f"Round {round_id} is {found['state']}.", as_json=as_json)
 
 
-@app.command()
 def watch(
     round_id: OneRoundArgument = None, membership: MembershipOption = MEMBERSHIP, as_json: JsonOption = False
 ) -> None:
@@ -196,10 +291,8 @@ def watch(
     say({"round": round_id, **found}, f"Round {round_id} is {found['state']}.", as_json=as_json)
 
 
-def _check_complete(connection: "Connection", round_id: str, *, partial: bool, without: Sequence[str]) -> None:
+def _check_complete(connection: Connection, round_id: str, *, partial: bool, without: Sequence[str]) -> None:
     """Refuse to leave somebody out by accident."""
-    from equipoise.errors import ServiceError
-
     seats = connection.get(path_of(round_id))["seats"]
     missing = [seat["party"] for seat in seats if not seat["submitted"] and seat["party"] not in without]
     if missing and len(missing) < len(seats) and not partial:
@@ -210,15 +303,9 @@ def _check_complete(connection: "Connection", round_id: str, *, partial: bool, w
 
 
 def _watched(
-    connection: "Connection", round_id: str, *, quiet: bool, sleep: Callable[[float], None] | None = None
+    connection: Connection, round_id: str, *, quiet: bool, sleep: Callable[[float], None] | None = None
 ) -> dict[str, Any]:
     """Look until it is settled; a settlement that failed or was cancelled is raised."""
-    import time
-
-    from equipoise.cli.progress_words import progress_words
-    from equipoise.client.service_round import progress_of
-    from equipoise.errors import ServiceError
-
     said = ""
     while True:
         found: dict[str, Any] = connection.get(path_of(round_id, "settlement"))
@@ -235,7 +322,6 @@ def _watched(
         (sleep or time.sleep)(EVERY)
 
 
-@app.command()
 def cancel(
     round_id: OneRoundArgument = None, membership: MembershipOption = MEMBERSHIP, as_json: JsonOption = False
 ) -> None:
@@ -249,7 +335,6 @@ def cancel(
     say({"round": round_id, **found}, f"Round {round_id} is {found['state']}.", as_json=as_json)
 
 
-@app.command()
 def close(round_id: RoundArgument, membership: MembershipOption = MEMBERSHIP, as_json: JsonOption = False) -> None:
     """End an open round without settling it.
 
@@ -260,7 +345,6 @@ def close(round_id: RoundArgument, membership: MembershipOption = MEMBERSHIP, as
     say({"round": round_id, "state": found["state"]}, f"Round {round_id} is {found['state']}.", as_json=as_json)
 
 
-@app.command()
 def export(
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write, a .zip.")],
     round_id: OneRoundArgument = None,
@@ -273,11 +357,6 @@ def export(
 
     Example: equipoise operator export -o round.zip
     """
-    from equipoise._util.files import write_new_file
-    from equipoise.cli.output import claim_output
-    from equipoise.client.service_round import LARGEST_REWARD
-    from equipoise.errors import ServiceError
-
     claim_output(output, ServiceError)
     with connected(membership) as connection:
         round_id = chosen_round(connection, round_id, "settled")
@@ -289,7 +368,6 @@ def export(
     say({"round": round_id, "export": str(output)}, f"Round {round_id} is in {output}.", as_json=as_json)
 
 
-@app.command()
 def backup(
     output: Annotated[Path, typer.Option("--output", "-o", help="What to write.")],
     data: Annotated[Path, typer.Option(help="The service's data folder.")] = Path("equipoise-data"),
@@ -300,8 +378,6 @@ def backup(
 
     Example: equipoise operator backup --data equipoise-data -o backup
     """
-    from equipoise.errors import ServiceError
-
     if not data.is_dir():
         raise ServiceError(f"there is no data folder {str(data)!r}; give the one of `equipoise serve` with --data")
     try:

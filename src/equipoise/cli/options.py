@@ -24,25 +24,3 @@ MembershipOption = Annotated[
     Path, typer.Option(help="Your note of where you are a member, as `equipoise join` wrote it.", readable=False)
 ]
 RoundOption = Annotated[str | None, typer.Option("--round", help="Which round, if there are several.", metavar="ID")]
-# How a settlement is computed, the same for files and for a service.
-RhoOption = Annotated[str | None, typer.Option(help='Fairness exponent up to 1, or "max", if left to you [as agreed].')]
-MechanismOption = Annotated[
-    str | None, typer.Option(help="How rewards are made, if left to you: tempering or noise [as agreed].")
-]
-TeamOption = Annotated[
-    list[str] | None, typer.Option(help="Parties that team up, if left to you, as a,b,c; repeat for each [one team].")
-]
-SeedOption = Annotated[
-    int | None, typer.Option(help="Another seed than follows from the submissions; the report says it was chosen.")
-]
-PrecisionOption = Annotated[float, typer.Option(help="Standard error wanted of targets and rewards, in nats.")]
-DrawsOption = Annotated[int, typer.Option(help="Draws of a posterior, to begin with.")]
-BudgetOption = Annotated[int | None, typer.Option(help="Coalitions to value, when there are too many to value all.")]
-PartialOption = Annotated[
-    bool, typer.Option("--partial", help="Settle although some of the parties have not submitted.")
-]
-DeviateOption = Annotated[
-    bool,
-    typer.Option("--deviate", help="Settle otherwise than agreed all the same; every report shows a broken promise."),
-]
-ForceOption = Annotated[bool, typer.Option(help="Settle even with posteriors that have not converged.")]

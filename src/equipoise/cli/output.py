@@ -4,7 +4,6 @@ Names, titles and messages are others' words, so everything that is printed goes
 """
 
 import json
-import re
 import shutil
 import textwrap
 import warnings
@@ -14,21 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
 
 from equipoise._util.files import is_there, is_writable_folder
+from equipoise._util.text import visible
 from equipoise.errors import ClippingWarning, EquipoiseError, KeyFileWarning
-
-# What steers a terminal or changes the order of letters: control codes but for line ends and tabs, invisible and
-# bidirectional ones, line separators, halves of letters.
-_STEERING = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ud800-\udfff\U000e0000-\U000e007f]"
-)
-
-
-def visible(text: str) -> str:
-    """Text with everything that would steer the terminal written out, as in JSON: no name can pretend to be more."""
-    return _STEERING.sub(lambda found: json.dumps(found[0])[1:-1].replace("\x7f", "\\u007f"), text)
 
 
 def echo(text: str = "", *, err: bool = False) -> None:
@@ -60,11 +53,6 @@ def print_alarm(text: str) -> None:
 
 def print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[object]], *, numeric_from: int = 1) -> None:
     """Print a table under its title; columns from `numeric_from` on are right-aligned."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for place, header in enumerate(headers):
         table.add_column(Text(visible(header)), justify="right" if place >= numeric_from else "left")
@@ -107,9 +95,6 @@ def warnings_as_lines() -> Iterator[None]:
 @contextmanager
 def reading_progress(label: str, *, quiet: bool) -> Iterator[Callable[[float | None, int], None] | None]:
     """A progress bar on standard error while a table is read; nothing when that is not a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         yield None

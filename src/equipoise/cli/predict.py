@@ -1,14 +1,29 @@
-"""`equipoise predict`: use a reward."""
+"""`equipoise predict`: use a reward on rows of one's own."""
 
+import csv
+import io
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
+import numpy as np
+import pyarrow as pa
 import typer
 
+from equipoise._util.files import is_there, replaced_file
+from equipoise._util.text import counted, visible
+from equipoise.agreement import Agreement
 from equipoise.cli.options import JsonOption
-
-if TYPE_CHECKING:
-    from equipoise.reward.model import Reward
+from equipoise.cli.output import claim_output, echo, print_json, print_table
+from equipoise.errors import MediationError, TableError
+from equipoise.models.schema import CategoryColumn, LabelColumn
+from equipoise.party.stream import Wanted
+from equipoise.party.table import open_table
+from equipoise.reward.model import Reward
+from equipoise.reward.units import own_units
 
 
 def predict(
@@ -32,38 +47,29 @@ def predict(
 
     Example: equipoise predict out/for/north/reward.nc --data patients.csv --output predictions.csv
     """
-    from equipoise._util.files import is_there
-    from equipoise.cli.output import claim_output
-    from equipoise.errors import MediationError
-
     if not 0 < interval < 1:
         raise MediationError(f"--interval {interval:g} is not between 0 and 1; give 0.9 for 90 %")
     if not is_there(path):
         raise MediationError(f"there is no file {str(path)!r}; rewards are in the folder `rewards` of a settlement")
-    from equipoise.cli import prediction_output  # loads the mediator's libraries, which takes a moment
-
     for target in (output, draws):
         if target is not None:
             claim_output(target, MediationError)
     reward = _load(path, party)
-    found = prediction_output.Found(reward, interval)
+    found = Found(reward, interval)
     features = len(reward.feature_names_in_) > 0
     if features and data is None:
         names = ", ".join(reward.feature_names_in_)
         raise MediationError(f"this {reward.agreement.model.kind} model predicts from {names}; give a file with --data")
     if data is not None:
-        found = prediction_output.read_and_compare(found, data)
+        found = read_and_compare(found, data)
     if features:
-        found = prediction_output.predicted(found)
+        found = _predicted(found)
     if draws is not None:
-        prediction_output.write_draws(reward, draws)
-    prediction_output.show(found, output, as_json=as_json)
+        write_draws(reward, draws)
+    show(found, output, as_json=as_json)
 
 
-def _load(path: Path, party: str | None) -> "Reward":
-    from equipoise.errors import MediationError
-    from equipoise.reward.model import Reward
-
+def _load(path: Path, party: str | None) -> Reward:
     reward = Reward.load(path)
     if party is not None and party != reward.party:
         raise MediationError(
@@ -71,3 +77,205 @@ def _load(path: Path, party: str | None) -> "Reward":
             f"give this file to {reward.party}"
         )
     return reward
+
+
+OBSERVATIONS = 100  # simulated for each draw of a model without features
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is known of a reward's predictions so far."""
+
+    reward: Reward
+    interval: float
+    columns: dict[str, Any] = field(default_factory=dict)
+    predictions: dict[str, list[Any]] | None = None
+    compared: dict[str, float | int] | None = None
+
+
+def read_and_compare(found: Found, path: Path) -> Found:
+    """Read the features, and the target if the file has it; compare what is known of the target with predictions."""
+    agreement = found.reward.agreement
+    features, target = wanted_features(agreement), wanted_target(agreement)
+    if not features:
+        columns = read_columns(path, [target])
+    elif target.name in header_of(path, features):
+        columns = read_columns(path, [*features, target])
+    else:
+        return replace(found, columns=read_columns(path, features))
+    answers = columns.pop(target.name).to_pylist()
+    known = [place for place, answer in enumerate(answers) if not _is_missing(answer)]
+    if not known:
+        return replace(found, columns=columns)
+    rows = {name: values.take(known) for name, values in columns.items()} if features else None
+    given = [answers[place] for place in known]
+    compared: dict[str, float | int] = {"rows": len(known), "loss": found.reward.loss(rows, given)}
+    if features and len(known) > 1:
+        compared["score"] = found.reward.score(rows, given)
+    return replace(found, columns=columns, compared=compared)
+
+
+def _predicted(found: Found) -> Found:
+    """Predict every row, with intervals."""
+    reward, columns = found.reward, found.columns
+    if reward.agreement.model.kind == "linear":
+        expected, between = reward.predict(columns, return_interval=found.interval)
+        predictions = {"prediction": expected.tolist()}
+    else:
+        target = reward.agreement.model.target
+        assert isinstance(target, LabelColumn)
+        positive = target.labels[1]
+        probabilities, between = reward.predict_proba(columns, return_interval=found.interval)
+        place = reward.classes_.tolist().index(positive)
+        predictions = {
+            "prediction": reward.classes_[np.argmax(probabilities, axis=1)].tolist(),
+            f"probability[{positive}]": probabilities[:, place].tolist(),
+        }
+    predictions |= {"lower": between[:, 0].tolist(), "upper": between[:, 1].tolist()}
+    return replace(found, predictions=predictions)
+
+
+def write_draws(reward: Reward, path: Path) -> None:
+    """Write the draws of the parameters."""
+    try:
+        reward.to_csv(path)
+    except OSError as error:
+        raise MediationError(f"cannot write {str(path)!r}: {error.strerror}; choose another place") from error
+
+
+def show(found: Found, output: Path | None, *, as_json: bool) -> None:
+    """Write predictions, or the summary of a model without features, to a file or to standard output."""
+    table = found.predictions if found.predictions is not None else _summary(found)
+    reward = found.reward
+    if as_json:
+        rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+        document = {
+            "party": reward.party,
+            "agreement": reward.agreement.identity,
+            "value": {"value": reward.value.value, "error": reward.value.error},
+            "converged": reward.posterior.converged,
+            "interval": found.interval,
+            "compared": found.compared,
+            "output": str(output) if output else None,
+            "predictions" if found.predictions is not None else "summary": None if output else rows,
+        }
+        if output is not None:
+            _write(table, output)
+        print_json(document)
+        return
+    for line in _remarks(found):
+        echo(line, err=True)
+    if output is not None:
+        _write(table, output)
+        echo(f"Wrote {output}.", err=True)
+    elif found.predictions is not None:
+        text = _as_csv(table)
+        sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
+    else:
+        cells = [[_shown(cell) for cell in row] for row in zip(*table.values(), strict=True)]
+        print_table(f"What the model knows of {reward.agreement.model.target.name}", list(table), cells)
+
+
+def _remarks(found: Found) -> list[str]:
+    reward = found.reward
+    lines = [
+        f"Reward of {reward.party} under agreement {reward.agreement.identity[:12]}…, worth {reward.value} nats "
+        f"({counted(len(reward.posterior), 'draw')})."
+    ]
+    if not reward.posterior.converged:
+        problems = "; ".join(reward.posterior.diagnostics.problems)
+        lines.append(f"Warning: its chains have not converged ({problems}); ask the mediator for more draws.")
+    if found.compared is not None:
+        name = "R²" if reward.agreement.model.kind == "linear" else "accuracy"
+        score = f"{name} {found.compared['score']:.3f}, " if "score" in found.compared else ""
+        rows = counted(int(found.compared["rows"]), "row")
+        lines.append(
+            f"Compared with {reward.agreement.model.target.name} in {rows}: {score}mean negative log probability "
+            f"{found.compared['loss']:.4g}."
+        )
+    return lines
+
+
+def _summary(found: Found) -> dict[str, list[Any]]:
+    """Mean and interval of a new observation, if it is a number, and of every parameter."""
+    reward = found.reward
+    tails = [(1 - found.interval) / 2, (1 + found.interval) / 2]
+    table: dict[str, list[Any]] = {"quantity": [], "mean": [], "lower": [], "upper": []}
+
+    def add(name: str, mean: float, lower: float, upper: float) -> None:
+        for column, value in zip(table.values(), (name, mean, lower, upper), strict=True):
+            column.append(value)
+
+    target = reward.agreement.model.target
+    if not isinstance(target, LabelColumn | CategoryColumn):
+        new = reward.sample_predictions(size=OBSERVATIONS)
+        between = np.quantile(new, tails, method="inverted_cdf").tolist()  # counts stay counts
+        add(f"a new {target.name}", float(new.mean()), *between)
+    for name, values in own_units(reward.agreement, reward.posterior.draws).items():
+        add(name, float(values.mean()), *np.quantile(values, tails).tolist())
+    return table
+
+
+def _as_csv(table: dict[str, list[Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table)
+    writer.writerows(zip(*table.values(), strict=True))
+    return text.getvalue()
+
+
+def _write(table: dict[str, list[Any]], path: Path) -> None:
+    try:
+        with replaced_file(path) as partial:
+            partial.write_text(_as_csv(table), encoding="utf-8")
+    except OSError as error:
+        raise MediationError(f"cannot write {str(path)!r}: {error.strerror}; choose another place") from error
+
+
+def _is_missing(answer: Any) -> bool:
+    return answer is None or (isinstance(answer, float) and math.isnan(answer))
+
+
+def _shown(cell: Any) -> str:
+    return f"{cell:.4g}" if isinstance(cell, float) and math.isfinite(cell) else str(cell)
+
+
+def wanted_features(agreement: Agreement) -> list[Wanted]:
+    """The columns a model predicts from."""
+    return [Wanted(column.name, None) for column in agreement.columns[:-1]]
+
+
+def wanted_target(agreement: Agreement) -> Wanted:
+    """The column it predicts."""
+    target = agreement.model.target
+    return Wanted(target.name, target.values if isinstance(target, LabelColumn | CategoryColumn) else None)
+
+
+def header_of(path: Path, wanted: Sequence[Wanted]) -> tuple[str, ...]:
+    """All columns of a file that has the wanted ones."""
+    with open_table(path, wanted) as table:
+        return table.all_columns
+
+
+def read_columns(path: Path, wanted: Sequence[Wanted]) -> dict[str, Any]:
+    """The wanted columns of a file that has one row or more."""
+    with open_table(path, wanted) as table:
+        parts = [batch.data for batch in table]
+    if not sum(len(part[0]) for part in parts):
+        raise TableError(f"{str(path)!r} has no rows, only names of columns; give one row or more")
+    return {want.name: pa.chunked_array([part[place] for part in parts]) for place, want in enumerate(wanted)}
+
+
+def test_rows(path: Path, agreement: Agreement) -> tuple[Any, list[Any]]:
+    """Features [rows, columns], None for a model that has none, and targets, for `mediate(test=…)`."""
+    features, target = wanted_features(agreement), wanted_target(agreement)
+    columns = read_columns(path, [*features, target])
+    answers = columns.pop(target.name).to_pylist()
+    if None in answers:
+        raise TableError(
+            f"column {target.name!r}, row {answers.index(None) + 1} of {str(path)!r}: the value is missing; leave the "
+            "row out, test rows need a target"
+        )
+    if not features:
+        return None, answers
+    return np.column_stack([columns[want.name].to_numpy() for want in features]), answers

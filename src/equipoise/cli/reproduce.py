@@ -1,16 +1,20 @@
 """`equipoise reproduce`: the paper's figures and tables."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from equipoise._util.files import replaced_file
 from equipoise.cli.options import JsonOption
-from equipoise.cli.output import echo
+from equipoise.cli.output import echo, print_json, print_table, warnings_as_lines
 from equipoise.errors import ExperimentError
-
-if TYPE_CHECKING:
-    from equipoise.reproduction.outcome import Outcome
+from equipoise.reproduction.catalogue import Bench
+from equipoise.reproduction.catalogue import reproduce as run
+from equipoise.reproduction.contents import ITEMS, chosen
+from equipoise.reproduction.effort import FULL, QUICK
+from equipoise.reproduction.outcome import Outcome
+from equipoise.reproduction.page import page
 
 PAGE = "index.md"
 
@@ -34,10 +38,6 @@ def reproduce(
 
     Example: equipoise reproduce tradeoff-syn naive-syn --output reproduction
     """
-    from equipoise._util.files import replaced_file
-    from equipoise.cli.output import print_json, print_table, warnings_as_lines
-    from equipoise.reproduction.contents import ITEMS, chosen
-
     if wants_list:
         if as_json:
             print_json([{"name": item.name, "shows": item.shows, "settings": list(item.data)} for item in ITEMS])
@@ -49,11 +49,6 @@ def reproduce(
     if not names:
         raise ExperimentError("nothing to reproduce; name what --list shows, or all")
     items = chosen(names)
-
-    from equipoise.reproduction.catalogue import Bench
-    from equipoise.reproduction.catalogue import reproduce as run
-    from equipoise.reproduction.effort import FULL, QUICK
-    from equipoise.reproduction.page import page
 
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -78,9 +73,7 @@ def reproduce(
         echo(f"Numbers, pictures and verdicts: {output / PAGE}")
 
 
-def _show(outcome: "Outcome") -> None:
-    from equipoise.cli.output import print_table
-
+def _show(outcome: Outcome) -> None:
     print_table(
         f"{outcome.name}: {outcome.record['shows']} ({outcome.record['seconds']:.0f} s)",
         ("claim", "verdict", "decided by"),

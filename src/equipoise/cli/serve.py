@@ -1,5 +1,9 @@
-"""`equipoise serve`: the mediator as a service."""
+"""`equipoise serve` and `equipoise worker`: the mediator as a service."""
 
+import json
+import logging
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +11,7 @@ import typer
 
 from equipoise.cli.options import JsonOption
 from equipoise.cli.output import echo
+from equipoise.errors import ServiceError
 
 DataOption = Annotated[
     Path, typer.Option(help="Folder for the service's key and database; made if it is not there.", readable=False)
@@ -63,7 +68,6 @@ def serve(
     Example: equipoise serve --data consortium --public-url https://rounds.example.org --behind-proxy 127.0.0.1
     """
     check_installed()
-    from equipoise.errors import ServiceError
     from equipoise.service import serving
     from equipoise.service.settings import Rates, Settings
 
@@ -93,21 +97,43 @@ _INVITATION = "To become its operator, open this once, within a day:"
 
 
 def _say(document: dict[str, str | None], lines: list[str], *, as_json: bool) -> None:
-    import json
-    import sys
-
     echo(json.dumps(document) if as_json else "\n".join(lines))
     sys.stdout.flush()
 
 
 def check_installed() -> None:
     """Refuse where the service's libraries are not there, before anything of them is needed."""
-    from importlib.util import find_spec
-
-    from equipoise.errors import ServiceError
-
     missing = [name for name in ("alembic", "fastapi", "sqlalchemy", "uvicorn") if find_spec(name) is None]
     if missing:
         raise ServiceError(
             f"a service needs {', '.join(missing)}, not installed here; install with `pip install 'equipoise[service]'`"
         )
+
+
+def worker(
+    data: DataOption = Path("equipoise-data"),
+    database: DatabaseOption = None,
+    processes: Annotated[
+        int, typer.Option(help="Processes to sample with; 0 for one on each core.", min=0, max=1_024)
+    ] = 1,
+    lease: LeaseOption = 30.0,
+) -> None:
+    """Work for a service: take the settlements that were started, and compute them.
+
+    A service brings one worker along; more can run beside it, or on other machines that reach the database and have a
+    copy of the data folder's key. Killing one loses no more than the answer it was about to find.
+
+    Example: equipoise worker --data consortium
+    """
+    check_installed()
+    from equipoise.service.context import Context
+    from equipoise.service.jobs.worker import run_until_signalled
+    from equipoise.service.logs import configure_logging
+
+    context = Context.open(data, database)
+    configure_logging()
+    logging.getLogger("equipoise.worker").setLevel(logging.INFO)
+    try:
+        run_until_signalled(context, lease=lease, processes=processes or None)
+    finally:
+        context.close()

@@ -1,22 +1,20 @@
 """How a settlement is shown on a terminal."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from equipoise._util.text import short
 from equipoise.cli.output import echo, print_alarm, print_lines, print_table
+from equipoise.estimate import Estimate
 from equipoise.guarantee import DEFAULT_DELTA, Guarantee
-
-if TYPE_CHECKING:
-    from equipoise.estimate import Estimate
-    from equipoise.mediation.settlement import Settlement
-    from equipoise.mediation.what_if import WhatIf
+from equipoise.mediation.settlement import Settlement
+from equipoise.mediation.what_if import WhatIf
 
 EXPONENTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 LOSSES = {"prior": "without data", "alone": "alone", "reward": "with its reward", "team": "whole team"}
 
 
-def show_settlement(settlement: "Settlement") -> None:
+def show_settlement(settlement: Settlement) -> None:
     """Tables of what was decided, and the audit."""
     awards = settlement.awards.values()
     noise = any(award.tau for award in awards)
@@ -83,7 +81,7 @@ def show_settlement(settlement: "Settlement") -> None:
         print_alarm(f"The agreement was not kept: {one.words}.")
 
 
-def _bounds(settlement: "Settlement") -> list[str]:
+def _bounds(settlement: Settlement) -> list[str]:
     """What is to be said beside the tables."""
     awards = settlement.awards.values()
     bounds = [
@@ -105,7 +103,7 @@ def _bounds(settlement: "Settlement") -> list[str]:
     return bounds
 
 
-def sweep(settlement: "Settlement") -> list[dict[str, Any]]:
+def sweep(settlement: Settlement) -> list[dict[str, Any]]:
     """Everybody's target at several fairness exponents, and who would be worse off than alone."""
     found = []
     for rho in sorted({*EXPONENTS, settlement.rho, *filter(None, (settlement.rational_rho, settlement.stable_rho))}):
@@ -115,7 +113,7 @@ def sweep(settlement: "Settlement") -> list[dict[str, Any]]:
     return found
 
 
-def show_sweep(settlement: "Settlement") -> None:
+def show_sweep(settlement: Settlement) -> None:
     """The same as a table."""
     marks = {
         "chosen": settlement.rho,
@@ -167,7 +165,7 @@ def show_other_priors(found: dict[str, Any]) -> None:
     echo()
 
 
-def show_what_if(found: "WhatIf") -> None:
+def show_what_if(found: WhatIf) -> None:
     """What would have been."""
     changed = ", ".join(f"{party} at epsilon {epsilon:g}" for party, epsilon in found.changes.items())
     print_table(
@@ -195,7 +193,7 @@ def show_what_if(found: "WhatIf") -> None:
     echo()
 
 
-def _moved(before: "Estimate", after: "Estimate") -> str:
+def _moved(before: Estimate, after: Estimate) -> str:
     if before.value == after.value:
         return f"{before.value:.2f}"
     return f"{before.value:.2f} → {after.value:.2f}±{after.error:.2f}"
@@ -205,16 +203,16 @@ def _change(before: float, after: float, form: str) -> str:
     return f"{before:{form}}" if before == after else f"{before:{form}} → {after:{form}}"
 
 
-def _stated(settlement: "Settlement", party: str) -> Guarantee:
+def _stated(settlement: Settlement, party: str) -> Guarantee:
     one = settlement.contributions[party]
     return Guarantee(order=one.order, epsilon=one.epsilon)
 
 
-def _short(estimate: "Estimate") -> str:
+def _short(estimate: Estimate) -> str:
     return f"{estimate.value:.2f} ± {estimate.error:.2f}"
 
 
-def _loss(losses: dict[str, "Estimate"], name: str) -> str:
+def _loss(losses: dict[str, Estimate], name: str) -> str:
     return f"{losses[name].value:.3f} ± {losses[name].error:.3f}" if name in losses else ""
 
 

@@ -1,20 +1,27 @@
 """`equipoise submit`: release once, and hand the submission over as often as it takes."""
 
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from equipoise._util.canonical import read_limited
+from equipoise._util.files import is_there, write_new_file
+from equipoise._util.text import counted
+from equipoise.agreement import Agreement
 from equipoise.cli.options import AllowClippingOption, JsonOption, MembershipOption, RoundOption, YesOption
-from equipoise.cli.output import echo
-
-if TYPE_CHECKING:
-    from equipoise.agreement import Agreement
-    from equipoise.client.exchange import Exchange
-    from equipoise.client.membership import Membership
-    from equipoise.protocol.receipts import Receipt
-    from equipoise.protocol.submission import Submission
+from equipoise.cli.output import echo, print_json, print_lines, reading_progress, warnings_as_lines
+from equipoise.cli.party import confirmed, show_preview
+from equipoise.client.exchange import Exchange, check_identity, exchange_of
+from equipoise.client.folder_round import AGREEMENT
+from equipoise.client.membership import Membership
+from equipoise.errors import AgreementError, PrivacyError, ServiceError, SubmissionError
+from equipoise.party import release as party_release
+from equipoise.party.ledger import Ledger
+from equipoise.protocol.keys import load_key, public_hex
+from equipoise.protocol.receipts import Receipt
+from equipoise.protocol.submission import Submission
 
 
 def submit(
@@ -54,12 +61,6 @@ def submit(
 
     Example: equipoise submit north.csv --epsilon 0.2
     """
-    from contextlib import closing
-
-    from equipoise.client.exchange import exchange_of
-    from equipoise.client.membership import Membership
-    from equipoise.errors import ServiceError
-
     me = Membership.load(membership)
     if me.role != "party" or me.ledger is None:
         raise ServiceError(f"{me.name!r} is a member as {me.role}; parties submit")
@@ -86,13 +87,8 @@ def _is_submission(source: Path) -> bool:
     return source.suffix.lower() == ".json"
 
 
-def _check_identity(agreed: "Agreement", me: "Membership", given: Path | None, membership: Path) -> None:
+def _check_identity(agreed: Agreement, me: Membership, given: Path | None, membership: Path) -> None:
     """Refuse an agreement other than the one the party says, joined with, or has beside its membership."""
-    from equipoise._util.files import is_there
-    from equipoise.agreement import Agreement
-    from equipoise.client.exchange import check_identity
-    from equipoise.client.folder_round import AGREEMENT
-
     expected = {}
     local = membership.parent / AGREEMENT
     if given is not None:
@@ -105,20 +101,14 @@ def _check_identity(agreed: "Agreement", me: "Membership", given: Path | None, m
 
 
 def _released(
-    agreed: "Agreement",
-    me: "Membership",
+    agreed: Agreement,
+    me: Membership,
     source: Path | None,
     guarantee: dict[str, Any],
     options: dict[str, Any],
-    exchange: "Exchange",
-) -> "tuple[Submission, bool]":
+    exchange: Exchange,
+) -> tuple[Submission, bool]:
     """The submission to send, and whether it was released just now."""
-    from equipoise.cli.output import reading_progress, warnings_as_lines
-    from equipoise.cli.party_output import confirmed
-    from equipoise.errors import PrivacyError
-    from equipoise.party import release as party_release
-    from equipoise.protocol.submission import Submission
-
     assert me.ledger is not None
     if source is not None and _is_submission(source):
         submission = Submission.load(source)
@@ -157,33 +147,25 @@ def _released(
     return made, True
 
 
-def _check_stated(agreed: "Agreement", guarantee: dict[str, Any]) -> None:
-    from equipoise.errors import AgreementError
-
+def _check_stated(agreed: Agreement, guarantee: dict[str, Any]) -> None:
     if all(value is None for value in guarantee.values()):
         raise AgreementError(f"say how much privacy to spend: {_ways(agreed)}. Nothing was read or spent")
 
 
-def _ways(agreed: "Agreement") -> str:
+def _ways(agreed: Agreement) -> str:
     """How a guarantee is stated here."""
     most = f"at order {agreed.privacy.order:g}, of which {agreed.privacy.max_epsilon:g} is the agreed maximum"
     return f"--epsilon E ({most}), --zcdp R or --approx E D"
 
 
-def _stored(agreed: "Agreement", me: "Membership") -> "Submission | None":
-    from equipoise._util.files import is_there
-    from equipoise.party.ledger import Ledger
-
+def _stored(agreed: Agreement, me: Membership) -> Submission | None:
     assert me.ledger is not None
     if not is_there(me.ledger):
         return None
     return Ledger(me.ledger).read().stored_submission(agreed.identity, me.name)
 
 
-def _check_own(submission: "Submission", agreed: "Agreement", me: "Membership", source: Path) -> None:
-    from equipoise.errors import SubmissionError
-    from equipoise.protocol.keys import load_key, public_hex
-
+def _check_own(submission: Submission, agreed: Agreement, me: Membership, source: Path) -> None:
     submission.check(agreed)
     if submission.party != me.name:
         raise SubmissionError(f"{str(source)!r} is the submission of {submission.party!r}, not of {me.name!r}")
@@ -195,19 +177,14 @@ def _check_own(submission: "Submission", agreed: "Agreement", me: "Membership", 
 
 
 def _preview(
-    agreed: "Agreement",
-    me: "Membership",
+    agreed: Agreement,
+    me: Membership,
     source: Path | None,
     guarantee: dict[str, Any],
     options: dict[str, Any],
     *,
     as_json: bool,
 ) -> None:
-    from equipoise.cli.output import reading_progress, warnings_as_lines
-    from equipoise.cli.party_output import show_preview
-    from equipoise.errors import ServiceError
-    from equipoise.party import release as party_release
-
     assert me.ledger is not None
     if source is None or _is_submission(source):
         raise ServiceError("--dry-run shows what a table would send; give the table")
@@ -220,12 +197,8 @@ def _preview(
     show_preview(seen, as_json=as_json)
 
 
-def _keep(receipt: "Receipt", path: Path, *, chosen: bool) -> Path:
+def _keep(receipt: Receipt, path: Path, *, chosen: bool) -> Path:
     """Write the receipt; one of another round that has the name stays, and this one is named after its round."""
-    from equipoise._util.canonical import read_limited
-    from equipoise._util.files import write_new_file
-    from equipoise.errors import ServiceError
-
     try:
         write_new_file(path, receipt.to_json(), mode=0o600)
     except FileExistsError:
@@ -246,18 +219,15 @@ def _keep(receipt: "Receipt", path: Path, *, chosen: bool) -> Path:
 
 
 def _show(
-    me: "Membership",
-    submission: "Submission",
-    receipt: "Receipt | None",
+    me: Membership,
+    submission: Submission,
+    receipt: Receipt | None,
     kept: Path | None,
     *,
     spent: bool,
     unread: Path | None,
     as_json: bool,
 ) -> None:
-    from equipoise._util.text import counted
-    from equipoise.cli.output import print_json, print_lines
-
     if as_json:
         print_json(
             {

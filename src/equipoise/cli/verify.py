@@ -5,8 +5,11 @@ from typing import Annotated
 
 import typer
 
+from equipoise._util.files import is_there
 from equipoise.cli.options import JsonOption
-from equipoise.cli.output import echo
+from equipoise.cli.output import echo, print_json
+from equipoise.client.verify.check import check_export
+from equipoise.errors import VerificationError
 
 _DAMAGED = ("the archive can be read safely", "every file is as it was signed")
 
@@ -39,11 +42,6 @@ def verify(
 
     Example: equipoise verify round.zip --receipt north.receipt.json --reward north.nc
     """
-    from equipoise._util.files import is_there
-    from equipoise.cli.output import print_json
-    from equipoise.client.verify.check import check_export
-    from equipoise.errors import VerificationError
-
     given = [("EXPORT", export), *(("--receipt", one) for one in receipt or ())]
     for name, path in (*given, *(("--reward", one) for one in reward or ())):
         if not is_there(path):

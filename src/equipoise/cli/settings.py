@@ -1,0 +1,84 @@
+"""Options of a settlement, the same for files and for a service: each is spelt once, here."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from equipoise.errors import MediationError
+from equipoise.mediation.settings import SettlementSettings
+
+# By setting: the type an option is given as, and what it says. Defaults are those of `SettlementSettings`.
+_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "rho": (str | None, typer.Option(help='Fairness exponent up to 1, or "max", if left to you [as agreed].')),
+    "mechanism": (
+        str | None,
+        typer.Option(help="How rewards are made, if left to you: tempering or noise [as agreed]."),
+    ),
+    "teams": (
+        list[str] | None,
+        typer.Option("--team", help="Parties that team up, if left to you, as a,b,c; repeat for each [one team]."),
+    ),
+    "seed": (
+        int | None,
+        typer.Option(help="Another seed than follows from the submissions; the report says it was chosen."),
+    ),
+    "precision": (float, typer.Option(help="Standard error wanted of targets and rewards, in nats.")),
+    "draws": (int, typer.Option(help="Draws of a posterior, to begin with.")),
+    "budget": (int | None, typer.Option(help="Coalitions to value, when there are too many to value all.")),
+    "partial": (bool, typer.Option("--partial", help="Settle although some of the parties have not submitted.")),
+    "deviate": (
+        bool,
+        typer.Option(
+            "--deviate", help="Settle otherwise than agreed all the same; every report shows a broken promise."
+        ),
+    ),
+    "force": (bool, typer.Option(help="Settle even with posteriors that have not converged.")),
+}
+
+
+def settlement_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command options for some settings, which it gets as one: its parameter `settings`.
+
+    A value that cannot be used is refused before the command begins.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            chosen = {name: _read(name, given.pop(name)) for name in names}
+            command(settings=SettlementSettings.of(None, chosen), **given)
+
+        parameters: list[inspect.Parameter] = []
+        for one in inspect.signature(command).parameters.values():
+            parameters += map(_parameter, names) if one.name == "settings" else [one]
+        keyword = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+        run.__signature__ = inspect.Signature(keyword, return_annotation=None)  # type: ignore[attr-defined]
+        run.__annotations__ = {one.name: one.annotation for one in keyword} | {"return": None}
+        return run
+
+    return decorate
+
+
+def _parameter(name: str) -> inspect.Parameter:
+    kind, option = _OPTIONS[name]
+    default = SettlementSettings.model_fields[name].default
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option]
+    )  # fmt: skip
+
+
+def _read(name: str, value: Any) -> Any:
+    """A setting from what the user wrote; whether it can be used is for `SettlementSettings` to say."""
+    if name == "teams":
+        return [names.split(",") for names in value] if value else None
+    if name == "rho" and value not in (None, "max"):
+        try:
+            return float(value)
+        except ValueError:
+            raise MediationError(
+                f'rho = {value!r} is not a fairness exponent; give a number up to 1, or "max"'
+            ) from None
+    return value
