@@ -71,6 +71,22 @@ def test_using_a_reward_never_imports_jax(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
+def test_a_partys_commands_never_import_jax(tmp_path: Path) -> None:
+    """`party advise` settles imagined rounds and needs it; nothing else that a party types does."""
+    own = ("agreement", "join", "submit", "status", "fetch", "login", "predict", "party")
+    run(
+        "from importlib import import_module\n"
+        "from equipoise.cli.app import COMMANDS, Command\n"
+        f"for name in {own}:\n"
+        "    one = COMMANDS[name]\n"
+        "    for key, command in ({name: one} if isinstance(one, Command) else one.commands).items():\n"
+        "        if key != 'advise':\n"
+        "            import_module(f'equipoise.cli.{command.module}')\n",
+        cwd=tmp_path,
+    )
+
+
+@pytest.mark.process
 def test_the_block_blocks(tmp_path: Path) -> None:
     result = subprocess.run(
         [sys.executable, "-c", BLOCK + "import matplotlib"], capture_output=True, text=True, cwd=tmp_path

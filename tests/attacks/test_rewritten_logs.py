@@ -14,7 +14,7 @@ from client import exports
 from client.exports import Files
 from client.listening import Altering, listening, member
 from equipoise.client.connection import Connection
-from equipoise.client.service_round import ServiceExchange
+from equipoise.client.service_round import ServiceRound
 from equipoise.client.verify.check import check_export
 from equipoise.errors import VerificationError
 from equipoise.protocol.log import link_of
@@ -217,26 +217,26 @@ def test_members_see_by_the_chain_that_their_receipts_are_in_the_log(made: tuple
         ):
             network = Altering("/chain", elsewhere(change))
             connection = Connection(url, key=key_of("north"), audience=world.context.public_key, transport=network)
-            exchange = ServiceExchange(me, round_id=round_id, connection=connection)
+            round_ = ServiceRound(me, round_id=round_id, connection=connection)
             if says is None:
-                exchange.check_chain([sent, fetched])
+                round_.check_chain([sent, fetched])
                 with pytest.raises(VerificationError, match="not the one that your receipt names"):
-                    exchange.check_chain([sent.model_copy(update={"event_digest": "0" * 64}), fetched])
+                    round_.check_chain([sent.model_copy(update={"event_digest": "0" * 64}), fetched])
                 # Of the same number as another, which is right; of another event that is there; before the submission.
                 other = {"event": sent.event, "event_digest": "0" * 64}
                 with pytest.raises(VerificationError, match="not the one that your receipt names"):
-                    exchange.check_chain([fetched.model_copy(update=other), sent])
+                    round_.check_chain([fetched.model_copy(update=other), sent])
                 for link in told[1:3]:
                     other = {"event": link["sequence"], "event_digest": link["digest"]}
                     with pytest.raises(VerificationError, match="not the one that your receipt names"):
-                        exchange.check_chain([fetched.model_copy(update=other), sent])
+                        round_.check_chain([fetched.model_copy(update=other), sent])
                 other = {"event": sent.event, "event_digest": sent.event_digest}
                 with pytest.raises(VerificationError, match="not after event"):
-                    exchange.check_chain([fetched.model_copy(update=other), sent])
+                    round_.check_chain([fetched.model_copy(update=other), sent])
             else:
                 with pytest.raises(VerificationError, match=says):
-                    exchange.check_chain([sent, fetched])
-            exchange.close()
+                    round_.check_chain([sent, fetched])
+            round_.close()
 
 
 def test_somebody_who_was_revoked_is_no_operator_any_more(made: tuple[World, Files], tmp_path: Path) -> None:

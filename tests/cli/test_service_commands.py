@@ -437,13 +437,13 @@ def test_a_lost_connection_costs_nothing(
     olga("operator", "approve", north("join", url, "--party", "north")["fingerprint"])
     olga("operator", "create", "agreement.toml")
     write_table(tmp_path / "north" / "north.csv", 0)
-    from equipoise.client.service_round import ServiceExchange
+    from equipoise.client.service_round import ServiceRound
 
-    def lost(self: ServiceExchange, data: bytes) -> None:
+    def lost(self: ServiceRound, data: bytes) -> None:
         raise ServiceError("the connection was lost")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ServiceExchange, "submit", lost)
+        patch.setattr(ServiceRound, "submit", lost)
         with pytest.raises(ServiceError, match="lost"):
             north("submit", "north.csv", "--epsilon", 5)
     ledger = (tmp_path / "north" / "north.ledger").read_bytes()

@@ -19,8 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 import rounds
 from equipoise._util.files import write_new_file
 from equipoise.cli.app import app
-from equipoise.client.address import Place
-from equipoise.client.membership import Membership, Role
+from equipoise.client.membership import Membership, Place, Role
 from equipoise.protocol.keys import load_or_create_key
 from equipoise.service.context import Context
 from equipoise.service.settings import Rate, Rates, Settings

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.client.address import Place, address_meant, place_of
+from equipoise.client.membership import Place, address_meant, place_of
 from equipoise.errors import ServiceError
 
 

@@ -8,10 +8,10 @@ import pytest
 import rounds
 from equipoise.agreement.templates import example_agreement
 from equipoise.client import folder_round as by_folder
-from equipoise.client.address import Place
-from equipoise.client.exchange import check_identity, exchange_of
-from equipoise.client.folder_round import FolderExchange
-from equipoise.client.membership import Membership
+from equipoise.client.folder_round import FolderRound
+from equipoise.client.membership import Membership, Place
+from equipoise.client.round import check_identity
+from equipoise.client.session import round_of
 from equipoise.errors import AgreementError, ServiceError, SubmissionError
 from equipoise.protocol.keys import create_key
 
@@ -26,16 +26,16 @@ def me(tmp_path: Path) -> Membership:
 
 
 def test_submissions_are_never_replaced(me: Membership) -> None:
-    exchange = FolderExchange(me)
-    exchange.check_open()
-    assert exchange.submit(b"one") is None
-    assert exchange.submit(b"one") is None
+    shared = FolderRound(me)
+    shared.check_open()
+    assert shared.submit(b"one") is None
+    assert shared.submit(b"one") is None
     with pytest.raises(SubmissionError, match="never replaced"):
-        exchange.submit(b"two")
-    assert (exchange.folder / "submissions" / "north.submission.json").read_bytes() == b"one"
+        shared.submit(b"two")
+    assert (shared.folder / "submissions" / "north.submission.json").read_bytes() == b"one"
     with pytest.raises(SubmissionError, match="submits once"):
-        exchange.check_open()
-    (round_,) = exchange.status().rounds
+        shared.check_open()
+    (round_,) = shared.status().rounds
     assert (round_.state, round_.submitted, round_.mine) == ("open", ("north",), True)
 
 
@@ -46,45 +46,45 @@ def test_submissions_are_never_replaced(me: Membership) -> None:
     ids=["now", "up to 0.6"],
 )
 def test_what_the_mediator_left_is_found(me: Membership, where: str, reward: str, report: str) -> None:
-    exchange = FolderExchange(me)
+    shared = FolderRound(me)
     for name in (reward, report):
-        path = exchange.folder / where / name
+        path = shared.folder / where / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
-    assert exchange.reward() is None  # the settlement is written last
-    (exchange.folder / where / "settlement.json").write_text("{}")
-    assert (exchange.reward(), exchange.report()) == (reward.encode(), report.encode())
-    assert exchange.status().rounds[0].state == "settled"
+    assert shared.reward() is None  # the settlement is written last
+    (shared.folder / where / "settlement.json").write_text("{}")
+    assert (shared.reward(), shared.report()) == (reward.encode(), report.encode())
+    assert shared.status().rounds[0].state == "settled"
     with pytest.raises(ServiceError, match="is settled"):
-        exchange.check_open()
-    (exchange.folder / where / reward).unlink()
+        shared.check_open()
+    (shared.folder / where / reward).unlink()
     with pytest.raises(ServiceError, match=r"no '.*for/north/reward.nc'; did 'north' submit"):
-        exchange.reward()
+        shared.reward()
 
 
 def test_a_party_that_is_not_let_in_is_told_whom_to_ask(me: Membership, monkeypatch: pytest.MonkeyPatch) -> None:
-    exchange = FolderExchange(me)
-    (exchange.folder / "settlement.json").write_text("{}")
+    shared = FolderRound(me)
+    (shared.folder / "settlement.json").write_text("{}")
 
     def refuse(*_: object, **__: object) -> bytes:
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(by_folder, "read_limited", refuse)
     with pytest.raises(ServiceError, match=r"Permission denied; ask the operator to let you into '.*for/north', or to"):
-        exchange.reward()
+        shared.reward()
 
 
 def test_mistakes(me: Membership) -> None:
     with pytest.raises(ServiceError, match="leave out --round"):
-        exchange_of(me, round_id="abcd")
-    agreed = FolderExchange(me).agreement()
+        round_of(me, round_id="abcd")
+    agreed = FolderRound(me).agreement()
     check_identity(agreed, {"yours": agreed.identity}, where="there")
     other = rounds.agreement("gaussian").identity
     with pytest.raises(AgreementError, match=f"{agreed.identity}.*{other}"):
         check_identity(agreed, {"yours": other}, where="there")
-    (FolderExchange(me).folder / "agreement.toml").unlink()
+    (FolderRound(me).folder / "agreement.toml").unlink()
     with pytest.raises(ServiceError, match=r"has no agreement\.toml"):
-        FolderExchange(me).agreement()
+        FolderRound(me).agreement()
     for place, says in (("rounds.example", "write https://rounds.example"), ("nowhere", "is the path right")):
         with pytest.raises(ServiceError, match=f"there is no folder '{place}'.*{says}"):
-            FolderExchange(replace(me, place=Place(folder=Path(place)))).agreement()
+            FolderRound(replace(me, place=Place(folder=Path(place)))).agreement()

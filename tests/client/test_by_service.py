@@ -8,9 +8,9 @@ import pytest
 
 from client.listening import Altering, known_member, member
 from equipoise.client.connection import Connection, RefusedError
-from equipoise.client.exchange import Exchange
 from equipoise.client.membership import Membership
-from equipoise.client.service_round import ServiceExchange, ask_to_join, connect, only_round
+from equipoise.client.round import RoundClient
+from equipoise.client.service_round import ServiceRound, ask_to_join, connect, only_round
 from equipoise.errors import AgreementError, KeyFileError, ServiceError, VerificationError
 from equipoise.protocol.keys import load_key
 from equipoise.protocol.receipts import Receipt
@@ -23,8 +23,8 @@ def north(world: World, url: str, tmp_path: Path) -> Membership:
     return known_member(tmp_path / "home", url, world.context.public_key, "north")
 
 
-def lied_to(me: Membership, round_id: str, where: str, **changes: Any) -> ServiceExchange:
-    """An exchange in which one answer is changed on its way."""
+def lied_to(me: Membership, round_id: str, where: str, **changes: Any) -> ServiceRound:
+    """A round in which one answer is changed on its way."""
 
     def change(content: bytes) -> bytes:
         try:
@@ -35,42 +35,42 @@ def lied_to(me: Membership, round_id: str, where: str, **changes: Any) -> Servic
     connection = Connection(
         me.url, key=load_key(me.key), audience=me.service, transport=Altering(where, change), sleep=lambda _: None
     )
-    return ServiceExchange(me, round_id=round_id, connection=connection)
+    return ServiceRound(me, round_id=round_id, connection=connection)
 
 
 def test_a_newcomer_waits(world: World, url: str, tmp_path: Path) -> None:
     east = member(tmp_path / "home", url, world.context.public_key, "east")
-    exchange: Exchange = ServiceExchange(east)
-    assert exchange.status().state == "requested"
-    assert exchange.status().rounds == ()
+    round_: RoundClient = ServiceRound(east)
+    assert round_.status().state == "requested"
+    assert round_.status().rounds == ()
     with connect(east) as connection:
         assert ask_to_join(connection, east)["state"] == "requested"
     with pytest.raises(RefusedError, match="not approved") as refused:
-        exchange.agreement()
-    assert exchange.status().fingerprint.upper() in str(refused.value)
-    exchange.close()
+        round_.agreement()
+    assert round_.status().fingerprint.upper() in str(refused.value)
+    round_.close()
     east.key.unlink()
     with pytest.raises(KeyFileError, match="restore it from your copy.*join again"):
         connect(east)
 
 
 def test_submitting_and_sending_again(world: World, north: Membership) -> None:
-    exchange = ServiceExchange(north)
+    round_ = ServiceRound(north)
     with pytest.raises(ServiceError, match="in no round yet"):
-        exchange.agreement()
+        round_.agreement()
     round_id = world.round()
-    assert exchange.agreement().title == "Three clinics"
-    exchange.check_open()
-    receipt = exchange.submit(sent()["north"])
+    assert round_.agreement().title == "Three clinics"
+    round_.check_open()
+    receipt = round_.submit(sent()["north"])
     assert receipt is not None
     assert (receipt.round, receipt.party) == (round_id, "north")
-    assert exchange.submit(sent()["north"]) == receipt
-    (seen,) = exchange.status().rounds
+    assert round_.submit(sent()["north"]) == receipt
+    (seen,) = round_.status().rounds
     assert (seen.id, seen.state, seen.submitted, seen.mine) == (round_id, "open", ("north",), True)
     with pytest.raises(ServiceError, match="submits once"):
-        exchange.check_open()
-    assert (exchange.reward(), exchange.report()) == (None, None)
-    exchange.close()
+        round_.check_open()
+    assert (round_.reward(), round_.report()) == (None, None)
+    round_.close()
 
 
 @pytest.mark.engine
@@ -78,17 +78,17 @@ def test_submitting_and_sending_again(world: World, north: Membership) -> None:
 def test_a_settled_round(world: World, north: Membership) -> None:
     world.settled_round()
     world.round()
-    exchange = ServiceExchange(north, wanted="settled")
-    reward = exchange.reward()
+    round_ = ServiceRound(north, wanted="settled")
+    reward = round_.reward()
     assert reward is not None
     (Path(north.key).parent / "got.nc").write_bytes(reward)
     from equipoise.reward.model import Reward
 
     assert Reward.load(Path(north.key).parent / "got.nc").party == "north"
-    assert b"<html" in (exchange.report() or b"")
+    assert b"<html" in (round_.report() or b"")
     with pytest.raises(ServiceError, match="settled, not open"):
-        exchange.check_open()
-    exchange.close()
+        round_.check_open()
+    round_.close()
 
 
 def test_lies_about_a_submission(world: World, north: Membership) -> None:
@@ -99,11 +99,11 @@ def test_lies_about_a_submission(world: World, north: Membership) -> None:
         ({"service": "ab" * 32}, "names the service"),
         ({"format": "receipt"}, "is not a receipt"),
     ):
-        exchange = lied_to(north, round_id, "/submission", **changes)
+        round_ = lied_to(north, round_id, "/submission", **changes)
         with pytest.raises(VerificationError, match=says):
-            exchange.submit(data)
-        exchange.close()
-    honest = ServiceExchange(north, round_id=round_id)
+            round_.submit(data)
+        round_.close()
+    honest = ServiceRound(north, round_id=round_id)
     receipt = honest.submit(data)
     assert receipt is not None
     told = receipt.model_dump(exclude={"format", "version", "service", "signature"})
@@ -118,18 +118,18 @@ def test_lies_about_a_submission(world: World, north: Membership) -> None:
 @pytest.mark.group("gaussian")
 def test_lies_about_agreement_and_reward(world: World, north: Membership) -> None:
     round_id = world.settled_round()
-    exchange = lied_to(north, round_id, "/agreement", identity="0" * 64)
+    round_ = lied_to(north, round_id, "/agreement", identity="0" * 64)
     with pytest.raises(VerificationError, match="do not submit"):
-        exchange.agreement()
-    exchange.close()
-    exchange = lied_to(north, round_id, "/agreement", agreement={"format": 1})
+        round_.agreement()
+    round_.close()
+    round_ = lied_to(north, round_id, "/agreement", agreement={"format": 1})
     with pytest.raises(AgreementError, match="something else than an agreement"):
-        exchange.agreement()
-    exchange.close()
-    exchange = lied_to(north, round_id, "/reward")
+        round_.agreement()
+    round_.close()
+    round_ = lied_to(north, round_id, "/reward")
     with pytest.raises(VerificationError, match="altered on its way"):
-        exchange.reward()
-    exchange.close()
+        round_.reward()
+    round_.close()
 
 
 @pytest.mark.parametrize(
@@ -149,10 +149,10 @@ def test_answers_that_are_none(world: World, north: Membership, where: str, answ
     connection = Connection(
         north.url, key=load_key(north.key), audience=north.service, transport=Altering(where, lambda _: answer)
     )
-    exchange = ServiceExchange(north, connection=connection)
+    round_ = ServiceRound(north, connection=connection)
     with pytest.raises(ServiceError, match="otherwise than this version understands|cannot be read|not JSON"):
-        exchange.status()
-    exchange.close()
+        round_.status()
+    round_.close()
 
 
 def test_which_round() -> None:

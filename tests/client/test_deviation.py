@@ -9,7 +9,7 @@ import pytest
 
 import engine_setup  # noqa: F401
 from client.listening import Commands, known_member
-from equipoise.cli.fetch import made_otherwise
+from equipoise.client.kept_files import made_otherwise
 from equipoise.errors import VerificationError
 from equipoise.inference.scenario import Scenario
 from equipoise.service.errors import Invalid

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.client.address import Place
-from equipoise.client.membership import Membership
+from equipoise.client.membership import Membership, Place
 from equipoise.errors import ServiceError
 
 SERVICE = "ab" * 32

@@ -76,14 +76,14 @@ COMMANDS: Mapping[str, Command | Group] = {
         "predict", "Predict the target of new rows, with intervals; what is known of the target is compared with it."
     ),
     "join": Command(
-        "join", "Make your key at home, ask to join, and note where you are a member. Doing it again is harmless."
+        "member", "Make your key at home, ask to join, and note where you are a member. Doing it again is harmless."
     ),
-    "submit": Command("submit", "Release from a table, spend privacy once, and hand the submission over."),
+    "submit": Command("member", "Release from a table, spend privacy once, and hand the submission over."),
     "status": Command(
-        "status", "Say where you stand: approved or not, invited, submitted, settling (with the time left), settled."
+        "member", "Say where you stand: approved or not, invited, submitted, settling (with the time left), settled."
     ),
-    "fetch": Command("fetch", "Get your reward and your edition of the report; exit code 11 while there is none."),
-    "login": Command("login", "Print a link that signs your browser in, once, within ten minutes."),
+    "fetch": Command("member", "Get your reward and your edition of the report; exit code 11 while there is none."),
+    "login": Command("member", "Print a link that signs your browser in, once, within ten minutes."),
     "verify": Command(
         "verify",
         "Check an exported round offline: signatures, digests, log, receipts, submissions, rewards, audit.",
@@ -169,7 +169,7 @@ class LazyGroup(TyperGroup):
             if isinstance(one, Command):
                 self.add_command(LazyCommand(name, one))
                 continue
-            inner = {key: LazyCommand(key, command) for key, command in one.commands.items()}
+            inner: dict[str, Any] = {key: LazyCommand(key, command) for key, command in one.commands.items()}
             group = TyperGroup(
                 name=name, commands=inner, help=one.help, no_args_is_help=True, rich_markup_mode=None
             )  # fmt: skip

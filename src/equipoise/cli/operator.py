@@ -11,10 +11,10 @@ import typer
 
 from equipoise._util.files import write_new_file
 from equipoise.agreement import Agreement
+from equipoise.cli.member import progress_words
 from equipoise.cli.options import JsonOption, MembershipOption
 from equipoise.cli.output import claim_output, echo, print_json, print_lines, print_table
 from equipoise.cli.settings import settlement_options
-from equipoise.cli.status import progress_words
 from equipoise.client.connection import Connection
 from equipoise.client.membership import Membership
 from equipoise.client.service_round import LARGEST_REWARD, connect, progress_of

@@ -94,7 +94,7 @@ def warnings_as_lines() -> Iterator[None]:
 
 @contextmanager
 def reading_progress(label: str, *, quiet: bool) -> Iterator[Callable[[float | None, int], None] | None]:
-    """A progress bar on standard error while a table is read; nothing when that is not a terminal."""
+    """A progress bar on standard error from the first rows on; nothing when that is not a terminal."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         yield None
@@ -105,10 +105,14 @@ def reading_progress(label: str, *, quiet: bool) -> Iterator[Callable[[float | N
         TextColumn("{task.fields[rows]:,} rows"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(label, total=None, rows=0)
+    bar = Progress(*columns, console=console, transient=True)
+    task = bar.add_task(label, total=None, rows=0)
 
-        def report(fraction: float | None, rows: int) -> None:
-            bar.update(task, rows=rows, completed=fraction or 0.0, total=None if fraction is None else 1.0)
+    def report(fraction: float | None, rows: int) -> None:
+        bar.start()
+        bar.update(task, rows=rows, completed=fraction or 0.0, total=None if fraction is None else 1.0)
 
+    try:
         yield report
+    finally:
+        bar.stop()

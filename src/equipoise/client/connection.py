@@ -13,21 +13,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpx
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from equipoise._util.canonical import StrictJSONError, canonical_json, strict_json
 from equipoise._version import __version__
-from equipoise.client.address import is_loopback
+from equipoise.client.membership import is_loopback
 from equipoise.errors import ServiceError
 from equipoise.models.section import somebodys_key
 from equipoise.protocol.public_keys import fingerprint
 from equipoise.protocol.requests import sign_request
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 ATTEMPTS = 6
 LONGEST_WAIT = 60.0  # seconds, whatever a service asks for
@@ -84,7 +82,7 @@ class Connection:
         self,
         url: str,
         *,
-        key: "Ed25519PrivateKey | None" = None,
+        key: Ed25519PrivateKey | None = None,
         audience: str | None = None,
         ca: Path | None = None,
         transport: httpx.BaseTransport | None = None,

@@ -10,9 +10,8 @@ from pathlib import Path
 from equipoise._util.canonical import read_limited
 from equipoise._util.files import is_there, write_new_file
 from equipoise.agreement import Agreement
-from equipoise.client.address import address_meant
-from equipoise.client.exchange import RoundStatus, Status
-from equipoise.client.membership import Membership
+from equipoise.client.membership import Membership, address_meant
+from equipoise.client.round import RoundStatus, Status
 from equipoise.errors import ServiceError, SubmissionError
 from equipoise.mediation import folders
 from equipoise.protocol.keys import load_key, public_hex
@@ -25,7 +24,7 @@ ENDING = ".submission.json"
 MOST_BYTES = 2**30
 
 
-class FolderExchange:
+class FolderRound:
     """One round in one folder."""
 
     def __init__(self, membership: Membership) -> None:

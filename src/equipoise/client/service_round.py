@@ -1,4 +1,7 @@
-"""A round by way of a service."""
+"""A round by way of a service.
+
+The service may be hostile, or of another version: what it answers is checked before any of it is used.
+"""
 
 import base64
 from collections.abc import Sequence
@@ -6,25 +9,84 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from equipoise._util.canonical import sha256_hex
 from equipoise._util.files import is_there
 from equipoise.agreement import Agreement
-from equipoise.client.answers import Person, Round, Rounds, Settling, checked
 from equipoise.client.connection import Connection, RefusedError
-from equipoise.client.exchange import Progress, RoundStatus, Status
 from equipoise.client.membership import Membership
+from equipoise.client.round import Progress, RoundStatus, Status
 from equipoise.errors import AgreementError, KeyFileError, ServiceError, VerificationError
 from equipoise.protocol.keys import load_key, public_hex
 from equipoise.protocol.log import LINK, check_links, event_digest, mark_of
 from equipoise.protocol.public_keys import fingerprint
-from equipoise.protocol.receipts import Receipt, RewardReceipt
+from equipoise.protocol.receipts import Receipt, RewardReceipt, RoundName
 from equipoise.protocol.submission import Submission
 
 LARGEST_REWARD = 2**30
 LINKS, MOST_LINKS = 1_000, 1_000_000  # asked for at once, and looked at
 MOST_PEOPLE = 10_000
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True)
+
+
+class PersonAnswer(_Answer):
+    """Who asks."""
+
+    state: str
+
+
+class SeatAnswer(_Answer):
+    """A party of a round, and when it submitted."""
+
+    party: str
+    submitted: int | None
+
+
+class RoundAnswer(_Answer):
+    """A round as a member sees it."""
+
+    id: RoundName
+    title: str
+    state: str
+    identity: str
+    seats: list[SeatAnswer]
+    decisions: str | None = None
+
+
+class RoundsAnswer(_Answer):
+    """All that a member may see."""
+
+    rounds: list[RoundAnswer]
+
+
+class SettlingAnswer(_Answer):
+    """How far a settlement is."""
+
+    job_state: str | None
+    stage: str | None
+    done: int
+    planned: int | None
+    elapsed_s: float | None
+    left_s: float | None
+    problem: str | None
+
+
+def checked(kind: type[_Answer], document: Any) -> Any:
+    """The document, if it is of this kind."""
+    try:
+        kind.model_validate(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or "all of it"
+        raise ServiceError(
+            f"the service answered otherwise than this version understands ({where}: {first['msg']}); ask the operator "
+            "which version it has"
+        ) from error
+    return document
 
 
 def connect(membership: Membership) -> Connection:
@@ -38,7 +100,7 @@ def connect(membership: Membership) -> Connection:
     return Connection(url, key=load_key(membership.key), audience=membership.service, ca=membership.ca)
 
 
-class ServiceExchange:
+class ServiceRound:
     """One round at one service; which one is asked for when it is first needed."""
 
     def __init__(
@@ -61,7 +123,7 @@ class ServiceExchange:
     def round_id(self) -> str:
         """The round this is about."""
         if self._round_id is None:
-            self._round_id = only_round(checked(Rounds, self._get("/v1/rounds"))["rounds"], self._wanted)
+            self._round_id = only_round(checked(RoundsAnswer, self._get("/v1/rounds"))["rounds"], self._wanted)
         return self._round_id
 
     def agreement(self) -> Agreement:
@@ -122,7 +184,7 @@ class ServiceExchange:
         """Where the member stands, and all rounds it may see, or the one asked for."""
         me = self.membership
         try:
-            person = checked(Person, self.connection.get("/v1/me"))
+            person = checked(PersonAnswer, self.connection.get("/v1/me"))
         except RefusedError as refusal:
             if refusal.code != "not-signed-in":
                 raise
@@ -131,9 +193,9 @@ class ServiceExchange:
         if person["state"] != "approved":
             return status
         if self._round_id is None:
-            found = checked(Rounds, self.connection.get("/v1/rounds"))["rounds"]
+            found = checked(RoundsAnswer, self.connection.get("/v1/rounds"))["rounds"]
         else:
-            found = [checked(Round, self.connection.get(self._path()))]
+            found = [checked(RoundAnswer, self.connection.get(self._path()))]
         return replace(status, rounds=tuple(map(self._seen, found)))
 
     def reward(self) -> bytes | None:
@@ -220,7 +282,7 @@ class ServiceExchange:
         return self.connection.request("GET", self._path("report")).body
 
     def _round(self) -> Any:
-        return checked(Round, self._get(self._path()))
+        return checked(RoundAnswer, self._get(self._path()))
 
     def _get(self, target: str) -> Any:
         """The document at a path; somebody who is refused as unknown is told the fingerprint to be approved by."""
@@ -258,7 +320,7 @@ class ServiceExchange:
 def ask_to_join(connection: Connection, membership: Membership, note: str = "") -> dict[str, Any]:
     """Send the request to join, which may be sent again; the service's answer says what became of it."""
     document = {"name": membership.name, "role": membership.role, "note": note}
-    answer: dict[str, Any] = checked(Person, connection.post("/v1/people", document, repeatable=True))
+    answer: dict[str, Any] = checked(PersonAnswer, connection.post("/v1/people", document, repeatable=True))
     return answer
 
 
@@ -283,7 +345,7 @@ def only_round(found: list[dict[str, Any]], wanted: str | None) -> str:
 
 def progress_of(document: dict[str, Any]) -> Progress | None:
     """How far a settlement is; None if none was started."""
-    if checked(Settling, document)["job_state"] is None:
+    if checked(SettlingAnswer, document)["job_state"] is None:
         return None
     names = ("stage", "done", "planned", "elapsed_s", "left_s", "problem")
     return Progress(**{name: document[name] for name in names})

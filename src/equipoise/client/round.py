@@ -1,15 +1,12 @@
-"""What a party does in a round, whatever is between it and the mediator."""
+"""What a party does in a round, whether a service or a shared folder is between it and the mediator."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from equipoise.errors import AgreementError, ServiceError
-
-if TYPE_CHECKING:
-    from equipoise.agreement import Agreement
-    from equipoise.client.membership import Membership
-    from equipoise.protocol.receipts import Receipt, RewardReceipt
+from equipoise.agreement import Agreement
+from equipoise.errors import AgreementError
+from equipoise.protocol.receipts import Receipt, RewardReceipt
 
 
 @dataclass(frozen=True)
@@ -53,20 +50,20 @@ class Status:
         return asdict(self)
 
 
-class Exchange(Protocol):
+class RoundClient(Protocol):
     """One round between a party and the mediator."""
 
     @property
     def round_id(self) -> str | None:
         """Which round it is, where there can be several."""
 
-    def agreement(self) -> "Agreement":
+    def agreement(self) -> Agreement:
         """What is agreed."""
 
     def check_open(self) -> None:
         """Refuse before anything is spent what would be refused afterwards."""
 
-    def submit(self, data: bytes) -> "Receipt | None":
+    def submit(self, data: bytes) -> Receipt | None:
         """Hand a submission over; the same bytes may be handed over again. A folder gives no receipt."""
 
     def status(self) -> Status:
@@ -75,10 +72,10 @@ class Exchange(Protocol):
     def reward(self) -> bytes | None:
         """My reward, None while there is none."""
 
-    def reward_receipt(self, data: bytes, digest: str, agreement: str) -> "RewardReceipt | None":
+    def reward_receipt(self, data: bytes, digest: str, agreement: str) -> RewardReceipt | None:
         """The service's word that it handed out this file, the reward of that digest; a folder gives none."""
 
-    def check_chain(self, receipts: "Sequence[Receipt | RewardReceipt]") -> None:
+    def check_chain(self, receipts: Sequence[Receipt | RewardReceipt]) -> None:
         """Refuse a log that no longer has the events of my receipts; a folder has no log."""
 
     def report(self) -> bytes | None:
@@ -88,20 +85,7 @@ class Exchange(Protocol):
         """Let go of what is held."""
 
 
-def exchange_of(membership: "Membership", *, round_id: str | None = None, wanted: str | None = None) -> Exchange:
-    """The exchange of a membership; of several rounds the one given, or the only one in the wanted state."""
-    if membership.place.folder is not None:
-        from equipoise.client.folder_round import FolderExchange
-
-        if round_id is not None:
-            raise ServiceError(f"the folder {str(membership.place.folder)!r} is one round; leave out --round")
-        return FolderExchange(membership)
-    from equipoise.client.service_round import ServiceExchange
-
-    return ServiceExchange(membership, round_id=round_id, wanted=wanted)
-
-
-def check_identity(agreement: "Agreement", expected: dict[str, str], *, where: str) -> None:
+def check_identity(agreement: Agreement, expected: dict[str, str], *, where: str) -> None:
     """Refuse an agreement other than the one the party knows, by whatever names it knows it."""
     for what, identity in expected.items():
         if identity != agreement.identity:

@@ -1,0 +1,357 @@
+"""`equipoise join`, `submit`, `status`, `fetch` and `login`: what a member of a round does, by commands.
+
+What is done is `equipoise.client.session`; here it is asked for and told.
+"""
+
+import sys
+import webbrowser
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+import typer
+
+from equipoise._util.text import counted
+from equipoise.agreement import Agreement
+from equipoise.cli.options import AllowClippingOption, JsonOption, MembershipOption, RoundOption, YesOption
+from equipoise.cli.output import echo, print_alarm, print_json, print_lines, reading_progress, warnings_as_lines
+from equipoise.cli.party import confirmed, show_preview
+from equipoise.client import session
+from equipoise.client.membership import FILE, Membership, is_loopback
+from equipoise.client.round import Progress, RoundStatus, Status
+from equipoise.client.service_round import connect
+from equipoise.errors import ServiceError
+from equipoise.party.release import Plan
+from equipoise.protocol.public_keys import fingerprint as fingerprint_of
+
+
+def join(
+    place: Annotated[
+        str,
+        typer.Argument(
+            help="https://ADDRESS of a service, its one-time link, or a shared folder; - reads it from standard input.",
+            metavar="PLACE",
+        ),
+    ],
+    name: Annotated[str, typer.Option("--party", "--name", help="Your name, as in the agreement.")],
+    key: Annotated[
+        Path | None, typer.Option(help="Your signing key [beside the ledger]; made if it is not there.")
+    ] = None,
+    ledger: Annotated[Path | None, typer.Option(help="Your ledger [NAME.ledger].")] = None,
+    role: Annotated[
+        str | None, typer.Option(help="party, auditor or operator [party; operator with a one-time link].")
+    ] = None,
+    fingerprint: Annotated[
+        str | None, typer.Option(help="The service's fingerprint, as its operator told you; another is refused.")
+    ] = None,
+    agreement: Annotated[
+        Path | None, typer.Option(help="The agreement you know; another is refused when you submit.", readable=False)
+    ] = None,
+    note: Annotated[str, typer.Option(help="A line for the operator.")] = "",
+    membership: MembershipOption = FILE,
+    ca: Annotated[
+        Path | None, typer.Option(help="Certificates to trust, if the service's is of your own authority.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make your key at home, ask to join, and note where you are a member. Doing it again is harmless.
+
+    At a service, the operator compares your fingerprint with you and approves. In a folder nobody need be asked.
+
+    Example: equipoise join https://consortium.example --party north
+    """
+    if place == "-":  # a one-time link on a command line can be seen by everybody on the machine
+        place = sys.stdin.readline().strip()
+        if not place:
+            raise ServiceError("no address came from standard input; pipe the service's address or one-time link in")
+    found = session.join(
+        place, name=name, key=key, ledger=ledger, role=role, fingerprint=fingerprint, agreement=agreement, note=note,
+        membership=membership, ca=ca,
+    )  # fmt: skip
+    if as_json:
+        seen = {"state": found.state, "fingerprint": found.fingerprint, "membership": str(found.path)}
+        print_json(found.membership.to_json() | seen)
+    else:
+        _show_joined(found)
+
+
+def _show_joined(found: session.Joined) -> None:
+    joined, state = found.membership, found.state
+    if joined.service is None:
+        print_lines(
+            f"{joined.name} takes part in the round of the folder {joined.place.folder}; noted in {found.path}."
+        )
+        print_lines(f"Your key is {joined.key}; keep it to yourself.")
+        return
+    print_lines(f"Noted in {found.path}. Your key is {joined.key}; keep it to yourself.")
+    what_to_do = (
+        "Tell the parties this fingerprint, so that they can compare it."
+        if found.by_link
+        else "Compare it with what its operator tells you by another way."
+    )
+    print_lines(f"The service at {joined.url} has the fingerprint {fingerprint_of(joined.service)}. {what_to_do}")
+    if state == "requested":
+        echo(f"\nRead this to the operator, who then approves {joined.name} as {joined.role}:\n")
+        echo(f"    {found.fingerprint.upper()}\n")
+        print_lines("`equipoise status` says when that is done.")
+    else:
+        print_lines(f"{joined.name} is {state} as {joined.role}. Your own fingerprint is {found.fingerprint}.")
+
+
+def submit(
+    source: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Your table, or a submission (.json) you released before; none sends what the ledger holds.",
+            metavar="[TABLE|SUBMISSION]",
+            readable=False,
+        ),
+    ] = None,
+    epsilon: Annotated[float | None, typer.Option(help="Rényi epsilon at the agreed order.")] = None,
+    zcdp: Annotated[float | None, typer.Option(help="The guarantee as zCDP rho instead.")] = None,
+    approx: Annotated[
+        tuple[float, float] | None,
+        typer.Option(help="The guarantee as (epsilon, delta) instead.", metavar="EPSILON DELTA"),
+    ] = None,
+    round_id: RoundOption = None,
+    agreement: Annotated[
+        Path | None, typer.Option(help="The agreement you know; another is refused.", readable=False)
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show all that would leave; spend and send nothing.")
+    ] = False,
+    cap_zcdp: Annotated[float | None, typer.Option(help="For a new ledger: the most it may ever spend.")] = None,
+    family: Annotated[str, typer.Option(help="For a new ledger: which individuals it covers.")] = "",
+    allow_clipping: AllowClippingOption = False,
+    yes: YesOption = False,
+    receipt: Annotated[Path | None, typer.Option(help="File for the receipt [NAME.receipt.json].")] = None,
+    membership: MembershipOption = FILE,
+    as_json: JsonOption = False,
+) -> None:
+    """Release from a table, spend privacy once, and hand the submission over.
+
+    On a terminal you see what would be spent, and are asked before it is. Running it again after a lost connection
+    sends the same bytes and spends nothing.
+
+    Example: equipoise submit north.csv --epsilon 0.2
+    """
+
+    def announce(agreed: Agreement) -> None:
+        if not as_json:
+            echo(f"Agreement {agreed.identity}" + (f": {agreed.title}" if agreed.title else ""), err=True)
+
+    with warnings_as_lines(), ExitStack() as reading:
+        name = "" if source is None else source.name
+        progress = reading.enter_context(reading_progress(f"Reading {name}", quiet=as_json))
+
+        def confirm(plan: Plan) -> bool:
+            reading.close()  # or the progress bar would draw over the question
+            return confirmed(plan, yes=yes)
+
+        shared: dict[str, Any] = {
+            "epsilon": epsilon,
+            "zcdp": zcdp,
+            "approx": approx,
+            "round_id": round_id,
+            "agreement": agreement,
+            "cap_zcdp": cap_zcdp,
+            "membership": membership,
+            "announce": announce,
+            "progress": progress,
+        }
+        if dry_run:
+            seen = session.preview(source, **shared)
+        else:
+            found = session.submit(
+                source, **shared, family=family, allow_clipping=allow_clipping, receipt=receipt, confirm=confirm
+            )
+    if dry_run:
+        show_preview(seen, as_json=as_json)
+    elif as_json:
+        print_json(_submitted(found))
+    else:
+        _show_submitted(found)
+
+
+def _submitted(found: session.Submitted) -> dict[str, Any]:
+    """What was handed over, as plain values."""
+    submission, receipt = found.submission, found.receipt
+    return {
+        "party": found.membership.name,
+        "agreement": submission.agreement,
+        "submission": submission.id,
+        "epsilon": submission.stated.epsilon,
+        "count": submission.count,
+        "spent": found.spent,
+        "round": None if receipt is None else receipt.round,
+        "receipt": None if found.receipt_path is None else str(found.receipt_path),
+    }
+
+
+def _show_submitted(found: session.Submitted) -> None:
+    submission, me = found.submission, found.membership
+    cost = "nothing more was spent: these are the bytes released before"
+    if found.spent:
+        stated = submission.stated
+        cost = f"spent epsilon {stated.epsilon:g} at order {stated.order:g}, recorded in {me.ledger}"
+    if found.unread is not None:
+        print_lines(f"Sent again what was released before; {found.unread} was not read. Nothing more was spent.")
+    else:
+        print_lines(
+            f"Submitted for {me.name}: {counted(len(submission.statistic), 'perturbed sum')} over "
+            f"{counted(submission.count, 'row')}. Privacy: {cost}."
+        )
+    if found.receipt is None:
+        print_lines(f"It is in the folder {me.place.folder}; a folder gives no receipt.")
+    else:
+        print_lines(
+            f"The service has it for round {found.receipt.round}; its signed receipt is {found.receipt_path}. Keep it."
+        )
+
+
+def status(
+    round_id: RoundOption = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Look again until it is settled.")] = False,
+    membership: MembershipOption = FILE,
+    as_json: JsonOption = False,
+) -> None:
+    """Say where you stand: approved or not, invited, submitted, settling (with the time left), settled.
+
+    Example: equipoise status --watch
+    """
+    if watch:
+        for found in session.watch(round_id=round_id, membership=membership):
+            if not as_json and not session.is_over(found):
+                echo(" · ".join(_lines(found)), err=True)
+    else:
+        found = session.status(round_id=round_id, membership=membership)
+    if as_json:
+        print_json(found.to_json())
+        return
+    for line in _lines(found):
+        echo(line)
+
+
+def _lines(found: Status) -> list[str]:
+    words = {
+        "requested": f"waiting for approval; your fingerprint is {found.fingerprint.upper()}",
+        "approved": "a member",
+        "refused": "refused by the operator",
+        "revoked": "no longer a member",
+    }
+    lines = [f"{found.name} ({found.role}): {words.get(found.state, found.state)}"]
+    if found.state == "approved" and not found.rounds:
+        lines.append("no round yet; the operator creates one and invites you")
+    return lines + [_line(one, found) for one in found.rounds]
+
+
+def _line(one: RoundStatus, found: Status) -> str:
+    title = f" “{one.title}”" if one.title else ""
+    which = f"round {one.id}{title}" if one.id else f"the round{title}"
+    who = f"{len(one.submitted)} of {len(one.parties)} submitted"
+    mine = ""
+    if found.role == "party":
+        mine = ", you too" if one.mine else ", not you" + (" yet" if one.state == "open" else "")
+    return f"{which}: {one.state}{_progress(one)}; {who}{mine}"
+
+
+def _progress(one: RoundStatus) -> str:
+    progress = one.progress
+    if progress is None:
+        return ""
+    if one.state == "settling":
+        return f" ({progress_words(progress)})"
+    return f" (the last attempt failed: {progress.problem})" if progress.problem else ""
+
+
+def progress_words(progress: Progress) -> str:
+    """Stage, how much of it is done, and the time left as far as it can be told."""
+    words = progress.stage or "waiting for a worker"
+    if progress.planned:
+        words += f", {progress.done} of {progress.planned}"
+    if progress.left_s is not None:
+        words += f", about {duration(progress.left_s)} left"
+    return words
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 90 * 60:
+        return f"{round(seconds / 60)} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def fetch(
+    round_id: RoundOption = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File for the reward [NAME.nc].")] = None,
+    report: Annotated[Path | None, typer.Option(help="File for your report [NAME.report.html].")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is there.")] = False,
+    membership: MembershipOption = FILE,
+    as_json: JsonOption = False,
+) -> None:
+    """Get your reward and your edition of the report; exit code 11 while there is none.
+
+    The reward is kept only if it can be read, is yours, is of this agreement, and the service signs for it. The receipt
+    is kept beside it, and must be in the service's log, as must that of your submission if it is here.
+
+    Example: equipoise fetch --wait -o north.nc
+    """
+    found = session.fetch(round_id=round_id, output=output, report=report, wait=wait, membership=membership)
+    if as_json:
+        paths = {"reward": found.reward_path, "receipt": found.receipt_path, "report": found.report_path}
+        print_json(
+            {
+                "party": found.membership.name,
+                "round": found.round_id,
+                "title": found.agreement.title,
+                "deviations": list(found.deviations),
+                "decisions": None if found.receipt is None else found.receipt.decisions,
+            }
+            | {name: None if path is None else str(path) for name, path in paths.items()}
+        )
+    else:
+        _show_fetched(found)
+
+
+def _show_fetched(found: session.Fetched) -> None:
+    which, title = found.round_id, found.agreement.title
+    words = " ".join((*((which,) if which else ()), *((f"“{title}”",) if title else ())))
+    there = "there is no report of yours (yet)" if found.report_path is None else f"your report {found.report_path}"
+    print_lines(f"Your reward of {f'round {words}' if words else 'the round'} is {found.reward_path}, {there}.")
+    if found.receipt is not None:
+        and_sent = " and that of your submission" if found.submission_receipt is not None else ""
+        print_lines(f"The service's signed receipt is {found.receipt_path}; its log has it{and_sent}. Keep it.")
+        print_lines(
+            f"The decisions are {found.receipt.decisions[:16]}…: the others have the same, unless the service lies."
+        )
+    print_lines(f"Predict with it: equipoise predict {found.reward_path} --data FILE")
+    for one in found.deviations:
+        print_alarm(f"The agreement was not kept: {one}.")
+
+
+def login(
+    open_: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    membership: MembershipOption = FILE,
+    as_json: JsonOption = False,
+) -> None:
+    """Print a link that signs your browser in, once, within ten minutes.
+
+    Example: equipoise login --open
+    """
+    with connect(Membership.load(membership)) as connection:
+        found = connection.post("/v1/sign-in", {}, repeatable=True)
+    link, parts = str(found["url"]), urlsplit(str(found["url"]))
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
+        raise ServiceError(
+            f"the service gives its address as {parts.scheme}://{parts.netloc}, to which a browser would send your "
+            "session in the clear; tell its operator (--public-url)"
+        )
+    if as_json:
+        print_json({"url": link, "expires": found["expires"]})
+    else:
+        echo(link)
+    if open_:
+        webbrowser.open(link)

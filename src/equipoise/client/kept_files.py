@@ -1,0 +1,109 @@
+"""What a party keeps of a round: receipts, rewards and reports. None is written before it was checked."""
+
+import tempfile
+from pathlib import Path
+
+from equipoise._util.canonical import read_limited
+from equipoise._util.files import is_there, replaced_file, write_new_file
+from equipoise.agreement import Agreement
+from equipoise.client.membership import Membership
+from equipoise.errors import EquipoiseError, MediationError, ServiceError, VerificationError
+from equipoise.protocol.receipts import Receipt, RewardReceipt, any_receipt
+from equipoise.reward.model import Reward
+
+
+def keep_receipt(receipt: Receipt, path: Path, *, chosen: bool) -> Path:
+    """Write the receipt; one of another round that has the name stays, and this one is named after its round."""
+    try:
+        write_new_file(path, receipt.to_json(), mode=0o600)
+    except FileExistsError:
+        if read_limited(path) == receipt.to_json():
+            return path
+        if chosen:
+            raise ServiceError(
+                f"the submission was taken, but {str(path)!r} is another file; get the receipt again with another "
+                "--receipt"
+            ) from None
+        return keep_receipt(receipt, path.with_name(f"{receipt.party}.{receipt.round}.receipt.json"), chosen=True)
+    except OSError as error:
+        raise ServiceError(
+            f"the submission was taken, but {str(path)!r} cannot be written: {error.strerror}; run this again for the "
+            "receipt"
+        ) from error
+    return path
+
+
+def file_name(me: Membership, ending: str, data: bytes, round_id: str | None) -> Path:
+    """The file to write: the party's name, with the round's id if that name has what is of another round."""
+    path = Path(f"{me.name}{ending}")
+    if round_id is None or not is_there(path) or read_limited(path, max_bytes=len(data)) == data:
+        return path
+    if ending == ".nc":
+        try:
+            Reward.load(path)
+        except EquipoiseError:
+            return path  # somebody else's file, of which `keep` tells
+    return Path(f"{me.name}.{round_id}{ending}")
+
+
+def own_receipt(me: Membership, round_id: str | None, *names: str) -> Receipt | RewardReceipt | None:
+    """What `submit` or `fetch` left here for this round; a file that is something else is passed over."""
+    for name in names:
+        try:
+            found = any_receipt(read_limited(Path(name)))
+        except (OSError, VerificationError):
+            continue
+        if (found.round, found.service) == (round_id, me.service):
+            found.check(found.service)
+            return found
+    return None
+
+
+def checked_reward(data: bytes, me: Membership, agreed: Agreement) -> Reward:
+    """The reward that arrived, if it can be read, is the party's own and of the agreement."""
+    with tempfile.TemporaryDirectory(prefix="equipoise-") as folder:
+        path = Path(folder) / "reward.nc"
+        path.write_bytes(data)
+        reward = Reward.load(path)
+    if reward.party != me.name:
+        raise VerificationError(f"what arrived is the reward of {reward.party!r}, not of {me.name!r}; nothing was kept")
+    if reward.agreement.identity != agreed.identity:
+        raise VerificationError(
+            f"what arrived is a reward of agreement {reward.agreement.identity}, not of {agreed.identity}; nothing was "
+            "kept"
+        )
+    return reward
+
+
+def made_otherwise(reward: Reward) -> tuple[str, ...]:
+    """What a reward's own draws say of how it was made, where it does not say so itself."""
+    scenario, agreed = reward.posterior.scenario, reward.agreement.reward
+    used = "noise" if scenario.tau else "tempering" if 0 < scenario.kappa < 1 else agreed.mechanism
+    if used == agreed.mechanism or "mechanism" in agreed.operator_may_choose:
+        return ()
+    return (f'mechanism = "{used}" was used where the agreement says "{agreed.mechanism}", and the reward hides it',)
+
+
+def keep(data: bytes, path: Path) -> None:
+    """Write what is known to be right; another file of that name is not replaced."""
+    if is_there(path) and read_limited(path, max_bytes=len(data)) == data:
+        return
+    try:
+        write_new_file(path, data, mode=0o600)
+    except FileExistsError:
+        raise MediationError(f"{str(path)!r} is another file; choose another name with --output") from None
+    except OSError as error:
+        raise MediationError(
+            f"cannot write {str(path)!r}: {error.strerror}; choose another place with --output"
+        ) from error
+
+
+def replace_file(data: bytes, path: Path) -> None:
+    """Write the report; one that was there is replaced, for it can always be had again."""
+    try:
+        with replaced_file(path, mode=0o600) as partial:
+            partial.write_bytes(data)
+    except OSError as error:
+        raise MediationError(
+            f"cannot write {str(path)!r}: {error.strerror}; choose another place with --report"
+        ) from error
