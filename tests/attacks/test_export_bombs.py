@@ -13,6 +13,7 @@ from equipoise._util.canonical import canonical_json, sha256_hex
 from equipoise.client.verify import archive as export_archive
 from equipoise.client.verify.check import check_export
 from equipoise.errors import VerificationError
+from equipoise.protocol.export import MOST_MANIFEST_BYTES
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 
@@ -44,7 +45,7 @@ def refused(path: Path) -> str:
 
 def test_a_manifest_of_any_length(tmp_path: Path) -> None:
     """Which is read before it is known whose it is."""
-    bomb = b"[" + b"[]," * (export_archive.MOST_MANIFEST_BYTES // 3) + b"[]]"
+    bomb = b"[" + b"[]," * (MOST_MANIFEST_BYTES // 3) + b"[]]"
     path = export(tmp_path / "round.zip", {}, bomb)
     assert path.stat().st_size < 100_000
     assert "the file 'manifest.json' is larger than 16,777,216 bytes" in refused(path)

@@ -6,38 +6,23 @@ what it is can be: a few kilobytes can unpack to gigabytes, and JSON takes ten t
 
 import hashlib
 import io
-import re
 import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from equipoise._util.canonical import StrictJSONError, canonical_json, strict_json
+from equipoise._util.canonical import StrictJSONError, strict_json
 from equipoise.errors import VerificationError
-from equipoise.models.schema import PARTY_NAME
-from equipoise.protocol.public_keys import verify
+from equipoise.protocol.export import ANSWERS, EVENTS, MANIFEST, MOST_MANIFEST_BYTES, NAMES, PARTS
 
-FORMAT = "equipoise-export"
-VERSIONS = (1, 2)  # 1, of versions up to 0.7, has the whole log
-MANIFEST, AGREEMENT, SETTLEMENT, EVENTS = "manifest.json", "agreement.json", "settlement.json", "events.jsonl"
-NOISE = "noise.secret"
-ANSWERS = "answers.jsonl"
-PARTS = {"submissions": ".json", "receipts": ".json", "rewards": ".nc"}
 MOST_FILES = 50_000
 MOST_BYTES = 4 * 2**30  # of all files together, unpacked
 MOST_DIRECTORY_BYTES = 16 * 2**20  # of the list of files, read at once
-MOST_MANIFEST_BYTES = 16 * 2**20  # it is read before anybody's signature is
 MOST_DOCUMENT_BYTES = 128 * 2**20
 MOST_LOG_BYTES, MOST_LINE_BYTES = 256 * 2**20, 2**20
-_PARTY = PARTY_NAME.strip("^$")
-_NAMES = re.compile(
-    r"manifest\.json|agreement\.json|settlement\.json|noise\.secret|events\.jsonl|answers\.jsonl|"
-    rf"(?:submissions|receipts)/{_PARTY}\.json|rewards/{_PARTY}\.nc"
-)
 _PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _MOST_BYTES_OF = {MANIFEST: MOST_MANIFEST_BYTES, EVENTS: MOST_LOG_BYTES}
 _ENCRYPTED = 0x1
@@ -54,45 +39,6 @@ _DAMAGES = (
     MemoryError,
 )
 _CHUNK = 2**20
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """What the service says the export is; genuine only if it was signed by the key it names."""
-
-    round: str
-    service: str
-    time: int
-    files: dict[str, str]
-    sequence: int  # of the last event
-    head: str  # its digest
-    signature: str
-    signed: bytes
-
-    @classmethod
-    def parse(cls, data: bytes) -> Self:
-        """Read it, and check the signature."""
-        try:
-            document = strict_json(data, max_bytes=MOST_MANIFEST_BYTES)
-            if document["format"] != FORMAT or document["version"] not in VERSIONS:
-                raise ValueError(f"format {document['format']!r}, version {document['version']!r}")
-            signature = str(document.pop("signature"))
-            found = cls(
-                round=str(document["round"]),
-                service=str(document["service"]),
-                time=int(document["time"]),
-                files={str(name): str(digest) for name, digest in document["files"].items()},
-                sequence=int(document["head"]["sequence"]),
-                head=str(document["head"]["digest"]),
-                signature=signature,
-                signed=canonical_json(document),
-            )
-        except (StrictJSONError, KeyError, TypeError, ValueError, AttributeError) as error:
-            raise VerificationError(
-                f"the manifest cannot be read ({error!r}); is this an export of Equipoise?"
-            ) from error
-        verify(found.service, found.signature, found.signed, what="the manifest")
-        return found
 
 
 class _InParts(io.BufferedReader):
@@ -143,7 +89,7 @@ class Archive:
             raise VerificationError(f"the export would unpack to more than {MOST_BYTES:,} bytes, which is not read")
         seen: set[str] = set()
         for entry in entries:
-            if not _NAMES.fullmatch(entry.filename):
+            if not NAMES.fullmatch(entry.filename):
                 raise VerificationError(f"the export has a file {entry.filename[:100]!r}, which does not belong there")
             if entry.filename.casefold() in seen:
                 raise VerificationError(f"the export has the file {entry.filename!r} twice")

@@ -17,9 +17,10 @@ from pydantic import ValidationError
 from equipoise._util.canonical import read_limited, sha256_hex
 from equipoise._util.text import counted
 from equipoise.agreement import Agreement
-from equipoise.client.verify.archive import AGREEMENT, MANIFEST, SETTLEMENT, Archive, Manifest
+from equipoise.client.verify.archive import Archive
 from equipoise.client.verify.log import ACCEPTED, CREATED, FETCHED, SETTLED, STARTED, RoundLog
 from equipoise.errors import EquipoiseError, VerificationError
+from equipoise.protocol.export import AGREEMENT, MANIFEST, SETTLEMENT, Manifest, file_of
 from equipoise.protocol.log import check_chain
 from equipoise.protocol.public_keys import fingerprint, same_fingerprint
 from equipoise.protocol.receipts import Receipt, RewardReceipt, any_receipt
@@ -153,7 +154,7 @@ class _Examination:
         return {party: one for party, one in self.submissions.items() if party not in self.log.left_out}
 
     def _submitted(self, party: str) -> bytes:
-        return self.archive.read(f"submissions/{party}.json")
+        return self.archive.read(file_of("submissions", party))
 
     def _signed(self) -> str:
         seen = fingerprint(self.manifest.service)
@@ -229,7 +230,7 @@ class _Examination:
             raise VerificationError(f"of {odd[0]!r} there is a submission without receipt, or a receipt without it")
         for party in with_receipt:
             name = f"the receipt of {party!r}"
-            receipt = Receipt.parse(self.archive.read(f"receipts/{party}.json"), name=name)
+            receipt = Receipt.parse(self.archive.read(file_of("receipts", party)), name=name)
             if receipt.party != party:
                 raise VerificationError(f"{name} is for {receipt.party!r}")
             self._agrees(receipt, name)
@@ -326,7 +327,7 @@ class _Examination:
     def _rewards_as_decided(self) -> str:
         awards = self.settled.with_rewards.awards
         for one in self.log.of_kind(FETCHED):
-            file = self.archive.digest(f"rewards/{one.actor}.nc")
+            file = self.archive.digest(file_of("rewards", one.actor))
             decided = awards[one.actor].digest
             if (one.details.get("digest"), one.details.get("reward", decided)) != (file, decided):
                 raise VerificationError(

@@ -11,13 +11,14 @@ from typing import Any
 
 from equipoise._util.canonical import sha256_hex
 from equipoise.agreement import Agreement
-from equipoise.client.verify.archive import NOISE, SETTLEMENT, Archive
+from equipoise.client.verify.archive import Archive
 from equipoise.errors import VerificationError
 from equipoise.inference.scenario import DRAWS
 from equipoise.mediation.appraisal import Appraisal, Pooled, Request, derived_seed
 from equipoise.mediation.audit import audit
 from equipoise.mediation.journal import name_of
 from equipoise.mediation.settlement import CoalitionValue, Contribution, Settlement
+from equipoise.protocol.export import NOISE, SETTLEMENT, file_of
 from equipoise.protocol.receipts import RewardReceipt
 from equipoise.protocol.submission import Submission
 from equipoise.reward.model import Reward
@@ -172,7 +173,7 @@ class SettledRound:
             path = Path(folder) / "reward.nc"
             for party, award in awards.items():
                 with path.open("wb") as file:
-                    file.writelines(self.archive.chunks(f"rewards/{party}.nc"))
+                    file.writelines(self.archive.chunks(file_of("rewards", party)))
                 reward = Reward.load(path)
                 if (reward.party, reward.digest) != (party, award.digest):
                     raise VerificationError(f"the reward of {party!r} is not the one that was decided")

@@ -1,7 +1,6 @@
-"""The whole of a round as one file, to be checked offline by anybody who has the service's public key.
+"""The whole of a round as one file (`equipoise.protocol.export`), to be checked offline by whoever has the public key.
 
-A manifest names the SHA-256 of every other file and the head of the event log, and is signed by the service. Receipts
-that parties hold name events of the same log. What is in the file is of one moment, and about one round.
+What is in the file is of one moment, and about one round.
 """
 
 import io
@@ -12,16 +11,14 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from equipoise._util.canonical import canonical_json, sha256_hex
+from equipoise._util.canonical import canonical_json
+from equipoise.protocol.export import AGREEMENT, ANSWERS, EVENTS, MANIFEST, NOISE, SETTLEMENT, file_of, signed_manifest
 from equipoise.protocol.log import concerned, link_of
 from equipoise.service.context import Context
 from equipoise.service.db import event_log
 from equipoise.service.db.tables import Answer, Result, SubmissionRow
 from equipoise.service.rules.access import Actor, get_round, require, require_active
-from equipoise.service.rules.results import SETTLEMENT
 
-FORMAT, VERSION = "equipoise-export", 2
-MANIFEST = "manifest.json"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest a zip file knows: what is the same is the same, whenever it is made
 
 
@@ -37,17 +34,9 @@ def export(context: Context, actor: Actor | None, round_id: str) -> bytes:
     with context.database.reading(snapshot=True) as session:
         log = event_log.documents(session)
         files = _files(session, round_id, _shown(log, round_id))
-    manifest: dict[str, Any] = {
-        "format": FORMAT,
-        "version": VERSION,
-        "round": round_id,
-        "service": context.public_key,
-        "time": max(context.clock(), log[-1]["time"]),
-        "files": {name: sha256_hex(content) for name, content in files.items()},
-        "head": {"sequence": log[-1]["sequence"], "digest": log[-1]["digest"]},
-    }
-    manifest["signature"] = context.key.sign(canonical_json(manifest)).hex()
-    return _zipped({MANIFEST: canonical_json(manifest) + b"\n", **files})
+    time = max(context.clock(), log[-1]["time"])
+    manifest = signed_manifest(context.key, round_id=round_id, time=time, files=files, head=log[-1])
+    return _zipped({MANIFEST: manifest, **files})
 
 
 def _shown(log: list[dict[str, Any]], round_id: str) -> list[dict[str, Any]]:
@@ -67,18 +56,18 @@ def _shown(log: list[dict[str, Any]], round_id: str) -> list[dict[str, Any]]:
 
 def _files(session: Session, round_id: str, log: list[dict[str, Any]]) -> dict[str, bytes]:
     found = get_round(session, round_id)
-    files = {"agreement.json": found.agreement_json.encode("ascii") + b"\n"}
+    files = {AGREEMENT: found.agreement_json.encode("ascii") + b"\n"}
     for one in session.scalars(select(SubmissionRow).where(SubmissionRow.round_id == round_id)):
-        files[f"submissions/{one.party}.json"] = one.content
-        files[f"receipts/{one.party}.json"] = one.receipt
+        files[file_of("submissions", one.party)] = one.content
+        files[file_of("receipts", one.party)] = one.receipt
     for result in session.scalars(select(Result).where(Result.round_id == round_id)):
         files[result.name] = result.content
     by_noise = SETTLEMENT in files and json.loads(files[SETTLEMENT])["options"]["mechanism"] == "noise"
     if by_noise and found.noise_secret is not None:
-        files["noise.secret"] = found.noise_secret.encode("ascii")  # without it nobody could settle again
-    files["events.jsonl"] = _lines(log)
+        files[NOISE] = found.noise_secret.encode("ascii")
+    files[EVENTS] = _lines(log)
     answers = select(Answer).where(Answer.round_id == round_id).order_by(Answer.inputs, Answer.digest)
-    files["answers.jsonl"] = _lines(
+    files[ANSWERS] = _lines(
         {"inputs": one.inputs, "key": json.loads(one.key_json), "result": json.loads(one.result_json)}
         for one in session.scalars(answers)
     )

@@ -1,0 +1,97 @@
+"""What the export of a round holds, for the service that writes it and for whoever checks it.
+
+A zip file of plain names. The manifest names the SHA-256 of every other file and the head of the event log, and is
+signed by the service; receipts that parties hold name events of the same log.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from equipoise._util.canonical import StrictJSONError, canonical_json, sha256_hex, strict_json
+from equipoise.errors import VerificationError
+from equipoise.models.schema import PARTY_NAME
+from equipoise.protocol.keys import public_hex
+from equipoise.protocol.public_keys import verify
+
+FORMAT = "equipoise-export"
+VERSION = 2
+VERSIONS = (1, VERSION)  # 1, of versions up to 0.7, has the whole log
+MANIFEST, AGREEMENT, SETTLEMENT = "manifest.json", "agreement.json", "settlement.json"
+EVENTS, ANSWERS = "events.jsonl", "answers.jsonl"
+NOISE = "noise.secret"  # of rewards made by noise: without it nobody could settle again
+PARTS = {"submissions": ".json", "receipts": ".json", "rewards": ".nc"}  # one file of each party
+MOST_MANIFEST_BYTES = 16 * 2**20  # it is read before anybody's signature is
+_PARTY = PARTY_NAME.strip("^$")
+NAMES = re.compile(
+    "|".join(
+        [
+            *map(re.escape, (MANIFEST, AGREEMENT, SETTLEMENT, NOISE, EVENTS, ANSWERS)),
+            *(f"{part}/{_PARTY}{re.escape(ending)}" for part, ending in PARTS.items()),
+        ]
+    )
+)
+
+
+def file_of(part: str, party: str) -> str:
+    """Name of a party's file in `submissions`, `receipts` or `rewards`."""
+    return f"{part}/{party}{PARTS[part]}"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What the service says the export is; genuine only if it was signed by the key it names."""
+
+    round: str
+    service: str
+    time: int
+    files: dict[str, str]
+    sequence: int  # of the last event
+    head: str  # its digest
+    signature: str
+    signed: bytes
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self:
+        """Read it, and check the signature."""
+        try:
+            document = strict_json(data, max_bytes=MOST_MANIFEST_BYTES)
+            if document["format"] != FORMAT or document["version"] not in VERSIONS:
+                raise ValueError(f"format {document['format']!r}, version {document['version']!r}")
+            signature = str(document.pop("signature"))
+            found = cls(
+                round=str(document["round"]),
+                service=str(document["service"]),
+                time=int(document["time"]),
+                files={str(name): str(digest) for name, digest in document["files"].items()},
+                sequence=int(document["head"]["sequence"]),
+                head=str(document["head"]["digest"]),
+                signature=signature,
+                signed=canonical_json(document),
+            )
+        except (StrictJSONError, KeyError, TypeError, ValueError, AttributeError) as error:
+            raise VerificationError(
+                f"the manifest cannot be read ({error!r}); is this an export of Equipoise?"
+            ) from error
+        verify(found.service, found.signature, found.signed, what="the manifest")
+        return found
+
+
+def signed_manifest(
+    key: Ed25519PrivateKey, *, round_id: str, time: int, files: Mapping[str, bytes], head: Mapping[str, Any]
+) -> bytes:
+    """The manifest of these files, with the last event of the log as `head`, signed by the service's key."""
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "version": VERSION,
+        "round": round_id,
+        "service": public_hex(key),
+        "time": time,
+        "files": {name: sha256_hex(content) for name, content in files.items()},
+        "head": {"sequence": head["sequence"], "digest": head["digest"]},
+    }
+    document["signature"] = key.sign(canonical_json(document)).hex()
+    return canonical_json(document) + b"\n"
