@@ -35,9 +35,37 @@ def test_regression(home: Path) -> None:
     assert "worth 3.00 ± 0.10 nats" in result.stderr
     found = read(result.stdout)
     expected, interval = some_reward("linear").predict(some_rows(5), return_interval=0.8)
-    assert list(found) == ["prediction", "lower", "upper"]
-    np.testing.assert_array_equal(np.array(found["prediction"], float), expected)
-    np.testing.assert_array_equal(np.array([found["lower"], found["upper"]], float).T, interval)
+    assert list(found) == ["age", "bmi", "prediction", "lower", "upper"]
+    np.testing.assert_array_equal(np.array([found["age"], found["bmi"]], float).T, some_rows(5))
+    np.testing.assert_allclose(np.array(found["prediction"], float), expected, atol=0.0501)
+    np.testing.assert_allclose(np.array([found["lower"], found["upper"]], float).T, interval, atol=0.0501)
+    assert all(len(cell.partition(".")[2]) == 1 for cell in found["prediction"])
+
+
+def test_columns_are_kept_and_bounds_are_watched(home: Path) -> None:
+    (home / "people.csv").write_text("id,age,progression,bmi\n007,50,120,25\nb,130,90.5,12\nc,30,,50\n")
+    result = run("predict", "linear.nc", "--data", "people.csv", "--keep", "id", "--keep", "progression", cwd=home)
+    found = read(result.stdout)
+    assert list(found) == ["id", "progression", "age", "bmi", "prediction", "lower", "upper"]
+    assert (found["id"], found["progression"], found["age"]) == (
+        ["007", "b", "c"],
+        ["120", "90.5", ""],
+        ["50", "130", "30"],
+    )
+    assert "outside the agreed bounds: age in 1 row, bmi in 2 rows." in result.stderr
+    assert "extrapolated" not in run("predict", "linear.nc", "--data", "people.csv", cwd=home).stdout
+    told = from_json("predict", "linear.nc", "--data", "people.csv", "--keep", "id", cwd=home)
+    assert told["outside_bounds"] == {"age": 1, "bmi": 2}
+    assert told["predictions"][0]["id"] == "007"
+    frame = pa.table({"id": [7, 8], "age": [50.0, 60.0], "bmi": [25.0, 26.0]})
+    pa_parquet.write_table(frame, home / "people.parquet")
+    told = from_json("predict", "linear.nc", "--data", "people.parquet", "--keep", "id", cwd=home)
+    assert ([row["id"] for row in told["predictions"]], told["outside_bounds"]) == ([7, 8], {})
+    says = equipoise("predict", "linear.nc", "--data", "people.csv", "--keep", "name", cwd=home, code=4)
+    assert "--keep 'name' is no column of 'people.csv', which has 'id', 'age', 'progression', 'bmi'" in says
+    (home / "clash.csv").write_text("age,bmi,lower\n50,25,1\n")
+    assert "rename it" in equipoise("predict", "linear.nc", "--data", "clash.csv", "--keep", "lower", cwd=home, code=4)
+    assert "model with features" in equipoise("predict", "poisson.nc", "--keep", "id", cwd=home, code=9)
 
 
 def test_classification_of_a_parquet_file_with_some_labels(home: Path) -> None:
@@ -53,9 +81,10 @@ def test_classification_of_a_parquet_file_with_some_labels(home: Path) -> None:
     assert f"log probability {reward.loss(rows[known], given):.4g}" in result.stderr
     assert result.stdout == ""
     found = read((home / "found.csv").read_text())
-    assert list(found) == ["prediction", "probability[yes]", "lower", "upper"]
+    assert list(found) == ["age", "bmi", "prediction", "probability[yes]", "lower", "upper"]
     assert found["prediction"] == reward.predict(rows).tolist()
-    np.testing.assert_array_equal(np.array(found["probability[yes]"], float), reward.predict_proba(rows)[:, 1])
+    expected = reward.predict_proba(rows)[:, 1]
+    np.testing.assert_allclose(np.array(found["probability[yes]"], float), expected, atol=1e-3)
     assert "'found.csv' exists" in equipoise(
         "predict", "logistic.nc", "--data", "rows.parquet", "-o", "found.csv", cwd=home, code=9
     )

@@ -14,12 +14,12 @@ import pyarrow as pa
 import typer
 
 from equipoise._util.files import is_there, replaced_file
-from equipoise._util.text import counted, visible
+from equipoise._util.text import counted, first_few, visible
 from equipoise.agreement import Agreement
 from equipoise.cli.options import JsonOption
 from equipoise.cli.output import claim_output, echo, print_json, print_table
 from equipoise.errors import MediationError, TableError
-from equipoise.models.schema import CategoryColumn, LabelColumn
+from equipoise.models.schema import CategoryColumn, LabelColumn, NumberColumn
 from equipoise.party.stream import Wanted
 from equipoise.party.table import open_table
 from equipoise.reward.model import Reward
@@ -33,6 +33,10 @@ def predict(
         typer.Option(help="CSV, Parquet or Arrow file with a column for each feature.", readable=False),
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV file to write [standard output].")] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(help="Column of the data to write beside the predictions, such as an id; repeat for more."),
+    ] = None,
     interval: Annotated[float, typer.Option(help="Probability that intervals are to hold.")] = 0.9,
     party: Annotated[str | None, typer.Option(help="Your name; a reward of somebody else is refused.")] = None,
     draws: Annotated[
@@ -42,10 +46,10 @@ def predict(
 ) -> None:
     """Predict the target of new rows, with intervals; what is known of the target is compared with it.
 
-    Predictions go to standard output as CSV, what was found out about the reward to standard error. A model without
-    features needs no data.
+    Predictions go to standard output as CSV, each row after its features and the columns to keep; what was found out
+    about the reward goes to standard error. A model without features needs no data.
 
-    Example: equipoise predict out/for/north/reward.nc --data patients.csv --output predictions.csv
+    Example: equipoise predict out/for/north/reward.nc --data patients.csv --keep id --output predictions.csv
     """
     if not 0 < interval < 1:
         raise MediationError(f"--interval {interval:g} is not between 0 and 1; give 0.9 for 90 %")
@@ -60,8 +64,10 @@ def predict(
     if features and data is None:
         names = ", ".join(reward.feature_names_in_)
         raise MediationError(f"this {reward.agreement.model.kind} model predicts from {names}; give a file with --data")
+    if keep and not (features and data):
+        raise MediationError("--keep writes columns of --data beside the predictions of a model with features")
     if data is not None:
-        found = read_and_compare(found, data)
+        found = read_and_compare(found, data, keep or ())
     if features:
         found = _predicted(found)
     if draws is not None:
@@ -79,6 +85,8 @@ def _load(path: Path, party: str | None) -> Reward:
     return reward
 
 
+OUTPUT = ("prediction", "lower", "upper")  # and the probability of a label
+TEXT = ("\0",)  # no agreed value: cells of a column that is only copied, missing ones left empty
 OBSERVATIONS = 100  # simulated for each draw of a model without features
 
 
@@ -89,30 +97,41 @@ class Found:
     reward: Reward
     interval: float
     columns: dict[str, Any] = field(default_factory=dict)
+    kept: dict[str, list[Any]] = field(default_factory=dict)
     predictions: dict[str, list[Any]] | None = None
     compared: dict[str, float | int] | None = None
 
 
-def read_and_compare(found: Found, path: Path) -> Found:
+def read_and_compare(found: Found, path: Path, keep: Sequence[str]) -> Found:
     """Read the features, and the target if the file has it; compare what is known of the target with predictions."""
     agreement = found.reward.agreement
     features, target = wanted_features(agreement), wanted_target(agreement)
-    if not features:
-        columns = read_columns(path, [target])
-    elif target.name in header_of(path, features):
-        columns = read_columns(path, [*features, target])
-    else:
-        return replace(found, columns=read_columns(path, features))
-    answers = columns.pop(target.name).to_pylist()
+    header = header_of(path, features or [target])
+    _check_kept(keep, header, path)
+    wanted = [*features, *([target] if target.name in header else [])]
+    read = {want.name for want in wanted}
+    columns = read_columns(path, [*wanted, *(Wanted(name, TEXT) for name in dict.fromkeys(keep) if name not in read)])
+    kept = {name: columns[name].to_pylist() for name in keep}
+    answers = columns[target.name].to_pylist() if target.name in columns else []
+    columns = {want.name: columns[want.name] for want in features}
     known = [place for place, answer in enumerate(answers) if not _is_missing(answer)]
+    found = replace(found, columns=columns, kept=kept)
     if not known:
-        return replace(found, columns=columns)
+        return found
     rows = {name: values.take(known) for name, values in columns.items()} if features else None
     given = [answers[place] for place in known]
     compared: dict[str, float | int] = {"rows": len(known), "loss": found.reward.loss(rows, given)}
     if features and len(known) > 1:
         compared["score"] = found.reward.score(rows, given)
-    return replace(found, columns=columns, compared=compared)
+    return replace(found, compared=compared)
+
+
+def _check_kept(keep: Sequence[str], header: tuple[str, ...], path: Path) -> None:
+    for name in keep:
+        if name not in header:
+            raise TableError(f"--keep {name!r} is no column of {str(path)!r}, which has {first_few(header, 12)}")
+        if name in OUTPUT or name.startswith("probability["):
+            raise TableError(f"--keep {name!r} is the name of a column of predictions, too; rename it in the data")
 
 
 def _predicted(found: Found) -> Found:
@@ -145,7 +164,7 @@ def write_draws(reward: Reward, path: Path) -> None:
 
 def show(found: Found, output: Path | None, *, as_json: bool) -> None:
     """Write predictions, or the summary of a model without features, to a file or to standard output."""
-    table = found.predictions if found.predictions is not None else _summary(found)
+    table = _summary(found) if found.predictions is None else _inputs(found) | found.predictions
     reward = found.reward
     if as_json:
         rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
@@ -156,20 +175,21 @@ def show(found: Found, output: Path | None, *, as_json: bool) -> None:
             "converged": reward.posterior.converged,
             "interval": found.interval,
             "compared": found.compared,
+            "outside_bounds": _outside(found),
             "output": str(output) if output else None,
             "predictions" if found.predictions is not None else "summary": None if output else rows,
         }
         if output is not None:
-            _write(table, output)
+            _write(_rounded(table), output)
         print_json(document)
         return
     for line in _remarks(found):
         echo(line, err=True)
     if output is not None:
-        _write(table, output)
+        _write(_rounded(table), output)
         echo(f"Wrote {output}.", err=True)
     elif found.predictions is not None:
-        text = _as_csv(table)
+        text = _as_csv(_rounded(table))
         sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
     else:
         cells = [[_shown(cell) for cell in row] for row in zip(*table.values(), strict=True)]
@@ -185,6 +205,12 @@ def _remarks(found: Found) -> list[str]:
     if not reward.posterior.converged:
         problems = "; ".join(reward.posterior.diagnostics.problems)
         lines.append(f"Warning: its chains have not converged ({problems}); ask the mediator for more draws.")
+    if outside := _outside(found):
+        named = ", ".join(f"{name} in {counted(rows, 'row')}" for name, rows in outside.items())
+        lines.append(
+            f"Warning: outside the agreed bounds: {named}. Nobody released such rows as they are; what is predicted "
+            "there is extrapolated."
+        )
     if found.compared is not None:
         name = "R²" if reward.agreement.model.kind == "linear" else "accuracy"
         score = f"{name} {found.compared['score']:.3f}, " if "score" in found.compared else ""
@@ -194,6 +220,39 @@ def _remarks(found: Found) -> list[str]:
             f"{found.compared['loss']:.4g}."
         )
     return lines
+
+
+def _inputs(found: Found) -> dict[str, list[Any]]:
+    """Columns to keep, then the features, but for one that has the name of a column of predictions."""
+    features = {name: values.to_pylist() for name, values in found.columns.items()}
+    return {name: values for name, values in (found.kept | features).items() if name not in (found.predictions or ())}
+
+
+def _outside(found: Found) -> dict[str, int]:
+    """In how many rows a feature lies outside its agreed bounds."""
+    counts = {}
+    for column in found.reward.agreement.columns[:-1]:
+        if found.columns and isinstance(column, NumberColumn):
+            values, (lower, upper) = found.columns[column.name].to_numpy(), column.bounds
+            counts[column.name] = int(np.count_nonzero((values < lower) | (values > upper)))
+    return {name: rows for name, rows in counts.items() if rows}
+
+
+def _rounded(table: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    """Predictions to a thousandth of the width of a typical interval: more digits say nothing."""
+    if "prediction" not in table:
+        return table
+    width = float(np.median(np.subtract(table["upper"], table["lower"])))
+    places = 3 - math.floor(math.log10(width)) if 0 < width < math.inf else 6
+
+    def short(name: str, cell: Any) -> Any:
+        if not isinstance(cell, float):
+            return cell
+        if name not in OUTPUT and not name.startswith("probability["):
+            return int(cell) if cell.is_integer() and abs(cell) < 2**53 else cell
+        return f"{cell:.{places}f}" if places > 0 else f"{round(cell, places):.0f}"
+
+    return {name: [short(name, cell) for cell in cells] for name, cells in table.items()}
 
 
 def _summary(found: Found) -> dict[str, list[Any]]:
