@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 
 import rounds
-from equipoise.mediation import mediator
+from equipoise.mediation import appraisal, mediator
 from equipoise.mediation import what_if as whatif
 from program import equipoise, from_json, run
 
@@ -61,6 +61,29 @@ def test_a_round_from_files(tmp_path: Path) -> None:
     assert "not below the 0.5 it released with" in weaker
     assert "party=NAME,epsilon=E" in equipoise(*settle, "--what-if", "north=0.1", cwd=tmp_path, code=9)
     assert "a new y" in equipoise("predict", "out/for/west/reward.nc", cwd=tmp_path)
+
+
+def test_another_exponent_uses_the_values_that_are_there(tmp_path: Path) -> None:
+    (tmp_path / "agreement.toml").write_text(rounds.agreement_text("gaussian", parties=2))
+    for one in rounds.submissions(rounds.agreement("gaussian", parties=2), tmp_path / "ledgers", (8.0, 2.0)):
+        one.save(tmp_path / f"{one.party}.json")
+    settle = ("mediate", "agreement.toml", "north.json", "south.json", "--draws", 1000, "--precision", 0.2, "-o", "out")
+    from_json(*settle, "--rho", 0.9, cwd=tmp_path)
+    journal = tmp_path / "out" / "journal.jsonl"
+    before = journal.read_text().splitlines()
+    with mock.patch.object(appraisal, "infer_batch", side_effect=AssertionError("sampled")):
+        found = from_json(*settle, "--rho", 0.9, "--rho-sweep", cwd=tmp_path)
+    assert len(found["rho_sweep"]) >= 10
+    assert journal.read_text().splitlines() == before
+
+    found = from_json(*settle, "--rho", 0.2, cwd=tmp_path)
+    after = journal.read_text().splitlines()
+    assert after[1 : len(before)] == before[1:]
+    asked = [json.loads(line)["key"] for line in after[len(before) :]]
+    assert all(len(key["coalition"]) == 2 and key["kappa"] != 1 for key in asked)  # rewards, and no coalition
+    (tmp_path / "out").rename(tmp_path / "first")
+    fresh = from_json(*settle, "--rho", 0.2, cwd=tmp_path)
+    assert fresh["awards"] == found["awards"]
 
 
 def test_a_round_without_some_and_otherwise_than_agreed(tmp_path: Path) -> None:

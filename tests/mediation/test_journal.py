@@ -52,6 +52,22 @@ def test_other_inputs_are_refused_and_nothing_is_lost(tmp_path: Path) -> None:
     assert path.read_bytes() == data
 
 
+def test_inputs_that_results_do_not_depend_on_may_differ(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    with FileJournal(path, INPUTS, "values") as journal:
+        journal.put({"place": 0}, 1)
+    with FileJournal(path, "cd" * 32, "values") as journal:
+        assert journal[{"place": 0}] == 1
+        journal.put({"place": 1}, 2)
+    data = path.read_bytes()
+    for others in ("other values", None):
+        with pytest.raises(MediationError, match="other inputs"), FileJournal(path, INPUTS, others):
+            pass
+    assert path.read_bytes() == data
+    with FileJournal(path, "cd" * 32, "values") as journal:
+        assert len(journal) == 2
+
+
 @pytest.mark.parametrize("text", ["not JSON\n", '{"format":"other"}\n', "[]\n", '{"format":"equipoise-journal"}\n'])
 def test_a_file_that_is_no_journal_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "journal"

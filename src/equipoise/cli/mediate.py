@@ -18,6 +18,7 @@ from equipoise.mediation.mediator import mediate as settle
 from equipoise.mediation.other_priors import other_priors, to_json
 from equipoise.mediation.settings import SettlementSettings
 from equipoise.mediation.settlement import Settlement
+from equipoise.mediation.task import task_of
 from equipoise.mediation.what_if import WhatIf, what_if
 from equipoise.protocol.submission import Submission
 from equipoise.report import write_report, write_reports
@@ -57,15 +58,20 @@ def mediate(
 ) -> None:
     """Settle a round: value what each submission brings, make every party's reward, write the reports.
 
-    A run that was interrupted goes on where it was when started again with the same files and options. With --what-if
-    or --other-priors, a settlement that is in the folder already is used as it is.
+    A run that was interrupted goes on where it was when started again with the same files and options; with another
+    --rho, the values in the folder are used again. With --what-if or --other-priors, a settlement that is in the folder
+    already is used as it is, and with --rho-sweep, one with these options.
 
     Example: equipoise mediate agreement.toml north.submission.json south.submission.json -o out
     """
     agreed = Agreement.load(agreement)
     received = [Submission.load(path) for path in submissions]
     questions = [_changes(text) for text in what_if or ()]
-    settlement = _settled_before(output, agreed) if questions or other_priors else None
+    settlement = _settled_before(output, agreed) if questions or other_priors or (rho_sweep and test is None) else None
+    if settlement is not None and not (questions or other_priors):
+        task = task_of(agreed, received, settings, folder=output)
+        if (settlement.options, settlement.contributions) != (task.options, task.contributions):
+            settlement = None
     if settlement is None:
         settlement = _settle(agreed, received, output, test, settings, quiet=as_json)
         write_reports(settlement, output)

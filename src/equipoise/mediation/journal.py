@@ -1,7 +1,8 @@
 """Finished work of one run, so that a run that was killed goes on where it was.
 
 A journal holds results by key. The one here is a file of JSON, a line each. Its first line names the inputs by their
-digest, and a journal of other inputs is refused. A line counts once it is whole: what a crash left of the last one is
+digest, and a journal of other inputs is refused, unless they differ in nothing that results depend on: then it becomes
+that of the new inputs. A line counts once it is whole: what a crash left of the last one is
 cut off. It has a digest (up to 0.6 it had none), so that a disk that errs changes no decision. The file is written by
 one process at a time; where several share a run, a database keeps the journal.
 """
@@ -15,7 +16,7 @@ from typing import Any, Protocol, Self
 from filelock import FileLock, Timeout
 
 from equipoise._util.canonical import canonical_json, sha256_hex
-from equipoise._util.files import fsync_folder, write_all
+from equipoise._util.files import fsync_folder, replaced_file, write_all
 from equipoise.errors import MediationError
 
 FORMAT = "equipoise-journal"
@@ -38,8 +39,9 @@ class Journal(Protocol):
 class FileJournal:
     """A journal of one process: with a path, on disk before `put` returns; without one, in memory only."""
 
-    def __init__(self, path: Path | None, inputs: str) -> None:
-        self._path, self._inputs = path, inputs
+    def __init__(self, path: Path | None, inputs: str, values: str | None = None) -> None:
+        """`values` is a digest of those inputs that results depend on."""
+        self._path, self._inputs, self._values = path, inputs, values
         self._entries: dict[str, Any] = {}
         self._handle: int | None = None
         self._lock: FileLock | None = None
@@ -92,12 +94,16 @@ class FileJournal:
 
     def _open(self, path: Path) -> None:
         header = {"format": FORMAT, "version": VERSION, "inputs": self._inputs}
+        if self._values is not None:
+            header["values"] = self._values
+        data = path.read_bytes() if path.exists() else b""
+        whole = data[: data.rfind(b"\n") + 1]
+        if whole and not self._read(path, whole.splitlines()):
+            whole = data = canonical_json(header) + b"\n" + whole.partition(b"\n")[2]
+            with replaced_file(path, mode=0o600) as partial:
+                partial.write_bytes(whole)
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            data = path.read_bytes()
-            whole = data[: data.rfind(b"\n") + 1]
-            if whole:
-                self._read(path, whole.splitlines())
             if len(whole) < len(data):
                 os.ftruncate(self._handle, len(whole))
             if not whole:
@@ -109,7 +115,8 @@ class FileJournal:
             self._handle = None
             raise
 
-    def _read(self, path: Path, lines: list[bytes]) -> None:
+    def _read(self, path: Path, lines: list[bytes]) -> bool:
+        """Read all results; whether the journal is of these very inputs."""
         try:
             header, *entries = [json.loads(line) for line in lines]
             if (header["format"], header["version"]) != (FORMAT, VERSION):
@@ -124,12 +131,13 @@ class FileJournal:
                 f"{str(path)!r} cannot be read as the journal of a mediation ({error}); choose another folder, or "
                 "delete the file to begin anew"
             ) from error
-        if inputs != self._inputs:
+        if inputs != self._inputs and (self._values is None or header.get("values") != self._values):
             raise MediationError(
                 f"{str(path)!r} belongs to other inputs: another agreement, other submissions, another seed or other "
                 "options; choose another folder, or delete the file to begin anew"
             )
         self._entries = found
+        return bool(inputs == self._inputs)
 
 
 def _with_digest(entry: dict[str, Any]) -> dict[str, Any]:

@@ -65,7 +65,8 @@ def mediate(
         How to settle; by default as agreed.
     folder : path, optional
         Where everything finished is kept at once: a run that is killed goes on where it was when called again with the
-        same inputs, and at the end the folder holds the settlement and the rewards.
+        same inputs, and at the end the folder holds the settlement and the rewards. With another `rho`, the values that
+        are there are used, and the settlement is replaced.
     test : (features, target), optional
         Rows in the columns' own units, to report how well each reward predicts; features are None for a model that has
         none.
@@ -98,7 +99,8 @@ def mediate(
     sent = [one if isinstance(one, Submission) else Submission.load(one) for one in submissions]
     rows = None if test is None else scaled_rows(agreed, *test)
     task = task_of(agreed, sent, settings, folder=folder, **overrides)
-    with FileJournal(None if folder is None else Path(folder) / JOURNAL, task.inputs) as journal:
+    path = None if folder is None else Path(folder) / JOURNAL
+    with FileJournal(path, task.inputs, task.values_digest) as journal:
         settlement = settle(task, journal, test_rows=rows, processes=processes, progress=progress)
     if folder is not None:
         settlement.save(folder)

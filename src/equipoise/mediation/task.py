@@ -122,13 +122,24 @@ class Task:
 
     @cached_property
     def inputs(self) -> str:
-        """Digest of everything an answer depends on, besides its request."""
+        """Digest of everything that is settled from."""
+        return self._digest(self.settings.options)
+
+    @cached_property
+    def values_digest(self) -> str:
+        """Digest of everything an answer depends on, besides its request: ρ only decides what is requested.
+
+        A reward's own noise is named by its request (`noise_of_this_round`).
+        """
+        return self._digest({name: value for name, value in self.settings.options.items() if name != "rho"})
+
+    def _digest(self, options: dict[str, Any]) -> str:
         return sha256_hex(
             canonical_json(
                 {
                     "agreement": self.agreement.identity,
                     "submissions": {party: one.digest for party, one in self.contributions.items()},
-                    "options": self.settings.options,
+                    "options": options,
                     "force": self.settings.force,  # which draws are used depends on it, and on what follows
                     "environment": {**environment(), "accelerator": on_accelerator()},
                 }
