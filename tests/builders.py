@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from equipoise.agreement import Agreement
-from equipoise.models.schema import LabelColumn
+from equipoise.models.columns import LabelColumn
 
 GRID = 2**16
 UNIT = 2**32

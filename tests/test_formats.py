@@ -5,16 +5,9 @@ import pytest
 from equipoise.agreement import Agreement
 from equipoise.agreement.explanation import explain
 from equipoise.errors import AgreementError
-from equipoise.models.priors import (
-    NormalInverseGamma,
-    NormalInverseWishart,
-    ScaledCorrelation,
-    StandardisedEffects,
-    StandardisedFeatures,
-    StandardisedLogOdds,
-    TruncatedNorm,
-)
-from equipoise.models.schema import LinearModel, LogisticModel
+from equipoise.models.linear import LinearModel, NormalInverseGamma, NormalInverseWishart, StandardisedEffects
+from equipoise.models.logistic import LogisticModel, ScaledCorrelation, StandardisedLogOdds, TruncatedNorm
+from equipoise.models.regression import StandardisedFeatures
 
 TAIL = """
 [privacy]

@@ -9,8 +9,7 @@ from equipoise.agreement import Agreement
 from equipoise.agreement.explanation import explain
 from equipoise.agreement.templates import example_agreement
 from equipoise.errors import AgreementError, GuaranteeError
-from equipoise.models import layout_of
-from equipoise.models.schema import MODEL_KINDS
+from equipoise.models import KINDS, layout_of
 
 TEXT = """
 format = 1
@@ -191,7 +190,7 @@ def test_duplicate_public_keys_are_refused() -> None:
         Agreement.parse(text)
 
 
-@pytest.mark.parametrize("kind", MODEL_KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_examples_are_valid_and_explained(kind: str) -> None:
     example = Agreement.parse(example_agreement(kind, ("anna", "bert")))
     assert example.model.kind == kind
@@ -203,7 +202,7 @@ def test_examples_are_valid_and_explained(kind: str) -> None:
 
 def test_examples_show_the_documented_defaults() -> None:
     """A line of an example that restates a default must not change the meaning."""
-    for kind in MODEL_KINDS:
+    for kind in KINDS:
         example = Agreement.parse(example_agreement(kind))
         model = example.model.model_dump()
         bare = type(example.model).model_validate({k: v for k, v in model.items() if k not in ("prior", "data_prior")})

@@ -24,7 +24,7 @@ from equipoise.inference.problem import model_of
 from equipoise.inference.runtime import double_precision
 from equipoise.mediation.advice import Advice, advise, expected, knee
 from equipoise.mediation.advice.imagined import Assumed, imagine
-from equipoise.models.schema import MODEL_KINDS
+from equipoise.models import KINDS
 from equipoise.valuation.divergence import divergence
 from equipoise.valuation.shapley import exact_shapley
 
@@ -173,7 +173,7 @@ def test_the_knee_is_where_returns_fall() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [kind for kind in MODEL_KINDS if kind != "bernoulli"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "bernoulli"])
 def test_every_model(kind: str) -> None:
     agreed = eq.Agreement.parse(example_agreement(kind, ("north", "south")))
     found = advise(

@@ -10,9 +10,9 @@ import equipoise as eq
 import rounds
 from equipoise.agreement.templates import example_agreement
 from equipoise.inference.infer import infer
-from equipoise.inference.problem import model_of, weight_precision
+from equipoise.inference.problem import model_of
 from equipoise.mediation.other_priors import AGREED, other_priors, widened
-from equipoise.models.schema import MODEL_KINDS
+from equipoise.models import KINDS
 from equipoise.report import write_report
 from equipoise.valuation.surprise import surprise
 
@@ -48,7 +48,7 @@ def test_a_round_under_other_priors(tmp_path: Path) -> None:
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("kind", MODEL_KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_prior_can_be_widened(kind: str) -> None:
     agreed = eq.Agreement.parse(example_agreement(kind))
     for width in (0.5, 2.0):
@@ -64,5 +64,5 @@ def test_every_prior_can_be_widened(kind: str) -> None:
 @pytest.mark.engine
 def test_a_conjugate_prior_is_widened_by_its_precision() -> None:
     agreed = builders.linear(2)
-    usual, wide = (weight_precision(one.model) for one in (agreed, widened(agreed, 2.0)))  # type: ignore[arg-type]
+    usual, wide = (one.model.weight_precision for one in (agreed, widened(agreed, 2.0)))  # type: ignore[attr-defined]
     np.testing.assert_allclose(wide, usual / 4)

@@ -7,8 +7,8 @@ import pytest
 from builders import ALL_MODELS, categorical, linear, logistic
 from equipoise.guarantee import MAX_STATISTIC_LENGTH, MIN_SENSITIVITY_STEPS
 from equipoise.models import layout_of
-from equipoise.models.base import BASE_WEIGHT
-from equipoise.models.schema import MAX_FEATURES
+from equipoise.models.layout import BASE_WEIGHT
+from equipoise.models.regression import MAX_FEATURES
 
 LARGEST = {
     "linear, most features": linear(MAX_FEATURES),

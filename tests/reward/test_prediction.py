@@ -57,7 +57,7 @@ def test_a_rows_interval_does_not_depend_on_its_company(monkeypatch: pytest.Monk
     rows = some_rows(30)
     made = some_reward("linear")
     _, together = made.predict(rows, return_interval=0.8)
-    monkeypatch.setattr("equipoise.reward.prediction.CELLS_AT_ONCE", 3 * 2_000)
+    monkeypatch.setattr("equipoise.models.regression.CELLS_AT_ONCE", 3 * 2_000)
     np.testing.assert_allclose(made.predict(rows, return_interval=0.8)[1], together, rtol=1e-12)
     np.testing.assert_allclose(made.predict(rows[7:8], return_interval=0.8)[1], together[7:8], rtol=1e-12)
 

@@ -13,7 +13,7 @@ from equipoise.inference import diagnostics
 from equipoise.inference.infer import infer
 from equipoise.inference.linear import LinearRegression, regression_coordinates
 from equipoise.inference.problem import model_of
-from equipoise.models.priors import Beta
+from equipoise.models.bernoulli import Beta
 from equipoise.valuation import ESTIMATORS
 from equipoise.valuation.conjugate_fit import dirichlet_divergence
 from equipoise.valuation.divergence import divergence_between

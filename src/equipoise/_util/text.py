@@ -30,3 +30,13 @@ def first_few(values: Sequence[object], most: int = 6) -> str:
 def visible(text: str) -> str:
     """Text with everything that would steer a terminal written out, as in JSON: no name can pretend to be more."""
     return _STEERING.sub(lambda found: json.dumps(found[0])[1:-1].replace("\x7f", "\\u007f"), text)
+
+
+def first_repeat(names: list[str]) -> str | None:
+    """The first name that was seen before, if any."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None

@@ -12,28 +12,16 @@ from typing import Annotated, Any, Self
 from pydantic import Field, SerializerFunctionWrapHandler, StrictInt, ValidationError, model_serializer, model_validator
 
 from equipoise._util.canonical import canonical_json, read_limited, sha256_hex, strict_toml
+from equipoise._util.text import first_repeat
+from equipoise.agreement.schema import Party, Privacy, RewardRule
 from equipoise.agreement.validation import describe_mistakes
 from equipoise.errors import AgreementError
 from equipoise.guarantee import Guarantee
-from equipoise.models.schema import (
-    CategoryColumn,
-    LabelColumn,
-    LinearModel,
-    LogisticModel,
-    Model,
-    NumberColumn,
-    Party,
-    Privacy,
-    RewardRule,
-    first_repeat,
-)
+from equipoise.models import KINDS, AnyModel
+from equipoise.models.columns import Column
 from equipoise.models.section import Section
 
 FORMAT = 2  # whose regressions have standardised priors unless agreed otherwise; format 1 has conjugate ones only
-
-
-REGRESSIONS = ("linear", "logistic")
-PRIORS = ("prior", "data_prior")
 
 
 class Agreement(Section):
@@ -41,7 +29,7 @@ class Agreement(Section):
 
     format: Annotated[StrictInt, Field(ge=1, le=FORMAT)]
     title: Annotated[str, Field(max_length=200)] = ""
-    model: Annotated[Model, Field(discriminator="kind")]
+    model: AnyModel
     privacy: Privacy
     reward: RewardRule = RewardRule()
     parties: Annotated[tuple[Party, ...], Field(min_length=1, max_length=10_000)]
@@ -52,40 +40,23 @@ class Agreement(Section):
         """Say in full what format 1 left unsaid: the priors of its regressions are the conjugate ones."""
         if not isinstance(document, dict) or document.get("format") != 1 or not isinstance(document.get("model"), dict):
             return document
-        model = dict(document["model"])
-        if model.get("kind") not in REGRESSIONS:
+        kind = document["model"].get("kind")
+        if not isinstance(kind, str) or kind not in KINDS:
             return document
-        for key in PRIORS:
-            stated = model.get(key, {})
-            if isinstance(stated, dict):
-                if "kind" in stated:
-                    raise ValueError(f"model.{key} has `kind`, which format 1 does not know; write format = 2")
-                model[key] = {"kind": "conjugate", **stated}
-        for column in _columns_of(model):
-            if "typical" in column:
-                raise ValueError(
-                    f"the column {column.get('name')!r} has `typical`, which format 1 does not know; write format = 2 "
-                    "(whose priors differ), or remove it"
-                )
-        return {**document, "model": model}
+        return {**document, "model": KINDS[kind].read_first_format(document["model"])}
 
     @model_serializer(mode="wrap")
     def _write_first_format(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Documents of format 1 have no key that format 1 does not know, so that identities stay."""
         document: dict[str, Any] = handler(self)
-        model = document.get("model")
-        if self.format == 1 and isinstance(model, dict) and model.get("kind") in REGRESSIONS:
-            for key in PRIORS:
-                model.get(key, {}).pop("kind", None)
-            for column in _columns_of(model):
-                column.pop("typical", None)
+        if self.format == 1 and isinstance(document.get("model"), dict):
+            self.model.write_first_format(document["model"])
         return document
 
     @model_validator(mode="after")
     def _check_first_format(self) -> Self:
-        model = self.model
-        if self.format == 1 and isinstance(model, LinearModel | LogisticModel) and model.prior.kind != "conjugate":
-            raise ValueError("format 1 has conjugate priors only; use format 2")
+        if self.format == 1:
+            self.model.check_first_format()
         return self
 
     @model_validator(mode="after")
@@ -141,10 +112,9 @@ class Agreement(Section):
         return sha256_hex(canonical_json(document))
 
     @property
-    def columns(self) -> tuple[NumberColumn | CategoryColumn | LabelColumn, ...]:
+    def columns(self) -> tuple[Column, ...]:
         """Every column the model reads: the features in order, then the target."""
-        features = self.model.features if isinstance(self.model, LinearModel | LogisticModel) else ()
-        return (*features, self.model.target)
+        return self.model.columns
 
     @property
     def party_names(self) -> tuple[str, ...]:
@@ -202,10 +172,3 @@ class Agreement(Section):
                 )
             guarantee = Guarantee(order=order, epsilon=least)
         return guarantee
-
-
-def _columns_of(model: dict[str, Any]) -> list[dict[str, Any]]:
-    """The columns of a regression's document, as far as they are columns at all."""
-    features = model.get("features")
-    columns = [*features, model.get("target")] if isinstance(features, list | tuple) else [model.get("target")]
-    return [column for column in columns if isinstance(column, dict)]

@@ -1,24 +1,24 @@
 """Say what is wrong with an agreement in the words of the file: key, value, remedy."""
 
 import difflib
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, get_args
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from equipoise.models import priors, schema
-from equipoise.models.schema import MODEL_KINDS
+from equipoise.models import KINDS
 from equipoise.models.section import Section
 
 _REMEDIES = {
     "missing": "is missing; add it (see `equipoise agreement new`)",
-    "union_tag_not_found": f"needs `kind`, one of {', '.join(MODEL_KINDS)}",
+    "union_tag_not_found": f"needs `kind`, one of {', '.join(KINDS)}",
 }
 
 
 def describe_mistakes(error: ValidationError, agreement: type[Section]) -> list[str]:
     """One line for one mistake, although pydantic reports each alternative of a value that may be of several kinds."""
-    known = _known_keys() | set(agreement.model_fields)
+    known = {name for section in _sections(agreement) for name in section.model_fields}
     messages: dict[str, list[str]] = {}
     for detail in error.errors():
         key, message = _describe(detail, known)
@@ -33,14 +33,14 @@ def describe_mistakes(error: ValidationError, agreement: type[Section]) -> list[
     ]
 
 
-def _known_keys() -> set[str]:
-    sections: list[type[Section]] = [
-        section
-        for module in (schema, priors)
-        for section in vars(module).values()
-        if isinstance(section, type) and issubclass(section, Section)
-    ]
-    return {name for section in sections for name in section.model_fields}
+def _sections(annotation: Any) -> Iterator[type[Section]]:
+    """Every section that a value of such a type may hold."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        yield annotation
+        for field in annotation.model_fields.values():
+            yield from _sections(field.annotation)
+    for part in get_args(annotation):
+        yield from _sections(part)
 
 
 def _describe(detail: ErrorDetails, known: set[str]) -> tuple[str, str]:

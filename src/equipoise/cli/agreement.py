@@ -15,12 +15,12 @@ from equipoise.cli.options import AgreementArgument, DeltaOption, JsonOption
 from equipoise.cli.output import echo, print_json, print_lines, print_table
 from equipoise.errors import AgreementError
 from equipoise.guarantee import DEFAULT_DELTA, guess_percent
-from equipoise.models.schema import MODEL_KINDS, PARTY_NAME
+from equipoise.models import KINDS
 
 
 def _kinds(incomplete: str) -> list[str]:
     """Model kinds, for the shell to complete."""
-    return [kind for kind in MODEL_KINDS if kind.startswith(incomplete)]
+    return [kind for kind in KINDS if kind.startswith(incomplete)]
 
 
 def new(
@@ -39,8 +39,8 @@ def new(
 
     Example: equipoise agreement new linear --party north --party south
     """
-    if kind not in MODEL_KINDS:
-        raise AgreementError(f"there is no model {kind!r}; choose one of {', '.join(MODEL_KINDS)}")
+    if kind not in KINDS:
+        raise AgreementError(f"there is no model {kind!r}; choose one of {', '.join(KINDS)}")
     for name in party or ():
         if not re.fullmatch(PARTY_NAME, name):
             raise AgreementError(

@@ -19,7 +19,7 @@ from equipoise.agreement import Agreement
 from equipoise.cli.options import JsonOption
 from equipoise.cli.output import claim_output, echo, print_json, print_table
 from equipoise.errors import MediationError, TableError
-from equipoise.models.schema import CategoryColumn, LabelColumn, NumberColumn
+from equipoise.models.columns import CategoryColumn, LabelColumn, NumberColumn
 from equipoise.party.stream import Wanted
 from equipoise.party.table import open_table
 from equipoise.reward.model import Reward
@@ -63,7 +63,7 @@ def predict(
     features = len(reward.feature_names_in_) > 0
     if features and data is None:
         names = ", ".join(reward.feature_names_in_)
-        raise MediationError(f"this {reward.agreement.model.kind} model predicts from {names}; give a file with --data")
+        raise MediationError(f"this {reward.agreement.model.noun} predicts from {names}; give a file with --data")
     if keep and not (features and data):
         raise MediationError("--keep writes columns of --data beside the predictions of a model with features")
     if data is not None:
@@ -137,7 +137,7 @@ def _check_kept(keep: Sequence[str], header: tuple[str, ...], path: Path) -> Non
 def _predicted(found: Found) -> Found:
     """Predict every row, with intervals."""
     reward, columns = found.reward, found.columns
-    if reward.agreement.model.kind == "linear":
+    if reward.agreement.model.estimator_type == "regressor":
         expected, between = reward.predict(columns, return_interval=found.interval)
         predictions = {"prediction": expected.tolist()}
     else:

@@ -14,6 +14,7 @@ from typing import Any
 
 from equipoise._util.files import is_there
 from equipoise.agreement import Agreement
+from equipoise.agreement.schema import PARTY_NAME
 from equipoise.client.enrolment import as_before, enrol
 from equipoise.client.folder_round import AGREEMENT, FolderRound
 from equipoise.client.kept_files import (
@@ -35,7 +36,6 @@ from equipoise.errors import (
     SubmissionError,
     VerificationError,
 )
-from equipoise.models.schema import PARTY_NAME
 from equipoise.party import release as party_release
 from equipoise.party.ledger import Ledger
 from equipoise.protocol.keys import load_key, load_or_create_key, public_hex

@@ -272,15 +272,8 @@ def check_settings(
 def _check_method(method: str, agreement: Agreement) -> str:
     if method not in get_args(Method):
         raise InferenceError(f"there is no method {method!r}; choose one of {', '.join(get_args(Method))}")
-    if method == "gibbs" and agreement.model.kind != "linear":
-        raise InferenceError(
-            f'method "gibbs" is for linear regression, and this agreement is {agreement.model.kind}; use "collapsed"'
-        )
-    if method == "gibbs" and agreement.model.prior.kind != "conjugate":  # type: ignore[union-attr]
-        raise InferenceError(
-            'method "gibbs" needs the conjugate prior, and this agreement has the standardised one; use "collapsed", '
-            'or agree on prior.kind = "conjugate"'
-        )
+    if method == "gibbs" and (refusal := agreement.model.gibbs_refusal):
+        raise InferenceError(refusal)
     return "collapsed" if method == "auto" else method
 
 

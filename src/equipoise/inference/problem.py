@@ -29,29 +29,17 @@ from equipoise.inference.standardised import (
     standardised_prior,
 )
 from equipoise.models import Layout, ScaledColumn, layout_of
-from equipoise.models.priors import (
-    NormalInverseGamma,
-    NormalInverseWishart,
-    ScaledCorrelation,
-    StandardisedEffects,
-    StandardisedFeatures,
-    StandardisedLogOdds,
-)
-from equipoise.models.schema import (
-    BernoulliModel,
-    CategoricalModel,
-    ExponentialModel,
-    GaussianModel,
-    LinearModel,
-    LogisticModel,
-    PoissonModel,
-    RegressionColumn,
-)
+from equipoise.models.bernoulli import BernoulliModel
+from equipoise.models.categorical import CategoricalModel
+from equipoise.models.exponential import ExponentialModel
+from equipoise.models.gaussian import GaussianModel
+from equipoise.models.linear import LinearModel, NormalInverseWishart, StandardisedEffects
+from equipoise.models.logistic import LogisticModel, ScaledCorrelation, StandardisedLogOdds
+from equipoise.models.poisson import PoissonModel
+from equipoise.models.regression import StandardisedFeatures
 from equipoise.protocol.submission import Submission, one_of_each
 
 Floats = NDArray[np.float64]
-BIAS_PRECISION = 0.1  # unless agreed otherwise
-TYPICAL_DEVIATION = 0.25  # of a column, in half the width of its bounds
 _UNIT_NOISE_STREAM = 0x7A75  # keeps the noise that τ scales apart from the samplers' random numbers
 
 
@@ -142,15 +130,15 @@ def model_of(agreement: Agreement) -> tuple[Any, Any]:
     return _BUILDERS[type(agreement.model)](agreement.model, len(agreement.parties), layout_of(agreement))
 
 
-def _linear(agreed: LinearModel, slots: int, layout: Layout) -> tuple[LinearRegression, Any]:
+def _linear(agreed: LinearModel, slots: int, _layout: Layout) -> tuple[LinearRegression, Any]:
     width = len(agreed.features)
     prior, data = agreed.prior, agreed.data_prior
     if isinstance(prior, StandardisedEffects):
         assert isinstance(data, StandardisedFeatures)
-        target = _typical(agreed.target, layout.columns[-1], data)
+        target = Typical(*agreed.typical(agreed.target, agreed.target_column))
         return StandardisedLinear(width, slots, data.scope == "shared"), standardised_prior(
-            _typical_features(agreed, layout, data),
-            effect=effect_of(agreed),
+            [Typical(*one) for one in agreed.typical_features()],
+            effect=agreed.effect,
             concentration=data.concentration,
             mean_spread=data.mean_spread,
             target_middle=target.middle,
@@ -160,43 +148,25 @@ def _linear(agreed: LinearModel, slots: int, layout: Layout) -> tuple[LinearRegr
     assert isinstance(data, NormalInverseWishart)
     degrees = width + 4.0 if data.degrees_of_freedom is None else data.degrees_of_freedom
     model = LinearRegression(width, slots, data.scope == "shared")
-    spread = _matrix(data.covariance, width)
     return model, linear_prior(
         shape=prior.shape,
         scale=prior.scale,
         weight_mean=_vector(prior.weight_mean, width + 1),
-        weight_precision=weight_precision(agreed),
+        weight_precision=agreed.weight_precision,
         feature_mean=_vector(data.mean, width),
         mean_strength=data.mean_strength,
-        scatter=spread * (degrees - width - 1),  # E[Σ] = Ψ/(ν − w − 1)
+        scatter=agreed.feature_covariance * (degrees - width - 1),  # E[Σ] = Ψ/(ν − w − 1)
         degrees_of_freedom=degrees,
     )
 
 
-def effect_of(agreed: LinearModel) -> float:
-    """Standard deviation of an effect in units of σ, as agreed or as usual: together they explain about half."""
-    assert isinstance(agreed.prior, StandardisedEffects)
-    return math.sqrt(2 / len(agreed.features)) if agreed.prior.effect is None else agreed.prior.effect
-
-
-def weight_precision(agreed: LinearModel) -> Floats:
-    """Precision of the coefficients of a conjugate prior in units of 1/σ², as agreed or as usual [w + 1, w + 1]."""
-    prior, data, width = agreed.prior, agreed.data_prior, len(agreed.features)
-    assert isinstance(prior, NormalInverseGamma)
-    assert isinstance(data, NormalInverseWishart)
-    if prior.weight_precision is not None:
-        return _matrix(prior.weight_precision, width + 1)
-    # Features together explain as much as they leave, in expectation.
-    return np.diag([float(np.trace(_matrix(data.covariance, width)))] * width + [BIAS_PRECISION])
-
-
-def _logistic(agreed: LogisticModel, slots: int, layout: Layout) -> tuple[LogisticRegression, Any]:
+def _logistic(agreed: LogisticModel, slots: int, _layout: Layout) -> tuple[LogisticRegression, Any]:
     width = len(agreed.features)
     prior, data = agreed.prior, agreed.data_prior
     if isinstance(prior, StandardisedLogOdds):
         assert isinstance(data, StandardisedFeatures)
         return StandardisedLogistic(width, slots, data.scope == "shared"), standardised_prior(
-            _typical_features(agreed, layout, data),
+            [Typical(*one) for one in agreed.typical_features()],
             effect=prior.effect,
             concentration=data.concentration,
             mean_spread=data.mean_spread,
@@ -219,26 +189,8 @@ def _logistic(agreed: LogisticModel, slots: int, layout: Layout) -> tuple[Logist
     )
 
 
-def _typical(agreed: RegressionColumn, column: Any, data: StandardisedFeatures) -> Typical:
-    """What is believed of a column in scaled units; unless agreed, that the middle half of its bounds holds 95 %."""
-    assert isinstance(column, ScaledColumn)
-    if agreed.typical is None:
-        return Typical(0.0, TYPICAL_DEVIATION, data.sd_spread)
-    low, high = ((end - column.middle) / column.half_width for end in agreed.typical)
-    return Typical((low + high) / 2, (high - low) / 4, data.stated_spread)
-
-
-def _typical_features(agreed: LinearModel | LogisticModel, layout: Layout, data: StandardisedFeatures) -> list[Typical]:
-    return [_typical(one, column, data) for one, column in zip(agreed.features, layout.columns, strict=False)]
-
-
 def _vector(values: Sequence[float] | None, length: int) -> Floats:
     return np.zeros(length) if values is None else np.asarray(values, dtype=float)
-
-
-def _matrix(value: float | Sequence[float] | Sequence[Sequence[float]], width: int) -> Floats:
-    array = np.asarray(value, dtype=float)
-    return array if array.ndim == 2 else np.diag(np.broadcast_to(array, width))
 
 
 def _bernoulli(agreed: BernoulliModel, slots: int, _layout: Layout) -> tuple[Any, Any]:

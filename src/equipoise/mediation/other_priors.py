@@ -13,22 +13,10 @@ from equipoise._util.canonical import canonical_json, sha256_hex
 from equipoise.agreement import Agreement
 from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
-from equipoise.inference.problem import effect_of, weight_precision
 from equipoise.inference.processes import processes_for
 from equipoise.mediation.appraisal import Appraiser, Request, derived_seed
 from equipoise.mediation.journal import FileJournal
 from equipoise.mediation.settlement import Settlement
-from equipoise.models.priors import (
-    Beta,
-    Dirichlet,
-    Gamma,
-    MeanAndVariance,
-    NormalInverseGamma,
-    StandardisedEffects,
-    StandardisedLogOdds,
-    TruncatedNorm,
-)
-from equipoise.models.schema import LinearModel
 from equipoise.protocol.submission import Submission
 from equipoise.reward.deciding import decide, every_coalition
 
@@ -119,32 +107,5 @@ def widened(agreement: Agreement, width: float) -> Agreement:
     """The same agreement, but for a prior of the parameters that is so many times as wide; nobody released under it."""
     document = agreement.model_dump(mode="json")
     stated = dict(document["model"].get("prior", {}))
-    document["model"]["prior"] = {**stated, **_changes(agreement, width)}
+    document["model"]["prior"] = {**stated, **agreement.model.widened_prior(width)}
     return Agreement.model_validate(document)
-
-
-def _changes(agreement: Agreement, width: float) -> dict[str, Any]:
-    """What is different in the prior's section."""
-    model, found = agreement.model, dict[str, Any]()
-    match model.prior:
-        case StandardisedEffects():
-            assert isinstance(model, LinearModel)
-            found = {"effect": width * effect_of(model)}
-        case StandardisedLogOdds(effect=effect):
-            found = {"effect": width * effect}
-        case NormalInverseGamma():
-            assert isinstance(model, LinearModel)
-            found = {"weight_precision": (weight_precision(model) / width**2).tolist()}
-        case TruncatedNorm(weight_scale=weights, bias_scale=bias):
-            found = {"weight_scale": width * weights, "bias_scale": width * bias}
-        case Beta(positive=positive, negative=negative):
-            found = {"positive": positive / width, "negative": negative / width}
-        case Dirichlet(concentration=list(each)):
-            found = {"concentration": [one / width for one in each]}
-        case Dirichlet(concentration=float(one)):
-            found = {"concentration": one / width}
-        case Gamma(shape=shape, rate=rate):
-            found = {"shape": shape / width, "rate": None if rate is None else rate / width}
-        case MeanAndVariance(mean_strength=strength):
-            found = {"mean_strength": strength / width**2}
-    return found

@@ -18,7 +18,6 @@ from equipoise.inference.problem import model_of
 from equipoise.inference.quantile_maps import GRID, Table
 from equipoise.inference.standardised import StandardisedPrior
 from equipoise.mediation.plausibility import Remark
-from equipoise.models.schema import LinearModel, LogisticModel
 
 FAR = 3.0  # standard deviations of the prior
 
@@ -32,9 +31,9 @@ def prior_conflicts(agreement: Agreement, everybody: Posterior) -> list[Remark]:
     own = everybody.coordinates
     if own is None and isinstance(model, LinearRegression):
         own = regression_coordinates(prior, everybody.draws["weights"], everybody.draws["variance"])
-    found = [] if own is None else _far(_own_names(agreement), own.mean(axis=0), _WIDEN)
-    if isinstance(agreement.model, LinearModel | LogisticModel):
-        columns = [f"the standard deviation of {column.name}" for column in agreement.model.features]
+    found = [] if own is None else _far(agreement.model.coordinate_names(), own.mean(axis=0), _WIDEN)
+    columns = [f"the standard deviation of {column.name}" for column in agreement.model.columns[:-1]]
+    if columns:
         deviations = np.sqrt(np.diagonal(everybody.draws["feature_covariance"], axis1=-2, axis2=-1))
         coordinates = _deviation_coordinates(prior, np.exp(np.log(deviations).mean(axis=0)).reshape(-1, len(columns)))
         furthest = coordinates[np.argmax(np.abs(coordinates), axis=0), np.arange(len(columns))]
@@ -54,25 +53,6 @@ def _far(names: list[str], coordinates: Floats, remedy: str) -> list[Remark]:
         for name, coordinate in zip(names, coordinates, strict=True)
         if abs(coordinate) > FAR
     ]
-
-
-def _own_names(agreement: Agreement) -> list[str]:
-    """The model's own parameters, in the order of their coordinates."""
-    model = agreement.model
-    if isinstance(model, LinearModel | LogisticModel):
-        weights = [*(f"the weight of {column.name}" for column in model.features), "the bias"]
-        # The conjugate prior's first coordinate is that of 1/σ², which rises as the residuals fall.
-        precise = model.prior.kind == "conjugate"
-        residual = "the residual precision" if precise else "the residual standard deviation"
-        return [residual, *weights] if isinstance(model, LinearModel) else weights
-    target = model.target.name
-    if model.kind == "categorical":
-        first, *rest = model.target.categories[:-1]
-        others = [f"the share of {label!r} in what the values before it leave of {target}" for label in rest]
-        return [f"the share of {first!r} in {target}", *others]
-    if model.kind == "gaussian":
-        return [f"the precision of {target}", f"the mean of {target}"]
-    return [f"the {'share' if model.kind == 'bernoulli' else 'rate'} of {target}"]
 
 
 def _deviation_coordinates(prior: LinearPrior | LogisticPrior | StandardisedPrior, deviations: Floats) -> Floats:

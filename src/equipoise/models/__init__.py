@@ -1,35 +1,39 @@
-"""What each model needs to know of the data: which sums, on which grid, and how much one row can change them.
+"""Kinds of models: which sums a party releases, what they mean, and how they are put in words. No sampler, no JAX.
 
-`layout_of(agreement)` is the one entry. It returns a `Layout`, from which a party computes its statistic and both
-sides compute the noise. Every layout's sensitivity is proved in the docstring of the function that builds it.
+Adding a kind is two files called after it, here and in `inference/models`, and its name in `NAMES`
+(`docs/howto/new-model.md`). Everything else, from the agreement's grammar to the list of the command line, follows.
 """
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Protocol, Union
 
-from equipoise.models.base import GRID, LARGEST_NOISE, UNIT, CodedColumn, Entry, Layout, ScaledColumn
-from equipoise.models.conjugate import (
-    bernoulli_layout,
-    categorical_layout,
-    exponential_layout,
-    gaussian_layout,
-    poisson_layout,
-)
-from equipoise.models.linear import linear_layout
-from equipoise.models.logistic import logistic_layout
-from equipoise.models.schema import Model
+from pydantic import Field
 
-__all__ = ["GRID", "LARGEST_NOISE", "UNIT", "CodedColumn", "Entry", "Layout", "ScaledColumn", "layout_of"]
+from equipoise.models.base import Model
+from equipoise.models.layout import GRID, LARGEST_NOISE, UNIT, CodedColumn, Entry, Layout, ScaledColumn
 
-_LAYOUTS: dict[str, Callable[[Any], Layout]] = {
-    "linear": linear_layout,
-    "logistic": logistic_layout,
-    "bernoulli": bernoulli_layout,
-    "categorical": categorical_layout,
-    "poisson": poisson_layout,
-    "exponential": exponential_layout,
-    "gaussian": gaussian_layout,
-}
+__all__ = [
+    "GRID",
+    "KINDS",
+    "LARGEST_NOISE",
+    "UNIT",
+    "AnyModel",
+    "CodedColumn",
+    "Entry",
+    "Layout",
+    "Model",
+    "ScaledColumn",
+    "layout_of",
+]
+
+NAMES = ("linear", "logistic", "bernoulli", "categorical", "poisson", "exponential", "gaussian")
+
+KINDS: dict[str, type[Model]] = {name: import_module(f"{__name__}.{name}").MODEL for name in NAMES}
+
+if TYPE_CHECKING:
+    AnyModel = Model
+else:
+    AnyModel = Annotated[Union[tuple(KINDS.values())], Field(discriminator="kind")]  # noqa: UP007 (made as it runs)
 
 
 class HasModel(Protocol):
@@ -41,4 +45,4 @@ class HasModel(Protocol):
 
 def layout_of(agreement: HasModel) -> Layout:
     """Statistic layout of the agreed model."""
-    return _LAYOUTS[agreement.model.kind](agreement.model)
+    return agreement.model.layout

@@ -1,175 +1,323 @@
-"""The shape of a statistic: grid columns, entries, weights, sensitivity.
+"""What a kind of model is, as far as no sampler is needed: one class for each kind, a section of the agreement.
 
-Every model's statistic is a list of sums over rows, each either of one *grid column* or of a product of two. A grid
-column holds integers in [−2¹⁶, 2¹⁶]: a number mapped publicly from its bounds to [−1, 1] and rounded to the 2⁻¹⁶
-grid, or a code (−1, 0, 1) times 2¹⁶. Products, and single columns times the constant 2¹⁶, are integers in units of
-2⁻³², so sums are exact in any order, and the sensitivity bound holds for the very numbers that are released.
+A kind says which sums a party releases, with the proof of how far one row can change them (`layout`); what its
+parameters are called and may be; how draws of them become predictions, probabilities of new rows and new rows; and how
+all of that is put in words. Its other half, the prior as a transform and the moments of a row, needs JAX and lies in
+`inference/models`. `docs/howto/new-model.md` goes through both.
 
-An entry also carries a small integer *weight*. Entries that one row cannot push as far as the others get a larger
-weight, as far as the sensitivity allows; the same noise on the weighted integers is then less noise on those entries,
-for free (see the proofs in `linear.py`, `logistic.py` and `conjugate.py`).
+Draws are mappings of the engine's parameters to arrays [draws, …], in *scaled* units, where every bounded column spans
+[−1, 1]; rates and probabilities are in their own.
 """
 
 import math
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
-from typing import NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from equipoise.guarantee import Guarantee
+import numpy as np
+from numpy.typing import NDArray
 
-GRID = 2**16  # grid steps per unit of a scaled column
-UNIT = GRID * GRID  # steps per unit of an unweighted entry
-LARGEST_NOISE = 2.0**58  # steps, of a standard deviation: sixteen fit beside the sums
-BASE_WEIGHT = 8  # weight of an ordinary entry where others are up-weighted: 1/8 is fine enough to lose 7 % at most
+from equipoise._util.text import first_few
+from equipoise.errors import MediationError
+from equipoise.models.columns import CategoryColumn, Column, LabelColumn
+from equipoise.models.layout import Layout, ScaledColumn
+from equipoise.models.section import Section
+
+Floats = NDArray[np.float64]
+Draws = Mapping[str, Floats]
+
+LARGEST = 1e100  # of a parameter, so that sums and squares are numbers
+
+BOUNDS_COMMENT = """\
+# Public bounds. Choose them from common knowledge, NEVER from the data: they are mapped to [-1, 1],
+# values outside are clipped, and wider bounds mean more noise in the data's own units.
+"""
 
 
-@dataclass(frozen=True)
-class ScaledColumn:
-    """A numeric column mapped from its public bounds to [−1, 1] and clipped there."""
+class Support(NamedTuple):
+    """Values that a parameter may have: the shape of one draw, the least and the largest number in it."""
 
-    name: str
+    shape: tuple[int, ...]
     lower: float
     upper: float
-    whole: bool = False
 
-    @property
-    def middle(self) -> float:
-        """The value that maps to 0."""
-        return self.lower + (self.upper - self.lower) / 2
 
-    @property
-    def half_width(self) -> float:
-        """The distance that maps to 1."""
-        return (self.upper - self.lower) / 2
+POSITIVE = Support((), 0.0, LARGEST)
+PROBABILITY = Support((), 0.0, 1.0)
+
+
+class Readable(NamedTuple):
+    """A parameter as people read it: a label, its name in `Model.own_units`, and what to multiply it by."""
+
+    label: str
+    name: str
+    factor: float = 1.0
+
+
+class Axis(NamedTuple):
+    """Parameters that share a unit. `zero` says that 0 means "no effect"."""
+
+    unit: str
+    parameters: tuple[Readable, ...]
+    zero: bool = False
+
+
+class Template(NamedTuple):
+    """An example to start an agreement from: its title, and its `[model]` section with comments."""
+
+    title: str
+    text: str
 
 
 @dataclass(frozen=True)
-class CodedColumn:
-    """A column with agreed values only, each replaced by its code −1, 0 or 1."""
+class Rows:
+    """Rows of a test set, checked.
 
-    name: str
-    labels: tuple[int | str, ...]
-    codes: tuple[int, ...]
-
-
-class Entry(NamedTuple):
-    """One number of the statistic: sum of column `first` (times column `second`, unless None), weighted."""
-
-    name: str
-    first: int
-    second: int | None
-    weight: int
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Columns, entries and the proved ℓ₂-sensitivity of the weighted integer statistic under replacing one row.
-
-    `squared_radius` is the agreed ℓ₂ ball of the first `ball_columns` columns, in squared grid steps; rows outside
-    are pulled onto it. `sensitivity` is in grid steps of the weighted statistic and rounded up.
+    Features are in scaled units, with a last column of ones; a family without features has none. Targets are as the
+    model's `log_probability` takes them: in scaled or own units, as ±1, or as positions among the agreed labels.
     """
 
-    columns: tuple[ScaledColumn | CodedColumn, ...]
-    entries: tuple[Entry, ...]
-    sensitivity: int
-    squared_radius: int | None = None
-    ball_columns: int = 0
+    features: Floats | None
+    target: Floats
+    unit: float  # of the target, in its own units, for one unit of `target`
+    model: "Model"
 
-    def __len__(self) -> int:
-        return len(self.entries)
+
+class Model(Section, ABC):
+    """The `[model]` section of an agreement, and all that follows from it without a sampler."""
+
+    estimator_type: ClassVar[Literal["regressor", "classifier", "density_estimator"]] = "density_estimator"
+    score_name: ClassVar[str] = ""  # what `Reward.score` measures, where there are features
+    template: ClassVar[Template]
+
+    if TYPE_CHECKING:  # fields of the subclasses, whose order in a file is theirs
+
+        @property
+        def kind(self) -> str:
+            """Name of the kind, as in an agreement."""
+
+        @property
+        def target(self) -> Column:
+            """The column that is learnt about."""
+
+        @property
+        def prior(self) -> Section:
+            """What is believed of the parameters before any data."""
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Every column the model reads: the features in order, then the target."""
+        return (self.target,)
+
+    @property
+    def noun(self) -> str:
+        """What messages call it."""
+        return f"{self.kind} model"
+
+    # What parties release.
 
     @cached_property
-    def steps_per_unit(self) -> tuple[int, ...]:
-        """What each released integer must be divided by to give the entry's value."""
-        return tuple(UNIT * entry.weight for entry in self.entries)
+    def layout(self) -> Layout:
+        """Sums to release, and their proved sensitivity."""
+        return self._layout()
 
-    @cached_property
-    def max_rows(self) -> int:
-        """Most rows whose weighted sums surely stay below 2⁶², leaving as much again for the noise."""
-        return 2**62 // max(self.steps_per_unit)
+    @abstractmethod
+    def _layout(self) -> Layout:
+        """Build the layout; the docstring proves the sensitivity."""
 
-    @cached_property
-    def row_limits(self) -> tuple[tuple[float, float], ...]:
-        """Least and most that one row can add to each entry, in the entry's own units."""
+    def joint_domains(self) -> dict[str, list[Any]]:
+        """Public limits on several columns at once, by name, as a ledger remembers them."""
+        return {}
 
-        def of_column(index: int) -> tuple[float, float]:
-            column = self.columns[index]
-            return (min(column.codes), max(column.codes)) if isinstance(column, CodedColumn) else (-1.0, 1.0)
+    # Parameters.
 
-        found = []
-        for entry in self.entries:
-            low, high = of_column(entry.first)
-            if entry.second == entry.first:
-                low, high = 0.0, max(low**2, high**2)
-            elif entry.second is not None:
-                corners = [a * b for a in (low, high) for b in of_column(entry.second)]
-                low, high = min(corners), max(corners)
-            found.append((low, high))
-        return tuple(found)
+    @property
+    @abstractmethod
+    def parameters(self) -> dict[str, Support]:
+        """The model's own parameters as a posterior has them, without those of the features' distribution."""
 
-    def beyond_rows(self, values: Sequence[float], count: int, guarantee: Guarantee) -> list[float]:
-        """How far each entry lies outside of what so many rows can add up to, in standard deviations of its noise."""
-        return [
-            max(count * low - value, value - count * high) / deviation
-            for value, (low, high), deviation in zip(
-                values, self.row_limits, self.noise_deviations(guarantee), strict=True
-            )
-        ]
+    @property
+    @abstractmethod
+    def readable_names(self) -> tuple[str, ...]:
+        """Names of all parameters in `own_units`."""
 
-    def noise_steps(self, guarantee: Guarantee) -> float:
-        """Standard deviation of the noise on every released integer: σ = Δ/√(2ρ), in grid steps."""
-        return self.sensitivity / math.sqrt(2 * guarantee.zcdp)
+    @abstractmethod
+    def own_units(self, draws: Draws) -> dict[str, Floats]:
+        """Parameters by name, each an array [draws], in the columns' own units."""
 
-    def noise_deviations(self, guarantee: Guarantee) -> tuple[float, ...]:
-        """Standard deviation of the noise on each entry, in the entry's own units."""
-        sigma = self.noise_steps(guarantee)
-        return tuple(sigma / steps for steps in self.steps_per_unit)
+    @abstractmethod
+    def coordinate_names(self) -> list[str]:
+        """The parameters in words, in the order of the coordinates in which the prior is N(0, I)."""
+
+    @abstractmethod
+    def widened_prior(self, width: float) -> dict[str, Any]:
+        """What changes in the prior's section when beliefs are to be so many times as wide."""
+
+    # Predictions.
+
+    def class_labels(self) -> NDArray[Any]:
+        """The agreed labels of a classifier in NumPy's order, which scikit-learn's metrics go by."""
+        raise AttributeError(f"only a logistic model has classes; this one is {self.kind}")
+
+    def expected_target(self, draws: Draws, table: Floats) -> Floats:  # noqa: ARG002
+        """Predictive mean of the target, in its own units, of each row of features in theirs."""
+        raise MediationError(f"a {self.noun} does not predict a number from features")
+
+    def target_interval(self, draws: Draws, table: Floats, tails: list[float]) -> Floats:  # noqa: ARG002
+        """Quantiles at two levels of a new observation for each row of features [rows, 2], in own units."""
+        raise MediationError(f"a {self.noun} does not predict a number from features")
+
+    def positive_probabilities(self, draws: Draws, table: Floats) -> Iterator[Floats]:  # noqa: ARG002
+        """Probability of the second label at every draw [some rows, draws], a few rows of features at a time."""
+        raise MediationError(f"a {self.noun} does not predict labels from features")
+
+    def scaled_features(self, table: Floats) -> Floats:  # noqa: ARG002
+        """Features [rows, columns] in units where the agreed bounds are ±1, with a last column of ones for the bias."""
+        raise MediationError(f"a {self.noun} has no features")
+
+    @abstractmethod
+    def simulate(self, draws: Draws, features: Floats | None, size: int, rng: np.random.Generator) -> NDArray[Any]:
+        """New observations [draws, rows]: one for each row of features, or `size` where there are none."""
+
+    @abstractmethod
+    def imagine(self, truth: Draws, number: int, rng: np.random.Generator) -> Rows:
+        """So many rows of one truth, of which there is a single draw; nothing is clipped."""
+
+    def check_targets(self, answers: NDArray[Any]) -> tuple[Floats, float]:
+        """Targets of test rows as `log_probability` takes them, and their unit; refuse what cannot be one."""
+        if isinstance(self.target, LabelColumn | CategoryColumn):
+            return label_positions(self.target.values, answers), 1.0
+        return self.check_numbers(numbers_of(answers))
+
+    def check_numbers(self, numbers: Floats) -> tuple[Floats, float]:
+        """As `check_targets`, where targets are numbers: in scaled units unless the kind has it otherwise."""
+        return scaled_values(self.target_column, numbers), self.target_column.half_width
+
+    @abstractmethod
+    def log_probability(self, draws: Draws, features: Floats | None, target: Floats) -> Floats:
+        """Log probability, or log density in the units of `Rows`, of each target under all draws together."""
+
+    # Words.
+
+    @property
+    @abstractmethod
+    def purpose(self) -> str:
+        """What is learnt, for a sentence."""
+
+    def beliefs(self) -> tuple[str, ...]:
+        """Sentences on what is agreed about rows and believed before any data."""
+        return (f"Prior beliefs: {stated(self.prior)}.",)
+
+    @abstractmethod
+    def axes(self) -> list[Axis]:
+        """What a chart of the parameters shows, in the order of the agreement; only the first axis may be long."""
+
+    def reading(self) -> tuple[str, ...]:
+        """What else a reader of such a chart has to know."""
+        return ()
+
+    @property
+    def gibbs_refusal(self) -> str | None:
+        """Why Gibbs sampling is not for this model, unless it is."""
+        return f'method "gibbs" is for linear regression, and this agreement is {self.kind}; use "collapsed"'
+
+    # Format 1 of agreements.
+
+    @classmethod
+    def read_first_format(cls, document: dict[str, Any]) -> dict[str, Any]:
+        """The section as format 2 would say it."""
+        return document
+
+    @classmethod
+    def write_first_format(cls, document: dict[str, Any]) -> None:
+        """Take keys out of a written section that format 1 does not know."""
+
+    def check_first_format(self) -> None:
+        """Refuse what format 1 cannot say."""
+
+    @property
+    def target_column(self) -> ScaledColumn:
+        """The target's place in the layout, where it is a number."""
+        column = self.layout.columns[-1]
+        assert isinstance(column, ScaledColumn)
+        return column
 
 
-def ceil_sqrt(value: int) -> int:
-    """Smallest integer whose square is at least `value`."""
-    root = math.isqrt(value)
-    return root if root * root == value else root + 1
+class Family(Model):
+    """A model without features: all rows have one distribution."""
+
+    @abstractmethod
+    def sample(self, draws: Draws, size: int, rng: np.random.Generator) -> NDArray[Any]:
+        """So many new observations for each draw [draws, size]."""
+
+    @abstractmethod
+    def log_density(self, draws: Draws, target: Floats) -> Floats:
+        """Log probability or density [rows, draws] of targets [rows, 1] at every draw."""
+
+    def simulate(self, draws: Draws, features: Floats | None, size: int, rng: np.random.Generator) -> NDArray[Any]:
+        """New observations [draws, size]."""
+        assert features is None
+        return self.sample(draws, size, rng)
+
+    def log_probability(self, draws: Draws, features: Floats | None, target: Floats) -> Floats:
+        """Of each target, averaged over draws."""
+        assert features is None
+        return averaged(self.log_density(draws, target[:, None]))
 
 
-class Ball(NamedTuple):
-    """An agreed ℓ₂ ball of the features: squared radius in grid steps, and the sensitivity it proves."""
+def special() -> ModuleType:
+    """SciPy's special functions: a third of a second to load, which only those who predict are to pay."""
+    from scipy import special as functions
 
-    squared_radius: int
-    sensitivity: int
-
-
-def norm_ball(norm_bound: float, width: int) -> Ball:
-    r"""Sensitivity of linear and logistic regression when ‖x‖₂² ≤ r besides |x_j| ≤ 1, all entries weighted alike.
-
-    Both models' docstrings end, with a = 1, at ‖g − g′‖² ≤ ½(2+s)² + ½(2+s′)² + ½ Σ(u_j − u′_j)², where u_j = x_j² is
-    in [0, 1] and s = Σu_j ≤ r. There (u − u′)² ≤ |u − u′| = u + u′ − 2 min(u, u′), and Σ min(u, u′) is at least 0 and
-    at least s + s′ − w, so the last sum is at most min(s + s′, 2w − s − s′). The bound then grows with s and s′ (its
-    slope is at least 2 − ½), and is largest at s = s′ = r:
-
-        **Δ² = (2 + r)² + min(r, w − r).**
-
-    Tight when r and 2r ≤ w are whole: x and x′ have r ones each in different places, and y′ = −y. Without the box the
-    last term would be r²; here every feature spans [−1, 1], so the box always holds.
-    """
-    r = Fraction(norm_bound) ** 2
-    squared_steps = ((2 + r) ** 2 + min(r, width - r)) * (BASE_WEIGHT * UNIT) ** 2
-    return Ball(math.floor(r * GRID**2), ceil_sqrt(math.ceil(squared_steps)))
+    return functions
 
 
-def regression_entries(names: list[str], square_weights: list[int]) -> list[Entry]:
-    """Sums of all columns, then of all products of two; squares have weights of their own, 0 to leave one out."""
-    entries = [Entry(name, i, None, BASE_WEIGHT) for i, name in enumerate(names)]
-    for i in range(len(names)):
-        for j in range(i, len(names)):
-            weight = square_weights[i] if i == j else BASE_WEIGHT
-            if weight:
-                entries.append(Entry(f"{names[i]} × {names[j]}", i, j, weight))
-    return entries
+def stated(prior: Section) -> str:
+    """A prior's section in a few words: its name, and what it says."""
+    settings = {name: value for name, value in prior.model_dump().items() if value is not None and name != "kind"}
+    return f"{type(prior).__name__}({', '.join(f'{name} = {value}' for name, value in settings.items())})"
 
 
-def scaled(name: str, bounds: tuple[float, float], *, whole: bool = False) -> ScaledColumn:
-    """Grid column of a bounded number."""
-    return ScaledColumn(name=name, lower=bounds[0], upper=bounds[1], whole=whole)
+def scaled_values(column: ScaledColumn, values: Floats) -> Floats:
+    """To units where the agreed bounds are ±1. Predictions are not clipped, so neither are test rows."""
+    if not np.all(np.isfinite(values)):
+        raise MediationError(f"the test column {column.name!r} has values that are not finite numbers; leave them out")
+    return np.asarray((values - column.middle) / column.half_width)
+
+
+def numbers_of(answers: NDArray[Any]) -> Floats:
+    """Targets as numbers."""
+    try:
+        return answers.astype(float)
+    except (TypeError, ValueError) as error:
+        raise MediationError(f"test targets must be numbers: {error}") from error
+
+
+def label_positions(labels: tuple[int | str, ...], answers: NDArray[Any]) -> Floats:
+    """Place of each answer among the agreed labels."""
+    places = {label: float(place) for place, label in enumerate(labels)}
+    found = [places.get(answer) for answer in answers.tolist()]
+    if None in found:
+        strange = answers.tolist()[found.index(None)]
+        agreed = f"neither {labels[0]!r} nor {labels[1]!r}" if len(labels) == 2 else f"none of {first_few(labels)}"
+        raise MediationError(f"the test target {strange!r} is {agreed}; give targets as they are agreed")
+    return np.array(found, float)
+
+
+def averaged(log_probability: Floats) -> Floats:
+    """Logarithm of the mean over draws [rows, draws]."""
+    return np.asarray(special().logsumexp(log_probability, axis=1) - math.log(log_probability.shape[1]))
+
+
+def log_normal_density(target: Floats, mean: Floats, variance: Floats) -> Floats:
+    """Log density of a normal variable."""
+    return np.asarray(-0.5 * (np.log(2 * math.pi * variance) + (mean - target) ** 2 / variance))
+
+
+def check_length(key: str, values: list[float] | None, length: int) -> None:
+    """Refuse a list of the wrong length."""
+    if values is not None and len(values) != length:
+        raise ValueError(f"{key} has {len(values)} numbers; this model needs {length}")

@@ -2,45 +2,312 @@
 
 import math
 from fractions import Fraction
+from typing import Annotated, Any, Literal, Self
 
-from equipoise.models.base import BASE_WEIGHT, UNIT, Layout, norm_ball, regression_entries, scaled
-from equipoise.models.schema import LinearModel
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from equipoise.models.base import (
+    POSITIVE,
+    Axis,
+    Draws,
+    Floats,
+    Readable,
+    Support,
+    Template,
+    check_length,
+    log_normal_density,
+    special,
+)
+from equipoise.models.columns import RegressionColumn
+from equipoise.models.layout import BASE_WEIGHT, UNIT, Layout, scaled
+from equipoise.models.regression import (
+    FEATURES_COMMENT,
+    FEATURES_PRIOR,
+    NORM_COMMENT,
+    Regression,
+    Spread,
+    StandardisedFeatures,
+    check_prior_kinds,
+    check_square,
+    factor,
+    in_parts,
+    norm_ball,
+    regression_entries,
+    typical_deviation,
+)
+from equipoise.models.section import Finite, Positive, Section
+
+BIAS_PRECISION = 0.1  # unless agreed otherwise
+_STREAM = 0xE90
 
 
-def linear_layout(model: LinearModel) -> Layout:
-    r"""Entries Σx_j, Σy, Σx_j x_k (j ≤ k), Σx_j y, Σy², with |x_j| ≤ 1, |y| ≤ 1 and optionally ‖x‖₂ ≤ R.
+class StandardisedEffects(Section):
+    """Linear regression: a feature's effect is a weight times the feature's standard deviation, whatever that is.
 
-    Let g be the statistic of one row with diagonal entries multiplied by a (x_j²) and b (y²). For two rows z, z′,
-
-        ‖g(z) − g(z′)‖² = ½‖zzᵀ − z′z′ᵀ‖_F² + (a² − ½) Σ_j (x_j² − x′_j²)² + (b² − ½)(y² − y′²)²
-        ‖zzᵀ − z′z′ᵀ‖_F² = |z|⁴ + |z′|⁴ − 2(z·z′)² ≤ |z|⁴ + |z′|⁴.
-
-    **Box** (a = b). Put n = w + 2 and u_i = z_i² ∈ [0, 1]. The bound ½(1+Σu)² + ½(1+Σu′)² + (a² − ½) Σ(u_i − u′_i)² is
-    convex in (u, u′), hence largest at a vertex. If p coordinates are 1 in z only and q in z′ only, it is at most
-    n² − (p+q)n + ½(p²+q²) + (a² − ½)(p+q), since p²+q² ≤ (p+q)² and p+q ≤ n−1; that is at most n² whenever
-    a² ≤ 1 + n/2. So with **a = √((w+4)/2) the sensitivity stays Δ = w + 2**, the value without weights, and the noise
-    on every x_j² and y² shrinks by the factor a. (ADR 4.)
-    Tight: z, z′ ∈ {±1}ⁿ with z·z′ = 0 (n even) reach Δ exactly; for n odd the gap is below 1 in Δ².
-
-    **Ball** (a = 1). With s = |x|², v = y² the bound is ½(1+s+v)² + ½(1+s′+v′)² + ½Σ(u_j − u′_j)² + (b² − ½)(v − v′)²,
-    convex in (v, v′) ∈ [0, 1]². At (1, 1) it is the one that `norm_ball` maximises; at (1, 0), where s = s′ = r is
-    still worst, it is no larger if b² ≤ 2 + r; at (0, 0) it is smaller. So Δ is `norm_ball`'s, with b = √(2+r).
-
-    Weights are rationals just below a and b, which can only lower the left side.
+    In units of the residual standard deviation σ, effects have mean 0, standard deviation `effect` and heavy tails, as
+    sinh of normal variables: most features explain little, some a lot. `effect` defaults to √(2/number of features):
+    all together are as likely as not to explain about half of the variance. log σ ~ N(log(residual · s),
+    residual_spread²) below the target's half-range, s the target's typical standard deviation: an eighth of the width
+    of its bounds, or a quarter of the width of `typical`. The target's mean where all features are at theirs is within
+    two such deviations of the middle, give or take.
     """
-    width = len(model.features)
-    columns = (
-        *(scaled(f.name, f.bounds) for f in model.features),
-        scaled(model.target.name, model.target.bounds),
+
+    kind: Literal["standardised"] = "standardised"
+    effect: Positive | None = None
+    residual: Positive = 0.6
+    residual_spread: Spread = 1.0
+
+
+class NormalInverseGamma(Section):
+    """Linear regression: σ² ~ InvGamma(shape, scale), weights | σ² ~ N(mean, σ² · precision⁻¹); paper App. H.1.
+
+    With targets in [−1, 1], the defaults expect a residual standard deviation of about 0.3, give or take a factor of
+    two, and as much variance explained by all features together as left over: the precision of weights is the expected
+    variance of a feature times their number, that of the bias 0.1. (The paper's synthetic setting, shape 5, scale 0.1
+    and precision 0.025, expects next to no residual; where noise is large, posteriors then do too.) `weight_precision`
+    is one number for all coefficients, one per coefficient (features in order, then the bias), or a full matrix.
+    """
+
+    kind: Literal["conjugate"] = "conjugate"
+    shape: Positive = 2.0
+    scale: Positive = 0.1
+    weight_precision: Positive | list[Positive] | list[list[Finite]] | None = None
+    weight_mean: list[Finite] | None = None
+
+
+class NormalInverseWishart(Section):
+    """Distribution of the features: Σ ~ W⁻¹ with expectation `covariance`, mean | Σ ~ N(mean, Σ / mean_strength).
+
+    `scope` says whether all parties' features are believed to come from one distribution or each from its own.
+    `degrees_of_freedom` defaults to the number of features + 4, the weakest belief whose covariance has a variance.
+    """
+
+    kind: Literal["conjugate"] = "conjugate"
+    scope: Literal["shared", "per-party"] = "shared"
+    mean: list[Finite] | None = None
+    mean_strength: Positive = 1.0
+    covariance: Positive | list[list[Finite]] = 0.25
+    degrees_of_freedom: Positive | None = None
+
+
+class LinearModel(Regression):
+    """Bayesian linear regression."""
+
+    estimator_type = "regressor"
+    score_name = "R²"
+    template = Template(
+        "Disease progression across hospitals",
+        f"""\
+[model]
+kind = "linear"
+{FEATURES_COMMENT}features = [
+  {{ name = "age", bounds = [18, 100] }},
+  {{ name = "bmi", bounds = [15, 60] }},
+  {{ name = "blood_pressure", bounds = [50, 140] }},
+]
+target = {{ name = "progression", bounds = [0, 400] }}
+{NORM_COMMENT}
+# Beliefs before any data; these are the defaults. kind = "conjugate" is the paper's prior, for columns that fill
+# their bounds.
+[model.prior]
+kind = "standardised"
+# effect = 0.816         # change of the target for one standard deviation of a feature, in residual deviations; unless
+#                          stated, all features together are as likely as not to explain half of its variance
+residual = 0.6           # residual deviation, as a share of the target's typical one, ...
+residual_spread = 1.0    # ... within a factor of e^1, about 3
+
+{FEATURES_PRIOR}""",
     )
 
-    sensitivity = BASE_WEIGHT * UNIT * (width + 2)
-    square_weight = target_weight = math.isqrt(BASE_WEIGHT**2 * (width + 4) // 2)
-    squared_radius = None
-    if model.norm_bound is not None:
-        squared_radius, sensitivity = norm_ball(model.norm_bound, width)
-        square_weight = BASE_WEIGHT
-        target_weight = math.isqrt(math.floor(BASE_WEIGHT**2 * (2 + Fraction(model.norm_bound) ** 2)))
+    kind: Literal["linear"]
+    target: RegressionColumn
+    prior: Annotated[StandardisedEffects | NormalInverseGamma, Field(discriminator="kind")]
+    data_prior: Annotated[StandardisedFeatures | NormalInverseWishart, Field(discriminator="kind")]
 
-    entries = regression_entries([c.name for c in columns], [square_weight] * width + [target_weight])
-    return Layout(columns, tuple(entries), sensitivity, squared_radius, ball_columns=width)
+    @model_validator(mode="after")
+    def _check_prior_shapes(self) -> Self:
+        check_prior_kinds(self.prior.kind, self.data_prior.kind, (*self.features, self.target))
+        if not isinstance(self.prior, NormalInverseGamma) or not isinstance(self.data_prior, NormalInverseWishart):
+            return self
+        width = len(self.features)
+        check_square("prior.weight_precision", self.prior.weight_precision, width + 1)
+        check_length("prior.weight_mean", self.prior.weight_mean, width + 1)
+        check_square("data_prior.covariance", self.data_prior.covariance, width)
+        check_length("data_prior.mean", self.data_prior.mean, width)
+        degrees = self.data_prior.degrees_of_freedom
+        if degrees is not None and degrees <= width + 1:
+            raise ValueError(
+                f"data_prior.degrees_of_freedom = {degrees:g} must exceed the number of features + 1 = {width + 1}"
+            )
+        return self
+
+    def _layout(self) -> Layout:
+        r"""Entries Σx_j, Σy, Σx_j x_k (j ≤ k), Σx_j y, Σy², with |x_j| ≤ 1, |y| ≤ 1 and optionally ‖x‖₂ ≤ R.
+
+        Let g be the statistic of one row with diagonal entries multiplied by a (x_j²) and b (y²). For two rows z, z′,
+
+            ‖g(z) − g(z′)‖² = ½‖zzᵀ − z′z′ᵀ‖_F² + (a² − ½) Σ_j (x_j² − x′_j²)² + (b² − ½)(y² − y′²)²
+            ‖zzᵀ − z′z′ᵀ‖_F² = |z|⁴ + |z′|⁴ − 2(z·z′)² ≤ |z|⁴ + |z′|⁴.
+
+        **Box** (a = b). Put n = w + 2 and u_i = z_i² ∈ [0, 1]. The bound ½(1+Σu)² + ½(1+Σu′)² + (a² − ½) Σ(u_i − u′_i)²
+        is convex in (u, u′), hence largest at a vertex. If p coordinates are 1 in z only and q in z′ only, it is at
+        most n² − (p+q)n + ½(p²+q²) + (a² − ½)(p+q), since p²+q² ≤ (p+q)² and p+q ≤ n−1; that is at most n² whenever a²
+        ≤ 1 + n/2. So with **a = √((w+4)/2) the sensitivity stays Δ = w + 2**, the value without weights, and the noise
+        on every x_j² and y² shrinks by the factor a. (ADR 4.)
+        Tight: z, z′ ∈ {±1}ⁿ with z·z′ = 0 (n even) reach Δ exactly; for n odd the gap is below 1 in Δ².
+
+        **Ball** (a = 1). With s = |x|², v = y² the bound is ½(1+s+v)² + ½(1+s′+v′)² + ½Σ(u_j − u′_j)² + (b² − ½)(v −
+        v′)², convex in (v, v′) ∈ [0, 1]². At (1, 1) it is the one that `norm_ball` maximises; at (1, 0), where s = s′ =
+        r is still worst, it is no larger if b² ≤ 2 + r; at (0, 0) it is smaller. So Δ is `norm_ball`'s, with b =
+        √(2+r).
+
+        Weights are rationals just below a and b, which can only lower the left side.
+        """
+        width = len(self.features)
+        columns = (
+            *(scaled(f.name, f.bounds) for f in self.features),
+            scaled(self.target.name, self.target.bounds),
+        )
+
+        sensitivity = BASE_WEIGHT * UNIT * (width + 2)
+        square_weight = target_weight = math.isqrt(BASE_WEIGHT**2 * (width + 4) // 2)
+        squared_radius = None
+        if self.norm_bound is not None:
+            squared_radius, sensitivity = norm_ball(self.norm_bound, width)
+            square_weight = BASE_WEIGHT
+            target_weight = math.isqrt(math.floor(BASE_WEIGHT**2 * (2 + Fraction(self.norm_bound) ** 2)))
+
+        entries = regression_entries([c.name for c in columns], [square_weight] * width + [target_weight])
+        return Layout(columns, tuple(entries), sensitivity, squared_radius, ball_columns=width)
+
+    @property
+    def parameters(self) -> dict[str, Support]:
+        return {**super().parameters, "variance": POSITIVE}
+
+    @property
+    def readable_names(self) -> tuple[str, ...]:
+        return (*super().readable_names, "residual_sd")
+
+    def own_units(self, draws: Draws) -> dict[str, Floats]:
+        target = self.target_column
+        weights, intercept = self.slopes(draws["weights"], target.half_width)
+        deviation = target.half_width * np.sqrt(draws["variance"])
+        return {**weights, "intercept": target.middle + intercept, "residual_sd": deviation}
+
+    def coordinate_names(self) -> list[str]:
+        # The conjugate prior's first coordinate is that of 1/σ², which rises as the residuals fall.
+        precise = self.prior.kind == "conjugate"
+        residual = "the residual precision" if precise else "the residual standard deviation"
+        return [residual, *super().coordinate_names()]
+
+    @property
+    def effect(self) -> float:
+        """Standard deviation of an effect in units of σ, as agreed or as usual: together they explain about half."""
+        assert isinstance(self.prior, StandardisedEffects)
+        return math.sqrt(2 / len(self.features)) if self.prior.effect is None else self.prior.effect
+
+    @property
+    def weight_precision(self) -> Floats:
+        """Precision of the coefficients of a conjugate prior in units of 1/σ², as agreed or as usual [w + 1, w + 1]."""
+        prior, data, width = self.prior, self.data_prior, len(self.features)
+        assert isinstance(prior, NormalInverseGamma)
+        assert isinstance(data, NormalInverseWishart)
+        if prior.weight_precision is not None:
+            return _matrix(prior.weight_precision, width + 1)
+        # Features together explain as much as they leave, in expectation.
+        return np.diag([float(np.trace(self.feature_covariance))] * width + [BIAS_PRECISION])
+
+    @property
+    def feature_covariance(self) -> Floats:
+        """Expected covariance of the features under a conjugate prior [w, w]."""
+        assert isinstance(self.data_prior, NormalInverseWishart)
+        return _matrix(self.data_prior.covariance, len(self.features))
+
+    def widened_prior(self, width: float) -> dict[str, Any]:
+        if isinstance(self.prior, StandardisedEffects):
+            return {"effect": width * self.effect}
+        return {"weight_precision": (self.weight_precision / width**2).tolist()}
+
+    def expected_target(self, draws: Draws, table: Floats) -> Floats:
+        """Predictive mean of the target in its own units [rows]."""
+        target = self.target_column
+        weights = np.asarray(draws["weights"].mean(axis=0))
+        return np.asarray(target.middle + target.half_width * (self.scaled_features(table) @ weights))
+
+    def target_interval(self, draws: Draws, table: Floats, tails: list[float]) -> Floats:
+        """Central predictive interval of the target [rows, 2]: doubt about the parameters, and the residual noise.
+
+        One observation is simulated for each draw. Its noise is the same for all rows, so that a row's interval does
+        not depend on its company, and is spread evenly over the normal distribution, so that luck plays a smaller part.
+        """
+        features, target = self.scaled_features(table), self.target_column
+        weights, deviation = draws["weights"], np.sqrt(draws["variance"])
+        number = len(deviation)
+        places = np.random.default_rng(_STREAM).permutation(number)
+        noise = deviation * special().ndtri((places + 0.5) / number)
+        found = [np.quantile(part @ weights.T + noise, tails, axis=1).T for part in in_parts(features, number)]
+        return np.asarray(target.middle + target.half_width * np.concatenate(found))
+
+    def simulate_given(self, draws: Draws, predicted: Floats, rng: np.random.Generator) -> NDArray[Any]:
+        target = self.target_column
+        noise = np.sqrt(draws["variance"])[:, None] * rng.normal(size=predicted.shape)
+        return np.asarray(target.middle + target.half_width * (predicted + noise))
+
+    def imagine_targets(self, truth: Draws, predicted: Floats, rng: np.random.Generator) -> tuple[Floats, float]:
+        noise = np.sqrt(truth["variance"][0]) * rng.normal(size=len(predicted))
+        return predicted + noise, self.target_column.half_width
+
+    def log_probability(self, draws: Draws, features: Floats | None, target: Floats) -> Floats:
+        """Of a normal distribution with the predictive mean and variance (paper App. H.2)."""
+        predicted = features @ draws["weights"].T
+        variance = draws["variance"].mean() + predicted.var(axis=1)
+        return log_normal_density(target, predicted.mean(axis=1), variance)
+
+    def belief_about_effects(self) -> str:
+        prior, name = self.prior, self.target.name
+        assert isinstance(prior, StandardisedEffects)
+        residual = prior.residual * typical_deviation(self.target)
+        explained = f"all features together are believed as likely as not to explain half of the variance of {name}"
+        if prior.effect is not None:
+            explained = (
+                f"each feature is believed to explain {prior.effect**2:.3g} times as much of the variance of {name} "
+                "as is left over, on average, most of them less and some far more"
+            )
+        return (
+            f"Before any data, {explained}, whatever the features' scales; what is left over is believed to have a "
+            f"standard deviation of about {residual:.3g}, two times out of three within a factor of "
+            f"{factor(prior.residual_spread)}."
+        )
+
+    @property
+    def effect_unit(self) -> str:
+        return f"units of {self.target.name}"
+
+    def axes(self) -> list[Axis]:
+        spread = Readable("spread of single rows (sd)", "residual_sd")
+        return [*super().axes(), Axis(f"in {self.effect_unit}", (spread,))]
+
+    def reading(self) -> tuple[str, ...]:
+        return (
+            f"Effects are the change of {self.target.name} when a feature moves over its whole agreed range, all else "
+            "equal; an effect whose line crosses 0 may be none.",
+        )
+
+    @property
+    def gibbs_refusal(self) -> str | None:
+        if self.prior.kind == "conjugate":
+            return None
+        return (
+            'method "gibbs" needs the conjugate prior, and this agreement has the standardised one; use "collapsed", '
+            'or agree on prior.kind = "conjugate"'
+        )
+
+
+def _matrix(value: float | list[float] | list[list[float]], width: int) -> Floats:
+    array = np.asarray(value, dtype=float)
+    return array if array.ndim == 2 else np.diag(np.broadcast_to(array, width))
+
+
+MODEL = LinearModel

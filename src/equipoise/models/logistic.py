@@ -1,51 +1,207 @@
 """Logistic regression on degree-2 polynomial approximate statistics: sums of y, y x_j, x_j and x_j x_k, y = ±1."""
 
 import math
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Self
 
-from equipoise.models.base import (
-    BASE_WEIGHT,
-    UNIT,
-    CodedColumn,
-    Layout,
-    ScaledColumn,
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from equipoise.models.base import Draws, Floats, Template, averaged, special
+from equipoise.models.columns import LabelColumn
+from equipoise.models.layout import BASE_WEIGHT, UNIT, CodedColumn, Layout, ScaledColumn, scaled
+from equipoise.models.regression import (
+    FEATURES_COMMENT,
+    FEATURES_PRIOR,
+    NORM_COMMENT,
+    Regression,
+    StandardisedFeatures,
+    check_prior_kinds,
+    factor,
+    in_parts,
     norm_ball,
     regression_entries,
-    scaled,
 )
-from equipoise.models.schema import LogisticModel
+from equipoise.models.section import Positive, Section
+
+_USUAL = math.sinh(1) / math.sqrt((math.e**2 - 1) / 2)  # deviations that effects are within, two times out of three
 
 
-def logistic_layout(model: LogisticModel) -> Layout:
-    r"""Entries Σx_j, Σy, Σx_j x_k (j ≤ k), Σx_j y, with |x_j| ≤ 1, y ∈ {−1, 1} and optionally ‖x‖₂ ≤ R.
+class StandardisedLogOdds(Section):
+    """Logistic regression: the effect of a feature is what one standard deviation of it adds to the log odds.
 
-    Let x_j² be multiplied by a, P = |x|², Q = |x′|², c = x·x′, u_j = x_j². The products contribute
-
-        D = ½(P² + Q²) − c² + (a² − ½) Σ(u_j − u′_j)².
-
-    If y′ = −y, the other entries contribute 4 + |x + x′|² + |x − x′|² = 4 + 2(P + Q); if y′ = y they contribute
-    2|x − x′|² = 2(P + Q) − 4c, and −4c − c² ≤ 4. In both cases
-
-        ‖g − g′‖² ≤ ½(P + 2)² + ½(Q + 2)² + (a² − ½) Σ(u_j − u′_j)².
-
-    **Box.** Convex in (u, u′) ∈ [0, 1]^{2w}, so largest at a vertex. With p coordinates 1 in x only and q in x′ only it
-    is at most (w+2)² − (p+q)(w+2) + ½(p²+q²) + (a² − ½)(p+q) ≤ (w+2)² whenever a² ≤ (w+5)/2. So **Δ = w + 2 with
-    a = √((w+5)/2)**. Tight for a exactly so: x = (1 … 1), x′ = 0, y′ = −y (with a rational just below, and w even,
-    orthogonal sign vectors with y′ = −y reach it exactly).
-
-    **Ball** (a = 1). The bound above, with P = s and Q = s′, is the one that `norm_ball` maximises.
-
-    Σy² is the row count and is left out.
+    Effects have mean 0, standard deviation `effect` and heavy tails, as in linear regression. The log odds where all
+    features are at their means are N(0, bias_spread²).
     """
-    width = len(model.features)
-    target = CodedColumn(model.target.name, model.target.labels, (-1, 1))
-    columns: tuple[ScaledColumn | CodedColumn, ...] = (*(scaled(f.name, f.bounds) for f in model.features), target)
 
-    sensitivity = BASE_WEIGHT * UNIT * (width + 2)
-    square_weight = math.isqrt(BASE_WEIGHT**2 * (width + 5) // 2)
-    squared_radius = None
-    if model.norm_bound is not None:
-        squared_radius, sensitivity = norm_ball(model.norm_bound, width)
-        square_weight = BASE_WEIGHT
+    kind: Literal["standardised"] = "standardised"
+    effect: Positive = 1.25
+    bias_spread: Positive = 2.0
 
-    entries = regression_entries([c.name for c in columns], [square_weight] * width + [0])
-    return Layout(columns, tuple(entries), sensitivity, squared_radius, ball_columns=width)
+
+class TruncatedNorm(Section):
+    """Logistic regression: |θ|² is χ² truncated at `max_squared_norm`, the direction is uniform; paper App. H.1.
+
+    θ holds the coefficients divided by `weight_scale` and the bias divided by `bias_scale`, so that a slope over the
+    whole range of a feature is believed to be about twice `weight_scale`. `degrees_of_freedom` defaults to the number
+    of features, as in the paper.
+    """
+
+    kind: Literal["conjugate"] = "conjugate"
+    degrees_of_freedom: Positive | None = None
+    max_squared_norm: Positive = 25.0
+    weight_scale: Positive = 2.5
+    bias_scale: Positive = 1.0
+
+
+class ScaledCorrelation(Section):
+    """Features ~ N(μ, diag(ι) Ω diag(ι)), Ω ~ LKJ(concentration), ι ~ N(sd_mean, sd_spread²) on [0, sd_max].
+
+    μ ~ N(0, mean_spread²) for each feature, because a feature's mean is rarely the middle of its agreed bounds. The
+    paper's features are centred beforehand; `mean_spread = 0` fixes μ = 0 as it does.
+    """
+
+    kind: Literal["conjugate"] = "conjugate"
+    scope: Literal["shared", "per-party"] = "shared"
+    mean_spread: Annotated[float, Field(strict=True, ge=0, le=10, allow_inf_nan=False)] = 0.5
+    concentration: Positive = 2.0
+    sd_mean: Positive = 0.5
+    sd_spread: Positive = 0.5
+    sd_max: Positive = 1.0
+
+
+class LogisticModel(Regression):
+    """Bayesian logistic regression on degree-2 polynomial approximate statistics."""
+
+    estimator_type = "classifier"
+    score_name = "accuracy"
+    template = Template(
+        "Readmission across hospitals",
+        f"""\
+[model]
+kind = "logistic"
+{FEATURES_COMMENT}features = [
+  {{ name = "age", bounds = [18, 100] }},
+  {{ name = "bmi", bounds = [15, 60] }},
+  {{ name = "glucose", bounds = [40, 300] }},
+]
+# The two values of the target exactly as the tables have them: [negative, positive].
+target = {{ name = "readmitted", labels = ["no", "yes"] }}
+{NORM_COMMENT}
+# Beliefs before any data; these are the defaults. kind = "conjugate" is the paper's prior, for columns that fill
+# their bounds.
+[model.prior]
+kind = "standardised"
+effect = 1.25            # change of the log odds for one standard deviation of a feature
+bias_spread = 2.0        # log odds where all features are at their means
+
+{FEATURES_PRIOR}""",
+    )
+
+    kind: Literal["logistic"]
+    target: LabelColumn
+    prior: Annotated[StandardisedLogOdds | TruncatedNorm, Field(discriminator="kind")]
+    data_prior: Annotated[StandardisedFeatures | ScaledCorrelation, Field(discriminator="kind")]
+
+    @model_validator(mode="after")
+    def _check_prior_kinds(self) -> Self:
+        check_prior_kinds(self.prior.kind, self.data_prior.kind, self.features)
+        return self
+
+    def _layout(self) -> Layout:
+        r"""Entries Σx_j, Σy, Σx_j x_k (j ≤ k), Σx_j y, with |x_j| ≤ 1, y ∈ {−1, 1} and optionally ‖x‖₂ ≤ R.
+
+        Let x_j² be multiplied by a, P = |x|², Q = |x′|², c = x·x′, u_j = x_j². The products contribute
+
+            D = ½(P² + Q²) − c² + (a² − ½) Σ(u_j − u′_j)².
+
+        If y′ = −y, the other entries contribute 4 + |x + x′|² + |x − x′|² = 4 + 2(P + Q); if y′ = y they contribute
+        2|x − x′|² = 2(P + Q) − 4c, and −4c − c² ≤ 4. In both cases
+
+            ‖g − g′‖² ≤ ½(P + 2)² + ½(Q + 2)² + (a² − ½) Σ(u_j − u′_j)².
+
+        **Box.** Convex in (u, u′) ∈ [0, 1]^{2w}, so largest at a vertex. With p coordinates 1 in x only and q in x′
+        only it is at most (w+2)² − (p+q)(w+2) + ½(p²+q²) + (a² − ½)(p+q) ≤ (w+2)² whenever a² ≤ (w+5)/2. So **Δ = w + 2
+        with a = √((w+5)/2)**. Tight for a exactly so: x = (1 … 1), x′ = 0, y′ = −y (with a rational just below, and w
+        even, orthogonal sign vectors with y′ = −y reach it exactly).
+
+        **Ball** (a = 1). The bound above, with P = s and Q = s′, is the one that `norm_ball` maximises.
+
+        Σy² is the row count and is left out.
+        """
+        width = len(self.features)
+        target = CodedColumn(self.target.name, self.target.labels, (-1, 1))
+        columns: tuple[ScaledColumn | CodedColumn, ...] = (*(scaled(f.name, f.bounds) for f in self.features), target)
+
+        sensitivity = BASE_WEIGHT * UNIT * (width + 2)
+        square_weight = math.isqrt(BASE_WEIGHT**2 * (width + 5) // 2)
+        squared_radius = None
+        if self.norm_bound is not None:
+            squared_radius, sensitivity = norm_ball(self.norm_bound, width)
+            square_weight = BASE_WEIGHT
+
+        entries = regression_entries([c.name for c in columns], [square_weight] * width + [0])
+        return Layout(columns, tuple(entries), sensitivity, squared_radius, ball_columns=width)
+
+    def own_units(self, draws: Draws) -> dict[str, Floats]:
+        weights, intercept = self.slopes(draws["weights"], 1.0)
+        return {**weights, "intercept": intercept}
+
+    def widened_prior(self, width: float) -> dict[str, Any]:
+        prior = self.prior
+        if isinstance(prior, StandardisedLogOdds):
+            return {"effect": width * prior.effect}
+        return {"weight_scale": width * prior.weight_scale, "bias_scale": width * prior.bias_scale}
+
+    def class_labels(self) -> NDArray[Any]:
+        return np.unique(np.array(self.target.labels))
+
+    def positive_probabilities(self, draws: Draws, table: Floats) -> Iterator[Floats]:
+        """Probability of the positive label at every draw [some rows, draws], a few rows at a time."""
+        weights = draws["weights"]
+        for part in in_parts(self.scaled_features(table), len(weights)):
+            yield np.asarray(special().expit(part @ weights.T))
+
+    def simulate_given(self, draws: Draws, predicted: Floats, rng: np.random.Generator) -> NDArray[Any]:  # noqa: ARG002
+        positive = rng.uniform(size=predicted.shape) < special().expit(predicted)
+        return np.asarray(np.take(self.target.labels, positive.astype(int)))
+
+    def imagine_targets(
+        self,
+        truth: Draws,  # noqa: ARG002
+        predicted: Floats,
+        rng: np.random.Generator,
+    ) -> tuple[Floats, float]:
+        positive = rng.uniform(size=len(predicted)) < 1 / (1 + np.exp(-predicted))
+        return np.where(positive, 1.0, -1.0), 1.0
+
+    def check_targets(self, answers: NDArray[Any]) -> tuple[Floats, float]:
+        positions, unit = super().check_targets(answers)
+        return 2 * positions - 1, unit
+
+    def log_probability(self, draws: Draws, features: Floats | None, target: Floats) -> Floats:
+        return averaged(special().log_expit(target[:, None] * (features @ draws["weights"].T)))
+
+    def belief_about_effects(self) -> str:
+        prior = self.prior
+        assert isinstance(prior, StandardisedLogOdds)
+        return (
+            f"Before any data, one standard deviation more of a feature is believed to multiply the odds of "
+            f"{self.target.name} by up to {factor(_USUAL * prior.effect)}, or divide them, two times out of three; "
+            f"the odds where all features are at their means are between 1 to {factor(prior.bias_spread)} and "
+            f"{factor(prior.bias_spread)} to 1."
+        )
+
+    @property
+    def effect_unit(self) -> str:
+        return "log-odds"
+
+    def reading(self) -> tuple[str, ...]:
+        return (
+            f"Effects are the change of the log-odds of {self.target.name} = {self.target.labels[1]} when a feature "
+            "moves over its whole agreed range, all else equal; an effect whose line crosses 0 may be none.",
+        )
+
+
+MODEL = LogisticModel

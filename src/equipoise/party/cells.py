@@ -73,13 +73,13 @@ def refuse_not_finite(name: str, values: npt.NDArray[np.float64], first_row: int
         )
 
 
-def refuse_fractions(name: str, values: npt.NDArray[np.float64], first_row: int) -> None:
-    """Raise for the first value of a count column that is not a whole number of 0 or more."""
+def refuse_fractions(name: str, values: npt.NDArray[np.float64], first_row: int, kind: str) -> None:
+    """Raise for the first value that is not a whole number of 0 or more, which a model of that kind needs."""
     bad = np.flatnonzero((values != np.floor(values)) | (values < 0))
     if len(bad):
         raise TableError(
             f"column {name!r}, row {first_row + int(bad[0]) + 1}: {values[bad[0]]:g} is not a count; "
-            "a poisson model needs whole numbers of 0 or more"
+            f"a {kind} model needs whole numbers of 0 or more"
         )
 
 

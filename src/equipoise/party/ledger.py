@@ -34,7 +34,7 @@ from equipoise._util.files import fsync_folder, is_there, is_writable_folder, wr
 from equipoise.agreement import Agreement
 from equipoise.errors import BudgetError, LedgerError
 from equipoise.guarantee import Guarantee
-from equipoise.models.schema import LinearModel, LogisticModel, NumberColumn
+from equipoise.models.columns import NumberColumn
 from equipoise.party.history import Domains, History
 from equipoise.protocol.submission import Submission
 
@@ -290,11 +290,7 @@ def domains_of(agreement: Agreement) -> Domains:
     domains: Domains = {}
     for column in agreement.columns:
         domains[column.name] = list(column.bounds if isinstance(column, NumberColumn) else column.values)
-    if isinstance(agreement.model, LinearModel | LogisticModel):
-        features = ", ".join(column.name for column in agreement.columns[:-1])
-        norm_bound = agreement.model.norm_bound
-        domains[f"norm of ({features})"] = [] if norm_bound is None else [norm_bound]
-    return domains
+    return {**domains, **agreement.model.joint_domains()}
 
 
 def _check_cap(cap_zcdp: float | None) -> None:

@@ -259,7 +259,7 @@ class _Moments:
             if isinstance(column, ScaledColumn):
                 if column.whole:
                     refuse_not_finite(column.name, np.asarray(cells, dtype=np.float64), first_row)
-                    refuse_fractions(column.name, cells, first_row)
+                    refuse_fractions(column.name, cells, first_row, column.whole_for)
                 if first_row == 0:
                     some = cells[:_LOOKED_AT]
                     self.clipped[column.name] = float(np.mean((some < column.lower) | (some > column.upper)))

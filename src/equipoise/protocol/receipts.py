@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from equipoise._util.canonical import StrictJSONError, canonical_json, strict_json
+from equipoise.agreement.schema import PartyName
 from equipoise.errors import VerificationError
-from equipoise.models.schema import PartyName
 from equipoise.models.section import Hex64
 from equipoise.protocol.public_keys import verify
 

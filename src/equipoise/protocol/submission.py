@@ -16,10 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from equipoise._util.canonical import StrictJSONError, canonical_json, read_limited, strict_json
 from equipoise._util.files import write_new_file
 from equipoise.agreement import Agreement
+from equipoise.agreement.schema import PartyName
 from equipoise.errors import SubmissionError
 from equipoise.guarantee import MAX_STATISTIC_LENGTH, Guarantee
 from equipoise.models import LARGEST_NOISE, layout_of
-from equipoise.models.schema import PartyName
 from equipoise.models.section import Hex64, somebodys_key
 
 FORMAT: Literal["equipoise-submission"] = "equipoise-submission"

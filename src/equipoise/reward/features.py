@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from equipoise._util.text import first_few
 from equipoise.agreement import Agreement
 from equipoise.errors import MediationError, TableError
-from equipoise.models.schema import LinearModel, LogisticModel
 
 Floats = NDArray[np.float64]
 
@@ -22,12 +21,12 @@ Floats = NDArray[np.float64]
 def feature_matrix(agreement: Agreement, rows: Any) -> Floats:
     """Features [rows, columns] in the agreed order; every cell a finite number."""
     model = agreement.model
-    if not isinstance(model, LinearModel | LogisticModel):
+    if len(model.columns) == 1:
         raise MediationError(
-            f"a {model.kind} model has no features to predict from; simulate new observations with "
+            f"a {model.noun} has no features to predict from; simulate new observations with "
             "sample_predictions(), or look at the parameters with to_csv() or to_inferencedata()"
         )
-    names = [column.name for column in model.features]
+    names = [column.name for column in model.columns[:-1]]
     named = _columns_of(rows)
     matrix = _array(rows, names) if named is None else _by_name(*named, names)
     for name, values in zip(names, matrix.T, strict=True):

@@ -27,7 +27,6 @@ from equipoise.estimate import Estimate
 from equipoise.inference.diagnostics import Diagnostics
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.scenario import Scenario
-from equipoise.models.schema import LogisticModel
 from equipoise.reward import prediction
 from equipoise.reward.features import feature_matrix
 from equipoise.reward.reading import DIAGNOSTICS, POSTERIOR, UNCONSTRAINED, RewardFile
@@ -185,7 +184,7 @@ class Reward:
 
     @property
     def _classifies(self) -> bool:
-        return isinstance(self.agreement.model, LogisticModel)
+        return self.agreement.model.estimator_type == "classifier"
 
     def _means(self, prefix: str) -> NDArray[np.float64]:
         own = own_units(self.agreement, self.posterior.draws)
@@ -197,7 +196,7 @@ class Reward:
     @property
     def classes_(self) -> NDArray[Any]:
         """The agreed labels, in NumPy's order."""
-        return prediction.classes(self.agreement)
+        return self.agreement.model.class_labels()
 
     @property
     def n_features_in_(self) -> int:

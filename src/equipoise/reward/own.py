@@ -15,8 +15,6 @@ from equipoise.agreement import Agreement
 from equipoise.inference.posterior import Floats, Posterior
 from equipoise.inference.problem import model_of
 
-OWN = frozenset({"weights", "variance", "probability", "probabilities", "rate", "mean"})
-
 
 def own_part(agreement: Agreement, posterior: Posterior) -> Posterior:
     """A posterior with draws and diagnostics of the model's own parameters alone.
@@ -27,7 +25,7 @@ def own_part(agreement: Agreement, posterior: Posterior) -> Posterior:
     found = posterior.diagnostics
     return replace(
         posterior,
-        draws={name: values for name, values in posterior.draws.items() if name in OWN},
+        draws={name: values for name, values in posterior.draws.items() if name in agreement.model.parameters},
         diagnostics=replace(
             found,
             rhat=_own(found.rhat, focus, np.max),

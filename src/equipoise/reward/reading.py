@@ -24,14 +24,6 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from equipoise._util.canonical import read_limited, strict_json
 from equipoise.agreement import Agreement
-from equipoise.models.schema import (
-    BernoulliModel,
-    CategoricalModel,
-    GaussianModel,
-    LinearModel,
-    LogisticModel,
-    PoissonModel,
-)
 from equipoise.models.section import Finite
 
 if TYPE_CHECKING:
@@ -44,8 +36,6 @@ MOST_BYTES = 2**30  # of a file, and of its numbers unpacked
 MOST_PACKED, ALWAYS_ALLOWED = 100, 64 * 2**20  # draws hardly get smaller when packed
 MOST_OBJECTS = 200  # in a group
 MOST_DIMENSIONS = 8
-LARGEST = 1e100  # of a parameter, so that sums and squares are numbers
-LARGEST_COUNT = 2.0**62  # that NumPy simulates
 MOST_TEXTS = 10_000  # in heaps, with those that are for netCDF
 _HEAP, _OBJECT = rb"GCOL\x01\0\0\0", struct.Struct("<HHxxxxQ")  # as HDF5's specification has them
 _PACKED_HEAP = rb"FRHP\0[\s\S]{2}(?!\0\0)"  # one with filters, which would unpack whatever it is to
@@ -154,7 +144,7 @@ class RewardFile:
         for name, values in (*by_chain.items(), *coordinates.items()):
             if not np.all(np.isfinite(values)):
                 raise ValueError(f"{name!r} has values that are not finite numbers")
-        for name, (shape, low, high) in _parameters(agreement).items():
+        for name, (shape, low, high) in agreement.model.parameters.items():
             values = by_chain[name]
             if values.shape[2:] != shape:
                 raise ValueError(f"{name!r} has the shape {values.shape[2:]} where the model has {shape}")
@@ -278,19 +268,3 @@ def _whole_number(file: "h5py.File", name: str) -> int:
     if math.prod(found.shape) != 1 or found.get_type().get_class() != h5t.INTEGER:
         raise ValueError(f"its attribute {name!r} is no whole number")
     return int(np.ravel(file.attrs[name])[0])
-
-
-def _parameters(agreement: Agreement) -> dict[str, tuple[tuple[int, ...], float, float]]:
-    """Shape, least and largest value of the parameters that predictions are made from."""
-    model = agreement.model
-    variance = ((), 0.0, LARGEST)
-    if isinstance(model, LinearModel | LogisticModel):
-        weights = ((len(model.features) + 1,), -LARGEST, LARGEST)
-        return {"weights": weights, **({"variance": variance} if isinstance(model, LinearModel) else {})}
-    if isinstance(model, BernoulliModel):
-        return {"probability": ((), 0.0, 1.0)}
-    if isinstance(model, CategoricalModel):
-        return {"probabilities": ((len(model.target.categories),), 0.0, 1.0)}
-    if isinstance(model, GaussianModel):
-        return {"mean": ((), -LARGEST, LARGEST), "variance": variance}
-    return {"rate": ((), 0.0, LARGEST_COUNT if isinstance(model, PoissonModel) else LARGEST)}

@@ -6,8 +6,8 @@ from pydantic import ConfigDict, Field, GetJsonSchemaHandler, ValidationError, m
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from equipoise.agreement.schema import PartyName
 from equipoise.mediation.settings import SettlementSettings
-from equipoise.models.schema import PartyName
 from equipoise.service.errors import Invalid
 
 Team = Annotated[tuple[PartyName, ...], Field(min_length=1, max_length=10_000, strict=False)]

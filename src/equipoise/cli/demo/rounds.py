@@ -281,14 +281,14 @@ def _show_predictions(played: DemoRound, settlement: Settlement) -> None:
     rewards = {party: award.reward for party, award in settlement.awards.items() if award.reward is not None}
     columns = []
     for reward in rewards.values():
-        if played.agreement.model.kind == "linear":
+        if played.agreement.model.estimator_type == "regressor":
             expected, between = reward.predict(features, return_interval=0.9)
             columns.append([f"{m:.0f} ({a:.0f}–{b:.0f})" for m, (a, b) in zip(expected, between, strict=True)])
         else:
             shares, between = reward.predict_proba(features, return_interval=0.9)
             certain = zip(shares[:, 1], between, strict=True)
             columns.append([f"{p:.0%} ({100 * a:.0f}–{b:.0%})" for p, (a, b) in certain])
-    what = target if played.agreement.model.kind == "linear" else "probability of malignant"
+    what = target if played.agreement.model.estimator_type == "regressor" else "probability of malignant"
     print_table(
         f"Predicted {what} of patients nobody released, with 90 % intervals",
         ("patient", f"true {target}", *rewards),
@@ -298,7 +298,7 @@ def _show_predictions(played: DemoRound, settlement: Settlement) -> None:
         ],
     )
     rows = len(played.test_target)
-    measure = "R² (1 is perfect)" if played.agreement.model.kind == "linear" else "accuracy"
+    measure = "R² (1 is perfect)" if played.agreement.model.estimator_type == "regressor" else "accuracy"
     print_table(
         f"How each hospital ends up, on {rows} such patients",
         ("hospital", "loss alone", "loss with reward", f"{measure} with reward"),

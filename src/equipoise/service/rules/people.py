@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
-from equipoise.models.schema import PARTY_NAME
+from equipoise.agreement.schema import PARTY_NAME
 from equipoise.models.section import somebodys_key
 from equipoise.protocol.one_time_secrets import hashed, new_secret
 from equipoise.protocol.public_keys import fingerprint, same_fingerprint

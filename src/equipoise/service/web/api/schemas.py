@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field
 
-from equipoise.models.schema import PARTY_NAME, PartyName
+from equipoise.agreement.schema import PARTY_NAME, PartyName
 from equipoise.models.section import Hex64
 from equipoise.service.rules.people import PersonView
 from equipoise.service.rules.rounds import RoundView

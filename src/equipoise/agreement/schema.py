@@ -1,0 +1,74 @@
+"""Sections of an agreement besides its model: privacy, reward rule, parties.
+
+`document.py` puts them together. Every check here names the value and the remedy; pydantic adds the key.
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from equipoise._util.text import first_repeat
+from equipoise.models.section import Positive, PublicKey, Section
+
+PARTY_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
+PartyName = Annotated[str, Field(pattern=PARTY_NAME)]
+
+
+class Privacy(Section):
+    """The Rényi order λ everyone's ε refers to, and the weakest privacy (largest ε) anyone may choose.
+
+    `min_epsilon` is the strongest, if there is one: whoever sends more noise than that brings next to nothing.
+    """
+
+    added_later = frozenset({"min_epsilon"})
+
+    order: Annotated[float, Field(strict=True, gt=1, le=1000, allow_inf_nan=False)] = 2.0
+    max_epsilon: Positive
+    min_epsilon: Positive | None = None
+
+    @model_validator(mode="after")
+    def _range(self) -> Self:
+        if self.min_epsilon is not None and self.min_epsilon > self.max_epsilon:
+            raise ValueError(
+                f"min_epsilon = {self.min_epsilon:g} is above max_epsilon = {self.max_epsilon:g}; nobody could release"
+            )
+        return self
+
+
+OperatorsChoice = Literal["mechanism", "rho", "teams"]
+
+
+class RewardRule(Section):
+    """How rewards follow from contributions: mechanism and fairness exponent ρ ("max": the largest rational one).
+
+    `fallback` says what those get for whom no ρ will do: their own posterior ("alone") or their share ("shares"). The
+    operator keeps to all of this and settles with everybody in one team, except for what it may choose.
+    """
+
+    added_later = frozenset({"fallback", "operator_may_choose"})
+
+    mechanism: Literal["tempering", "noise"] = "tempering"
+    rho: float | Literal["max"] = "max"
+    fallback: Literal["alone", "shares"] = "alone"
+    operator_may_choose: tuple[OperatorsChoice, ...] = ()
+
+    @field_validator("operator_may_choose")
+    @classmethod
+    def _in_one_order(cls, names: tuple[OperatorsChoice, ...]) -> tuple[OperatorsChoice, ...]:
+        if repeated := first_repeat(list(names)):
+            raise ValueError(f"{repeated!r} is listed twice")
+        return tuple(sorted(names))
+
+    @field_validator("rho", mode="before")
+    @classmethod
+    def _in_range(cls, rho: Any) -> Any:
+        if rho != "max" and (isinstance(rho, bool) or not isinstance(rho, int | float) or not 0 < rho <= 1):
+            raise ValueError(f'{rho!r} is not a fairness exponent; write a number above 0 and up to 1, or "max"')
+        return rho
+
+
+class Party(Section):
+    """One member: a short name, and optionally the Ed25519 public key its submissions must be signed with."""
+
+    name: PartyName
+    public_key: PublicKey | None = None

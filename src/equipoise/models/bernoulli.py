@@ -1,0 +1,98 @@
+"""Two labels: the probability of the second."""
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.models.base import (
+    PROBABILITY,
+    Axis,
+    Draws,
+    Family,
+    Floats,
+    Readable,
+    Rows,
+    Support,
+    Template,
+)
+from equipoise.models.columns import LabelColumn
+from equipoise.models.layout import UNIT, CodedColumn, Entry, Layout
+from equipoise.models.section import Positive, Section
+
+
+class Beta(Section):
+    """Probability of the second label ~ Beta(positive, negative), the pseudo-counts of second and first label."""
+
+    positive: Positive = 1.0
+    negative: Positive = 1.0
+
+
+class BernoulliModel(Family):
+    """Probability of the second of two labels."""
+
+    template = Template(
+        "Share of defaulting loans across banks",
+        """\
+[model]
+kind = "bernoulli"
+# The two values of the column exactly as the tables have them: [negative, positive].
+target = { name = "defaulted", labels = [0, 1] }
+
+# Share of the positive label ~ Beta(positive, negative).
+[model.prior]
+positive = 1.0
+negative = 1.0
+""",
+    )
+
+    kind: Literal["bernoulli"]
+    target: LabelColumn
+    prior: Beta = Beta()
+
+    def _layout(self) -> Layout:
+        """How many rows have the second label. One row changes the number by at most Δ = 1, and can."""
+        target = self.target
+        column = CodedColumn(target.name, target.labels, (0, 1))
+        return Layout((column,), (Entry(f"{target.name} = {target.labels[1]}", 0, None, 1),), sensitivity=UNIT)
+
+    @property
+    def parameters(self) -> dict[str, Support]:
+        return {"probability": PROBABILITY}
+
+    @property
+    def readable_names(self) -> tuple[str, ...]:
+        return ("probability",)
+
+    def own_units(self, draws: Draws) -> dict[str, Floats]:
+        return {"probability": draws["probability"]}
+
+    def coordinate_names(self) -> list[str]:
+        return [f"the share of {self.target.name}"]
+
+    def widened_prior(self, width: float) -> dict[str, Any]:
+        return {"positive": self.prior.positive / width, "negative": self.prior.negative / width}
+
+    def sample(self, draws: Draws, size: int, rng: np.random.Generator) -> NDArray[Any]:
+        probability = draws["probability"][:, None]
+        positive = rng.uniform(size=(len(probability), size)) < probability
+        return np.asarray(np.take(self.target.labels, positive.astype(int)))
+
+    def imagine(self, truth: Draws, number: int, rng: np.random.Generator) -> Rows:
+        return Rows(None, np.asarray(rng.uniform(size=number) < truth["probability"][0], float), 1.0, self)
+
+    def log_density(self, draws: Draws, target: Floats) -> Floats:
+        probability = draws["probability"]
+        with np.errstate(divide="ignore"):  # a draw may rule a label out
+            return np.where(target == 1, np.log(probability), np.log1p(-probability))
+
+    @property
+    def purpose(self) -> str:
+        return f"the share of rows whose {self.target.name} is {self.target.labels[1]!r}"
+
+    def axes(self) -> list[Axis]:
+        name = f"share of rows whose {self.target.name} is {self.target.labels[1]}"
+        return [Axis("probability", (Readable(name, "probability"),))]
+
+
+MODEL = BernoulliModel

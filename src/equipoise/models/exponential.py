@@ -1,0 +1,60 @@
+"""Waiting times: the rate of an exponential distribution."""
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.models.base import BOUNDS_COMMENT, Draws, Floats, Template, scaled_values
+from equipoise.models.columns import DurationColumn
+from equipoise.models.layout import UNIT, Entry, Layout, scaled
+from equipoise.models.rate import Gamma, RateModel, refuse_impossible
+
+
+class ExponentialModel(RateModel):
+    """Rate of a waiting time."""
+
+    template = Template(
+        "Days between failures across plants",
+        f"""\
+[model]
+kind = "exponential"
+{BOUNDS_COMMENT}target = {{ name = "days", bounds = [0, 90] }}
+
+# Rate ~ Gamma(shape, rate), in the data's own units. Without `rate`, the prior mean puts a typical
+# waiting time at the middle of the bounds.
+[model.prior]
+shape = 1.0
+""",
+    )
+
+    kind: Literal["exponential"]
+    target: DurationColumn
+    prior: Gamma = Gamma()
+
+    def _layout(self) -> Layout:
+        """Sum of the clipped waiting times, mapped to [−1, 1]: Δ = 2, from bound to bound."""
+        column = scaled(self.target.name, self.target.bounds)
+        return Layout((column,), (Entry(self.target.name, 0, None, 1),), sensitivity=2 * UNIT)
+
+    def sample_at(self, rate: Any, size: Any, rng: np.random.Generator) -> NDArray[Any]:
+        return np.asarray(rng.exponential(1 / rate, size))
+
+    def check_numbers(self, numbers: Floats) -> tuple[Floats, float]:
+        scaled_values(self.target_column, numbers)  # for its message
+        refuse_impossible(numbers, numbers < 0, "0 or more")
+        return numbers, 1.0
+
+    def log_density(self, draws: Draws, target: Floats) -> Floats:
+        return np.asarray(np.log(draws["rate"]) - draws["rate"] * target)
+
+    @property
+    def purpose(self) -> str:
+        return f"the rate of the waiting time {self.target.name}"
+
+    @property
+    def _unit(self) -> str:
+        return f"events per unit of {self.target.name}"
+
+
+MODEL = ExponentialModel

@@ -1,0 +1,66 @@
+"""What counts and waiting times share: a rate with a gamma prior, in the data's own units."""
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.errors import MediationError
+from equipoise.models.base import POSITIVE, Axis, Draws, Family, Floats, Readable, Rows, Support
+from equipoise.models.section import Positive, Section
+
+
+class Gamma(Section):
+    """Rate ~ Gamma(shape, rate). `rate` defaults so that the prior mean puts the data at the middle of its bounds."""
+
+    shape: Positive = 1.0
+    rate: Positive | None = None
+
+
+class RateModel(Family):
+    """A model whose one parameter is a rate."""
+
+    @abstractmethod
+    def sample_at(self, rate: Any, size: Any, rng: np.random.Generator) -> NDArray[Any]:
+        """Observations at given rates."""
+
+    @property
+    def parameters(self) -> dict[str, Support]:
+        return {"rate": POSITIVE}
+
+    @property
+    def readable_names(self) -> tuple[str, ...]:
+        return ("rate",)
+
+    def own_units(self, draws: Draws) -> dict[str, Floats]:
+        return {"rate": draws["rate"]}
+
+    def coordinate_names(self) -> list[str]:
+        return [f"the rate of {self.target.name}"]
+
+    def widened_prior(self, width: float) -> dict[str, Any]:
+        prior = self.prior
+        assert isinstance(prior, Gamma)
+        return {"shape": prior.shape / width, "rate": None if prior.rate is None else prior.rate / width}
+
+    def sample(self, draws: Draws, size: int, rng: np.random.Generator) -> NDArray[Any]:
+        rate = draws["rate"][:, None]
+        return np.asarray(self.sample_at(rate, (len(rate), size), rng))
+
+    def imagine(self, truth: Draws, number: int, rng: np.random.Generator) -> Rows:
+        return Rows(None, self.sample_at(truth["rate"][0], number, rng).astype(float), 1.0, self)
+
+    def axes(self) -> list[Axis]:
+        return [Axis(self._unit, (Readable(f"rate of {self.target.name}", "rate"),))]
+
+    @property
+    @abstractmethod
+    def _unit(self) -> str:
+        """What a rate counts."""
+
+
+def refuse_impossible(numbers: Floats, impossible: NDArray[np.bool_], what: str) -> None:
+    """Refuse the first target that is marked."""
+    if impossible.any():
+        raise MediationError(f"the test target {numbers[impossible][0]:g} is impossible: it must be {what}")

@@ -1,0 +1,387 @@
+"""What both regressions share: features with bounds, an agreed ball of them, two kinds of prior, prediction.
+
+Regressions work in *scaled* units: every bounded column is mapped publicly from its bounds to [−1, 1]. Their priors are
+stated in those units, and there are two kinds. The *standardised* one, the default since format 2, states beliefs about
+effects of one standard deviation of a feature, whatever that is within its bounds. The *conjugate* one is the paper's,
+and all that format 1 knows: its scales are those of columns that fill their bounds.
+
+With z = (value − middle) / half width, linear regression, z_y = Σ w_j z_j + b, is in the columns' own units
+
+    y = intercept + Σ weight_j x_j,   weight_j = w_j h_y / h_j,   intercept = m_y + h_y (b − Σ w_j m_j / h_j)
+
+with middles m and half widths h; logistic regression is the same with m_y = 0 and h_y = 1, because log-odds have no
+unit.
+"""
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from equipoise._util.text import counted
+from equipoise.models.base import (
+    BOUNDS_COMMENT,
+    LARGEST,
+    Axis,
+    Draws,
+    Floats,
+    Model,
+    Readable,
+    Rows,
+    Support,
+    check_length,
+    scaled_values,
+    stated,
+)
+from equipoise.models.columns import Column, RegressionColumn
+from equipoise.models.layout import BASE_WEIGHT, GRID, UNIT, Entry, ScaledColumn, ceil_sqrt
+from equipoise.models.section import Positive, Section
+
+MAX_FEATURES = 250  # keeps every statistic below 2¹⁵ entries, which `guarantee.LATTICE_GAP` relies on
+TYPICAL_DEVIATION = 0.25  # of a column, in half the width of its bounds
+CELLS_AT_ONCE = 4_000_000  # rows × draws held in memory
+MOST_SHOWN = 8  # features, in a sentence
+PRIORS = ("prior", "data_prior")
+
+Spread = Annotated[float, Field(strict=True, ge=0.05, le=3, allow_inf_nan=False)]  # of a logarithm
+
+FEATURES_COMMENT = f"""\
+{BOUNDS_COMMENT}# A column may also say where about 95 % of its values lie, from common knowledge like the bounds:
+#   {{ name = "height", bounds = [50, 230], typical = [150, 195] }}
+# It changes beliefs, not noise. Unless stated, the middle half of the bounds is taken.
+"""
+NORM_COMMENT = """\
+# Optional: the largest Euclidean norm of a row's features once each spans [-1, 1]. Rows beyond it are
+# pulled in. A value well below sqrt(number of features) lowers the noise.
+# norm_bound = 1.2
+"""
+
+FEATURES_PRIOR = """\
+[model.data_prior]
+# "shared": all parties' features come from one distribution; "per-party": each has its own.
+scope = "shared"
+concentration = 2.0      # LKJ prior of the features' correlations
+sd_spread = 1.0          # features' standard deviations are typical within a factor of e^1, about 3, ...
+stated_spread = 0.5      # ... and of e^0.5, about 1.6, where a typical range is stated
+mean_spread = 2.0        # features' means are within 2 typical deviations of the middle
+"""
+
+
+class StandardisedFeatures(Section):
+    """Features ~ N(μ, diag(s) Ω diag(s)), Ω ~ LKJ(concentration), log s ~ N(log typical, sd_spread²) with s < 1.
+
+    The typical standard deviation is an eighth of the width of the bounds, which is no more than a guess. If the column
+    has a `typical` range, it is a quarter of that range's width, and the spread is `stated_spread`. A feature's mean is
+    N(middle, (mean_spread · typical deviation)²), the middle being that of the bounds or of the typical range. With
+    `scope = "per-party"` every party's features have a distribution of their own; weights then have the same prior,
+    but what is learnt of a column's scale says nothing about its weight.
+    """
+
+    kind: Literal["standardised"] = "standardised"
+    scope: Literal["shared", "per-party"] = "shared"
+    concentration: Positive = 2.0
+    sd_spread: Spread = 1.0
+    stated_spread: Spread = 0.5
+    mean_spread: Positive = 2.0
+
+
+class Regression(Model):
+    """A model of a target given features."""
+
+    features: Annotated[tuple[RegressionColumn, ...], Field(min_length=1, max_length=MAX_FEATURES)]
+    norm_bound: Positive | None = None
+
+    if TYPE_CHECKING:  # a field of the subclasses
+
+        @property
+        def data_prior(self) -> Section:
+            """What is believed of the features' distribution before any data."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_priors(cls, document: Any) -> Any:
+        """Say of which kind the priors are: the standardised ones unless agreed otherwise, both of one kind."""
+        if not isinstance(document, dict):
+            return document
+        prior, data_prior = document.get("prior", {}), document.get("data_prior", {})
+        if isinstance(prior, dict):
+            prior = {"kind": "standardised", **prior}
+        if isinstance(data_prior, dict):
+            kind = prior["kind"] if isinstance(prior, dict) else getattr(prior, "kind", "standardised")
+            data_prior = {"kind": kind, **data_prior}
+        return {**document, "prior": prior, "data_prior": data_prior}
+
+    @model_validator(mode="after")
+    def _check_norm_bound(self) -> Self:
+        radius, count = self.norm_bound, len(self.features)
+        if radius is not None and not 1 <= radius < math.sqrt(count):
+            raise ValueError(
+                f"norm_bound = {radius:g} must be at least 1 and below sqrt({count}) = {math.sqrt(count):.4g}, in "
+                "units where every feature spans [-1, 1]; outside that range it costs accuracy or does nothing: "
+                "tighten the features' bounds, or leave it out"
+            )
+        return self
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return (*self.features, self.target)
+
+    def joint_domains(self) -> dict[str, list[Any]]:
+        features = ", ".join(column.name for column in self.features)
+        return {f"norm of ({features})": [] if self.norm_bound is None else [self.norm_bound]}
+
+    # Parameters.
+
+    @property
+    def parameters(self) -> dict[str, Support]:
+        return {"weights": Support((len(self.features) + 1,), -LARGEST, LARGEST)}
+
+    @property
+    def readable_names(self) -> tuple[str, ...]:
+        return (*(f"weight[{column.name}]" for column in self.features), "intercept")
+
+    def slopes(self, weights: Floats, target_width: float) -> tuple[dict[str, Floats], Floats]:
+        """Weights by name in own units, and what they leave for the intercept besides the target's middle."""
+        intercept = target_width * weights[:, -1]
+        named = {}
+        for name, column, scaled in zip(self.readable_names, self.feature_columns, weights.T, strict=False):
+            slope = scaled * (target_width / column.half_width)
+            named[name] = slope
+            intercept = intercept - slope * column.middle
+        return named, intercept
+
+    @property
+    def feature_columns(self) -> list[ScaledColumn]:
+        """The features' places in the layout."""
+        return [column for column in self.layout.columns[:-1] if isinstance(column, ScaledColumn)]
+
+    def coordinate_names(self) -> list[str]:
+        return [*(f"the weight of {column.name}" for column in self.features), "the bias"]
+
+    def typical(self, column: RegressionColumn, scaled: ScaledColumn) -> tuple[float, float, float]:
+        """What is believed of a column in scaled units: its middle, its deviation, the spread of its logarithm.
+
+        Unless agreed, the middle half of its bounds holds 95 % of its values.
+        """
+        data = self.data_prior
+        assert isinstance(data, StandardisedFeatures)
+        if column.typical is None:
+            return 0.0, TYPICAL_DEVIATION, data.sd_spread
+        low, high = ((end - scaled.middle) / scaled.half_width for end in column.typical)
+        return (low + high) / 2, (high - low) / 4, data.stated_spread
+
+    def typical_features(self) -> list[tuple[float, float, float]]:
+        """What is believed of each feature, under a standardised prior."""
+        return [self.typical(*one) for one in zip(self.features, self.feature_columns, strict=True)]
+
+    # Predictions.
+
+    def scaled_features(self, table: Floats) -> Floats:
+        """Features [rows, columns] in units where the agreed bounds are ±1, with a last column of ones for the bias."""
+        scaled = [scaled_values(*one) for one in zip(self.feature_columns, table.T, strict=True)]
+        return np.column_stack([*scaled, np.ones(len(table))])
+
+    @abstractmethod
+    def simulate_given(self, draws: Draws, predicted: Floats, rng: np.random.Generator) -> NDArray[Any]:
+        """New observations where the linear predictor is as given [draws, rows]."""
+
+    def simulate(self, draws: Draws, features: Floats | None, size: int, rng: np.random.Generator) -> NDArray[Any]:  # noqa: ARG002
+        assert features is not None
+        return self.simulate_given(draws, draws["weights"] @ self.scaled_features(features).T, rng)
+
+    @abstractmethod
+    def imagine_targets(self, truth: Draws, predicted: Floats, rng: np.random.Generator) -> tuple[Floats, float]:
+        """Targets of one truth as `log_probability` takes them, where the predictor is as given, and their unit."""
+
+    def imagine(self, truth: Draws, number: int, rng: np.random.Generator) -> Rows:
+        mean, covariance = truth["feature_mean"][0], truth["feature_covariance"][0]
+        if mean.ndim == 2:  # every party has its own distribution of features
+            mean, covariance = mean[0], covariance[0]
+        features = rng.multivariate_normal(mean, covariance, number, method="cholesky")
+        features = np.column_stack([features, np.ones(number)])
+        return Rows(features, *self.imagine_targets(truth, features @ truth["weights"][0], rng), self)
+
+    # Words.
+
+    @property
+    def purpose(self) -> str:
+        names = [feature.name for feature in self.features]
+        on = ", ".join(names) if len(names) <= MOST_SHOWN else f"{len(names)} features"
+        return f"{self.kind} regression of {self.target.name} on {on}"
+
+    def beliefs(self) -> tuple[str, ...]:
+        radius, data = self.norm_bound, self.data_prior
+        ball = f"Rows whose features, each scaled to [-1, 1], have a norm above {radius or 0:g} are pulled onto it."
+        norm = () if radius is None else (ball,)
+        if not isinstance(data, StandardisedFeatures):
+            return *norm, f"Prior beliefs: {stated(self.prior)}.", f"Beliefs about the features: {stated(data)}."
+        return (
+            *norm,
+            self.belief_about_effects(),
+            "Before any data, features' standard deviations and means are believed to be about "
+            f"{_shown([_typical(column) for column in self.features])}; two times out of three the deviation is right "
+            f"within a factor of {factor(data.sd_spread)}, or {factor(data.stated_spread)} where a typical range is "
+            f"stated, and the mean within {data.mean_spread:g} deviations.",
+            "All parties' features are believed to come from one distribution."
+            if data.scope == "shared"
+            else "Every party's features are believed to come from a distribution of its own.",
+        )
+
+    @abstractmethod
+    def belief_about_effects(self) -> str:
+        """What a standardised prior says of the parameters."""
+
+    @property
+    @abstractmethod
+    def effect_unit(self) -> str:
+        """Unit of an effect."""
+
+    def axes(self) -> list[Axis]:
+        """As effects of moving a feature over its agreed range, in one unit for all features."""
+        effects = tuple(
+            Readable(
+                f"{one.name}: {one.bounds[0]:g} → {one.bounds[1]:g}",
+                f"weight[{one.name}]",
+                one.bounds[1] - one.bounds[0],
+            )
+            for one in self.features
+        )
+        return [
+            Axis(f"effect in {self.effect_unit}", effects, zero=True),
+            Axis(f"in {self.effect_unit}", (Readable("intercept (all features 0)", "intercept"),)),
+        ]
+
+    # Format 1 has conjugate priors only, whose `kind` it does not say, and no typical ranges.
+
+    @classmethod
+    def read_first_format(cls, document: dict[str, Any]) -> dict[str, Any]:
+        model = dict(document)
+        for key in PRIORS:
+            said = model.get(key, {})
+            if isinstance(said, dict):
+                if "kind" in said:
+                    raise ValueError(f"model.{key} has `kind`, which format 1 does not know; write format = 2")
+                model[key] = {"kind": "conjugate", **said}
+        for column in _columns_of(model):
+            if "typical" in column:
+                raise ValueError(
+                    f"the column {column.get('name')!r} has `typical`, which format 1 does not know; write format = 2 "
+                    "(whose priors differ), or remove it"
+                )
+        return model
+
+    @classmethod
+    def write_first_format(cls, document: dict[str, Any]) -> None:
+        for key in PRIORS:
+            document.get(key, {}).pop("kind", None)
+        for column in _columns_of(document):
+            column.pop("typical", None)
+
+    def check_first_format(self) -> None:
+        if isinstance(self.data_prior, StandardisedFeatures):
+            raise ValueError("format 1 has conjugate priors only; use format 2")
+
+
+class Ball(NamedTuple):
+    """An agreed ℓ₂ ball of the features: squared radius in grid steps, and the sensitivity it proves."""
+
+    squared_radius: int
+    sensitivity: int
+
+
+def norm_ball(norm_bound: float, width: int) -> Ball:
+    r"""Sensitivity of linear and logistic regression when ‖x‖₂² ≤ r besides |x_j| ≤ 1, all entries weighted alike.
+
+    Both layouts' docstrings end, with a = 1, at ‖g − g′‖² ≤ ½(2+s)² + ½(2+s′)² + ½ Σ(u_j − u′_j)², where u_j = x_j² is
+    in [0, 1] and s = Σu_j ≤ r. There (u − u′)² ≤ |u − u′| = u + u′ − 2 min(u, u′), and Σ min(u, u′) is at least 0 and
+    at least s + s′ − w, so the last sum is at most min(s + s′, 2w − s − s′). The bound then grows with s and s′ (its
+    slope is at least 2 − ½), and is largest at s = s′ = r:
+
+        **Δ² = (2 + r)² + min(r, w − r).**
+
+    Tight when r and 2r ≤ w are whole: x and x′ have r ones each in different places, and y′ = −y. Without the box the
+    last term would be r²; here every feature spans [−1, 1], so the box always holds.
+    """
+    r = Fraction(norm_bound) ** 2
+    squared_steps = ((2 + r) ** 2 + min(r, width - r)) * (BASE_WEIGHT * UNIT) ** 2
+    return Ball(math.floor(r * GRID**2), ceil_sqrt(math.ceil(squared_steps)))
+
+
+def regression_entries(names: list[str], square_weights: list[int]) -> list[Entry]:
+    """Sums of all columns, then of all products of two; squares have weights of their own, 0 to leave one out."""
+    entries = [Entry(name, i, None, BASE_WEIGHT) for i, name in enumerate(names)]
+    for i in range(len(names)):
+        for j in range(i, len(names)):
+            weight = square_weights[i] if i == j else BASE_WEIGHT
+            if weight:
+                entries.append(Entry(f"{names[i]} × {names[j]}", i, j, weight))
+    return entries
+
+
+def in_parts(features: Floats, draws: int) -> Iterator[Floats]:
+    """A few rows at a time, so that rows × draws fit in memory."""
+    step = max(1, CELLS_AT_ONCE // draws)
+    for start in range(0, len(features), step):
+        yield features[start : start + step]
+
+
+def typical_deviation(column: RegressionColumn) -> float:
+    """As `StandardisedFeatures` has it, in the column's own units."""
+    lower, upper = column.typical or column.bounds
+    return (upper - lower) / (4 if column.typical else 8)
+
+
+def factor(spread: float) -> str:
+    """The factor that a spread of a logarithm is."""
+    return f"{math.exp(spread):.2g}"
+
+
+def _typical(column: RegressionColumn) -> str:
+    lower, upper = column.typical or column.bounds
+    return f"{column.name} {typical_deviation(column):.3g} around {(lower + upper) / 2:.4g}"
+
+
+def _shown(columns: list[str]) -> str:
+    more = len(columns) - MOST_SHOWN
+    return ", ".join(columns[:MOST_SHOWN]) + (f" and {counted(more, 'other')}" if more > 0 else "")
+
+
+def _columns_of(model: dict[str, Any]) -> list[dict[str, Any]]:
+    """The columns of a regression's document, as far as they are columns at all."""
+    features = model.get("features")
+    columns = [*features, model.get("target")] if isinstance(features, list | tuple) else [model.get("target")]
+    return [column for column in columns if isinstance(column, dict)]
+
+
+def check_prior_kinds(prior: str, data_prior: str, columns: tuple[RegressionColumn, ...]) -> None:
+    """Refuse priors that do not belong together, and typical ranges that would mean nothing."""
+    if prior != data_prior:
+        raise ValueError(
+            f'data_prior.kind = "{data_prior}" does not go with prior.kind = "{prior}"; leave data_prior.kind out'
+        )
+    stated = [column.name for column in columns if column.typical is not None]
+    if stated and prior != "standardised":
+        raise ValueError(
+            f"the column {stated[0]!r} has a typical range, which the conjugate prior has no use for; remove "
+            '`typical`, or use prior.kind = "standardised"'
+        )
+
+
+def check_square(key: str, value: float | list[float] | list[list[float]] | None, width: int) -> None:
+    """Accept a number, a vector or a symmetric positive definite matrix of the right size."""
+    if not isinstance(value, list):
+        return
+    rows = [row for row in value if isinstance(row, list)]
+    if not rows:
+        check_length(key, [number for number in value if not isinstance(number, list)], width)
+        return
+    if len(value) != width or any(len(row) != width for row in rows):
+        raise ValueError(f"{key} must be a {width} × {width} matrix")
+    matrix = np.array(rows)
+    if not np.array_equal(matrix, matrix.T) or np.linalg.eigvalsh(matrix)[0] <= 0:
+        raise ValueError(f"{key} must be symmetric and positive definite")
