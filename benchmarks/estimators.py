@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 from scipy import integrate, stats
 
 from equipoise.estimate import Estimate
-from equipoise.inference import families
-from equipoise.inference.linear import LinearRegression, linear_prior, regression_coordinates
+from equipoise.inference.conjugate import dirichlet_divergence, gamma_divergence
+from equipoise.inference.models.bernoulli import Bernoulli, bernoulli_prior
+from equipoise.inference.models.linear import LinearRegression, linear_prior, regression_coordinates
 from equipoise.inference.runtime import double_precision
 from equipoise.valuation import ESTIMATORS
-from equipoise.valuation.conjugate_fit import conjugate_fit, dirichlet_divergence, gamma_divergence
 from equipoise.valuation.divergence import divergence
+from equipoise.valuation.surprise import conjugate_fit
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int], tuple[dict[str, Floats], Floats]]  # parameters, coordinates
@@ -109,7 +110,7 @@ def share(ones: int, zeros: int) -> Case:
         return {"probability": probability}, stats.norm.ppf(probability)[:, None]
 
     truth = dirichlet_divergence(np.array([1.0 + ones, 1.0 + zeros]), np.ones(2))
-    return Case(f"share, {ones} of {ones + zeros}", truth, families.Bernoulli(1), families.bernoulli_prior(1, 1), draw)
+    return Case(f"share, {ones} of {ones + zeros}", truth, Bernoulli(1), bernoulli_prior(1, 1), draw)
 
 
 def two_modes(dimension: int) -> Case:

@@ -31,10 +31,10 @@ from numpy.typing import NDArray
 
 from equipoise.inference import collapsed, hmc
 from equipoise.inference.diagnostics import rhat
-from equipoise.inference.linear import LinearRegression, linear_prior
+from equipoise.inference.models.linear import LinearRegression, StandardisedLinear, linear_prior
+from equipoise.inference.models.standardised import Typical, standardised_prior
 from equipoise.inference.observations import Observations, Scenarios, observe
 from equipoise.inference.runtime import compiler_options, double_precision, on_accelerator, use_compilation_cache
-from equipoise.inference.standardised import StandardisedLinear, Typical, standardised_prior
 from equipoise.valuation.divergence import divergence
 
 Floats = NDArray[np.float64]

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from equipoise.inference.engine import Problem
-from equipoise.inference.linear import LinearRegression, linear_prior
-from equipoise.inference.logistic import LogisticRegression, logistic_prior
+from equipoise.inference.models.linear import LinearRegression, linear_prior
+from equipoise.inference.models.logistic import LogisticRegression, logistic_prior
 from equipoise.inference.observations import Observations, Scenarios
 from equipoise.inference.runtime import double_precision
 

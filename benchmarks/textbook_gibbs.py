@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from equipoise.inference import collapsed, engine
 from equipoise.inference.diagnostics import ess_bulk, rhat
 from equipoise.inference.engine import Problem
-from equipoise.inference.linear import LinearPrior, LinearRegression
+from equipoise.inference.models.linear import LinearPrior, LinearRegression
 from equipoise.inference.observations import Observations, Scenarios
 from equipoise.inference.runtime import double_precision
 from settings import syn

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.inference.engine import Problem
-from equipoise.inference.linear import LinearPrior, LinearRegression, linear_prior
-from equipoise.inference.logistic import LogisticPrior, LogisticRegression, logistic_prior
+from equipoise.inference.models.linear import LinearPrior, LinearRegression, linear_prior
+from equipoise.inference.models.logistic import LogisticPrior, LogisticRegression, logistic_prior
 from equipoise.inference.observations import Observations, Scenarios
 
 Floats = NDArray[np.float64]

@@ -125,8 +125,8 @@ def test_identities_of_the_first_format_stay(kind: str) -> None:
 
 def test_priors_of_the_first_format_stay() -> None:
     linear, logistic = (Agreement.parse(bare(kind, form=1)).model for kind in ("linear", "logistic"))
-    assert (linear.prior, linear.data_prior) == (NormalInverseGamma(), NormalInverseWishart())  # type: ignore[union-attr]
-    assert (logistic.prior, logistic.data_prior) == (TruncatedNorm(), ScaledCorrelation())  # type: ignore[union-attr]
+    assert (linear.prior, linear.data_prior) == (NormalInverseGamma(), NormalInverseWishart())  # type: ignore[attr-defined]
+    assert (logistic.prior, logistic.data_prior) == (TruncatedNorm(), ScaledCorrelation())  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,14 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from engine_setup import jit
-from equipoise.inference import families, moment_likelihood
+from equipoise.inference import moment_likelihood
 from equipoise.inference.collapsed import CollapsedModel
-from equipoise.inference.families import Bernoulli, Categorical, Exponential, Gaussian, Poisson
+from equipoise.inference.models.bernoulli import Bernoulli, bernoulli_prior
+from equipoise.inference.models.categorical import Categorical, categorical_prior
+from equipoise.inference.models.exponential import Exponential
+from equipoise.inference.models.gaussian import Gaussian, gaussian_prior
+from equipoise.inference.models.poisson import Poisson
+from equipoise.inference.models.rate import rate_prior
 from equipoise.inference.observations import Observed
 
 pytestmark = pytest.mark.engine
@@ -32,24 +37,24 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "bernoulli": Case(Bernoulli(2), families.bernoulli_prior(1.0, 2.5)),
-    "bernoulli, sparse": Case(Bernoulli(2), families.bernoulli_prior(0.05, 0.02)),
-    "bernoulli, firm and lopsided": Case(Bernoulli(2), families.bernoulli_prior(20.0, 400.0)),
-    "categorical": Case(Categorical(2, 4), families.categorical_prior([1.0, 0.5, 3.0, 2.0])),
-    "categorical, sparse": Case(Categorical(2, 4), families.categorical_prior([0.05, 0.1, 0.05, 0.2])),
-    "categorical, firm and lopsided": Case(Categorical(2, 4), families.categorical_prior([0.5, 100.0, 1.0, 2000.0])),
-    "poisson": Case(Poisson(2, 0, 20), families.rate_prior(1.0, 0.1, 0, 20)),
-    "poisson, from 3": Case(Poisson(2, 3, 7), families.rate_prior(0.3, 0.2, 3, 7)),
-    "poisson, large and vague": Case(Poisson(2, 9_900, 10_000), families.rate_prior(0.3, 1e-4, 9_900, 10_000)),
-    "poisson, large and narrow": Case(Poisson(2, 9_900, 10_000), families.rate_prior(30.0, 3e-3, 9_900, 10_000)),
-    "poisson, vague": Case(Poisson(2, 0, 20), families.rate_prior(0.01, 1e-6, 0, 20)),
-    "exponential": Case(Exponential(2), families.rate_prior(1.0, 5.0, 0.0, 10.0)),
-    "exponential, from 2": Case(Exponential(2), families.rate_prior(0.3, 1.0, 2.0, 2.5)),
-    "exponential, vague": Case(Exponential(2), families.rate_prior(0.01, 1e-6, 0.0, 1e-3)),
-    "gaussian": Case(Gaussian(2), families.gaussian_prior(3.0, 0.5, 0.0, 0.25)),
-    "gaussian, needle": Case(Gaussian(2), families.gaussian_prior(20.0, 1e-5, 0.9, 4.0)),
-    "gaussian, wide": Case(Gaussian(2), families.gaussian_prior(0.4, 1e-5, -0.3, 1.0)),
-    "gaussian, vague": Case(Gaussian(2), families.gaussian_prior(0.01, 1.0, 0.5, 1e-3)),
+    "bernoulli": Case(Bernoulli(2), bernoulli_prior(1.0, 2.5)),
+    "bernoulli, sparse": Case(Bernoulli(2), bernoulli_prior(0.05, 0.02)),
+    "bernoulli, firm and lopsided": Case(Bernoulli(2), bernoulli_prior(20.0, 400.0)),
+    "categorical": Case(Categorical(2, 4), categorical_prior([1.0, 0.5, 3.0, 2.0])),
+    "categorical, sparse": Case(Categorical(2, 4), categorical_prior([0.05, 0.1, 0.05, 0.2])),
+    "categorical, firm and lopsided": Case(Categorical(2, 4), categorical_prior([0.5, 100.0, 1.0, 2000.0])),
+    "poisson": Case(Poisson(2, 0, 20), rate_prior(1.0, 0.1, 0, 20)),
+    "poisson, from 3": Case(Poisson(2, 3, 7), rate_prior(0.3, 0.2, 3, 7)),
+    "poisson, large and vague": Case(Poisson(2, 9_900, 10_000), rate_prior(0.3, 1e-4, 9_900, 10_000)),
+    "poisson, large and narrow": Case(Poisson(2, 9_900, 10_000), rate_prior(30.0, 3e-3, 9_900, 10_000)),
+    "poisson, vague": Case(Poisson(2, 0, 20), rate_prior(0.01, 1e-6, 0, 20)),
+    "exponential": Case(Exponential(2), rate_prior(1.0, 5.0, 0.0, 10.0)),
+    "exponential, from 2": Case(Exponential(2), rate_prior(0.3, 1.0, 2.0, 2.5)),
+    "exponential, vague": Case(Exponential(2), rate_prior(0.01, 1e-6, 0.0, 1e-3)),
+    "gaussian": Case(Gaussian(2), gaussian_prior(3.0, 0.5, 0.0, 0.25)),
+    "gaussian, needle": Case(Gaussian(2), gaussian_prior(20.0, 1e-5, 0.9, 4.0)),
+    "gaussian, wide": Case(Gaussian(2), gaussian_prior(0.4, 1e-5, -0.3, 1.0)),
+    "gaussian, vague": Case(Gaussian(2), gaussian_prior(0.01, 1.0, 0.5, 1e-3)),
 }
 each_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
@@ -223,7 +228,7 @@ def test_exponential_moments_equal_integrals(case: Case) -> None:
 
 @pytest.mark.parametrize("lower", [0.0, 1.0])
 def test_exponential_limits(lower: float) -> None:
-    case = Case(Exponential(2), families.rate_prior(0.01, 1.0, lower, lower + 2))
+    case = Case(Exponential(2), rate_prior(0.01, 1.0, lower, lower + 2))
     means, covariances, parameters = moments_and_parameters(case, positions(1, 8.0, 161))
     rates, variances = parameters["rate"], covariances[:, 0, 0]
     slow = (rates < 1e-9) & (rates > 1e-100)
@@ -231,7 +236,7 @@ def test_exponential_limits(lower: float) -> None:
     np.testing.assert_allclose(means[slow, 0], 1.0, rtol=0, atol=1e-8)
     # Rows are 1 but for a share rate · 2 spread evenly over [−1, 1] and a share rate · lower at −1.
     np.testing.assert_allclose(variances[slow], rates[slow] * (2 * 4 / 3 + 4 * lower), rtol=1e-7)
-    fast = Case(Exponential(2), families.rate_prior(3.0, 1e-6, lower, lower + 2))
+    fast = Case(Exponential(2), rate_prior(3.0, 1e-6, lower, lower + 2))
     means, covariances, parameters = moments_and_parameters(fast, positions(1, 3.0, 21))
     assert parameters["rate"].min() > 1e3
     np.testing.assert_allclose(means[:, 0], -1 + (lower == 0) / parameters["rate"], rtol=0, atol=1e-15)
@@ -269,7 +274,7 @@ def test_gaussian_cases_reach_needles_and_floods() -> None:
 
 def test_a_needle_keeps_its_digits() -> None:
     """Unclipped N(m, s²): Var z = s², Cov(z, z²) = 2ms², Var z² = 4m²s² + 2s⁴, however small s is."""
-    case = Case(Gaussian(2), families.gaussian_prior(50.0, 1e-10, 0.25, 1.0))
+    case = Case(Gaussian(2), gaussian_prior(50.0, 1e-10, 0.25, 1.0))
     means, covariances, parameters = moments_and_parameters(case, positions(2, 3.0, 9))
     for mean, covariance, m, variance in zip(means, covariances, *parameters.values(), strict=True):
         expected = variance * np.array([[1, 2 * m], [2 * m, 4 * m**2 + 2 * variance]])
@@ -383,7 +388,7 @@ def test_normal_positions_give_dirichlet_probabilities(name: str) -> None:
 
 def test_normal_positions_give_the_joint_prior_of_mean_and_variance() -> None:
     shape, scale, mean, strength = 3.0, 0.5, 0.2, 0.25
-    case = Case(Gaussian(2), families.gaussian_prior(shape, scale, mean, strength))
+    case = Case(Gaussian(2), gaussian_prior(shape, scale, mean, strength))
     draws = np.random.default_rng(4).normal(size=(DRAWS, 2))
     _, _, parameters = moments_and_parameters(case, draws)
     student = stats.t(2 * shape, loc=mean, scale=np.sqrt(scale / (shape * strength)))
@@ -394,15 +399,15 @@ def test_normal_positions_give_the_joint_prior_of_mean_and_variance() -> None:
 
 
 def test_priors_keep_their_hyper_parameters() -> None:
-    assert [float(part) for part in families.bernoulli_prior(2.0, 3.0)[:2]] == [2.0, 3.0]
-    assert families.categorical_prior([1.0, 2.0, 3.0]).concentrations.tolist() == [1.0, 2.0, 3.0]
-    assert [float(part) for part in families.rate_prior(2.0, 3.0, 4.0, 5.0)[:4]] == [2.0, 3.0, 4.0, 5.0]
-    assert [float(part) for part in families.gaussian_prior(2.0, 3.0, 4.0, 5.0)[:4]] == [2.0, 3.0, 4.0, 5.0]
+    assert [float(part) for part in bernoulli_prior(2.0, 3.0)[:2]] == [2.0, 3.0]
+    assert categorical_prior([1.0, 2.0, 3.0]).concentrations.tolist() == [1.0, 2.0, 3.0]
+    assert [float(part) for part in rate_prior(2.0, 3.0, 4.0, 5.0)[:4]] == [2.0, 3.0, 4.0, 5.0]
+    assert [float(part) for part in gaussian_prior(2.0, 3.0, 4.0, 5.0)[:4]] == [2.0, 3.0, 4.0, 5.0]
 
 
 @pytest.mark.slow
 def test_the_categorical_short_cut_equals_the_dense_density() -> None:
-    model, prior = Categorical(2, 5), families.categorical_prior([0.5, 1.0, 2.0, 3.0, 0.7])
+    model, prior = Categorical(2, 5), categorical_prior([0.5, 1.0, 2.0, 3.0, 0.7])
     rng = np.random.default_rng(3)
     observed = Observed(
         jnp.asarray(rng.normal(20, 9, (2, 5))),

@@ -9,7 +9,7 @@ from scipy import stats
 import builders
 from engine_setup import jit
 from equipoise.guarantee import Guarantee
-from equipoise.inference.linear import LinearRegression
+from equipoise.inference.models.linear import LinearRegression
 from equipoise.models import layout_of
 from problems import linear_entries, simulate_linear, syn_prior
 

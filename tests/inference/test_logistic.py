@@ -8,7 +8,7 @@ from scipy import integrate, stats
 
 import builders
 from engine_setup import jit
-from equipoise.inference.logistic import LogisticPrior, LogisticRegression, expected_derivatives, logistic_prior
+from equipoise.inference.models.logistic import LogisticPrior, LogisticRegression, expected_derivatives, logistic_prior
 from equipoise.models import layout_of
 from problems import linear_entries
 

@@ -20,10 +20,10 @@ from equipoise.errors import InferenceError
 from equipoise.inference import collapsed, engine
 from equipoise.inference.engine import Problem, Settings
 from equipoise.inference.infer import check_settings, infer, infer_exact
+from equipoise.inference.models.linear import StandardisedLinear
 from equipoise.inference.observations import Scenarios
 from equipoise.inference.problem import model_of, observations_of
 from equipoise.inference.quantile_maps import RATIO_STRETCH, log_normal_table, ratio_table, transport
-from equipoise.inference.standardised import StandardisedLinear
 from equipoise.party.release import release
 from equipoise.valuation.divergence import divergence
 from equipoise.valuation.proxy import normal_proxy

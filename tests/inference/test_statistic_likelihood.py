@@ -12,7 +12,7 @@ from jax import Array
 
 from dense import dense_log_likelihood
 from engine_setup import jit
-from equipoise.inference.linear import second_moment
+from equipoise.inference.models.linear import second_moment
 from equipoise.inference.statistic_likelihood import (
     MatrixNoise,
     apply_sampling,

@@ -15,7 +15,7 @@ from equipoise.inference.infer import infer
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.problem import model_of
 from equipoise.inference.scenario import Scenario
-from equipoise.mediation.prior_conflict import _deviation_coordinates, prior_conflicts
+from equipoise.mediation.prior_conflict import prior_conflicts
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("standardised")]
 
@@ -54,7 +54,7 @@ def test_coordinates_of_deviations_are_standard_normal_under_the_prior(agreed: e
     positions = np.random.default_rng(1).normal(size=(1, 4_000, model.dimension))
     draws = posterior(agreed, positions).draws
     deviations = np.sqrt(np.diagonal(draws["feature_covariance"], axis1=-2, axis2=-1))
-    for coordinate in _deviation_coordinates(prior, deviations).T:
+    for coordinate in model.deviation_coordinates(prior, deviations).T:
         assert stats.kstest(coordinate, "norm").pvalue > 1e-3
 
 

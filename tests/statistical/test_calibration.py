@@ -8,10 +8,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from equipoise.inference import families
 from equipoise.inference.engine import Problem
-from equipoise.inference.linear import linear_prior
-from equipoise.inference.logistic import logistic_prior
+from equipoise.inference.models.bernoulli import Bernoulli, bernoulli_prior
+from equipoise.inference.models.categorical import Categorical, categorical_prior
+from equipoise.inference.models.exponential import Exponential
+from equipoise.inference.models.gaussian import Gaussian, gaussian_prior
+from equipoise.inference.models.linear import linear_prior
+from equipoise.inference.models.logistic import logistic_prior
+from equipoise.inference.models.poisson import Poisson
+from equipoise.inference.models.rate import rate_prior
 from equipoise.inference.observations import Observations
 from problems import Simulated, simulate_linear, simulate_logistic
 from statistical.calibration import LEAST_PVALUE, RANKED, REPLICATIONS, Floats, Replication, ranks, uniformity
@@ -148,11 +153,11 @@ def family_rows(name: str, rng: np.random.Generator, values: dict[str, Floats], 
 
 
 FAMILIES: dict[str, tuple[Any, Any]] = {
-    "bernoulli": (families.Bernoulli(3), families.bernoulli_prior(2.0, 3.0)),
-    "categorical": (families.Categorical(3, 4), families.categorical_prior([1.0, 2.0, 3.0, 1.5])),
-    "poisson": (families.Poisson(3, 0, 12), families.rate_prior(4.0, 0.6, 0.0, 12.0)),
-    "exponential": (families.Exponential(3), families.rate_prior(4.0, 4.0, 0.0, 4.0)),
-    "gaussian": (families.Gaussian(3), families.gaussian_prior(4.0, 0.6, 0.0, 2.0)),
+    "bernoulli": (Bernoulli(3), bernoulli_prior(2.0, 3.0)),
+    "categorical": (Categorical(3, 4), categorical_prior([1.0, 2.0, 3.0, 1.5])),
+    "poisson": (Poisson(3, 0, 12), rate_prior(4.0, 0.6, 0.0, 12.0)),
+    "exponential": (Exponential(3), rate_prior(4.0, 4.0, 0.0, 4.0)),
+    "gaussian": (Gaussian(3), gaussian_prior(4.0, 0.6, 0.0, 2.0)),
 }
 
 

@@ -4,16 +4,15 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from equipoise.inference import families
-from equipoise.inference.linear import LinearRegression
-from equipoise.valuation.conjugate_fit import (
-    conjugate_fit,
-    dirichlet_divergence,
-    fit_dirichlet,
-    fit_gamma,
-    gamma_divergence,
-)
+from equipoise.inference.conjugate import dirichlet_divergence, fit_dirichlet, fit_gamma, gamma_divergence
+from equipoise.inference.models.bernoulli import Bernoulli, bernoulli_prior
+from equipoise.inference.models.categorical import Categorical, categorical_prior
+from equipoise.inference.models.exponential import Exponential
+from equipoise.inference.models.linear import LinearRegression
+from equipoise.inference.models.poisson import Poisson
+from equipoise.inference.models.rate import rate_prior
 from equipoise.valuation.divergence import divergence
+from equipoise.valuation.surprise import conjugate_fit
 from problems import syn_prior
 
 RNG = np.random.default_rng
@@ -74,23 +73,23 @@ def test_a_normal_inverse_gamma_posterior() -> None:
 def test_counts_and_rates() -> None:
     rng = RNG(2)
     bernoulli = {"probability": rng.beta(30.0, 10.0, size=(16, 1_000))}
-    found = conjugate_fit(families.Bernoulli(1), families.bernoulli_prior(1.0, 1.0), bernoulli, NOTHING)
+    found = conjugate_fit(Bernoulli(1), bernoulli_prior(1.0, 1.0), bernoulli, NOTHING)
     truth = dirichlet_divergence(np.array([30.0, 10.0]), np.ones(2))
     assert abs(found.value - truth) < 4 * found.error + 0.002
 
     categories = {"probabilities": rng.dirichlet([5.0, 9.0, 2.0], size=(16, 1_000))}
-    found = conjugate_fit(families.Categorical(1, 3), families.categorical_prior([1.0, 1.0, 1.0]), categories, NOTHING)
+    found = conjugate_fit(Categorical(1, 3), categorical_prior([1.0, 1.0, 1.0]), categories, NOTHING)
     assert abs(found.value - dirichlet_divergence(np.array([5.0, 9.0, 2.0]), np.ones(3))) < 4 * found.error + 0.002
 
     rate = {"rate": rng.gamma(50.0, 1 / 20.0, size=(16, 1_000))}
-    for model in (families.Poisson(1, 0, 20), families.Exponential(1)):
-        found = conjugate_fit(model, families.rate_prior(1.0, 0.5, 0.0, 20.0), rate, NOTHING)
+    for model in (Poisson(1, 0, 20), Exponential(1)):
+        found = conjugate_fit(model, rate_prior(1.0, 0.5, 0.0, 20.0), rate, NOTHING)
         assert abs(found.value - gamma_divergence(50.0, 20.0, 1.0, 0.5)) < 4 * found.error + 0.002
 
 
 def test_the_error_is_that_of_repetitions() -> None:
     rng = RNG(3)
-    model, prior = families.Exponential(1), families.rate_prior(1.0, 0.5, 0.0, 20.0)
+    model, prior = Exponential(1), rate_prior(1.0, 0.5, 0.0, 20.0)
     found = [
         conjugate_fit(model, prior, {"rate": rng.gamma(50.0, 1 / 20.0, size=(16, 250))}, NOTHING) for _ in range(200)
     ]

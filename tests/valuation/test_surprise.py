@@ -10,12 +10,12 @@ import equipoise as eq
 import rounds
 from equipoise.errors import ConvergenceError, InferenceError
 from equipoise.inference import diagnostics
+from equipoise.inference.conjugate import dirichlet_divergence
 from equipoise.inference.infer import infer
-from equipoise.inference.linear import LinearRegression, regression_coordinates
+from equipoise.inference.models.linear import LinearRegression, regression_coordinates
 from equipoise.inference.problem import model_of
 from equipoise.models.bernoulli import Beta
 from equipoise.valuation import ESTIMATORS
-from equipoise.valuation.conjugate_fit import dirichlet_divergence
 from equipoise.valuation.divergence import divergence_between
 from equipoise.valuation.surprise import alternative_value, similarity, surprise
 

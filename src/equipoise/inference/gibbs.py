@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from equipoise.inference.collapsed import approximate
-from equipoise.inference.linear import LinearPrior, LinearRegression, second_moments
+from equipoise.inference.models.linear import LinearPrior, LinearRegression, second_moments
 from equipoise.inference.observations import Observations, Scenarios, with_added_noise
 from equipoise.inference.runtime import compiler_options
 from equipoise.inference.statistic_likelihood import MatrixNoise, apply_sampling, factorise, solve

@@ -216,7 +216,7 @@ def _posteriors(
         return [results[index] for index in sorted(results)]
     if method in ("naive", "exact"):
         repair = method == "naive"
-        if baselines.is_conjugate(problem.model):
+        if problem.model.conjugate:
             for index, seed in enumerate(seeds):
                 member, kappa = np.asarray(arrays.member[index]), float(arrays.kappa[index])
                 rng = np.random.default_rng(seed)

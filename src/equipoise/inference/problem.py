@@ -4,7 +4,7 @@ Everything that can be wrong with a request is found here, before anything is co
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,29 +14,12 @@ from numpy.typing import NDArray
 
 from equipoise.agreement import Agreement
 from equipoise.errors import InferenceError
-from equipoise.inference import families
 from equipoise.inference.engine import Problem
-from equipoise.inference.linear import LinearRegression, linear_prior
-from equipoise.inference.logistic import LogisticRegression, logistic_prior
+from equipoise.inference.models import build
 from equipoise.inference.observations import Observations, Scenarios
 from equipoise.inference.runtime import double_precision
 from equipoise.inference.scenario import Scenario, UnitNoise, is_number
-from equipoise.inference.standardised import (
-    LARGEST_DEVIATION,
-    StandardisedLinear,
-    StandardisedLogistic,
-    Typical,
-    standardised_prior,
-)
-from equipoise.models import Layout, ScaledColumn, layout_of
-from equipoise.models.bernoulli import BernoulliModel
-from equipoise.models.categorical import CategoricalModel
-from equipoise.models.exponential import ExponentialModel
-from equipoise.models.gaussian import GaussianModel
-from equipoise.models.linear import LinearModel, NormalInverseWishart, StandardisedEffects
-from equipoise.models.logistic import LogisticModel, ScaledCorrelation, StandardisedLogOdds
-from equipoise.models.poisson import PoissonModel
-from equipoise.models.regression import StandardisedFeatures
+from equipoise.models import layout_of
 from equipoise.protocol.submission import Submission, one_of_each
 
 Floats = NDArray[np.float64]
@@ -127,113 +110,4 @@ def problem_of(agreement: Agreement, observations: Observations) -> Problem:
 @double_precision
 def model_of(agreement: Agreement) -> tuple[Any, Any]:
     """The agreed model and prior."""
-    return _BUILDERS[type(agreement.model)](agreement.model, len(agreement.parties), layout_of(agreement))
-
-
-def _linear(agreed: LinearModel, slots: int, _layout: Layout) -> tuple[LinearRegression, Any]:
-    width = len(agreed.features)
-    prior, data = agreed.prior, agreed.data_prior
-    if isinstance(prior, StandardisedEffects):
-        assert isinstance(data, StandardisedFeatures)
-        target = Typical(*agreed.typical(agreed.target, agreed.target_column))
-        return StandardisedLinear(width, slots, data.scope == "shared"), standardised_prior(
-            [Typical(*one) for one in agreed.typical_features()],
-            effect=agreed.effect,
-            concentration=data.concentration,
-            mean_spread=data.mean_spread,
-            target_middle=target.middle,
-            target_spread=data.mean_spread * target.deviation,
-            residual=(min(prior.residual * target.deviation, LARGEST_DEVIATION), prior.residual_spread),
-        )
-    assert isinstance(data, NormalInverseWishart)
-    degrees = width + 4.0 if data.degrees_of_freedom is None else data.degrees_of_freedom
-    model = LinearRegression(width, slots, data.scope == "shared")
-    return model, linear_prior(
-        shape=prior.shape,
-        scale=prior.scale,
-        weight_mean=_vector(prior.weight_mean, width + 1),
-        weight_precision=agreed.weight_precision,
-        feature_mean=_vector(data.mean, width),
-        mean_strength=data.mean_strength,
-        scatter=agreed.feature_covariance * (degrees - width - 1),  # E[Σ] = Ψ/(ν − w − 1)
-        degrees_of_freedom=degrees,
-    )
-
-
-def _logistic(agreed: LogisticModel, slots: int, _layout: Layout) -> tuple[LogisticRegression, Any]:
-    width = len(agreed.features)
-    prior, data = agreed.prior, agreed.data_prior
-    if isinstance(prior, StandardisedLogOdds):
-        assert isinstance(data, StandardisedFeatures)
-        return StandardisedLogistic(width, slots, data.scope == "shared"), standardised_prior(
-            [Typical(*one) for one in agreed.typical_features()],
-            effect=prior.effect,
-            concentration=data.concentration,
-            mean_spread=data.mean_spread,
-            target_middle=0.0,
-            target_spread=prior.bias_spread,
-        )
-    assert isinstance(data, ScaledCorrelation)
-    model = LogisticRegression(width, slots, data.scope == "shared", centred=data.mean_spread == 0)
-    return model, logistic_prior(
-        width=width,
-        degrees_of_freedom=float(width) if prior.degrees_of_freedom is None else prior.degrees_of_freedom,
-        max_squared_norm=prior.max_squared_norm,
-        weight_scale=prior.weight_scale,
-        bias_scale=prior.bias_scale,
-        mean_spread=data.mean_spread,
-        concentration=data.concentration,
-        sd_mean=data.sd_mean,
-        sd_spread=data.sd_spread,
-        sd_max=data.sd_max,
-    )
-
-
-def _vector(values: Sequence[float] | None, length: int) -> Floats:
-    return np.zeros(length) if values is None else np.asarray(values, dtype=float)
-
-
-def _bernoulli(agreed: BernoulliModel, slots: int, _layout: Layout) -> tuple[Any, Any]:
-    return families.Bernoulli(slots), families.bernoulli_prior(agreed.prior.positive, agreed.prior.negative)
-
-
-def _categorical(agreed: CategoricalModel, slots: int, _layout: Layout) -> tuple[Any, Any]:
-    size = len(agreed.target.categories)
-    concentrations = np.broadcast_to(np.asarray(agreed.prior.concentration, dtype=float), size)
-    return families.Categorical(slots, size), families.categorical_prior(concentrations.tolist())
-
-
-def _poisson(agreed: PoissonModel, slots: int, layout: Layout) -> tuple[Any, Any]:
-    lower, upper = agreed.target.bounds
-    # Without a rate, the prior mean of the count is the middle of its bounds.
-    rate = agreed.prior.shape / _middle(layout) if agreed.prior.rate is None else agreed.prior.rate
-    return families.Poisson(slots, int(lower), int(upper)), families.rate_prior(agreed.prior.shape, rate, lower, upper)
-
-
-def _exponential(agreed: ExponentialModel, slots: int, layout: Layout) -> tuple[Any, Any]:
-    lower, upper = agreed.target.bounds
-    # Without a rate, a waiting time at the prior mean of its rate is the middle of its bounds on average.
-    rate = agreed.prior.shape * _middle(layout) if agreed.prior.rate is None else agreed.prior.rate
-    return families.Exponential(slots), families.rate_prior(agreed.prior.shape, rate, lower, upper)
-
-
-def _gaussian(agreed: GaussianModel, slots: int, _layout: Layout) -> tuple[Any, Any]:
-    prior = agreed.prior
-    return families.Gaussian(slots), families.gaussian_prior(prior.shape, prior.scale, prior.mean, prior.mean_strength)
-
-
-def _middle(layout: Layout) -> float:
-    column = layout.columns[0]
-    assert isinstance(column, ScaledColumn)
-    return column.middle
-
-
-_BUILDERS: dict[type, Callable[[Any, int, Layout], tuple[Any, Any]]] = {
-    LinearModel: _linear,
-    LogisticModel: _logistic,
-    BernoulliModel: _bernoulli,
-    CategoricalModel: _categorical,
-    PoissonModel: _poisson,
-    ExponentialModel: _exponential,
-    GaussianModel: _gaussian,
-}
+    return build(agreement.model, len(agreement.parties))

@@ -160,6 +160,11 @@ def inverse_table(table: Table) -> Table:
     return Table(jnp.asarray(place + slope * (GRID - inside)), jnp.asarray(slope))
 
 
+def inverse_at(table: Table, values: Floats) -> Floats:
+    """Normal coordinates of values, by linear interpolation: for looking at, not for sampling."""
+    return np.asarray(np.interp(values, np.asarray(table.values), GRID))
+
+
 def stacked(tables: Sequence[Table]) -> Table:
     """Several maps as one, each with a place on a new first axis."""
     return Table(*(jnp.stack(parts) for parts in zip(*tables, strict=True)))

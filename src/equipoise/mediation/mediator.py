@@ -29,10 +29,11 @@ from equipoise.mediation.rewards import Aim, Made, RewardMaker
 from equipoise.mediation.settings import SettlementSettings, default_budget
 from equipoise.mediation.settlement import Award, CoalitionValue, Settlement
 from equipoise.mediation.task import Task, environment, task_of
+from equipoise.models.base import Rows
 from equipoise.protocol.submission import Submission
 from equipoise.reward.model import Reward
 from equipoise.reward.own import own_part
-from equipoise.reward.scoring import Rows, loss_on, scaled_rows
+from equipoise.reward.scoring import loss_on, scaled_rows
 from equipoise.reward.summary import summarise
 from equipoise.reward.targets import Targets
 from equipoise.valuation.surprise import similarity

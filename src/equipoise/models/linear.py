@@ -261,6 +261,7 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
 
     def log_probability(self, draws: Draws, features: Floats | None, target: Floats) -> Floats:
         """Of a normal distribution with the predictive mean and variance (paper App. H.2)."""
+        assert features is not None
         predicted = features @ draws["weights"].T
         variance = draws["variance"].mean() + predicted.var(axis=1)
         return log_normal_density(target, predicted.mean(axis=1), variance)

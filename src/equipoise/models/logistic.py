@@ -181,6 +181,7 @@ bias_spread = 2.0        # log odds where all features are at their means
         return 2 * positions - 1, unit
 
     def log_probability(self, draws: Draws, features: Floats | None, target: Floats) -> Floats:
+        assert features is not None
         return averaged(special().log_expit(target[:, None] * (features @ draws["weights"].T)))
 
     def belief_about_effects(self) -> str:

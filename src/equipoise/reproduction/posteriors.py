@@ -21,13 +21,14 @@ from equipoise.inference import baselines, engine
 from equipoise.inference.collapsed import own_coordinates
 from equipoise.inference.diagnostics import independent
 from equipoise.inference.engine import Problem, Sampled, Settings
-from equipoise.inference.linear import regression_coordinates
+from equipoise.inference.models.linear import regression_coordinates
 from equipoise.inference.problem import observations_of, problem_of, scenario_arrays
 from equipoise.inference.processes import sample_one, spread, tasks_of
 from equipoise.inference.runtime import double_precision, on_accelerator
 from equipoise.inference.scenario import Scenario
+from equipoise.models.base import Rows
 from equipoise.protocol.submission import Submission
-from equipoise.reward.scoring import Rows, loss_on
+from equipoise.reward.scoring import loss_on
 from equipoise.valuation.divergence import divergence, divergence_between
 
 Floats = NDArray[np.float64]
@@ -106,7 +107,7 @@ def find(
     present = tuple(submission.party for submission in sent)
     problem = problem_of(agreement, observations_of(agreement, sent, seed=noise_seed))
     scenarios = scenario_arrays(agreement, present, [one.scenario for one in asked])
-    conjugate = naive and baselines.is_conjugate(problem.model)
+    conjugate = naive and problem.model.conjugate
     if naive and not conjugate:
         problem = baselines.without_noise(problem, repair=True)
     keys = jnp.stack([jax.random.key(one.seed) for one in asked])

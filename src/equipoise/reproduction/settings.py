@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.agreement import Agreement
+from equipoise.models.base import Rows
 from equipoise.reproduction import network, sources
-from equipoise.reward.scoring import Rows, scaled_rows
+from equipoise.reward.scoring import scaled_rows
 
 Floats = NDArray[np.float64]
 

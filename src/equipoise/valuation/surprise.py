@@ -3,17 +3,18 @@
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from equipoise.agreement import Agreement
 from equipoise.errors import InferenceError
 from equipoise.estimate import Estimate
-from equipoise.inference.linear import LinearRegression, regression_coordinates
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.problem import model_of
 from equipoise.valuation import Estimator, check_estimator
-from equipoise.valuation.conjugate_fit import conjugate_fit
 from equipoise.valuation.divergence import Estimator as OfCoordinates
 from equipoise.valuation.divergence import Floats, divergence, divergence_between
+
+ByChain = dict[str, NDArray[np.float64]]  # parameters [chains, draws, …]
 
 
 def surprise(
@@ -37,6 +38,22 @@ def surprise(
         return conjugate_fit(model, prior, draws, coordinates)
     chosen: OfCoordinates = estimator
     return divergence(coordinates, chosen, seed=seed)
+
+
+def conjugate_fit(model: Any, prior: Any, draws: ByChain, coordinates: Floats) -> Estimate:
+    """KL(posterior ‖ prior) of the member of the prior's own family that fits the draws best (paper App. C.3).
+
+    Closed form, and right when noise is small, for then the posterior is nearly conjugate. Where it is not (two modes,
+    heavy tails) the estimate is biased, and its standard error does not know: that covers only the randomness of the
+    draws, by leaving out one chain at a time. Models without a conjugate prior get a normal fit of coordinates.
+    """
+    if not model.conjugate:
+        return divergence(coordinates, "gaussian-fit")
+    chains = len(next(iter(draws.values())))
+    whole = model.conjugate_divergence(prior, _flat(draws))
+    left_out = np.array([model.conjugate_divergence(prior, _flat(draws, without=chain)) for chain in range(chains)])
+    variance = (chains - 1) / chains * np.sum((left_out - left_out.mean()) ** 2)
+    return Estimate(whole, float(np.sqrt(variance)))
 
 
 def similarity(agreement: Agreement, reward: Posterior, grand: Posterior, *, force: bool = False) -> Estimate:
@@ -67,12 +84,18 @@ def _coordinates(model: Any, prior: Any, posterior: Posterior) -> Floats:
     """The model's own parameters where the prior is N(0, I); those of samplers that work elsewhere are mapped back."""
     if posterior.coordinates is not None:
         return posterior.coordinates
-    if isinstance(model, LinearRegression):
-        return regression_coordinates(prior, posterior.draws["weights"], posterior.draws["variance"])
-    raise InferenceError(
-        f'draws of method {posterior.method!r} cannot be valued for {type(model).__name__}; use method "collapsed"'
-    )
+    found: Floats | None = model.own_of_draws(prior, posterior.draws)
+    if found is None:
+        raise InferenceError(
+            f'draws of method {posterior.method!r} cannot be valued for {type(model).__name__}; use method "collapsed"'
+        )
+    return found
 
 
 def _by_chain(posterior: Posterior, values: Floats) -> Floats:
     return values.reshape(posterior.chains, -1, *values.shape[1:])
+
+
+def _flat(draws: ByChain, without: int | None = None) -> ByChain:
+    chosen = {name: part if without is None else np.delete(part, without, axis=0) for name, part in draws.items()}
+    return {name: part.reshape(-1, *part.shape[2:]) for name, part in chosen.items()}

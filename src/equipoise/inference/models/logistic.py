@@ -18,7 +18,7 @@ accurate to 1e-9 for any v, where Gauss–Hermite quadrature is off by 1e-2 at v
 
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,11 +27,17 @@ from jax import Array
 from scipy import special, stats
 
 from equipoise.inference import moment_likelihood
-from equipoise.inference.coordinates import PlainCoordinates
+from equipoise.inference.conjugate import repaired
 from equipoise.inference.correlation import correlation_root, partial_correlation_table
+from equipoise.inference.models.base import Draws, EngineModel, Floats, features_of_party
+from equipoise.inference.models.standardised import Standardised, StandardisedPrior, Typical, standardised_prior
 from equipoise.inference.moment_likelihood import RowMoments
 from equipoise.inference.observations import Observed
-from equipoise.inference.quantile_maps import GRID, Table, transport, truncated_normal_table
+from equipoise.inference.quantile_maps import GRID, Table, inverse_at, transport, truncated_normal_table
+from equipoise.inference.runtime import compiler_options
+
+if TYPE_CHECKING:
+    from equipoise.models.logistic import LogisticModel
 
 _SCALES = np.geomspace(0.18, 3.8, 20)
 _MIXTURE = _SCALES * stats.kstwobign.pdf(_SCALES)
@@ -96,7 +102,7 @@ def _log_norm_table(dimension: int, degrees: float, limit: float) -> Table:
 
 
 @dataclass(frozen=True)
-class LogisticRegression(PlainCoordinates):
+class LogisticRegression(EngineModel):
     """Static part of the model; `centred` says that features have mean 0, as the paper assumes."""
 
     width: int
@@ -181,6 +187,51 @@ class LogisticRegression(PlainCoordinates):
         """Fisher information of the mean statistics."""
         return moment_likelihood.information(partial(self.row_moments, prior), evidence, position)
 
+    def moments_of_draws(self, prior: Any, draws: Draws, own: Floats | None, party: int) -> RowMoments:  # noqa: ARG002
+        """Moments of one row's statistic at every draw."""
+        features = features_of_party(draws, party, shared=self.shared)
+        found: RowMoments = _moments_of_draws(self, draws["weights"], *features)
+        return found
+
+    def repaired(self, statistic: Floats, count: float) -> Floats:
+        """The statistic whose matrix over (x, y, 1) is positive semi-definite, with y² = 1 known."""
+        width = self.width
+        matrix = np.empty((width + 2, width + 2))
+        matrix[-1, :-1] = matrix[:-1, -1] = statistic[: width + 1]
+        matrix[-1, -1] = matrix[width, width] = count
+        rows, columns = np.triu_indices(width + 1)
+        inner = ~((rows == width) & (columns == width))
+        rows, columns = rows[inner], columns[inner]
+        matrix[rows, columns] = matrix[columns, rows] = statistic[width + 1 :]
+        fixed = repaired(matrix, fixed=[width, width + 1])
+        return np.concatenate([fixed[-1, : width + 1], fixed[rows, columns]])
+
+    def deviation_coordinates(self, prior: Any, deviations: Floats) -> Floats:
+        """Of the truncated normal distributions."""
+        fraction = np.clip(deviations / float(prior.largest_deviation), 1e-12, 1 - 1e-12)
+        return inverse_at(prior.deviation, special.logit(fraction))
+
+
+@dataclass(frozen=True)
+class StandardisedLogistic(Standardised, LogisticRegression):
+    """Logistic regression."""
+
+    @property
+    def _first(self) -> int:
+        return 0
+
+    def _unit(self, prior: StandardisedPrior, position: Array) -> float:  # noqa: ARG002  (log odds have no other)
+        return 1.0
+
+    def coefficients(self, prior: StandardisedPrior, position: Array) -> Array:  # type: ignore[override]
+        """Weights, then the bias."""
+        return self._coefficients(prior, position, 1.0)
+
+    def features(self, prior: StandardisedPrior, position: Array) -> tuple[Array, Array]:  # type: ignore[override]
+        """Means and covariances of the feature distributions: [1 or slots, …]."""
+        means, roots = self._distributions(prior, position)
+        return means, roots @ roots.mT
+
 
 def expected_derivatives(mean: Array, variance: Array) -> tuple[Array, Array, Array, Array]:
     """e₀ … e₃: expected derivatives of tanh(t/2), t ~ N(mean, variance)."""
@@ -246,3 +297,38 @@ def _statistic_order(width: int) -> np.ndarray:
         products += width - j
         order.append(1 + j)
     return np.array(order)
+
+
+@partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(0))
+def _moments_of_draws(model: LogisticRegression, weights: Array, mean: Array, covariance: Array) -> RowMoments:
+    return jax.vmap(model.moments_of_row)(weights, mean, covariance)
+
+
+def build(agreed: "LogisticModel", slots: int) -> tuple[LogisticRegression, Any]:
+    """The agreed model and prior."""
+    width = len(agreed.features)
+    prior, data = agreed.prior, agreed.data_prior
+    if prior.kind == "standardised":
+        assert data.kind == "standardised"
+        return StandardisedLogistic(width, slots, data.scope == "shared"), standardised_prior(
+            [Typical(*one) for one in agreed.typical_features()],
+            effect=prior.effect,
+            concentration=data.concentration,
+            mean_spread=data.mean_spread,
+            target_middle=0.0,
+            target_spread=prior.bias_spread,
+        )
+    assert data.kind == "conjugate"
+    model = LogisticRegression(width, slots, data.scope == "shared", centred=data.mean_spread == 0)
+    return model, logistic_prior(
+        width=width,
+        degrees_of_freedom=float(width) if prior.degrees_of_freedom is None else prior.degrees_of_freedom,
+        max_squared_norm=prior.max_squared_norm,
+        weight_scale=prior.weight_scale,
+        bias_scale=prior.bias_scale,
+        mean_spread=data.mean_spread,
+        concentration=data.concentration,
+        sd_mean=data.sd_mean,
+        sd_spread=data.sd_spread,
+        sd_max=data.sd_max,
+    )

@@ -8,22 +8,39 @@ functions, everything else as standard normal variables, so that the prior is N(
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import ArrayLike, NDArray
-from scipy import special
+from numpy.typing import ArrayLike
+from scipy import special, stats
 
-from equipoise.inference.coordinates import PlainCoordinates
+from equipoise.inference.conjugate import check_possible, normal_gamma_divergence, repaired
+from equipoise.inference.correlation import correlation_root
+from equipoise.inference.models.base import Draws, EngineModel, Floats, Released, features_of_party
+from equipoise.inference.models.standardised import (
+    LARGEST_DEVIATION,
+    Standardised,
+    StandardisedPrior,
+    Typical,
+    standardised_prior,
+)
+from equipoise.inference.moment_likelihood import RowMoments
 from equipoise.inference.observations import Observed
 from equipoise.inference.quantile_maps import Table, log_gamma_table, transport
+from equipoise.inference.runtime import compiler_options
 from equipoise.inference.statistic_likelihood import MatrixNoise, factorise, log_likelihood, solve
 from equipoise.inference.triangular import inverse_lower
+
+if TYPE_CHECKING:
+    from equipoise.models.linear import LinearModel
+
+_TINY = math.exp(-700)
 
 
 class LinearPrior(NamedTuple):
@@ -86,7 +103,7 @@ def linear_prior(
 
 
 @dataclass(frozen=True)
-class LinearRegression(PlainCoordinates):
+class LinearRegression(EngineModel):
     """Static part of the model: number of features and parties, and whether parties share the feature distribution."""
 
     width: int
@@ -111,11 +128,6 @@ class LinearRegression(PlainCoordinates):
     def focus(self) -> int:
         """The first coordinates, which are the model's own parameters; the rest describe the features."""
         return 2 + self.width
-
-    @property
-    def offset(self) -> float:
-        """The search for the mode starts at the prior's."""
-        return 0.0
 
     @property
     def _places(self) -> np.ndarray:
@@ -227,8 +239,139 @@ class LinearRegression(PlainCoordinates):
         alone = jax.tree.map(lambda part: part[:, None], parts)
         return jnp.sum(jax.vmap(one_distribution)(moments, jacobian, *alone), axis=0)
 
+    def own_of_draws(self, prior: LinearPrior, draws: Draws) -> Floats:
+        """Coordinates of σ² and weights, of a sampler that works in none."""
+        return regression_coordinates(prior, draws["weights"], draws["variance"])
 
-def regression_coordinates(prior: LinearPrior, weights: ArrayLike, variance: ArrayLike) -> NDArray[np.float64]:
+    def moments_of_draws(self, prior: Any, draws: Draws, own: Floats | None, party: int) -> RowMoments:  # noqa: ARG002
+        """Moments of the products of (x, 1, y), by Isserlis' theorem."""
+        features = features_of_party(draws, party, shared=self.shared)
+        found: RowMoments = _moments_of_draws(self, draws["weights"], draws["variance"], *features)
+        return found
+
+    @property
+    def conjugate(self) -> bool:
+        """The prior is the paper's."""
+        return True
+
+    def conjugate_draws(
+        self, rng: np.random.Generator, prior: LinearPrior, released: Released, draws: int, *, repair: bool
+    ) -> dict[str, Floats]:
+        """From the normal-inverse-gamma posterior of the model and the normal-inverse-Wishart one of the features."""
+        matrices = np.asarray(self.matrices(jnp.asarray(released.statistic), jnp.asarray(released.rows)))
+        if repair:
+            matrices = np.stack([repaired(matrix, fixed=[self.width]) for matrix in matrices])
+        matrices = released.kappa * matrices
+        width = self.width
+        total = matrices.sum(axis=0)
+        precision0, mean0 = np.asarray(prior.weight_precision), np.asarray(prior.weight_mean)
+        precision = precision0 + total[:-1, :-1]
+        check_possible(float(np.linalg.eigvalsh(precision)[0]), 0.0, "products of the features")
+        mean = np.linalg.solve(precision, precision0 @ mean0 + total[:-1, -1])
+        shape = float(prior.shape) + total[width, width] / 2
+        scale = float(prior.scale) + 0.5 * (total[-1, -1] + mean0 @ precision0 @ mean0 - mean @ precision @ mean)
+        check_possible(scale - float(prior.scale), total[-1, -1], "squares of the target")
+        variance = scale / rng.gamma(shape, size=draws)
+        root = np.linalg.inv(np.linalg.cholesky(precision)).T
+        weights = mean + np.sqrt(variance)[:, None] * (rng.normal(size=(draws, width + 1)) @ root.T)
+
+        def features(sums: Floats) -> tuple[Floats, Floats]:
+            """Normal-inverse-Wishart posterior of one feature distribution."""
+            strength0, centre0 = float(prior.mean_strength), np.asarray(prior.feature_mean)
+            strength = strength0 + sums[width, width]
+            centre = (strength0 * centre0 + sums[:width, width]) / strength
+            scatter = np.asarray(prior.scatter) + sums[:width, :width] + strength0 * np.outer(centre0, centre0)
+            scatter = scatter - strength * np.outer(centre, centre)
+            degrees = float(prior.degrees_of_freedom) + sums[width, width]
+            check_possible(float(np.linalg.eigvalsh(scatter)[0]), 0.0, "products of the features")
+            covariance = stats.invwishart.rvs(degrees, scatter, size=draws, random_state=rng).reshape(
+                draws, width, width
+            )
+            noise = np.einsum("nij,nj->ni", np.linalg.cholesky(covariance), rng.normal(size=(draws, width)))
+            return centre + noise / np.sqrt(strength), covariance
+
+        if self.shared:
+            means, covariances = features(total)
+        else:
+            groups = np.zeros((self.slots, *total.shape))
+            groups[released.inside] = matrices  # parties that are out keep their prior
+            pairs = [features(sums) for sums in groups]
+            means, covariances = (np.stack(part, axis=1) for part in zip(*pairs, strict=True))
+        return {"weights": weights, "variance": variance, "feature_mean": means, "feature_covariance": covariances}
+
+    def conjugate_divergence(self, prior: LinearPrior, draws: Draws) -> float:
+        """Of the normal-inverse-gamma distribution that fits best."""
+        return normal_gamma_divergence(
+            draws["weights"],
+            draws["variance"],
+            np.asarray(prior.weight_mean),
+            np.asarray(prior.weight_precision),
+            float(prior.shape),
+            float(prior.scale),
+        )
+
+    def repaired(self, statistic: Floats, count: float) -> Floats:
+        """The statistic whose matrix over (x, 1, y) is positive semi-definite."""
+        matrix = np.asarray(self.matrices(jnp.asarray(statistic), jnp.asarray(count)))
+        rows, columns = self.places_of_entries
+        return np.asarray(repaired(matrix, fixed=[self.width])[rows, columns])
+
+    def deviation_coordinates(self, prior: Any, deviations: Floats) -> Floats:
+        """Of the inverse gamma distributions: Σ ~ W⁻¹(Ψ, ν) has Σⱼⱼ ~ InvGamma((ν − w + 1)/2, Ψⱼⱼ/2)."""
+        shape = (float(prior.degrees_of_freedom) - deviations.shape[1] + 1) / 2
+        precision = np.diag(np.asarray(prior.scatter)) / 2 / deviations**2
+        lower, upper = special.gammainc(shape, precision), special.gammaincc(shape, precision)
+        nearer = np.where(lower < upper, -1.0, 1.0)  # the nearer tail, which keeps its digits
+        return np.asarray(-nearer * special.ndtri(np.maximum(np.minimum(lower, upper), _TINY)))
+
+
+@dataclass(frozen=True)
+class StandardisedLinear(Standardised, LinearRegression):
+    """Linear regression; the first coordinate is that of σ."""
+
+    @property
+    def _first(self) -> int:
+        return 1
+
+    def _unit(self, prior: StandardisedPrior, position: Array) -> Array:
+        assert prior.log_residual is not None
+        return jnp.exp(transport(prior.log_residual, position[0]))
+
+    def bend(self, prior: StandardisedPrior, position: Array) -> Array:
+        """Move the first coordinate by what features add to the logarithm of the target's standard deviation.
+
+        The target's squares tell its whole variance; what features leave of it can be anything. In these coordinates
+        one is known and the others are free, where without them chains would follow a thin and bent ridge.
+        """
+        return position.at[0].add(self._explained(prior, position)) if self.shared else position
+
+    def unbend(self, prior: StandardisedPrior, bent: Array) -> Array:
+        """The inverse of `bend`."""
+        return bent.at[0].add(-self._explained(prior, bent)) if self.shared else bent
+
+    def _explained(self, prior: StandardisedPrior, position: Array) -> Array:
+        """½ log(1 + eᵀ Ω e) for effects e, which does not depend on the first coordinate."""
+        width = self.width
+        root = correlation_root(prior.partial_correlation, position[self.focus + 2 * width :], width)
+        through = root.T @ jnp.sinh(position[1 : 1 + width])
+        return 0.5 * jnp.log1p(prior.effect**2 * through @ through)
+
+    def regression(self, prior: StandardisedPrior, position: Array) -> tuple[Array, Array]:  # type: ignore[override]
+        """Weights, the bias last, and σ²."""
+        unit = self._unit(prior, position)
+        return self._coefficients(prior, position, unit), unit**2
+
+    def features(self, prior: StandardisedPrior, position: Array) -> tuple[Array, Array]:  # type: ignore[override]
+        """Means and covariance roots of the feature distributions: [1 or slots, …]."""
+        return self._distributions(prior, position)
+
+    @property
+    def conjugate(self) -> bool:
+        """Exact statistics have no posterior in closed form."""
+        return False
+
+
+def regression_coordinates(prior: LinearPrior, weights: ArrayLike, variance: ArrayLike) -> Floats:
     """Coordinates of the model's own parameters [draws, w + 2]: the inverse of `LinearRegression.regression`."""
     sigma2, slopes = np.asarray(variance, float), np.asarray(weights, float)
     precision = float(prior.scale) / sigma2  # ~ Gamma(shape, 1)
@@ -257,3 +400,55 @@ def second_moment(mean: Array, root: Array, weights: Array, variance: Array) -> 
     centred = centred.at[-1, -1].set(through @ through + variance)
     whole = jnp.concatenate([mean, jnp.ones(1), (weights[:width] @ mean + weights[width])[None]])
     return centred + jnp.outer(whole, whole)
+
+
+@partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(0))
+def _moments_of_draws(
+    model: LinearRegression, weights: Array, variance: Array, mean: Array, covariance: Array
+) -> RowMoments:
+    first, second = model.places_of_entries
+
+    def one(weights: Array, variance: Array, mean: Array, covariance: Array) -> RowMoments:
+        moment = second_moment(mean, jnp.linalg.cholesky(covariance), weights, variance)
+        centre = moment[:, model.width]
+        products = centre[first] * centre[second]
+        spread = moment[first][:, first] * moment[second][:, second]
+        spread += moment[first][:, second] * moment[second][:, first] - 2 * jnp.outer(products, products)
+        return RowMoments(moment[first, second], spread)
+
+    return jax.vmap(one)(weights, variance, mean, covariance)
+
+
+def build(agreed: "LinearModel", slots: int) -> tuple[LinearRegression, Any]:
+    """The agreed model and prior."""
+    width = len(agreed.features)
+    prior, data = agreed.prior, agreed.data_prior
+    if prior.kind == "standardised":
+        assert data.kind == "standardised"
+        target = Typical(*agreed.typical(agreed.target, agreed.target_column))
+        return StandardisedLinear(width, slots, data.scope == "shared"), standardised_prior(
+            [Typical(*one) for one in agreed.typical_features()],
+            effect=agreed.effect,
+            concentration=data.concentration,
+            mean_spread=data.mean_spread,
+            target_middle=target.middle,
+            target_spread=data.mean_spread * target.deviation,
+            residual=(min(prior.residual * target.deviation, LARGEST_DEVIATION), prior.residual_spread),
+        )
+    assert data.kind == "conjugate"
+    degrees = width + 4.0 if data.degrees_of_freedom is None else data.degrees_of_freedom
+    model = LinearRegression(width, slots, data.scope == "shared")
+    return model, linear_prior(
+        shape=prior.shape,
+        scale=prior.scale,
+        weight_mean=_vector(prior.weight_mean, width + 1),
+        weight_precision=agreed.weight_precision,
+        feature_mean=_vector(data.mean, width),
+        mean_strength=data.mean_strength,
+        scatter=agreed.feature_covariance * (degrees - width - 1),  # E[Σ] = Ψ/(ν − w − 1)
+        degrees_of_freedom=degrees,
+    )
+
+
+def _vector(values: Sequence[float] | None, length: int) -> Floats:
+    return np.zeros(length) if values is None else np.asarray(values, dtype=float)

@@ -1,82 +1,39 @@
-"""KL(posterior ‖ prior) of the member of the prior's own family that fits the draws best (paper App. C.3).
-
-Closed form, and right when noise is small, for then the posterior is nearly conjugate. Where it is not (two modes,
-heavy tails) the estimate is biased, and its standard error does not know: that covers only the randomness of the draws,
-by leaving out one chain at a time.
-"""
-
-from collections.abc import Callable
-from typing import Any
+"""Tools of conjugate priors: repairing statistics, fitting gamma and Dirichlet distributions, their divergences."""
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from equipoise.estimate import Estimate
-from equipoise.inference import families
-from equipoise.inference.linear import LinearRegression
-from equipoise.valuation.divergence import Floats, divergence
+from equipoise.errors import InferenceError
 
-ByChain = dict[str, NDArray[np.float64]]  # parameters [chains, draws, …]
+Floats = NDArray[np.float64]
 
 
-def conjugate_fit(model: Any, prior: Any, draws: ByChain, coordinates: Floats) -> Estimate:
-    """Fit and compare with the prior. Models without a conjugate prior (logistic) get a normal fit of coordinates."""
-    fits: dict[type, Callable[[Any, ByChain], float]] = {
-        LinearRegression: _linear,
-        families.Gaussian: _gaussian,
-        families.Bernoulli: _bernoulli,
-        families.Categorical: _categorical,
-        families.Poisson: _rate,
-        families.Exponential: _rate,
-    }
-    fit = fits.get(type(model))
-    if fit is None:
-        return divergence(coordinates, "gaussian-fit")
-    chains = len(next(iter(draws.values())))
-    whole = fit(prior, _flat(draws))
-    left_out = np.array([fit(prior, _flat(draws, without=chain)) for chain in range(chains)])
-    variance = (chains - 1) / chains * np.sum((left_out - left_out.mean()) ** 2)
-    return Estimate(whole, float(np.sqrt(variance)))
+def repaired(matrix: Floats, *, fixed: list[int]) -> Floats:
+    """The second-moment matrix with negative eigenvalues removed, and the public diagonal entries as they were.
+
+    Removing negative eigenvalues only adds to the diagonal, so scaling rows and columns down restores the public
+    entries and keeps the matrix positive semi-definite.
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    floor = 1e-9 * np.max(np.abs(values))
+    clipped = (vectors * np.maximum(values, floor)) @ vectors.T
+    scale = np.ones(len(matrix))
+    scale[fixed] = np.sqrt(np.diag(matrix)[fixed] / np.diag(clipped)[fixed])
+    return np.asarray(scale[:, None] * clipped * scale)
 
 
-def _flat(draws: ByChain, without: int | None = None) -> ByChain:
-    chosen = {name: part if without is None else np.delete(part, without, axis=0) for name, part in draws.items()}
-    return {name: part.reshape(-1, *part.shape[2:]) for name, part in chosen.items()}
+def check_possible(remainder: float, total: float, what: str) -> None:
+    """Refuse statistics that no rows have: what the means leave of a sum of squares would be negative."""
+    if not remainder >= -1e-9 * abs(total):
+        raise InferenceError(
+            f"these cannot be the exact statistics of any rows: the {what} are smaller than the sums of the same rows "
+            "allow. Check that they are exact (a perturbed statistic is not), in scaled units and in the order of the "
+            "agreement"
+        )
 
 
-def _linear(prior: Any, draws: ByChain) -> float:
-    return _normal_gamma(
-        draws["weights"],
-        draws["variance"],
-        np.asarray(prior.weight_mean),
-        np.asarray(prior.weight_precision),
-        float(prior.shape),
-        float(prior.scale),
-    )
-
-
-def _gaussian(prior: Any, draws: ByChain) -> float:
-    mean, strength = np.array([float(prior.mean)]), np.array([[float(prior.mean_strength)]])
-    return _normal_gamma(
-        draws["mean"][:, None], draws["variance"], mean, strength, float(prior.shape), float(prior.scale)
-    )
-
-
-def _bernoulli(prior: Any, draws: ByChain) -> float:
-    both = np.stack([draws["probability"], 1 - draws["probability"]], axis=1)
-    return dirichlet_divergence(fit_dirichlet(both), np.array([float(prior.positive), float(prior.negative)]))
-
-
-def _categorical(prior: Any, draws: ByChain) -> float:
-    return dirichlet_divergence(fit_dirichlet(draws["probabilities"]), np.asarray(prior.concentrations))
-
-
-def _rate(prior: Any, draws: ByChain) -> float:
-    return gamma_divergence(*fit_gamma(draws["rate"]), float(prior.shape), float(prior.rate))
-
-
-def _normal_gamma(
+def normal_gamma_divergence(
     values: Floats, variance: Floats, mean0: Floats, precision0: Floats, shape0: float, scale0: float
 ) -> float:
     """Fit σ² ~ InvGamma(a, b), values | σ² ~ N(m, σ² V), and its divergence from the prior with V₀⁻¹ = `precision0`.

@@ -25,18 +25,19 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from equipoise.inference.correlation import correlation_root, partial_correlation_table
-from equipoise.inference.linear import LinearRegression
-from equipoise.inference.logistic import LogisticRegression
+from equipoise.inference.models.base import Floats
 from equipoise.inference.quantile_maps import (
     RATIO_STRETCH,
     Table,
+    inverse_at,
     inverse_table,
     log_normal_table,
     ratio_table,
@@ -110,7 +111,7 @@ class _Common(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Standardised(ABC):
+class Standardised(ABC):
     """What both regressions share; `_first` says where their z begin."""
 
     width: int
@@ -206,64 +207,7 @@ class _Standardised(ABC):
     def _unit(self, prior: StandardisedPrior, position: Array) -> Array | float:
         """The standard deviation that effects are relative to."""
 
-
-@dataclass(frozen=True)
-class StandardisedLinear(_Standardised, LinearRegression):
-    """Linear regression; the first coordinate is that of σ."""
-
-    @property
-    def _first(self) -> int:
-        return 1
-
-    def _unit(self, prior: StandardisedPrior, position: Array) -> Array:
-        assert prior.log_residual is not None
-        return jnp.exp(transport(prior.log_residual, position[0]))
-
-    def bend(self, prior: StandardisedPrior, position: Array) -> Array:
-        """Move the first coordinate by what features add to the logarithm of the target's standard deviation.
-
-        The target's squares tell its whole variance; what features leave of it can be anything. In these coordinates
-        one is known and the others are free, where without them chains would follow a thin and bent ridge.
-        """
-        return position.at[0].add(self._explained(prior, position)) if self.shared else position
-
-    def unbend(self, prior: StandardisedPrior, bent: Array) -> Array:
-        """The inverse of `bend`."""
-        return bent.at[0].add(-self._explained(prior, bent)) if self.shared else bent
-
-    def _explained(self, prior: StandardisedPrior, position: Array) -> Array:
-        """½ log(1 + eᵀ Ω e) for effects e, which does not depend on the first coordinate."""
-        width = self.width
-        root = correlation_root(prior.partial_correlation, position[self.focus + 2 * width :], width)
-        through = root.T @ jnp.sinh(position[1 : 1 + width])
-        return 0.5 * jnp.log1p(prior.effect**2 * through @ through)
-
-    def regression(self, prior: StandardisedPrior, position: Array) -> tuple[Array, Array]:  # type: ignore[override]
-        """Weights, the bias last, and σ²."""
-        unit = self._unit(prior, position)
-        return self._coefficients(prior, position, unit), unit**2
-
-    def features(self, prior: StandardisedPrior, position: Array) -> tuple[Array, Array]:  # type: ignore[override]
-        """Means and covariance roots of the feature distributions: [1 or slots, …]."""
-        return self._distributions(prior, position)
-
-
-@dataclass(frozen=True)
-class StandardisedLogistic(_Standardised, LogisticRegression):
-    """Logistic regression."""
-
-    @property
-    def _first(self) -> int:
-        return 0
-
-    def _unit(self, prior: StandardisedPrior, position: Array) -> float:  # noqa: ARG002  (log odds have no other)
-        return 1.0
-
-    def coefficients(self, prior: StandardisedPrior, position: Array) -> Array:  # type: ignore[override]
-        """Weights, then the bias."""
-        return self._coefficients(prior, position, 1.0)
-
-    def features(self, prior: StandardisedPrior, position: Array) -> tuple[Array, Array]:  # type: ignore[override]
-        """Means and covariances of the feature distributions: [1 or slots, …]."""
-        means, roots = self._distributions(prior, position)
-        return means, roots @ roots.mT
+    def deviation_coordinates(self, prior: Any, deviations: Floats) -> Floats:
+        """Normal coordinates, under the prior, of the features' standard deviations [distributions, features]."""
+        tables = [Table(*(part[k] for part in prior.log_deviation)) for k in range(deviations.shape[1])]
+        return np.stack([inverse_at(table, np.log(deviations[:, k])) for k, table in enumerate(tables)], axis=1)

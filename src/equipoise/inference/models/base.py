@@ -1,0 +1,192 @@
+"""What a kind of model is to the engine: coordinates in which the prior is N(0, I), and the moments of a row.
+
+A party's statistic is a sum over rows, so the engine needs the mean and covariance of one row's contribution and
+nothing else (`moment_likelihood.py`). Rows were clipped to public bounds before they were summed: where a kind can have
+it, all moments are those of the *clipped* variable, so that clipping costs information but never biases a posterior.
+
+A kind is a frozen dataclass of what is static in a compiled program, with a tuple of arrays beside it, its prior.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import jax
+import numpy as np
+from jax import Array
+from numpy.typing import NDArray
+
+from equipoise.inference import moment_likelihood
+from equipoise.inference.moment_likelihood import RowMoments
+from equipoise.inference.observations import Observed
+from equipoise.inference.runtime import compiler_options
+
+Floats = NDArray[np.float64]
+Draws = Mapping[str, Floats]
+
+# Logarithms of rates and variances stay in ±SAFE: their exponentials, squares and reciprocal squares are all finite.
+SAFE = 300.0
+
+
+class Released(NamedTuple):
+    """What a coalition's members released, for updates that take it as exact, and how far it is tempered."""
+
+    statistic: Floats  # [members, entries]
+    rows: Floats  # [members]
+    inside: NDArray[np.bool_]  # [slots], the members
+    kappa: float
+
+    @property
+    def tempered(self) -> Floats:
+        """Statistics as tempering has them [members, entries]."""
+        return self.kappa * self.statistic
+
+    @property
+    def total_rows(self) -> float:
+        """Sum of the tempered row counts."""
+        return float((self.kappa * self.rows).sum())
+
+
+class EngineModel(ABC):
+    """What all kinds share. Unless one knows better, its own parameters are its first coordinates, as they are."""
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """Number of coordinates."""
+
+    @property
+    @abstractmethod
+    def focus(self) -> int:
+        """Number of the model's own parameters, whose coordinates come first."""
+
+    @property
+    def offset(self) -> float:
+        """Where the search for the mode starts: at the prior's."""
+        return 0.0
+
+    @property
+    def plain(self) -> bool:
+        """Whether chains move in the coordinates as they are, and own coordinates are the first."""
+        return True
+
+    def bend(self, prior: Any, position: Array) -> Array:  # noqa: ARG002  (others need it)
+        """The chains' coordinates of a position."""
+        return position
+
+    def unbend(self, prior: Any, bent: Array) -> Array:  # noqa: ARG002
+        """The inverse of `bend`."""
+        return bent
+
+    def own(self, prior: Any, position: Array) -> Array:  # noqa: ARG002
+        """Coordinates of the model's own parameters, N(0, I) under the prior."""
+        return position[: self.focus]
+
+    def own_of_draws(self, prior: Any, draws: Draws) -> Floats | None:  # noqa: ARG002
+        """As `own`, from draws of a sampler that works in no coordinates; None if there is no way back."""
+        return None
+
+    @abstractmethod
+    def moments_of_draws(self, prior: Any, draws: Draws, own: Floats | None, party: int) -> RowMoments:
+        """Mean [draws, entries] and covariance [draws, entries, entries] of one row of a party.
+
+        `own` are the draws' own coordinates; kinds that can do without take the draws.
+        """
+
+    @property
+    def conjugate(self) -> bool:
+        """Whether the posterior of exact statistics is known, and the two methods below are there."""
+        return False
+
+    def conjugate_draws(
+        self, rng: np.random.Generator, prior: Any, released: Released, draws: int, *, repair: bool
+    ) -> dict[str, Floats]:
+        """Independent draws of every parameter from the posterior of statistics that are taken as exact."""
+        raise NotImplementedError(f"{type(self).__name__} has no conjugate posterior")
+
+    def conjugate_divergence(self, prior: Any, draws: Draws) -> float:
+        """KL from the prior of the member of the prior's family that fits the draws best."""
+        raise NotImplementedError(f"{type(self).__name__} has no conjugate prior")
+
+    def repaired(self, statistic: Floats, count: float) -> Floats:  # noqa: ARG002
+        """The nearest statistic that some rows could have, if it is known; for models that are not conjugate."""
+        return statistic
+
+    def deviation_coordinates(self, prior: Any, deviations: Floats) -> Floats:
+        """Normal coordinates, under the prior, of the features' standard deviations [distributions, features]."""
+        raise NotImplementedError(f"{type(self).__name__} has no features")
+
+
+Prior = TypeVar("Prior")
+
+
+@dataclass(frozen=True)
+class Family(EngineModel, Generic[Prior]):
+    """A model without features: everything follows from the moments of a row, which are the same for all parties."""
+
+    slots: int
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates."""
+        return 1
+
+    @property
+    def entries(self) -> int:
+        """Length of a statistic."""
+        return 1
+
+    @property
+    def focus(self) -> int:
+        """All coordinates are the model's own parameters."""
+        return self.dimension
+
+    @property
+    def conjugate(self) -> bool:
+        """All families have conjugate priors."""
+        return True
+
+    @abstractmethod
+    def row_moments(self, prior: Prior, position: Array) -> RowMoments:
+        """Mean [1, entries] and covariance [1, entries, entries] of one clipped row's statistic."""
+
+    @abstractmethod
+    def parameters(self, prior: Prior, position: Array) -> dict[str, Array]:
+        """Named parameters at a position."""
+
+    def prepare(self, observed: Observed) -> Observed:
+        """Nothing needs arranging."""
+        return observed
+
+    def log_likelihood(self, prior: Prior, evidence: Observed, position: Array) -> Array:
+        """Log density of each party's statistic [slots]."""
+        return moment_likelihood.log_likelihood(self.row_moments(prior, position), evidence)
+
+    def information(self, prior: Prior, evidence: Observed, position: Array) -> Array:
+        """Fisher information of the mean statistics [d, d]."""
+        return moment_likelihood.information(partial(self.row_moments, prior), evidence, position)
+
+    def moments_of_draws(self, prior: Prior, draws: Draws, own: Floats | None, party: int) -> RowMoments:  # noqa: ARG002
+        """Moments of one row at every draw, whose coordinates are all needed."""
+        assert own is not None
+        found: RowMoments = _moments_at(self, prior, own)
+        return found
+
+
+@partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(0))
+def _moments_at(model: Any, prior: Any, positions: Array) -> RowMoments:
+    found = jax.vmap(partial(model.row_moments, prior))(positions)
+    return RowMoments(found.mean[:, 0], found.covariance[:, 0])
+
+
+def single_entry(mean: Array, variance: Array) -> RowMoments:
+    """Moments of a statistic that is one number."""
+    return RowMoments(mean[None, None], variance[None, None, None])
+
+
+def features_of_party(draws: Draws, party: int, *, shared: bool) -> tuple[Floats, Floats]:
+    """Mean and covariance of a party's features at every draw of a regression."""
+    mean, covariance = draws["feature_mean"], draws["feature_covariance"]
+    return (mean, covariance) if shared else (mean[:, party], covariance[:, party])
