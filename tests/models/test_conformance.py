@@ -1,0 +1,244 @@
+"""What every kind of model must keep to: a kind that is added is checked by being in the registry.
+
+Each kind is looked at by the example that `equipoise agreement new` writes for it.
+"""
+
+import functools
+import math
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import engine_setup  # noqa: F401  (double precision)
+from equipoise.agreement import Agreement
+from equipoise.agreement.explanation import explain
+from equipoise.agreement.templates import example_agreement
+from equipoise.inference import baselines, collapsed
+from equipoise.inference.engine import Problem
+from equipoise.inference.models.base import EngineModel
+from equipoise.inference.observations import Observations
+from equipoise.inference.predictive import row_moments
+from equipoise.inference.problem import model_of
+from equipoise.mediation.other_priors import widened
+from equipoise.models import KINDS, CodedColumn, Layout
+from equipoise.models.base import Rows
+from equipoise.party.ledger import domains_of
+from equipoise.party.statistics import exact_statistic
+from equipoise.reward.scoring import loss_on, scaled_rows
+
+Floats = NDArray[np.float64]
+
+TRUTHS = 20
+ROWS = 400
+
+# Of the examples, as they were before there was a registry: a kind's section must not change its meaning.
+IDENTITIES = {
+    "linear": "28146d00c0ae02b720f8ee9c067d8249a68eb1a3c2abd733ec0e6dbb6bb42017",
+    "logistic": "2873b8357eb1cc3032ceb3ad9cd19f5669e2f3acc293c739a804eb686aa786ab",
+    "bernoulli": "8af1697012fa7669ee75eebf2ad737c368ee67ebec83a5adcea6715a3145d61f",
+    "categorical": "5b05a87819ccab12384e5280f9f7c5b56bb7128fcfe31dc1d31fd3717d620fb1",
+    "poisson": "693a46b7dbd4ff8db9c308283a559f54424b2f016b1713e00ebebe48c7672e01",
+    "exponential": "545aa06e20962fb776e2664774506dcf848cf9ecbe2d55ab90963e342c765932",
+    "gaussian": "d162e15e3eb502a05d7eebd4f4bee4ffc8895c6e6c4e42d342a822df8307e918",
+}
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+
+@functools.cache
+def agreed(kind: str) -> Agreement:
+    """The kind's own example."""
+    return Agreement.parse(example_agreement(kind))
+
+
+@functools.cache
+def engine(kind: str) -> tuple[EngineModel, Any]:
+    """The engine's half, and its prior."""
+    return model_of(agreed(kind))
+
+
+@functools.cache
+def truths(kind: str) -> tuple[Floats, dict[str, Floats]]:
+    """Positions and parameters not far from the middle of the prior, where rows seldom need clipping."""
+    model, prior = engine(kind)
+    positions = 0.3 * np.random.default_rng(7).normal(size=(TRUTHS, model.dimension))
+    found = collapsed.parameters(model, prior, jnp.asarray(positions[None]))
+    return positions, {name: np.asarray(values)[0] for name, values in found.items()}
+
+
+def one_truth(kind: str, place: int) -> dict[str, Floats]:
+    """A single draw, as rounds that are imagined have it."""
+    return {name: values[place : place + 1] for name, values in truths(kind)[1].items()}
+
+
+def own_features(rows: Rows) -> Floats | None:
+    """Features of imagined rows in the columns' own units."""
+    if rows.features is None:
+        return None
+    columns = zip(rows.features.T, rows.model.layout.columns[:-1], strict=False)
+    return np.column_stack([one.middle + one.half_width * values for values, one in columns])  # type: ignore[union-attr]
+
+
+def table_of(kind: str, place: int, number: int) -> dict[str, Any]:
+    """Rows of one truth as a party has them."""
+    model, truth = agreed(kind).model, one_truth(kind, place)
+    features = own_features(model.imagine(truth, number, np.random.default_rng(place)))
+    target = model.simulate(truth, features, number, np.random.default_rng([place, 1]))[0]
+    columns = {} if features is None else {c.name: x for c, x in zip(model.columns, features.T, strict=False)}
+    return {**columns, model.target.name: target.tolist()}
+
+
+def random_rows(layout: Layout, number: int, rng: np.random.Generator) -> dict[str, Any]:
+    """Rows that often lie at the ends of what is agreed."""
+    table: dict[str, Any] = {}
+    for column in layout.columns:
+        if isinstance(column, CodedColumn):
+            table[column.name] = [column.labels[k] for k in rng.integers(len(column.labels), size=number)]
+        else:
+            values = column.middle + column.half_width * np.clip(2 * rng.normal(size=number), -1, 1)
+            table[column.name] = np.round(values) if column.whole else values
+    return table
+
+
+@pytest.mark.parametrize("kind", IDENTITIES)
+def test_examples_are_what_they_were(kind: str) -> None:
+    assert agreed(kind).identity == IDENTITIES[kind]
+
+
+@every_kind
+def test_a_section_is_read_and_written_as_the_same_thing(kind: str) -> None:
+    one = agreed(kind)
+    assert isinstance(one.model, KINDS[kind])
+    others = [one, widened(one, 2.0), widened(one, 0.5)]
+    for other in others:
+        again = Agreement.model_validate_json(other.model_dump_json())
+        assert (again, again.identity) == (other, other.identity)
+    assert len({other.identity for other in others}) == 3
+    assert one.columns[-1] is one.model.target
+    assert set(domains_of(one)) >= {column.name for column in one.columns}
+
+
+@every_kind
+def test_neighbours_differ_by_the_sensitivity_at_most(kind: str) -> None:
+    layout = agreed(kind).model.layout
+    assert isinstance(layout.sensitivity, int)
+    assert len({entry.name for entry in layout.entries}) == len(layout)
+    rng = np.random.default_rng(3)
+    released = [exact_statistic(layout, random_rows(layout, 1, rng), threads=1).values for _ in range(30)]
+    for one in released:
+        assert all(isinstance(value, int) for value in one)
+        for value, steps, (low, high) in zip(one, layout.steps_per_unit, layout.row_limits, strict=True):
+            assert low * steps <= value <= high * steps
+        for other in released:
+            assert sum((a - b) ** 2 for a, b in zip(one, other, strict=True)) <= layout.sensitivity**2
+
+
+@every_kind
+def test_all_is_put_in_words(kind: str) -> None:
+    model = agreed(kind).model
+    told = [model.purpose, *model.beliefs(), *model.coordinate_names(), *model.reading()]
+    told += [text for axis in model.axes() for text in (axis.unit, *(one.label for one in axis.parameters))]
+    assert all(text and text.strip() == text for text in told)
+    assert model.target.name in model.purpose
+    assert set(model.beliefs()) < set(explain(agreed(kind)).sentences)
+    assert sorted(one.name for axis in model.axes() for one in axis.parameters) == sorted(model.readable_names)
+
+
+@pytest.mark.engine
+@every_kind
+def test_draws_are_as_stated(kind: str) -> None:
+    model, (half, _), draws = agreed(kind).model, engine(kind), truths(kind)[1]
+    for name, support in model.parameters.items():
+        assert draws[name].shape == (TRUTHS, *support.shape)
+        assert np.all((draws[name] >= support.lower) & (draws[name] <= support.upper))
+    own = model.own_units({name: draws[name] for name in model.parameters})  # all that a reward has
+    assert tuple(own) == model.readable_names
+    assert all(values.shape == (TRUTHS,) and np.all(np.isfinite(values)) for values in own.values())
+    assert len(model.coordinate_names()) == half.focus <= half.dimension
+
+
+@pytest.mark.engine
+@every_kind
+def test_units_go_both_ways(kind: str) -> None:
+    """New observations in own units score, once scaled, as rows that were scaled all along."""
+    model, truth = agreed(kind).model, one_truth(kind, 0)
+    imagined = model.imagine(truth, ROWS, np.random.default_rng(1))
+    features = own_features(imagined)
+    new = model.simulate(truth, features, ROWS, np.random.default_rng(2))
+    assert new.shape == (1, ROWS)
+    rows = scaled_rows(agreed(kind), features, new[0])
+    assert rows.unit == imagined.unit
+    one, other = loss_on(imagined, truth), loss_on(rows, truth)
+    assert abs(one.value - other.value) < 5 * math.hypot(one.error, other.error) + 1e-9
+
+
+@pytest.mark.engine
+@every_kind
+def test_the_truth_predicts_best(kind: str) -> None:
+    model, gains = agreed(kind).model, []
+    for place in range(TRUTHS):
+        rows = model.imagine(one_truth(kind, place), 100, np.random.default_rng(place))
+        assert rows.target.shape == (100,)
+        another = one_truth(kind, (place + 1) % TRUTHS)
+        gains.append(loss_on(rows, another).value - loss_on(rows, one_truth(kind, place)).value)
+    assert np.mean(gains) > 0
+
+
+@pytest.mark.engine
+@every_kind
+def test_predictions_have_the_shape_of_rows(kind: str) -> None:
+    model, draws = agreed(kind).model, truths(kind)[1]
+    rows = own_features(model.imagine(one_truth(kind, 0), 7, np.random.default_rng(1)))
+    assert bool(model.score_name) == (model.estimator_type != "density_estimator") == (rows is not None)
+    if rows is None:
+        assert model.columns == (model.target,)
+    elif model.estimator_type == "regressor":
+        assert model.expected_target(draws, rows).shape == (7,)
+        between = model.target_interval(draws, rows, [0.05, 0.95])
+        assert np.all(between[:, 0] < between[:, 1])
+    else:
+        assert len(model.class_labels()) == 2
+        found = np.concatenate(list(model.positive_probabilities(draws, rows)))
+        assert found.shape == (7, TRUTHS)
+
+
+@pytest.mark.engine
+@every_kind
+def test_moments_are_those_of_simulated_rows(kind: str) -> None:
+    model, (half, prior), (positions, draws) = agreed(kind).model, engine(kind), truths(kind)
+    mean, covariance = row_moments(half, prior, draws, positions[:, : half.focus], 0)
+    assert covariance.shape == (TRUTHS, len(model.layout), len(model.layout))
+    found = []
+    for place in range(TRUTHS):
+        values = exact_statistic(model.layout, table_of(kind, place, ROWS), threads=1).values
+        per_row = np.array(values) / np.array(model.layout.steps_per_unit) / ROWS
+        deviation = np.sqrt(np.diag(covariance[place]) / ROWS)
+        found.append((per_row - mean[place]) / (deviation + 1e-4))  # cells are rounded to a grid of 2⁻¹⁶
+    assert np.max(np.abs(found)) < 6
+    assert np.std(found) < 1.3
+
+
+@pytest.mark.engine
+@every_kind
+def test_exact_statistics_have_a_posterior_near_the_truth(kind: str) -> None:
+    model, (half, prior) = agreed(kind).model, engine(kind)
+    parties = len(agreed(kind).parties)
+    values = exact_statistic(model.layout, table_of(kind, 0, 4_000), threads=1).values
+    statistic = np.zeros((parties, len(model.layout)))
+    statistic[0] = np.array(values) / np.array(model.layout.steps_per_unit)
+    nothing = jnp.zeros(statistic.shape)
+    rows = jnp.full(parties, 4_000.0)
+    problem = Problem(half, prior, Observations(jnp.asarray(statistic), rows, nothing, nothing, nothing))
+    if not half.conjugate:
+        repaired = baselines.without_noise(problem, repair=True).observations.statistic
+        np.testing.assert_allclose(repaired[0], statistic[0], rtol=1e-6, atol=1e-3)
+        return
+    member = np.arange(parties) == 0
+    draws = baselines.conjugate_draws(np.random.default_rng(1), problem, member, 1.0, 500, repair=False)
+    own, true = model.own_units(draws), model.own_units(one_truth(kind, 0))
+    for name, drawn in own.items():  # conjugate updates do not know of clipping
+        assert abs(drawn.mean() - true[name][0]) < 6 * drawn.std() + 0.5 * abs(true[name][0]), name
+    assert half.conjugate_divergence(prior, draws) > 1
