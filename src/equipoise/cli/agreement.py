@@ -10,6 +10,7 @@ import typer
 from equipoise._util.text import short
 from equipoise.agreement import Agreement
 from equipoise.agreement.explanation import TOLERANCE, explain
+from equipoise.agreement.schema import PARTY_NAME
 from equipoise.agreement.templates import example_agreement
 from equipoise.cli.options import AgreementArgument, DeltaOption, JsonOption
 from equipoise.cli.output import echo, print_json, print_lines, print_table

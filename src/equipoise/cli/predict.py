@@ -212,8 +212,9 @@ def _remarks(found: Found) -> list[str]:
             "there is extrapolated."
         )
     if found.compared is not None:
-        name = "R²" if reward.agreement.model.kind == "linear" else "accuracy"
-        score = f"{name} {found.compared['score']:.3f}, " if "score" in found.compared else ""
+        score = (
+            f"{reward.agreement.model.score_name} {found.compared['score']:.3f}, " if "score" in found.compared else ""
+        )
         rows = counted(int(found.compared["rows"]), "row")
         lines.append(
             f"Compared with {reward.agreement.model.target.name} in {rows}: {score}mean negative log probability "

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from equipoise._util.canonical import StrictJSONError, read_limited, strict_json
 from equipoise._util.files import replaced_file
+from equipoise.agreement.schema import PartyName
 from equipoise.errors import ServiceError
 from equipoise.models.section import Hex64, PublicKey
 from equipoise.protocol.public_keys import fingerprint

@@ -91,6 +91,7 @@ class Model(Section, ABC):
 
     estimator_type: ClassVar[Literal["regressor", "classifier", "density_estimator"]] = "density_estimator"
     score_name: ClassVar[str] = ""  # what `Reward.score` measures, where there are features
+    odds_ratios: ClassVar[bool] = False  # whether weights are log odds, which people read as ratios
     template: ClassVar[Template]
 
     if TYPE_CHECKING:  # fields of the subclasses, whose order in a file is theirs

@@ -76,6 +76,7 @@ class LogisticModel(Regression):
 
     estimator_type = "classifier"
     score_name = "accuracy"
+    odds_ratios = True
     template = Template(
         "Readmission across hospitals",
         f"""\

@@ -100,7 +100,7 @@ class Reward:
         --------
         >>> eq.Reward.load("reward.nc").summary()  # doctest: +SKIP
         """
-        title = f"Reward of {self.party}: {self.agreement.model.kind}, worth {self.value} nats"
+        title = f"Reward of {self.party}, a {self.agreement.model.noun}, worth {self.value} nats"
         return displayed(self.agreement, self.posterior.draws, title)
 
     @property
@@ -190,7 +190,7 @@ class Reward:
         own = own_units(self.agreement, self.posterior.draws)
         found = [values.mean() for name, values in own.items() if name.startswith(prefix)]
         if not found:
-            raise AttributeError(f"a {self.agreement.model.kind} model has no weights and no intercept")
+            raise AttributeError(f"a {self.agreement.model.noun} has no weights and no intercept")
         return np.array(found)
 
     @property

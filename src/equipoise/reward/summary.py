@@ -10,7 +10,6 @@ from equipoise.agreement import Agreement
 from equipoise.reward.units import own_units
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
-ODDS = "logistic"  # the kind of model whose weights are log odds
 WEIGHT = "weight["  # begins the names of weights
 
 Summary = dict[str, list[float]]  # parameter to its quantiles at `LEVELS`
@@ -29,7 +28,7 @@ def coefficient_rows(agreement: Agreement, summary: Summary) -> tuple[tuple[str,
 
     An odds ratio is by how much the odds of the positive label are multiplied when a feature grows by 1 of its unit.
     """
-    is_odds = agreement.model.kind == ODDS
+    is_odds = agreement.model.odds_ratios
     rows = []
     for name, (low, _, middle, _, high) in summary.items():
         cells = [name, f"{middle:.3g}", f"{low:.3g} to {high:.3g}"]
