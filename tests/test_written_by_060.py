@@ -15,7 +15,7 @@ from equipoise.mediation.journal import FileJournal
 from equipoise.protocol.keys import public_hex
 from equipoise.service.context import Context
 from equipoise.service.rules import results
-from equipoise.service.rules.sign_in import actor_of_key
+from equipoise.service.rules.authentication import actor_of_key
 from program import run
 from service.world import key_of
 
