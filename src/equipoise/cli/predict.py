@@ -23,7 +23,6 @@ from equipoise.models.columns import CategoryColumn, LabelColumn, NumberColumn
 from equipoise.party.stream import Wanted
 from equipoise.party.table import open_table
 from equipoise.reward.model import Reward
-from equipoise.reward.units import own_units
 
 
 def predict(
@@ -271,7 +270,7 @@ def _summary(found: Found) -> dict[str, list[Any]]:
         new = reward.sample_predictions(size=OBSERVATIONS)
         between = np.quantile(new, tails, method="inverted_cdf").tolist()  # counts stay counts
         add(f"a new {target.name}", float(new.mean()), *between)
-    for name, values in own_units(reward.agreement, reward.posterior.draws).items():
+    for name, values in reward.agreement.model.own_units(reward.posterior.draws).items():
         add(name, float(values.mean()), *np.quantile(values, tails).tolist())
     return table
 

@@ -141,9 +141,9 @@ class Model(Section, ABC):
         """The model's own parameters as a posterior has them, without those of the features' distribution."""
 
     @property
-    @abstractmethod
     def readable_names(self) -> tuple[str, ...]:
         """Names of all parameters in `own_units`."""
+        return tuple(one.name for axis in self.axes() for one in axis.parameters)
 
     @abstractmethod
     def own_units(self, draws: Draws) -> dict[str, Floats]:
@@ -249,6 +249,10 @@ class Model(Section, ABC):
 
 class Family(Model):
     """A model without features: all rows have one distribution."""
+
+    def own_units(self, draws: Draws) -> dict[str, Floats]:
+        """Parameters as they are: probabilities and rates are in own units already."""
+        return {name: draws[name] for name in self.parameters}
 
     @abstractmethod
     def sample(self, draws: Draws, size: int, rng: np.random.Generator) -> NDArray[Any]:

@@ -60,13 +60,6 @@ negative = 1.0
     def parameters(self) -> dict[str, Support]:
         return {"probability": PROBABILITY}
 
-    @property
-    def readable_names(self) -> tuple[str, ...]:
-        return ("probability",)
-
-    def own_units(self, draws: Draws) -> dict[str, Floats]:
-        return {"probability": draws["probability"]}
-
     def coordinate_names(self) -> list[str]:
         return [f"the share of {self.target.name}"]
 

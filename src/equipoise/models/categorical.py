@@ -74,10 +74,6 @@ concentration = 1.0
     def parameters(self) -> dict[str, Support]:
         return {"probabilities": Support((len(self.target.categories),), 0.0, 1.0)}
 
-    @property
-    def readable_names(self) -> tuple[str, ...]:
-        return tuple(f"probability[{category}]" for category in self.target.categories)
-
     def own_units(self, draws: Draws) -> dict[str, Floats]:
         return dict(zip(self.readable_names, draws["probabilities"].T, strict=True))
 
@@ -109,8 +105,8 @@ concentration = 1.0
         return f"the shares of the values of {self.target.name}"
 
     def axes(self) -> list[Axis]:
-        shown = zip(self.target.categories, self.readable_names, strict=True)
-        return [Axis("probability", tuple(Readable(f"{self.target.name} is {one}", name) for one, name in shown))]
+        each = (Readable(f"{self.target.name} is {one}", f"probability[{one}]") for one in self.target.categories)
+        return [Axis("probability", tuple(each))]
 
 
 MODEL = CategoricalModel

@@ -74,10 +74,6 @@ mean_strength = 0.25     # how many rows the belief about the mean is worth
     def parameters(self) -> dict[str, Support]:
         return {"mean": Support((), -LARGEST, LARGEST), "variance": POSITIVE}
 
-    @property
-    def readable_names(self) -> tuple[str, ...]:
-        return ("mean", "sd")
-
     def own_units(self, draws: Draws) -> dict[str, Floats]:
         target = self.target_column
         return {

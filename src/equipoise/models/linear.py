@@ -186,10 +186,6 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
     def parameters(self) -> dict[str, Support]:
         return {**super().parameters, "variance": POSITIVE}
 
-    @property
-    def readable_names(self) -> tuple[str, ...]:
-        return (*super().readable_names, "residual_sd")
-
     def own_units(self, draws: Draws) -> dict[str, Floats]:
         target = self.target_column
         weights, intercept = self.slopes(draws["weights"], target.half_width)

@@ -29,13 +29,6 @@ class RateModel(Family):
     def parameters(self) -> dict[str, Support]:
         return {"rate": POSITIVE}
 
-    @property
-    def readable_names(self) -> tuple[str, ...]:
-        return ("rate",)
-
-    def own_units(self, draws: Draws) -> dict[str, Floats]:
-        return {"rate": draws["rate"]}
-
     def coordinate_names(self) -> list[str]:
         return [f"the rate of {self.target.name}"]
 

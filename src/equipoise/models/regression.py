@@ -141,17 +141,13 @@ class Regression(Model):
     def parameters(self) -> dict[str, Support]:
         return {"weights": Support((len(self.features) + 1,), -LARGEST, LARGEST)}
 
-    @property
-    def readable_names(self) -> tuple[str, ...]:
-        return (*(f"weight[{column.name}]" for column in self.features), "intercept")
-
     def slopes(self, weights: Floats, target_width: float) -> tuple[dict[str, Floats], Floats]:
         """Weights by name in own units, and what they leave for the intercept besides the target's middle."""
         intercept = target_width * weights[:, -1]
         named = {}
-        for name, column, scaled in zip(self.readable_names, self.feature_columns, weights.T, strict=False):
+        for column, scaled in zip(self.feature_columns, weights.T, strict=False):
             slope = scaled * (target_width / column.half_width)
-            named[name] = slope
+            named[f"weight[{column.name}]"] = slope
             intercept = intercept - slope * column.middle
         return named, intercept
 

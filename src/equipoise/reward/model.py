@@ -9,6 +9,7 @@ of the model's own parameters (`reward/own.py`); files of versions up to 0.6 als
 """
 # ruff: noqa: N803, ARG002 (scikit-learn's tools call by these names)
 
+import csv
 import json
 import sys
 from dataclasses import FrozenInstanceError, dataclass
@@ -32,7 +33,6 @@ from equipoise.reward.features import feature_matrix
 from equipoise.reward.reading import DIAGNOSTICS, POSTERIOR, UNCONSTRAINED, RewardFile
 from equipoise.reward.scoring import mean_negative_log_probability, scaled_rows
 from equipoise.reward.summary import WEIGHT, displayed
-from equipoise.reward.units import own_units, write_csv
 
 if TYPE_CHECKING:
     import arviz
@@ -187,7 +187,7 @@ class Reward:
         return self.agreement.model.estimator_type == "classifier"
 
     def _means(self, prefix: str) -> NDArray[np.float64]:
-        own = own_units(self.agreement, self.posterior.draws)
+        own = self.agreement.model.own_units(self.posterior.draws)
         found = [values.mean() for name, values in own.items() if name.startswith(prefix)]
         if not found:
             raise AttributeError(f"a {self.agreement.model.noun} has no weights and no intercept")
@@ -229,7 +229,7 @@ class Reward:
 
     def to_csv(self, path: str | Path) -> None:
         """Write every draw in the columns' own units; a file that is there is replaced, once the new one is whole."""
-        write_csv(Path(path), own_units(self.agreement, self.posterior.draws), self.posterior.chains)
+        _write_csv(Path(path), self.agreement.model.own_units(self.posterior.draws), self.posterior.chains)
 
     def to_inferencedata(self) -> "arviz.InferenceData":
         """All of it, for ArviZ."""
@@ -336,3 +336,13 @@ def _plain(value: Any) -> str | int:
 
 def _flat(by_chain: np.ndarray) -> np.ndarray:
     return by_chain.reshape(-1, *by_chain.shape[2:])
+
+
+def _write_csv(path: Path, own: dict[str, NDArray[np.float64]], chains: int) -> None:
+    """Write draws of all chains together, one line for each, in place of what is there."""
+    length = len(next(iter(own.values()))) // chains
+    with replaced_file(path, mode=0o600) as partial, partial.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["chain", "draw", *own])
+        for place, values in enumerate(zip(*(column.tolist() for column in own.values()), strict=True)):
+            writer.writerow([*divmod(place, length), *values])

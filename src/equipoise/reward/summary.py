@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from equipoise._util.display import Chart, Display, Interval
 from equipoise.agreement import Agreement
-from equipoise.reward.units import own_units
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 WEIGHT = "weight["  # begins the names of weights
@@ -16,10 +15,10 @@ Summary = dict[str, list[float]]  # parameter to its quantiles at `LEVELS`
 
 
 def summarise(agreement: Agreement, draws: Mapping[str, NDArray[np.float64]]) -> Summary:
-    """Quantiles of every parameter, under its name in `own_units`."""
+    """Quantiles of every parameter, under its name in `Model.own_units`."""
     return {
         name: [float(value) for value in np.quantile(values, LEVELS)]
-        for name, values in own_units(agreement, draws).items()
+        for name, values in agreement.model.own_units(draws).items()
     }
 
 
