@@ -25,8 +25,8 @@ def conjugate_draws(
     """Independent draws of every parameter from the conjugate posterior of a coalition's statistics."""
     inside = member > 0
     statistic = np.asarray(problem.observations.statistic)[inside]
-    released = Released(statistic, np.asarray(problem.observations.rows)[inside], inside, kappa)
-    found: dict[str, Floats] = problem.model.conjugate_draws(rng, problem.prior, released, draws, repair=repair)
+    released = Released(statistic, np.asarray(problem.observations.rows)[inside], inside, kappa, repair)
+    found: dict[str, Floats] = problem.model.conjugate_draws(rng, problem.prior, released, draws)
     return found
 
 

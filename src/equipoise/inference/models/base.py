@@ -37,6 +37,7 @@ class Released(NamedTuple):
     rows: Floats  # [members]
     inside: NDArray[np.bool_]  # [slots], the members
     kappa: float
+    repair: bool  # whether it may be perturbed, and no statistic of any rows
 
     @property
     def tempered(self) -> Floats:
@@ -101,7 +102,7 @@ class EngineModel(ABC):
         return False
 
     def conjugate_draws(
-        self, rng: np.random.Generator, prior: Any, released: Released, draws: int, *, repair: bool
+        self, rng: np.random.Generator, prior: Any, released: Released, draws: int
     ) -> dict[str, Floats]:
         """Independent draws of every parameter from the posterior of statistics that are taken as exact."""
         raise NotImplementedError(f"{type(self).__name__} has no conjugate posterior")

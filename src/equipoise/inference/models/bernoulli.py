@@ -49,13 +49,7 @@ class Bernoulli(Family[BernoulliPrior]):
         return {"probability": jax.nn.sigmoid(transport(prior.logit, position[0]))}
 
     def conjugate_draws(
-        self,
-        rng: np.random.Generator,
-        prior: BernoulliPrior,
-        released: Released,
-        draws: int,
-        *,
-        repair: bool,  # noqa: ARG002
+        self, rng: np.random.Generator, prior: BernoulliPrior, released: Released, draws: int
     ) -> dict[str, Floats]:
         """From the Beta posterior; the count is clipped to what it can be."""
         rows = released.total_rows

@@ -101,13 +101,7 @@ class Categorical(Family[CategoricalPrior]):
         return {"probabilities": _stick_breaking(transport(prior.logit, position))}
 
     def conjugate_draws(
-        self,
-        rng: np.random.Generator,
-        prior: CategoricalPrior,
-        released: Released,
-        draws: int,
-        *,
-        repair: bool,  # noqa: ARG002
+        self, rng: np.random.Generator, prior: CategoricalPrior, released: Released, draws: int
     ) -> dict[str, Floats]:
         """From the Dirichlet posterior; counts are made what they can be."""
         counts = np.maximum(released.tempered.sum(axis=0), 0)

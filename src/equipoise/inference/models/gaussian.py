@@ -69,12 +69,12 @@ class Gaussian(Family[GaussianPrior]):
         return {"mean": mean, "variance": deviation**2}
 
     def conjugate_draws(
-        self, rng: np.random.Generator, prior: GaussianPrior, released: Released, draws: int, *, repair: bool
+        self, rng: np.random.Generator, prior: GaussianPrior, released: Released, draws: int
     ) -> dict[str, Floats]:
         """From the normal-inverse-gamma posterior."""
         rows = released.total_rows
         first, second = released.tempered.sum(axis=0)
-        if repair and rows > 0:
+        if released.repair and rows > 0:
             matrix = repaired(np.array([[rows, first], [first, second]]), fixed=[0])
             first, second = matrix[0, 1], matrix[1, 1]
         strength0, mean0 = float(prior.mean_strength), float(prior.mean)

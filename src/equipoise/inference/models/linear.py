@@ -255,11 +255,11 @@ class LinearRegression(EngineModel):
         return True
 
     def conjugate_draws(
-        self, rng: np.random.Generator, prior: LinearPrior, released: Released, draws: int, *, repair: bool
+        self, rng: np.random.Generator, prior: LinearPrior, released: Released, draws: int
     ) -> dict[str, Floats]:
         """From the normal-inverse-gamma posterior of the model and the normal-inverse-Wishart one of the features."""
         matrices = np.asarray(self.matrices(jnp.asarray(released.statistic), jnp.asarray(released.rows)))
-        if repair:
+        if released.repair:
             matrices = np.stack([repaired(matrix, fixed=[self.width]) for matrix in matrices])
         matrices = released.kappa * matrices
         width = self.width
@@ -284,9 +284,8 @@ class LinearRegression(EngineModel):
             scatter = scatter - strength * np.outer(centre, centre)
             degrees = float(prior.degrees_of_freedom) + sums[width, width]
             check_possible(float(np.linalg.eigvalsh(scatter)[0]), 0.0, "products of the features")
-            covariance = stats.invwishart.rvs(degrees, scatter, size=draws, random_state=rng).reshape(
-                draws, width, width
-            )
+            covariance = stats.invwishart.rvs(degrees, scatter, size=draws, random_state=rng)
+            covariance = covariance.reshape(draws, width, width)
             noise = np.einsum("nij,nj->ni", np.linalg.cholesky(covariance), rng.normal(size=(draws, width)))
             return centre + noise / np.sqrt(strength), covariance
 

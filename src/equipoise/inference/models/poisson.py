@@ -44,13 +44,7 @@ class Poisson(Rate):
         return single_entry(*clipped_poisson(log_rate(prior, position), self.lower, self.upper))
 
     def conjugate_draws(
-        self,
-        rng: np.random.Generator,
-        prior: RatePrior,
-        released: Released,
-        draws: int,
-        *,
-        repair: bool,  # noqa: ARG002
+        self, rng: np.random.Generator, prior: RatePrior, released: Released, draws: int
     ) -> dict[str, Floats]:
         """From the gamma posterior; the sum is clipped to what it can be."""
         total, rows = total_in_units(prior, released)
