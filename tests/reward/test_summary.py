@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 import pytest
+from equipoise.reward.units import own_units
 
 import equipoise as eq
-from equipoise.reward.units import own_units
 from reward_posteriors import TARGETS, some_reward
 
 FRAME = pd.DataFrame({"age": [50.0, 60.0], "bmi": [25.0, 30.0]}, index=["anna", "bert"])

@@ -27,9 +27,7 @@ def _kinds(incomplete: str) -> list[str]:
 def new(
     kind: Annotated[
         str,
-        typer.Argument(
-            help="linear, logistic, bernoulli, categorical, poisson, exponential, gaussian", autocompletion=_kinds
-        ),
+        typer.Argument(help=", ".join(KINDS), autocompletion=_kinds),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")] = Path("agreement.toml"),
     party: Annotated[list[str] | None, typer.Option(help="A party's name; repeat for each.")] = None,
