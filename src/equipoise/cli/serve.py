@@ -86,8 +86,8 @@ def serve(
         return
 
     def announce(url: str, link: str | None, fingerprint: str) -> None:
-        lines = [f"The service is at {url}", f"Its fingerprint, for parties to compare: {fingerprint}"]
-        lines += [] if link is None else [_INVITATION, link]
+        lines = ["", f"The service is at {url}", f"Its fingerprint, for parties to compare: {fingerprint}", ""]
+        lines += [] if link is None else [_INVITATION, "", f"    {link}", ""]  # apart from the log
         _say({"url": url, "operator_link": link, "fingerprint": fingerprint}, lines, as_json=as_json)
 
     serving.serve(place, settings, worker=worker, lease=lease, announce=announce)
