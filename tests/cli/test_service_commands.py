@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import typer
 
@@ -34,7 +37,7 @@ from equipoise.protocol.submission import Submission
 from equipoise.report import write_reports
 from equipoise.service.context import Context
 from equipoise.service.options import Options
-from equipoise.service.rules import people, results, settlements
+from equipoise.service.rules import authentication, people, results, settlements
 from equipoise.service.rules.access import Actor
 from program import Terminal, run
 from service.api.society import settle
@@ -82,6 +85,28 @@ def operator_of(command: Commands, context: Context, url: str, folder: Path) -> 
     assert olga("join", link, "--party", "olga")["state"] == "approved"
     (folder / "agreement.toml").write_text(AGREEMENT)
     return olga
+
+
+def test_the_front_page_shows_a_command_that_works(command: Commands, url: str, tmp_path: Path) -> None:
+    shown = re.search(r"^equipoise (join .*?)</code>", httpx.get(url).text, re.MULTILINE)
+    assert shown is not None
+    assert command.at(tmp_path / "home")(*shlex.split(shown[1]))["state"] == "requested"
+
+
+def test_an_operator_of_the_browser_gets_a_key(command: Commands, context: Context, url: str, tmp_path: Path) -> None:
+    secret = people.first_operator_secret(context)
+    ann = people.claim_first_operator(context, secret, name="ann")
+    cookies = {"equipoise_session": authentication.start_session(context, ann)}
+    shown = re.search(r"equipoise (join .*--role operator)", httpx.get(url, cookies=cookies).text)
+    assert shown is not None
+    home = command.at(tmp_path / "home")
+    asked = home(*shlex.split(shown[1]))
+    assert asked["state"] == "requested"
+    [waiting] = [one for one in people.list_people(context, ann) if one.state == "requested"]
+    people.decide(context, ann, waiting.id, approve=True, fingerprint=asked["fingerprint"])
+    assert "/sign-in#" in home("login")["url"]
+    assert home("operator", "people")[0]["name"] == "ann"
+    assert "no-key" not in httpx.get(url, cookies=cookies).text
 
 
 @pytest.mark.engine

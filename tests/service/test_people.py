@@ -8,6 +8,7 @@ from equipoise.protocol.public_keys import fingerprint
 from equipoise.service.context import Context
 from equipoise.service.errors import Conflict, Invalid, NotFound, NotSignedIn, Refusal
 from equipoise.service.rules import authentication, events, people, rounds, submissions
+from equipoise.service.rules.access import Actor
 from service.world import World, agreement, key_of, sent
 
 NEW = public_hex(key_of("newcomer"))
@@ -74,6 +75,28 @@ def test_a_name_belongs_to_one_approved_person(world: World) -> None:
     people.revoke(world.context, world.operator, world.parties["north"].person_id)
     view = people.decide(world.context, world.operator, rival.id, approve=True, fingerprint=str(rival.fingerprint))
     assert view.state == "approved"
+
+
+def test_an_operator_without_a_key_approves_its_own(world: World) -> None:
+    ann = people.claim_first_operator(world.context, people.first_operator_secret(world.context), name="ann")
+
+    def approved(request: people.PersonView, by: Actor = ann) -> people.PersonView:
+        return people.decide(world.context, by, request.id, approve=True, fingerprint=str(request.fingerprint))
+
+    first, second = (_ask(world, name="ann", role="operator", public_key=public_hex(key_of(key))) for key in "ab")
+    for other, by in ((_ask(world, name="ann", public_key="c" * 64), ann), (first, world.operator)):
+        with pytest.raises(Conflict, match="taken"):  # another role, and another operator
+            approved(other, by)
+    view = approved(first)
+    assert (view.id, view.public_key) == (ann.person_id, first.public_key)
+    assert authentication.actor_of_key(world.context, str(first.public_key)).person_id == ann.person_id
+    assert [one.id for one in people.list_people(world.context, ann) if one.public_key == first.public_key] == [view.id]
+    with pytest.raises(Conflict, match="taken"):
+        approved(second)
+    told = events.list_events(world.context, world.auditor)[-1]
+    assert (told["kind"], told["actor"], told["details"]["person"]) == ("person-approved", "ann", ann.person_id)
+    assert told["details"]["fingerprint"] == first.fingerprint
+    events.verify_chain(world.context)
 
 
 def test_who_is_revoked_loses_everything_at_once(world: World) -> None:

@@ -6,7 +6,8 @@ in all, the oldest of the address that has most gives way: whoever comes from el
 A name belongs to one approved person. Once that person is revoked, the operator may approve another key under it, as
 for a party that lost its key: the new one then has the seats of that name, except where the agreement names a key.
 
-The first operator comes by a one-time link and needs no key.
+The first operator comes by a one-time link and needs no key. It gets one by asking to join under its own name, and
+approving itself.
 """
 
 import hmac
@@ -140,6 +141,8 @@ def decide(context: Context, actor: Actor | None, person_id: int, *, approve: bo
             return _view(person)
         if person.state == "revoked" or not (approve or person.state == "requested"):
             raise Conflict(f"{person.name!r} is {person.state} already; " + _WAY_OUT[person.state])
+        if approve and (own := _keyless(session, actor, person)) is not None:
+            return _enrol_key(session, context, own, person)
         if approve:
             _check_free(session, person)
         person.state, person.decided, person.origin = wanted, context.clock(), None
@@ -197,6 +200,23 @@ def me(context: Context, actor: Actor | None) -> PersonView:
     actor = require(actor, "see-self")
     with context.database.reading() as session:
         return _view(_person(session, actor.person_id))
+
+
+def _keyless(session: Session, actor: Actor, person: Person) -> Person | None:
+    """The operator that decides, if it has no key and the request is for its own name; None otherwise."""
+    own = _person(session, actor.person_id)
+    same = (own.name, own.role, own.public_key) == (person.name, person.role, None)
+    return own if same and person.state == "requested" else None
+
+
+def _enrol_key(session: Session, context: Context, own: Person, request: Person) -> PersonView:
+    """Give an operator without a key that of its own request to join, which is then no longer needed."""
+    public_key = request.public_key
+    session.delete(request)
+    session.flush()  # two people cannot have the same key
+    own.public_key = public_key
+    _record(session, context, own.name, "person-approved", own)
+    return _view(own)
 
 
 def _make_room(session: Session, origin: str | None) -> None:

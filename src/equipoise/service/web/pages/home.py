@@ -23,7 +23,7 @@ router = APIRouter(route_class=PageRoute)
 def home(request: Request, user: OptionalUser) -> Response:
     """The rounds of whoever is signed in; what this is, to everybody else."""
     if user.actor is None:
-        return render_page(request, "welcome.html", user, address=request.app.state.settings.origin)
+        return render_page(request, "welcome.html", user)
     context = context_of(request)
     seen = rounds.list_visible(context, user.actor)
     waiting = 0

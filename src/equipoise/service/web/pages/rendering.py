@@ -54,6 +54,7 @@ def render_page(request: Request, template: str, user: User, *, status: int = 20
         here=request.url.path,
         version=__version__,
         service=fingerprint(request.app.state.context.public_key),
+        address=request.app.state.settings.origin,
         **values,
     )  # fmt: skip
     return HTMLResponse(shown, status_code=status, headers=HEADERS)
