@@ -235,7 +235,8 @@ def test_start_watch_cancel_export(fresh: World, releases: Releases) -> None:
         bar = next(one for one in page.all("progress") if "aria-labelledby" in one)
         assert (bar["value"], bar["max"]) == ("10", "40")
         found = browser.get(f"{place}/progress").json()
-        assert (found["running"], found["done"], found["planned"]) == (True, 10, 40)
+        assert (found["running"], found["done"], found["planned"], found["phase"]) == (True, 10, 40, 1)
+        assert [one for one in page.all("li") if one.get("aria-current") == "step"]
     assert operator.fill(place, f"{place}/cancellation").status_code == 422
     assert state(fresh, round_id) == "settling"
     assert operator.fill(place, f"{place}/cancellation", sure="yes").status_code == 303
@@ -258,6 +259,36 @@ def test_a_failed_settlement_says_why_to_the_operator_alone(fresh: World, releas
         session.get_one(Round, round_id).state = "open"
     assert "Chains of north disagree" in fresh.browser("operator").get(f"/rounds/{round_id}").text
     assert "Chains of north disagree" not in fresh.browser("south").get(f"/rounds/{round_id}").text
+
+
+def test_start_button_names_who_is_missing(fresh: World, releases: Releases) -> None:
+    agreed, submissions = releases
+    buttons = []
+    for count in range(len(submissions) + 1):
+        made = fresh.round_with(submissions[:count], agreed)
+        page = fresh.browser("operator").get(f"/rounds/{made}").text
+        buttons += re.findall(r"<button type=\"submit\"([^>]*)>(Start [^<]*)</button>", page)
+    assert buttons == [
+        (" disabled", "Start the settlement"),
+        (' class="quiet"', "Start without south and west"),
+        (' class="quiet"', "Start without west"),
+        ("", "Start the settlement"),
+    ]
+
+
+def test_log_names_people(fresh: World, releases: Releases) -> None:
+    agreed, submissions = releases
+    fresh.round_with(submissions, agreed)
+    log = parsed(fresh.browser("auditor").get("/events").text).text
+    for words in (
+        "operator became operator by the one-time link",
+        "north asked to join as party",
+        "operator approved north as party",
+        "operator created a round",
+        "south submitted",
+    ):
+        assert words in log, words
+    assert "omebody" not in log
 
 
 def test_log_is_paged_and_checked_on_request(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:

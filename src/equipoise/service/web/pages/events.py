@@ -1,5 +1,9 @@
 """The event log, for the operator and the auditor."""
 
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
 from fastapi import APIRouter, Request, Response
 
 from equipoise.errors import VerificationError
@@ -13,25 +17,28 @@ router = APIRouter(route_class=PageRoute)
 
 ON_A_PAGE = 50
 
+# What happened, with the names that an event has in its details.
 WORDS = {
     "service-started": "The service was started for the first time",
-    "operator-created": "An operator came by the one-time link",
-    "join-requested": "Somebody asked to join",
-    "person-approved": "Somebody was approved",
-    "person-refused": "Somebody was refused",
-    "person-revoked": "Somebody’s access was revoked",
-    "round-created": "A round was created",
-    "party-invited": "A member was invited",
-    "round-closed": "A round was closed",
-    "submission-accepted": "A submission was accepted",
-    "settlement-started": "A settlement was started",
-    "settlement-cancelled": "A settlement was cancelled",
+    "operator-created": "{name} became operator by the one-time link",
+    "join-requested": "{name} asked to join as {role}",
+    "person-approved": "{actor} approved {name} as {role}",
+    "person-refused": "{actor} refused {name}, who asked to join as {role}",
+    "person-revoked": "{actor} revoked the access of {name}, {role}",
+    "requests-cleared": "{actor} dropped requests to join that were waiting: {number}",
+    "round-created": "{actor} created a round",
+    "party-invited": "{actor} invited {party}",
+    "round-closed": "{actor} closed a round",
+    "submission-accepted": "{party} submitted",
+    "settlement-started": "{actor} started a settlement",
+    "settlement-cancelled": "{actor} cancelled a settlement",
     "settlement-failed": "A settlement failed",
     "settled": "A round was settled",
-    "reward-fetched": "A reward was fetched by its owner",
-    "exported": "A round was exported",
-    "signed-in": "Somebody signed in",
+    "reward-fetched": "{actor} fetched its reward",
+    "exported": "{actor} exported a round",
+    "signed-in": "{actor} signed in",
 }
+_SAID = frozenset({"name", "role", "party", "number", "person"})  # details that the words have, or that are no news
 
 
 @router.get("/events")
@@ -52,7 +59,7 @@ def log(request: Request, user: CurrentUser, before: int | None = None, verify: 
         "events.html",
         user,
         number=number,
-        events=[{**one, "words": WORDS.get(one["kind"], one["kind"]), "told": _told(one["details"])} for one in shown],
+        events=[{**one, "words": event_words(one), "told": _told(one["details"])} for one in shown],
         head=head,
         broken=broken,
         newest=before is None,
@@ -60,8 +67,15 @@ def log(request: Request, user: CurrentUser, before: int | None = None, verify: 
     )
 
 
+def event_words(event: Mapping[str, Any]) -> str:
+    """What happened, and who did it, by name; events of early versions may not have all names."""
+    known = {name: str(value) for name, value in event["details"].items()}
+    template = WORDS.get(event["kind"], f"{{actor}}: {event['kind']}")
+    return template.format_map(defaultdict(lambda: "somebody", known, actor=event["actor"]))
+
+
 def _told(details: dict[str, object]) -> list[tuple[str, str]]:
-    return [(str(name), _brief(value)) for name, value in sorted(details.items())]
+    return [(str(name), _brief(value)) for name, value in sorted(details.items()) if name not in _SAID]
 
 
 def _brief(value: object) -> str:

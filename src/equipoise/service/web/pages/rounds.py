@@ -16,7 +16,7 @@ from equipoise.service.rules.access import require
 from equipoise.service.web.auth import context_of
 from equipoise.service.web.pages.rendering import PageRoute, render_page
 from equipoise.service.web.pages.session import CsrfForm, CurrentUser, Form, User, redirect
-from equipoise.service.web.pages.wording import explanation, own_seat, progress_words, round_status
+from equipoise.service.web.pages.wording import PHASES, explanation, own_seat, phase, progress_words, round_status
 from equipoise.service.web.reports import report_fragment
 
 router = APIRouter(route_class=PageRoute)
@@ -114,6 +114,7 @@ def progress(request: Request, round_id: str, user: CurrentUser) -> Response:
         "done": found.done,
         "planned": found.planned,
         "stage": found.stage,
+        "phase": phase(found),
         "words": progress_words(found),
     }
     return JSONResponse(document, headers={"Cache-Control": "no-store"})
@@ -245,6 +246,8 @@ def _round_page(
         seat=own_seat(view, actor),
         progress=found,
         progress_words=progress_words(found) if found else "",
+        phases=PHASES,
+        phase=phase(found) if found else 0,
         explanation=explanation(view.agreement),
         report=report_fragment(context, actor, round_id) if settled and overseer else "",
         summary=results.summary(context, actor, round_id) if settled and not overseer else None,

@@ -15,6 +15,7 @@ from equipoise.service.rules.rounds import RoundView, SeatView
 from equipoise.service.rules.settlements import Progress
 
 NAMED = 6  # parties that are called by name
+PHASES = ("Wait for a worker", "Value coalitions", "Find rewards", "Verify rewards")  # of a settlement
 _explanations: SingleFlightCache[Explanation] = SingleFlightCache(64)  # explaining takes a moment
 
 
@@ -29,13 +30,16 @@ class RoundStatus:
     next: str
     place: str = ""
     link: str = ""
+    missing: str = ""  # who has not submitted, by name if they are few
 
 
 def round_status(one: RoundView, actor: Actor) -> RoundStatus:
     """Where a round stands for an actor, and what that actor can do next."""
-    submitted = sum(seat.submitted is not None for seat in one.seats)
+    missing = [seat.party for seat in one.seats if seat.submitted is None]
+    submitted = len(one.seats) - len(missing)
     words, place, link = _NEXT[actor.role](one, actor)
-    return RoundStatus(one.state, _word(one, submitted), submitted, len(one.seats), words, place, link)
+    names = _named(missing) if missing else ""
+    return RoundStatus(one.state, _word(one, submitted), submitted, len(one.seats), words, place, link, names)
 
 
 def own_seat(one: RoundView, actor: Actor) -> SeatView | None:
@@ -107,7 +111,7 @@ def _named(parties: list[str]) -> str:
 
 
 def progress_words(progress: Progress) -> str:
-    """How far a settlement is, on one line."""
+    """How far a settlement is, on one line: what is done now, how much of it, and the time left."""
     if progress.state != "settling":
         return {"settled": "Settled.", "open": "Not being settled.", "closed": "Closed."}.get(progress.state, "")
     if progress.job_state == "waiting" or progress.stage is None:
@@ -116,8 +120,18 @@ def progress_words(progress: Progress) -> str:
     if progress.planned:
         words += f": {progress.done:,} of {progress.planned:,} done"
     if progress.left_s is not None:
-        words += f", about {duration(progress.left_s)} left"
-    return words + "."
+        words += f", about {duration(progress.left_s)} left in this phase"
+    words += "."
+    if progress.elapsed_s:
+        words += f" Running for {duration(progress.elapsed_s)}."
+    return words
+
+
+def phase(progress: Progress) -> int:
+    """Which of `PHASES` a settlement is in that was started."""
+    if progress.job_state == "waiting" or progress.stage is None:
+        return 0
+    return {"valuing": 1, "verifying": 3}.get(progress.stage.partition(" ")[0], 2)
 
 
 def duration(seconds: float) -> str:

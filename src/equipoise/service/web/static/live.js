@@ -26,6 +26,10 @@ for (const box of document.querySelectorAll("[data-progress]")) {
       const found = await answer.json();
       if (!found.running) return location.replace(location.pathname);
       words.textContent = found.words;
+      for (const [index, step] of box.querySelectorAll(".phases li").entries()) {
+        if (index === found.phase) step.setAttribute("aria-current", "step");
+        else step.removeAttribute("aria-current");
+      }
       if (found.planned) {
         bar.max = found.planned;
         bar.value = found.done;
