@@ -5,6 +5,7 @@ import re
 import pytest
 
 from equipoise.mediation.settlement import Settlement
+from equipoise.service.web.reports import TABS
 from service.pages.dashboard import EPSILONS, HOSTILE, ROWS, World, parsed
 
 Looked = tuple[World, str]
@@ -24,24 +25,32 @@ def test_strangers_learn_what_this_is_and_nothing_else(looked_at: Looked) -> Non
 
 def test_operator_sees_everything_of_a_settled_round(looked_at: Looked, settlement: Settlement) -> None:
     made, round_id = looked_at
-    page = made.browser("operator").get(f"/rounds/{round_id}")
-    assert page.status_code == 200
-    text = parsed(page.text).text
+    browser = made.browser("operator")
+    pages = {tab: browser.get(f"/rounds/{round_id}?tab={tab}") for tab in TABS}
+    assert {page.status_code for page in pages.values()} == {200}
+    text = "".join(parsed(page.text).text for page in pages.values())
     for party in EPSILONS:
         assert f"{EPSILONS[party]}" in text
         assert f"{ROWS[party]:,}" in text
     assert settlement.decisions in text
     assert "Are the promises kept?" in text
     assert "ρ" in text
-    assert page.text.count("<svg") >= 4
-    assert "Export the round" in text
+    assert sum(page.text.count("<svg") for page in pages.values()) >= 4
+    for tab, words in (("result", "What each party gets"), ("model", "What is learnt"), ("audit", "Receipts")):
+        shown = {one for one, page in pages.items() if f">{words}</h2>" in page.text}
+        assert shown == {tab}, words
+    assert "Export the round" in pages["files"].text
+    for query in ("", "?tab=x"):
+        assert browser.get(f"/rounds/{round_id}{query}").text == pages["result"].text
 
 
 def test_auditor_sees_reasons_and_receipts_and_can_do_nothing(looked_at: Looked, settlement: Settlement) -> None:
     made, round_id = looked_at
     browser = made.browser("auditor")
-    page = parsed(browser.get(f"/rounds/{round_id}").text)
-    assert [form["action"] for form in page.forms] == ["/sign-out"]
+    for tab in TABS:
+        forms = parsed(browser.get(f"/rounds/{round_id}?tab={tab}").text).forms
+        assert [form["action"] for form in forms] == ["/sign-out"]
+    page = parsed(browser.get(f"/rounds/{round_id}?tab=audit").text)
     assert settlement.audit.findings[0].reason in page.text
     for one in settlement.contributions.values():
         assert one.digest in page.text

@@ -4,6 +4,7 @@ The rules are asked every time whether who asks may see it; rendering, which tak
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from markupsafe import Markup
 
@@ -14,27 +15,41 @@ from equipoise.service.rules import results
 from equipoise.service.rules.access import Actor
 
 _RENDERED: SingleFlightCache[str] = SingleFlightCache(512)  # a round is settled once, so that they stay true
+_RESULT = "result"
+TABS = {_RESULT: "Result", "model": "Model", "audit": "Audit", "files": "Files"}
+_TAB_OF = {  # by the key of a section; all others are of the result
+    **dict.fromkeys(("beliefs", "losses", "priors", "diagnostics"), "model"),
+    **dict.fromkeys(("audit", "remarks", "digests", "agreement"), "audit"),
+}
 
 
 def report_page(context: Context, actor: Actor, round_id: str) -> str:
     """The report of a round for who asks, as one HTML file."""
-    return _report(context, actor, round_id, rendered)
+    return _report(context, actor, round_id, "page", rendered)
 
 
-def report_fragment(context: Context, actor: Actor, round_id: str) -> Markup:
-    """The report of a round for who asks, as a part of a page."""
-    return Markup(_report(context, actor, round_id, rendered_fragment))  # noqa: S704  (escaped by the report's templates)
+def report_fragment(context: Context, actor: Actor, round_id: str, tab: str | None = None) -> Markup:
+    """The report of a round for who asks, or the sections of one of the `TABS`, as a part of a page."""
+
+    def render(page: Page) -> str:
+        if tab is None:
+            return rendered_fragment(page)
+        sections = [one for one in page.sections if _TAB_OF.get(one.key, _RESULT) == tab]
+        return rendered_fragment(replace(page, sections=sections, summary=page.summary if tab == _RESULT else ()))
+
+    html = _report(context, actor, round_id, f"fragment {tab or ''}", render)
+    return Markup(html)  # noqa: S704  (escaped by the report's templates)
 
 
-def _report(context: Context, actor: Actor, round_id: str, render: Callable[[Page], str]) -> str:
+def _report(context: Context, actor: Actor, round_id: str, form: str, render: Callable[[Page], str]) -> str:
     # What draws reports loads JAX, which most requests need not wait for.
     if actor.role == "party":
         from equipoise.report.party import party_page
 
         own = results.party_view(context, actor, round_id)
-        key = (context.public_key, round_id, own.party, render.__name__)
+        key = (context.public_key, round_id, own.party, form)
         return _RENDERED.get(key, lambda: render(party_page(own)))
     from equipoise.report.operator import operator_page
 
     settlement = results.settlement(context, actor, round_id)
-    return _RENDERED.get((context.public_key, round_id, "", render.__name__), lambda: render(operator_page(settlement)))
+    return _RENDERED.get((context.public_key, round_id, "", form), lambda: render(operator_page(settlement)))

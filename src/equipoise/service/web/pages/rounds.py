@@ -17,7 +17,7 @@ from equipoise.service.web.auth import context_of
 from equipoise.service.web.pages.rendering import PageRoute, render_page
 from equipoise.service.web.pages.session import CsrfForm, CurrentUser, Form, User, redirect
 from equipoise.service.web.pages.wording import PHASES, explanation, own_seat, phase, progress_words, round_status
-from equipoise.service.web.reports import report_fragment
+from equipoise.service.web.reports import TABS, report_fragment
 
 router = APIRouter(route_class=PageRoute)
 
@@ -100,9 +100,9 @@ def create(request: Request, user: CurrentUser, form: CsrfForm) -> Response:
 
 
 @router.get("/rounds/{round_id}")
-def show(request: Request, round_id: str, user: CurrentUser, done: str = "") -> Response:
-    """The page of a round, as its reader may see it."""
-    return _round_page(request, user, round_id, done=DONE.get(done, ""))
+def show(request: Request, round_id: str, user: CurrentUser, done: str = "", tab: str = "") -> Response:
+    """The page of a round, as its reader may see it; results are shown to overseers in tabs."""
+    return _round_page(request, user, round_id, done=DONE.get(done, ""), tab=tab)
 
 
 @router.get("/rounds/{round_id}/progress")
@@ -222,6 +222,7 @@ def _round_page(
     status: int = 200,
     done: str = "",
     problem: str = "",
+    tab: str = "",
     given: Form | None = None,
     errors: dict[str, str] | None = None,
 ) -> Response:
@@ -230,6 +231,7 @@ def _round_page(
     view = rounds.get(context, actor, round_id)
     overseer = actor.role in ("operator", "auditor")
     settled = view.state == "settled"
+    tab = tab if tab in TABS else next(iter(TABS))
     found = None if settled else settlements.progress(context, actor, round_id)
     defaults = {
         name: "" if one.default in (None, ()) else str(one.default) for name, one in Options.model_fields.items()
@@ -249,7 +251,9 @@ def _round_page(
         phases=PHASES,
         phase=phase(found) if found else 0,
         explanation=explanation(view.agreement),
-        report=report_fragment(context, actor, round_id) if settled and overseer else "",
+        tabs=TABS if settled and overseer else {},
+        tab=tab,
+        report=report_fragment(context, actor, round_id, tab) if settled and overseer else "",
         summary=results.summary(context, actor, round_id) if settled and not overseer else None,
         audit=results.audit(context, actor, round_id) if settled and not overseer else [],
         receipts=submissions.receipts(context, actor, round_id) if overseer else [],
