@@ -1,5 +1,6 @@
 """Imports are lazy, and the party's side never needs the mediator's machinery."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -84,6 +85,19 @@ def test_a_partys_commands_never_import_jax(tmp_path: Path) -> None:
         "            import_module(f'equipoise.cli.{command.module}')\n",
         cwd=tmp_path,
     )
+
+
+@pytest.mark.process
+def test_arvizs_remark_of_the_day_is_not_ours_to_show(tmp_path: Path) -> None:
+    """It is said once a day, wherever ArviZ keeps the date: here, never before."""
+    code = "from equipoise.inference.posterior import load_arviz\nload_arviz()"
+    found = subprocess.run(
+        [sys.executable, "-W", "error::FutureWarning", "-c", code],
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert (found.returncode, found.stderr) == (0, "")
 
 
 @pytest.mark.process

@@ -12,6 +12,7 @@ import secrets
 import shutil
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -150,7 +151,9 @@ def check_libraries(libraries: Iterable[str] = tuple(LIBRARIES)) -> Check:
     for name in libraries:
         module, needed_by = LIBRARIES[name]
         try:
-            importlib.import_module(module)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)  # what a library will change is not what is wrong here
+                importlib.import_module(module)
             versions.append(f"{name} {importlib.metadata.version(name)}")
         except Exception as error:  # a broken wheel raises what it likes
             broken.append(f"{name} (for {needed_by}): {error}")

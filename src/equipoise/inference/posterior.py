@@ -1,5 +1,6 @@
 """The result of inference: draws, and how far they can be trusted."""
 
+import warnings
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
@@ -106,8 +107,7 @@ class Posterior:
 
     def to_inferencedata(self) -> "arviz.InferenceData":
         """Draws by chain, with the scenario as attributes, for ArviZ."""
-        import arviz
-
+        library = load_arviz()
         by_chain = {name: values.reshape(self.chains, -1, *values.shape[1:]) for name, values in self.draws.items()}
         attributes: dict[str, Any] = {
             "inference_library": "equipoise",
@@ -120,5 +120,16 @@ class Posterior:
             "noise_seed": self.noise_seed,
             "converged": int(self.converged),
         }
-        data: arviz.InferenceData = arviz.from_dict(posterior=by_chain, attrs=attributes)
+        data: arviz.InferenceData = library.from_dict(posterior=by_chain, attrs=attributes)
         return data
+
+
+def load_arviz() -> Any:
+    """ArviZ, without its daily remark about changes to come, which nobody who runs our commands can act on.
+
+    It takes a second to load, and parties who only predict never need it.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"\s*ArviZ is undergoing", FutureWarning)
+        import arviz
+    return arviz

@@ -26,7 +26,7 @@ from equipoise.agreement import Agreement
 from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
 from equipoise.inference.diagnostics import Diagnostics
-from equipoise.inference.posterior import Posterior
+from equipoise.inference.posterior import Posterior, load_arviz
 from equipoise.inference.scenario import Scenario
 from equipoise.reward import prediction
 from equipoise.reward.features import feature_matrix
@@ -233,8 +233,7 @@ class Reward:
 
     def to_inferencedata(self) -> "arviz.InferenceData":
         """All of it, for ArviZ."""
-        import arviz
-
+        arviz = load_arviz()
         data = self.posterior.to_inferencedata()
         groups: dict[str, Any] = {}
         if self.posterior.coordinates is not None:
