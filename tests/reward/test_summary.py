@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 import pytest
-from equipoise.reward.units import own_units
 
 import equipoise as eq
 from reward_posteriors import TARGETS, some_reward
@@ -15,14 +14,14 @@ FRAME = pd.DataFrame({"age": [50.0, 60.0], "bmi": [25.0, 30.0]}, index=["anna", 
 def test_every_model_has_a_summary(kind: str) -> None:
     reward = some_reward(kind)
     shown = reward.summary()
-    assert [row[0] for row in shown.rows] == list(own_units(reward.agreement, reward.posterior.draws))
+    assert [row[0] for row in shown.rows] == list(reward.agreement.model.own_units(reward.posterior.draws))
     assert "<svg" in reward._repr_html_()
     assert len(repr(reward).splitlines()) < 12
 
 
 def test_odds_ratios_are_of_the_weights() -> None:
     reward = some_reward("logistic")
-    own = own_units(reward.agreement, reward.posterior.draws)
+    own = reward.agreement.model.own_units(reward.posterior.draws)
     row = next(row for row in reward.summary().rows if row[0] == "weight[age]")
     assert row[3].startswith(f"{np.exp(np.quantile(own['weight[age]'], 0.5)):.3g} (")
     assert "odds ratio" in reward.summary().headers[3]
@@ -32,7 +31,7 @@ def test_odds_ratios_are_of_the_weights() -> None:
 @pytest.mark.parametrize("kind", ["linear", "logistic"])
 def test_coefficients_are_in_own_units(kind: str) -> None:
     reward = some_reward(kind)
-    own = own_units(reward.agreement, reward.posterior.draws)
+    own = reward.agreement.model.own_units(reward.posterior.draws)
     assert np.allclose(np.ravel(reward.coef_), [own["weight[age]"].mean(), own["weight[bmi]"].mean()])
     assert np.allclose(reward.intercept_, own["intercept"].mean())
     if kind == "linear":
