@@ -6,7 +6,7 @@ from urllib.parse import quote
 import pytest
 
 import equipoise as eq
-from equipoise.service.rules import people, rounds, settlements
+from equipoise.service.rules import authentication, people, rounds, settlements
 from equipoise.service.settings import Settings
 from equipoise.service.web.app import create_app
 from service.pages.dashboard import Browser, World, parsed, routes
@@ -75,6 +75,23 @@ def test_becoming_operator_ends_an_earlier_session(fresh: World) -> None:
     old = fresh.browser()
     old.cookies.set(SECRET, earlier, domain="127.0.0.1", path="/")
     assert "equipoise join" in old.get("/").text
+
+
+def test_an_operator_without_a_key_enrols_one(fresh: World) -> None:
+    browser = fresh.browser("operator")
+    assert "You have no key yet" in browser.get("/").text
+    asked = fresh.joins("operator", "operator")
+    assert "Is this you?" in browser.get("/people").text
+    assert "Is this you?" not in fresh.browser("auditor").get("/people").text
+    form = {"decision": "approve", "fingerprint": str(asked.fingerprint)}
+    answer = browser.fill("/people", f"/people/{asked.id}/decision", form, where={"decision": "approve"})
+    assert answer.headers["location"] == "/people?done=approved"
+    assert "You have no key yet" not in browser.get("/").text
+    assert browser.fill("/", "/sign-out").status_code == 303
+    me = authentication.actor_of_key(fresh.context, str(asked.public_key))
+    secret = authentication.new_sign_in_secret(fresh.context, me)
+    assert browser.fill("/sign-in", "/sign-in", secret=secret).status_code == 303
+    assert "Create a round" in browser.get("/").text
 
 
 def test_nobody_tries_often(fresh: World) -> None:
