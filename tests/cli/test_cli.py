@@ -1,10 +1,14 @@
 """The command line as its user meets it: real files, messages instead of tracebacks, exit codes."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from equipoise.cli.advise import show
+from equipoise.estimate import Estimate
+from equipoise.mediation.advice import Advice, Choice
 from equipoise.protocol.submission import Submission
 from program import Terminal, equipoise, from_json, run, spawn
 
@@ -245,7 +249,7 @@ def test_demo_of_classification(tmp_path: Path) -> None:
 
 @pytest.mark.engine
 @pytest.mark.group("tests/advice/test_advice.py")
-def test_advice_on_the_command_line(home: Path) -> None:
+def test_advice_on_the_command_line(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What it says, what it draws, and that it never looks at the table beside it."""
     equipoise("agreement", "new", "bernoulli", "--party", "north", "--party", "south", "-o", "shares.toml", cwd=home)
     ask = ("party", "advise", "shares.toml", "--party", "north", "--rows", 90, "--simulations", 6)
@@ -257,6 +261,18 @@ def test_advice_on_the_command_line(home: Path) -> None:
     for words in ("quality", "(eps, 1e-6)", "knee", "weaker privacy", "none of your rows was read", "south 90 rows"):
         assert words in " ".join(said.split())
     assert "…" not in said
+    assert re.search(r"^ *\(eps, 1e-6\) +guess +quality +epsilon", said, re.M)
+    assert "knee" not in equipoise(*ask, "--epsilon", 0.1, "--epsilon", 1, cwd=home)  # two points have none
+    nats = Estimate(1.0, 0.1)
+    choices = [
+        Choice(epsilon, epsilon / 2, 9 * epsilon, nats, nats, nats, nats, 0.0, 0.0, 0.1, 0.2, 80 / epsilon, 60.0)
+        for epsilon in (0.5, 1.0)
+    ]
+    show(Advice("north", 90, {}, 1e-6, "max", tuple(choices), None, 6, 0, 1.0, 0.0, "progression", 400.0, 50.0))
+    words = " ".join(capsys.readouterr().out.split())
+    assert "±200 knows nothing, ±25 the truth" in words
+    assert "80 → 30" in words
+    assert "what it says of progression from ±30 to ±30" in words
     assert "NAME=ROWS,EPSILON" in equipoise(*ask, "--other", "south:3", cwd=home, code=3)
     assert "must end in one of .png" in equipoise(*ask, "--picture", "advice.gif", cwd=home, code=3)
     assert "above the agreed maximum 1" in equipoise(*ask, "--epsilon", 3, cwd=home, code=3)

@@ -22,9 +22,10 @@ from equipoise.inference import engine
 from equipoise.inference.observations import Scenarios
 from equipoise.inference.problem import model_of
 from equipoise.inference.runtime import double_precision
-from equipoise.mediation.advice import Advice, advise, expected, knee
+from equipoise.mediation.advice import Advice, advise, expected, knee, quality
 from equipoise.mediation.advice.imagined import Assumed, imagine
 from equipoise.models import KINDS
+from equipoise.reward.scoring import Rows
 from equipoise.valuation.divergence import divergence
 from equipoise.valuation.shapley import exact_shapley
 
@@ -191,6 +192,26 @@ def test_every_model(kind: str) -> None:
     assert strong.quality_reward < weak.quality_reward < 1.2
     assert strong.quality_alone < weak.quality_alone < 1.2
     assert found.loss_truth < found.loss_prior
+    if kind in ("logistic", "categorical"):
+        assert strong.width_reward is found.width_prior is None
+        return
+    widths = (found.width_truth, weak.width_reward, strong.width_reward, found.width_prior)
+    best, better, worse, worst = (np.float64(one or np.nan) for one in widths)
+    assert 0.7 * best < better < 1.1 * worse < 1.2 * worst
+
+
+def test_widths_of_intervals_are_in_the_targets_unit() -> None:
+    """Of a normal with known parameters, of counts and of times; where a label is predicted there is none."""
+    z = 1.6449
+    known = {"weights": np.array([[2.0, 0.5]]), "variance": np.array([0.04])}
+    features = np.array([[0.1, 1.0], [0.9, 1.0]])
+    assert quality.width(Rows(features, np.zeros(2), 50.0, "linear"), known) == pytest.approx(2 * z * 10, rel=1e-3)
+    doubt = {"mean": np.array([-0.3, 0.3]), "variance": np.array([0.16, 0.16])}
+    assert quality.width(Rows(None, np.zeros(1), 10.0, "gaussian"), doubt) == pytest.approx(2 * z * 5, rel=1e-3)
+    rate = {"rate": np.array([4.0])}
+    assert quality.width(Rows(None, np.zeros(1), 1.0, "poisson"), rate) == pytest.approx(2 * z * 2, rel=1e-3)
+    assert quality.width(Rows(None, np.zeros(1), 1.0, "exponential"), rate) == pytest.approx(2 * z / 4, rel=1e-3)
+    assert np.isnan(quality.width(Rows(None, np.zeros(1), 1.0, "bernoulli"), {"probability": np.array([0.3])}))
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from equipoise.cli.options import AgreementArgument, DeltaOption, JsonOption, Pa
 from equipoise.cli.output import echo, print_json, print_lines, print_table
 from equipoise.errors import AgreementError
 from equipoise.guarantee import DEFAULT_DELTA, guess_percent
-from equipoise.mediation.advice import Advice
+from equipoise.mediation.advice import SIMULATIONS, Advice
 from equipoise.mediation.advice import advise as imagine
 from equipoise.report.charts import PrivacyChoices, Quantity, save_privacy_choices
 
@@ -34,7 +34,7 @@ def advise(
         ),
     ] = None,
     delta: DeltaOption = DEFAULT_DELTA,
-    simulations: Annotated[int, typer.Option(help="How many rounds to imagine.")] = 24,
+    simulations: Annotated[int, typer.Option(help="How many rounds to imagine.")] = SIMULATIONS,
     seed: Annotated[int, typer.Option(help="The same seed gives the same advice.")] = 0,
     picture: Annotated[
         Path | None, typer.Option(help=f"Also draw it, into a file that ends in {', '.join(PICTURES)}.")
@@ -71,7 +71,7 @@ def advise(
     if as_json:
         print_json({**advice.to_json(), "picture": None if picture is None else str(picture)})
         return
-    _show(advice)
+    show(advice)
     if picture is not None:
         echo(f"The picture is {picture}.")
 
@@ -104,29 +104,38 @@ def _draw(advice: Advice, path: Path) -> None:
     save_privacy_choices(path, chosen)
 
 
-def _show(advice: Advice) -> None:
+def show(advice: Advice) -> None:
+    """Print the choices as a table, privacy and predictions first, and what follows from them in words."""
+    numbers = advice.width_prior is not None
+    intervals = (
+        f" ±{advice.target} is half the width, in its unit, of the interval that should hold 90 % of new rows; "
+        f"±{_half(advice.width_prior)} knows nothing, ±{_half(advice.width_truth)} the truth."
+    )
     print_table(
-        f"What epsilon is expected to buy {advice.party} with {counted(advice.rows, 'row')}. In nats: what the release "
-        "is worth alone, what it brings to all together, what comes back as reward, what all together are worth. "
-        "Quality of predictions, alone → with the reward: 0 % knows nothing, 100 % knows the truth. The guess about "
-        "one of your rows, by whoever knows all others, is right so often at most; a coin's 50 %.",
-        (
-            f"(eps, {short(advice.delta)})",
-            "guess",
-            "epsilon",
-            "alone",
-            "brings",
-            "reward",
-            "together",
-            "quality",
-        ),
+        f"What epsilon is expected to buy {advice.party} with {counted(advice.rows, 'row')}: predictions alone → with "
+        f"the reward.{intervals if numbers else ''} Quality: 0 % knows nothing, 100 % knows the truth. The guess "
+        "about one of your rows, by whoever knows all others, is right so often at most; a coin's 50 %.",
+        (f"(eps, {short(advice.delta)})", "guess", *((f"±{advice.target}",) if numbers else ()), "quality", "epsilon"),
         [
             (
                 f"{line.epsilon_delta:.3g}",
                 guess_percent(line.zcdp),
+                *((f"{_half(line.width_alone)} → {_half(line.width_reward)}",) if numbers else ()),
+                f"{line.quality_alone:.0%} → {line.quality_reward:.0%}",
+                f"{line.epsilon:.3g}",
+            )
+            for line in advice.choices
+        ],
+        numeric_from=0,
+    )
+    print_table(
+        "The same in nats: what the release is worth alone, what it brings to all together, what comes back as reward, "
+        "what all together are worth",
+        ("epsilon", "alone", "brings", "reward", "together"),
+        [
+            (
                 f"{line.epsilon:.3g}",
                 *(f"{one.value:.2f}" for one in (line.alone, line.shapley, line.reward, line.team)),
-                f"{line.quality_alone:.0%} → {line.quality_reward:.0%}",
             )
             for line in advice.choices
         ],
@@ -136,15 +145,20 @@ def _show(advice: Advice) -> None:
         print_lines(sentence, bullet=True)
 
 
+def _half(width: float | None) -> str:
+    return "" if width is None else f"{width / 2:.3g}"
+
+
 def _sentences(advice: Advice) -> list[str]:
     """The knee, what stronger and weaker privacy cost, and what was assumed."""
     lines = advice.choices
     found = []
-    if len(lines) > 1 and advice.knee is None:
+    if len(lines) > 2 and advice.knee is None:  # two points have none
         found.append("there is no knee: every step to weaker privacy buys about as much as the one before, or more")
     if advice.knee is not None:
         found.append(
-            f"the knee is at epsilon {lines[advice.knee].epsilon:.3g}: weaker privacy buys less and less from there on"
+            f"the knee is at ({lines[advice.knee].epsilon_delta:.3g}, {short(advice.delta)})-DP, epsilon "
+            f"{lines[advice.knee].epsilon:.3g}: weaker privacy buys less and less from there on"
         )
     centre = len(lines) // 2 if advice.knee is None else advice.knee
     for step, word in ((-1, "stronger"), (1, "weaker")):
@@ -153,9 +167,14 @@ def _sentences(advice: Advice) -> list[str]:
             ratio = max(here.epsilon, there.epsilon) / min(here.epsilon, there.epsilon)
             change = there.reward.value - here.reward.value
             points = 100 * (there.quality_reward - here.quality_reward)
+            wider = ""
+            if here.width_reward is not None:
+                now, then = _half(here.width_reward), _half(there.width_reward)
+                wider = f"what it says of {advice.target} from ±{now} to ±{then}, "
             found.append(
-                f"from epsilon {here.epsilon:.3g}, {ratio:.2g} times {word} privacy ({there.epsilon:.3g}) changes the "
-                f"reward by {change:+.2f} nats and its quality by {points:+.0f} points"
+                f"from ({here.epsilon_delta:.3g}, {short(advice.delta)})-DP, {ratio:.2g} times {word} privacy (epsilon "
+                f"{there.epsilon:.3g}) changes the reward's quality by {points:+.0f} points, {wider}that is by "
+                f"{change:+.2f} nats"
             )
     if advice.others:
         assumed = "; ".join(f"{name} {one.rows:,} rows at {one.epsilon:g}" for name, one in advice.others.items())

@@ -29,7 +29,7 @@ from equipoise.reward.targets import PRECISION, Stakes, Targets, Terms, set_targ
 
 Floats = NDArray[np.float64]
 
-SIMULATIONS = 24
+SIMULATIONS = 16
 SAMPLED = 3  # more rounds, that are sampled as well
 ANCHORS = 3  # choices at which they are
 CLEARLY = 0.08  # above the chord, as a share of the whole rise
@@ -43,7 +43,8 @@ class Choice:
     `alone` is what the release is worth by itself, `shapley` what it brings to the coalition, `team` what all releases
     are worth together, `reward` what the party gets back. Losses are mean negative log probabilities of new rows, and
     quality says how much of what can be known of a new row is known, alone and with the reward: 0 for the prior, 1 for
-    the truth; both are medians over imagined rounds.
+    the truth; both are medians over imagined rounds. So are the widths of the intervals that should hold 90 % of new
+    rows, in the target's unit; they are None where the target is a label.
     """
 
     epsilon: float
@@ -57,6 +58,8 @@ class Choice:
     loss_reward: float
     quality_alone: float
     quality_reward: float
+    width_alone: float | None = None
+    width_reward: float | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,6 +80,9 @@ class Advice:
     seed: int
     loss_prior: float
     loss_truth: float
+    target: str = ""
+    width_prior: float | None = None
+    width_truth: float | None = None
 
     def __repr__(self) -> str:
         return repr(self.summary())
@@ -177,10 +183,11 @@ def advise(
             for k, (one, target) in enumerate(zip(stakes, targets, strict=True))
         ]
     )
-    losses = quality.losses(tasks[:simulations], normals, shares, rng)
+    losses, widths = quality.predictions(tasks[:simulations], normals, shares, rng)
     worst, best = losses[:, :, :1], losses[:, :, 3:]
     gained = np.median((worst - losses) / (worst - best), axis=0)  # some imagined truths are extreme
     typical = np.median(losses, axis=0)
+    wide = [[float(one) if np.isfinite(one) else None for one in line] for line in np.median(widths, axis=0)]
     lines = []
     for k, epsilon in enumerate(ladder):
         guarantee = Guarantee(agreement.privacy.order, epsilon)
@@ -198,6 +205,8 @@ def advise(
                 loss_reward=float(typical[k, 2]),
                 quality_alone=float(gained[k, 1]),
                 quality_reward=float(gained[k, 2]),
+                width_alone=wide[k][1],
+                width_reward=wide[k][2],
             )
         )
     return Advice(
@@ -212,6 +221,9 @@ def advise(
         seed=seed,
         loss_prior=float(typical[0, 0]),
         loss_truth=float(typical[0, 3]),
+        target=agreement.model.target.name,
+        width_prior=wide[0][0],
+        width_truth=wide[0][3],
     )
 
 

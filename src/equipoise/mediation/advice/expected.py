@@ -1,9 +1,10 @@
 """Expected values of coalitions over imagined rounds, for several ε of one party.
 
 Two levels. Most rounds are valued by Laplace's approximation of every posterior, which takes milliseconds but is biased
-where little is known. A few others are both approximated and sampled, at some ε, for the coalitions that know least
-(one or two parties): the mean difference corrects the bias. What is asked for is linear in the coalitions' values, so
-the sum of both means is unbiased for the corrected coalitions, and the errors of both add.
+where little is known. A few others are both approximated and sampled, at some ε, for the coalitions that know least,
+one party each (and both of two): the mean difference corrects the bias. What is asked for is linear in the coalitions'
+values, so the sum of both means is unbiased for the corrected coalitions, and the errors of both add. Larger coalitions
+are less biased, and what those of one size have in common cancels in a Shapley value.
 """
 
 import itertools
@@ -27,7 +28,7 @@ from equipoise.valuation.proxy import normal_surprise
 Floats = NDArray[np.float64]
 
 EVERY_ORDER_UP_TO = 4  # parties; beyond, each round has one random order of arrival and its reverse
-SAMPLED_SIZE = 2  # parties of the largest coalition that is sampled
+SAMPLED_SIZE = 1  # parties of the largest coalition that is sampled, where there are more than two
 SAMPLED_DRAWS = 1_600  # starting chains takes most of the time
 NUMBERS_AT_ONCE = 20_000_000  # of double precision, in one batch of matrices
 
@@ -113,7 +114,8 @@ def by_approximation(task: Task) -> tuple[Floats, list[tuple[Normal, Normal]]]:
 def correction(task: Task, anchors: Sequence[int], seed: int) -> Floats:
     """What sampling adds to the approximated quantities of a round [anchors, quantities]."""
     use_compilation_cache()
-    small = [members for members in task.plan.coalitions if len(members) <= SAMPLED_SIZE]
+    largest = 2 if task.model.slots == 2 else SAMPLED_SIZE
+    small = [members for members in task.plan.coalitions if len(members) <= largest]
     asked = _asked(task.choices, anchors, small)
     rough = [_surprise(task, normal) for normal in _approximate(task, asked)]
     sampled = engine.run(

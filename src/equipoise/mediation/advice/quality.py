@@ -4,35 +4,37 @@ The approximate posteriors of a round are tempered to the value in question, and
 Quality is the share of what could be gained: 0 for the prior's loss, 1 for that of somebody who knows the truth.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize
+from scipy import optimize, special
 
 from equipoise.inference import collapsed
 from equipoise.inference.runtime import ONE_AT_A_TIME
 from equipoise.mediation.advice.expected import Normal, Task, tempered, tempered_surprise
-from equipoise.reward.scoring import loss_on
+from equipoise.reward.scoring import Rows, loss_on
 
 Floats = NDArray[np.float64]
 
 DRAWS = 256
+SHARE = 0.9  # of new rows, that an interval is to hold
 
 
-def losses(
+def predictions(
     tasks: Sequence[Task],
     normals: Sequence[Sequence[tuple[Normal, Normal]]],
     shares: Floats,
     rng: np.random.Generator,
-) -> Floats:
-    """Losses [rounds, choices, (prior, alone, reward, truth)].
+) -> tuple[Floats, Floats]:
+    """Losses, and widths of prediction intervals, both [rounds, choices, (prior, alone, reward, truth)].
 
     `shares` [choices, 2] are the values of the party alone and of its reward, as shares of what its own and everybody's
     approximate posterior is worth in expectation.
     """
-    found = []
+    found: list[list[list[float]]] = []
+    widths: list[list[list[float]]] = []
     for task, choices in zip(tasks, normals, strict=True):
         model, one = task.model, task.one
         noise = rng.normal(size=(DRAWS, model.dimension))  # the same for all choices, so that they can be compared
@@ -44,13 +46,30 @@ def losses(
         with ONE_AT_A_TIME:
             drawn = collapsed.parameters(model, task.prior, jnp.asarray(np.stack(positions)))
             draws = {name: np.asarray(values) for name, values in drawn.items()}
-        each = [
-            loss_on(one.new_rows, {name: values[place] for name, values in draws.items()}).value
-            for place in range(len(positions))
-        ]
-        truth = loss_on(one.new_rows, one.truth).value
-        found.append([[each[0], each[1 + 2 * k], each[2 + 2 * k], truth] for k in range(len(choices))])
-    return np.array(found)
+        each = [{name: values[place] for name, values in draws.items()} for place in range(len(positions))]
+        places = [(0, 1 + 2 * k, 2 + 2 * k, -1) for k in range(len(choices))]
+        for table, measure in ((found, lambda rows, known: loss_on(rows, known).value), (widths, width)):
+            measured = [measure(one.new_rows, known) for known in (*each, one.truth)]
+            table.append([[measured[place] for place in four] for four in places])
+    return np.array(found), np.array(widths)
+
+
+def width(rows: Rows, draws: Mapping[str, Floats]) -> float:
+    """Width of the interval that should hold 90 % of new targets, in the target's unit; not a number for labels.
+
+    The predictive distribution is taken to be normal, with its mean and variance, and the median row stands for all.
+    """
+    if "variance" in draws:
+        predicted = draws["mean"][None] if rows.features is None else rows.features @ draws["weights"].T
+        variance = draws["variance"].mean() + predicted.var(axis=1)
+    elif "rate" in draws:
+        rate = draws["rate"]
+        counts = rows.kind == "poisson"
+        variance = rate.mean() + rate.var() if counts else np.mean(1 / rate**2) + np.var(1 / rate)
+    else:
+        return float("nan")
+    deviation = float(np.median(np.sqrt(variance)))
+    return 2 * float(special.ndtri((1 + SHARE) / 2)) * deviation * rows.unit
 
 
 def _kappa(task: Task, normal: Normal, share: float) -> float:
