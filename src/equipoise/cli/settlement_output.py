@@ -67,8 +67,7 @@ def show_settlement(settlement: Settlement) -> None:
         numeric_from=9,
     )
     for finding in settlement.audit:
-        if finding.verdict != "holds" and finding.code != "F4":  # which needs another settlement
-            print_lines(f"{finding.code} {finding.verdict}: {finding.reason}", bullet=True)
+        print_lines(f"{finding.code} {finding.verdict}: {finding.reason}", bullet=True)
     for ranking in settlement.audit.rankings:
         print_lines(
             f"{ranking.higher} contributes more than {ranking.lower} with probability {ranking.probability:.3f}",
