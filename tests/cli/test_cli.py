@@ -247,6 +247,20 @@ def test_demo_of_classification(tmp_path: Path) -> None:
     assert "no demo 'magic'" in equipoise("demo", "magic", cwd=tmp_path, code=1)
 
 
+def test_tables_to_play_with(tmp_path: Path) -> None:
+    """What README begins with: files that the commands after it need, of which none is replaced."""
+    said = equipoise("demo", "--tables", cwd=tmp_path)
+    assert "Begin with: equipoise agreement check agreement.toml" in said
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "agreement.toml", "north.csv", "south.csv", "west.csv", "test.csv",
+    }  # fmt: skip
+    assert len((tmp_path / "north.csv").read_text().splitlines()) == 72
+    assert "'agreement.toml' exists; choose an empty folder" in equipoise("demo", "--tables", cwd=tmp_path, code=1)
+    found = from_json("demo", "classification", "--tables", "-o", "new/place", cwd=tmp_path)
+    assert found["test"] == "new/place/test.csv"
+    assert "diagnosis" in (tmp_path / found["west"]).read_text()
+
+
 @pytest.mark.engine
 @pytest.mark.group("tests/advice/test_advice.py")
 def test_advice_on_the_command_line(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

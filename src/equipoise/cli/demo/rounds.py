@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from numpy.typing import NDArray
+from sklearn.datasets import load_breast_cancer, load_diabetes
 
 from equipoise._util.text import short
 from equipoise.agreement import Agreement
@@ -83,8 +84,6 @@ target = {{ name = "diagnosis", labels = ["benign", "malignant"] }}
 
 
 def _diabetes() -> Columns:
-    from sklearn.datasets import load_diabetes  # only the demo needs these data
-
     data = load_diabetes(scaled=False)
     names = {"age": "age", "bmi": "bmi", "bp": "bp", "s5": "ltg"}
     columns = {ours: data.data[:, data.feature_names.index(theirs)] for theirs, ours in names.items()}
@@ -92,8 +91,6 @@ def _diabetes() -> Columns:
 
 
 def _breast_cancer() -> Columns:
-    from sklearn.datasets import load_breast_cancer
-
     data = load_breast_cancer()
     names = [str(name) for name in data.feature_names]
     columns = {ours: data.data[:, names.index(f"mean {ours}")] for ours in ("radius", "texture", "smoothness")}
@@ -151,6 +148,24 @@ def play_round(folder: Path, example: str = "regression") -> DemoRound:
     write_table(folder / TEST_FILE, tables["test"])
     hospitals = [_release(agreement, folder / name, name, tables[name]) for name in HOSPITALS]
     return DemoRound(agreement, hospitals, tables["test"])
+
+
+def write_tables(folder: Path, example: str = "regression") -> dict[str, Path]:
+    """Write the agreement, each hospital's table and the rows nobody releases; none that is there is replaced."""
+    tables = split_rows(EXAMPLES[example].load())
+    files = {"agreement": folder / "agreement.toml"}
+    files |= {name: folder / (TEST_FILE if name == "test" else f"{name}.csv") for name in tables}
+    for path in files.values():
+        if path.exists():
+            raise EquipoiseError(f"{str(path)!r} exists; choose an empty folder with --output")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        files["agreement"].write_text(EXAMPLES[example].agreement, encoding="utf-8")
+        for name, table in tables.items():
+            write_table(files[name], table)
+    except OSError as error:
+        raise EquipoiseError(f"cannot write into {str(folder)!r}: {error.strerror}; choose another folder") from error
+    return files
 
 
 def settle_round(played: DemoRound, folder: Path, *, progress: bool | None = None) -> Settlement:
@@ -212,9 +227,13 @@ SHOWN_ROWS = 5
 
 def demo(
     kind: Annotated[str, typer.Argument(help="regression or classification")] = "regression",
-    output: Annotated[Path, typer.Option("--output", "-o", help="New folder for the round's files.")] = Path(
-        "demo-out"
-    ),
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="New folder for the round's files [demo-out; with --tables, here]."),
+    ] = None,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="Write the agreement and everybody's table, to play the round yourself.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Play a whole round: agreement, private releases of three hospitals, settlement, audit, rewards, predictions.
@@ -223,6 +242,10 @@ def demo(
     """
     if kind not in EXAMPLES:
         raise EquipoiseError(f"there is no demo {kind!r}; choose one of {', '.join(EXAMPLES)}")
+    if tables:
+        _show_tables(write_tables(output or Path(), kind), as_json=as_json)
+        return
+    output = output or Path("demo-out")
     claim_folder(output)
     played = play_round(output, kind)
     folder = output / "settlement"
@@ -241,6 +264,20 @@ def demo(
         f"Try: equipoise party advise {output}/agreement.toml --party north --rows {first.submission.count}\n"
         f"     equipoise predict {folder}/for/north/reward.nc --data {output / TEST_FILE}\n\n"
         f"Report: {folder / 'report.html'}"
+    )
+
+
+def _show_tables(files: dict[str, Path], *, as_json: bool) -> None:
+    if as_json:
+        print_json({name: str(path) for name, path in files.items()})
+        return
+    for path in files.values():
+        echo(f"Wrote {path}.")
+    first = next(name for name in HOSPITALS)
+    echo(
+        f"Begin with: equipoise agreement check {files['agreement']}\n"
+        f"            equipoise party release {files['agreement']} {files[first]} --party {first} --epsilon 1 "
+        f"--ledger {first}.ledger --dry-run"
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -19,15 +19,13 @@ from equipoise._util.text import counted
 from equipoise.agreement import Agreement
 from equipoise.client.verify.archive import Archive
 from equipoise.client.verify.log import ACCEPTED, CREATED, FETCHED, SETTLED, STARTED, RoundLog
+from equipoise.client.verify.settlement import SettledRound, check_answers
 from equipoise.errors import EquipoiseError, VerificationError
 from equipoise.protocol.export import AGREEMENT, MANIFEST, SETTLEMENT, Manifest, file_of
 from equipoise.protocol.log import check_chain
 from equipoise.protocol.public_keys import fingerprint, same_fingerprint
 from equipoise.protocol.receipts import Receipt, RewardReceipt, any_receipt
 from equipoise.protocol.submission import Submission
-
-if TYPE_CHECKING:
-    from equipoise.client.verify.settlement import SettledRound
 
 
 @dataclass(frozen=True)
@@ -144,9 +142,7 @@ class _Examination:
         }
 
     @cached_property
-    def settled(self) -> "SettledRound":
-        from equipoise.client.verify.settlement import SettledRound  # loads JAX, which takes a moment
-
+    def settled(self) -> SettledRound:
         return SettledRound(self.archive)
 
     @property
@@ -281,8 +277,6 @@ class _Examination:
     def _answers_readable(self) -> str:
         answers = self.archive.answers()
         if answers:
-            from equipoise.client.verify.settlement import check_answers  # loads JAX, which takes a moment
-
             check_answers(answers, self.submissions)
         return counted(len(answers), "answer")
 

@@ -14,6 +14,7 @@ from equipoise.agreement import Agreement
 from equipoise.client.verify.archive import Archive
 from equipoise.errors import VerificationError
 from equipoise.inference.scenario import DRAWS
+from equipoise.mediation import mediator
 from equipoise.mediation.appraisal import Appraisal, Pooled, Request, derived_seed
 from equipoise.mediation.audit import audit
 from equipoise.mediation.journal import name_of
@@ -235,8 +236,6 @@ class SettledRound:
 
     def check_again(self, submissions: Mapping[str, Submission], *, force: bool) -> str:
         """Settle anew with the same options, and refuse other decisions."""
-        from equipoise.mediation.mediator import mediate
-
         recorded = self.settlement
         options = dict(recorded.options)
         if options.get("mechanism") == "noise":
@@ -247,7 +246,7 @@ class SettledRound:
                     "for an export of the whole round"
                 )
         try:
-            anew = mediate(
+            anew = mediator.mediate(
                 recorded.agreement,
                 list(submissions.values()),
                 **options,
