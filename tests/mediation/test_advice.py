@@ -25,7 +25,7 @@ from equipoise.inference.runtime import double_precision
 from equipoise.mediation.advice import Advice, advise, expected, knee, quality
 from equipoise.mediation.advice.imagined import Assumed, imagine
 from equipoise.models import KINDS
-from equipoise.reward.scoring import Rows
+from equipoise.models.base import Rows
 from equipoise.valuation.divergence import divergence
 from equipoise.valuation.shapley import exact_shapley
 
@@ -205,13 +205,25 @@ def test_widths_of_intervals_are_in_the_targets_unit() -> None:
     z = 1.6449
     known = {"weights": np.array([[2.0, 0.5]]), "variance": np.array([0.04])}
     features = np.array([[0.1, 1.0], [0.9, 1.0]])
-    assert quality.width(Rows(features, np.zeros(2), 50.0, "linear"), known) == pytest.approx(2 * z * 10, rel=1e-3)
+    assert quality.width(Rows(features, np.zeros(2), 50.0, rounds.agreement("linear").model), known) == pytest.approx(
+        2 * z * 10, rel=1e-3
+    )
     doubt = {"mean": np.array([-0.3, 0.3]), "variance": np.array([0.16, 0.16])}
-    assert quality.width(Rows(None, np.zeros(1), 10.0, "gaussian"), doubt) == pytest.approx(2 * z * 5, rel=1e-3)
+    assert quality.width(Rows(None, np.zeros(1), 10.0, rounds.agreement("gaussian").model), doubt) == pytest.approx(
+        2 * z * 5, rel=1e-3
+    )
     rate = {"rate": np.array([4.0])}
-    assert quality.width(Rows(None, np.zeros(1), 1.0, "poisson"), rate) == pytest.approx(2 * z * 2, rel=1e-3)
-    assert quality.width(Rows(None, np.zeros(1), 1.0, "exponential"), rate) == pytest.approx(2 * z / 4, rel=1e-3)
-    assert np.isnan(quality.width(Rows(None, np.zeros(1), 1.0, "bernoulli"), {"probability": np.array([0.3])}))
+    assert quality.width(Rows(None, np.zeros(1), 1.0, rounds.agreement("poisson").model), rate) == pytest.approx(
+        2 * z * 2, rel=1e-3
+    )
+    assert quality.width(Rows(None, np.zeros(1), 1.0, rounds.agreement("exponential").model), rate) == pytest.approx(
+        2 * z / 4, rel=1e-3
+    )
+    assert np.isnan(
+        quality.width(
+            Rows(None, np.zeros(1), 1.0, rounds.agreement("bernoulli").model), {"probability": np.array([0.3])}
+        )
+    )
 
 
 @pytest.mark.slow

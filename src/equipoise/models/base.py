@@ -201,6 +201,10 @@ class Model(Section, ABC):
     def log_probability(self, draws: Draws, features: Floats | None, target: Floats) -> Floats:
         """Log probability, or log density in the units of `Rows`, of each target under all draws together."""
 
+    def predictive_variance(self, draws: Draws, features: Floats | None) -> Floats | None:  # noqa: ARG002
+        """Variance of a new target under all draws together, by row, in the units of `Rows`; None of labels."""
+        return None
+
     # Words.
 
     @property

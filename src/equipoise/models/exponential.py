@@ -48,6 +48,10 @@ shape = 1.0
     def log_density(self, draws: Draws, target: Floats) -> Floats:
         return np.asarray(np.log(draws["rate"]) - draws["rate"] * target)
 
+    def predictive_variance(self, draws: Draws, features: Floats | None) -> Floats:  # noqa: ARG002
+        times = 1 / draws["rate"]
+        return np.asarray(np.mean(times**2) + times.var())
+
     @property
     def purpose(self) -> str:
         return f"the rate of the waiting time {self.target.name}"

@@ -99,6 +99,9 @@ mean_strength = 0.25     # how many rows the belief about the mean is worth
     def log_density(self, draws: Draws, target: Floats) -> Floats:
         return log_normal_density(target, draws["mean"], draws["variance"])
 
+    def predictive_variance(self, draws: Draws, features: Floats | None) -> Floats:  # noqa: ARG002
+        return np.asarray(draws["variance"].mean() + draws["mean"].var())
+
     @property
     def purpose(self) -> str:
         return f"the mean and variance of {self.target.name}"

@@ -259,8 +259,12 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
         """Of a normal distribution with the predictive mean and variance (paper App. H.2)."""
         assert features is not None
         predicted = features @ draws["weights"].T
-        variance = draws["variance"].mean() + predicted.var(axis=1)
-        return log_normal_density(target, predicted.mean(axis=1), variance)
+        return log_normal_density(target, predicted.mean(axis=1), self.predictive_variance(draws, features))
+
+    def predictive_variance(self, draws: Draws, features: Floats | None) -> Floats:
+        assert features is not None
+        predicted = features @ draws["weights"].T
+        return np.asarray(draws["variance"].mean() + predicted.var(axis=1))
 
     def belief_about_effects(self) -> str:
         prior, name = self.prior, self.target.name

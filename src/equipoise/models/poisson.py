@@ -54,6 +54,9 @@ shape = 1.0
         rate = draws["rate"]
         return np.asarray(special().xlogy(target, rate) - rate - special().gammaln(target + 1))
 
+    def predictive_variance(self, draws: Draws, features: Floats | None) -> Floats:  # noqa: ARG002
+        return np.asarray(draws["rate"].mean() + draws["rate"].var())
+
     @property
     def purpose(self) -> str:
         return f"the rate of the count {self.target.name}"

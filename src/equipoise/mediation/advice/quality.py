@@ -14,7 +14,8 @@ from scipy import optimize, special
 from equipoise.inference import collapsed
 from equipoise.inference.runtime import ONE_AT_A_TIME
 from equipoise.mediation.advice.expected import Normal, Task, tempered, tempered_surprise
-from equipoise.reward.scoring import Rows, loss_on
+from equipoise.models.base import Rows
+from equipoise.reward.scoring import loss_on
 
 Floats = NDArray[np.float64]
 
@@ -59,14 +60,8 @@ def width(rows: Rows, draws: Mapping[str, Floats]) -> float:
 
     The predictive distribution is taken to be normal, with its mean and variance, and the median row stands for all.
     """
-    if "variance" in draws:
-        predicted = draws["mean"][None] if rows.features is None else rows.features @ draws["weights"].T
-        variance = draws["variance"].mean() + predicted.var(axis=1)
-    elif "rate" in draws:
-        rate = draws["rate"]
-        counts = rows.kind == "poisson"
-        variance = rate.mean() + rate.var() if counts else np.mean(1 / rate**2) + np.var(1 / rate)
-    else:
+    variance = rows.model.predictive_variance(dict(draws), rows.features)
+    if variance is None:
         return float("nan")
     deviation = float(np.median(np.sqrt(variance)))
     return 2 * float(special.ndtri((1 + SHARE) / 2)) * deviation * rows.unit
