@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import equipoise as eq
+from equipoise.mediation.audit import audited
 from equipoise.mediation.plausibility import Remark
 from equipoise.mediation.settlement import CoalitionValue, Settlement
 from equipoise.report import charts, fragment, render, style_sheet, write_report, write_reports
@@ -113,7 +114,7 @@ def test_the_audit_is_told_by_sign_and_word(settled: Settlement) -> None:
 def test_a_broken_promise_is_said_first(settled: Settlement) -> None:
     first = settled.parties[0]
     award = replace(settled.awards[first], kappa=0.5)
-    page = check(render(replace(settled, awards=settled.awards | {first: award})))
+    page = check(render(audited(replace(settled, awards=settled.awards | {first: award}))))
     assert "✗ fails" in page.text.split("Who contributed what")[0]
 
 

@@ -32,8 +32,11 @@ class Options(SettlementSettings):
     @model_validator(mode="before")
     @classmethod
     def _offered(cls, document: Any) -> Any:
-        if isinstance(document, dict) and not set(document) <= set(OFFERED):
-            raise ValueError(f"an operator chooses among {', '.join(OFFERED)}")
+        others = set(document) - set(OFFERED) if isinstance(document, dict) else set()
+        if others:
+            known = sorted(others & set(SettlementSettings.model_fields))  # nothing else that was sent is repeated
+            which = f"{', '.join(known)} cannot be chosen here; " if known else ""
+            raise ValueError(f"{which}an operator chooses among {', '.join(OFFERED)}")
         return document
 
     @classmethod
