@@ -28,6 +28,7 @@ FIRST_READ = [README_PAGE, *sorted(ROOT.glob("docs/tutorials/*.md"))]  # by newc
 NOT_RUN = {
     ("README.md", "make demo"),
     ("README.md", "make test"),
+    ("README.md", "make demo-service"),
     ("docs/index.md", "pip install equipoise"),
     ("docs/service.md", "make demo-service"),
     ("docs/service.md", "pip install 'equipoise[service]'"),
