@@ -267,6 +267,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.process
+@pytest.mark.slow
 def test_the_site_asks_no_other_host_for_anything(site: Path) -> None:
     checked = 0
     for path in site.rglob("*"):
@@ -315,6 +316,7 @@ def test_the_reference_covers_every_public_name() -> None:
 
 
 @pytest.mark.process
+@pytest.mark.slow
 def test_the_reference_shows_what_docstrings_say(site: Path) -> None:
     page = (site / "reference" / "python.html").read_text(encoding="utf-8")
     for name in equipoise.__all__:

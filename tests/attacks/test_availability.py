@@ -44,6 +44,7 @@ def locked(world: World) -> Iterator[None]:
     other.close()
 
 
+@pytest.mark.slow
 def test_a_lock_that_is_not_given_back_stops_those_who_write_alone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

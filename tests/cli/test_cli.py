@@ -262,7 +262,8 @@ def test_tables_to_play_with(tmp_path: Path) -> None:
 
 
 @pytest.mark.engine
-@pytest.mark.group("tests/advice/test_advice.py")
+@pytest.mark.group("tests/mediation/test_advice.py")
+@pytest.mark.slow
 def test_advice_on_the_command_line(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What it says, what it draws, and that it never looks at the table beside it."""
     equipoise("agreement", "new", "bernoulli", "--party", "north", "--party", "south", "-o", "shares.toml", cwd=home)

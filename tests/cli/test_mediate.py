@@ -63,6 +63,7 @@ def test_a_round_from_files(tmp_path: Path) -> None:
     assert "a new y" in equipoise("predict", "out/for/west/reward.nc", cwd=tmp_path)
 
 
+@pytest.mark.slow
 def test_another_exponent_uses_the_values_that_are_there(tmp_path: Path) -> None:
     (tmp_path / "agreement.toml").write_text(rounds.agreement_text("gaussian", parties=2))
     for one in rounds.submissions(rounds.agreement("gaussian", parties=2), tmp_path / "ledgers", (8.0, 2.0)):

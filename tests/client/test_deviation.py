@@ -25,6 +25,7 @@ CHOSEN = Options(rho=0.05, draws=500, precision=1.0)
 
 @pytest.mark.engine
 @pytest.mark.group("gaussian")
+@pytest.mark.slow
 def test_everybody_is_told(world: World, url: str, command: Commands, tmp_path: Path) -> None:
     round_id = world.round(agreement(reward={"rho": 0.5}), submitted=True)
     with pytest.raises(Invalid, match=f"{WORDS}.*--deviate"):

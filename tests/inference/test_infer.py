@@ -138,6 +138,7 @@ def fresh(program: Any) -> Any:
     return program
 
 
+@pytest.mark.slow
 def test_batches_compile_once(submissions: list[eq.Submission]) -> None:
     """All coalitions, then a grid of κ, then added noise: one program each for starting and for going on."""
     coalitions = [eq.Scenario(("north",)), eq.Scenario(("north", "south"))]

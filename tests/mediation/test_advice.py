@@ -91,6 +91,7 @@ def test_shares_follow_the_agreement(advice: Advice) -> None:
         assert choice.alone.value - 4 * choice.reward.error <= choice.reward.value <= choice.team.value + 1e-9
 
 
+@pytest.mark.slow
 def test_assumptions_matter_and_are_told(shares: eq.Agreement, advice: Advice) -> None:
     assert advice.others == {"south": Assumed(60, 100.0)}
     poor = advise(

@@ -283,6 +283,7 @@ def test_how_well_rewards_predict(agreed: eq.Agreement, sent: list[eq.Submission
         assert truth - 0.1 < utility < truth + 1.0
 
 
+@pytest.mark.slow
 def test_a_game_that_is_sampled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its shape, by the quick sampler; `test_more_parties_than_can_be_enumerated` has its numbers."""
     monkeypatch.setattr(choices, "EXACT_UP_TO", 3)

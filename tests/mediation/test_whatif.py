@@ -12,6 +12,7 @@ from equipoise.mediation.what_if import JOURNAL, what_if
 pytestmark = [pytest.mark.engine, pytest.mark.group("rounds")]
 
 
+@pytest.mark.slow
 def test_stronger_privacy_costs_the_party(settled: eq.Settlement, sent: list[eq.Submission], tmp_path: Path) -> None:
     found = what_if(settled, sent, {"north": 0.05}, folder=tmp_path, processes=1, progress=False)
     before, after = found.before["north"], found.after["north"]

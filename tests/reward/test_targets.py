@@ -139,7 +139,8 @@ def test_teams_share_what_each_is_worth() -> None:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("rho", [pytest.param(0.3, marks=pytest.mark.slow), "max"])
+@pytest.mark.slow
+@pytest.mark.parametrize("rho", [0.3, "max"])
 def test_errors_are_those_of_repeated_noise(rho: Any) -> None:
     """The exponent, which depends on the values too, included."""
     rng = np.random.default_rng(0)

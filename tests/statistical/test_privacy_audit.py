@@ -198,6 +198,7 @@ def test_broken_statistics_are_caught(name: str, tmp_path: Path, monkeypatch: py
     assert expected in audit(LINEAR, EPSILON, releaser(LINEAR.agreed), times, tmp_path)
 
 
+@pytest.mark.slow
 def test_missing_clipping_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(np, "clip", no_clipping)
     monkeypatch.setattr(Submission, "_check_magnitudes", lambda *_: None)  # who receives such sums refuses them

@@ -59,6 +59,7 @@ def relative_error(found: Floats, truth: Floats) -> float:
 
 
 @pytest.mark.statistical
+@pytest.mark.slow
 def test_twelve_parties_and_two_hundred_evaluations() -> None:
     """Relative error below 0.06, where marginal contributions along permutations leave several times as much."""
     ours, by_permutations = [], []

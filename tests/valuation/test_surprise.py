@@ -117,6 +117,7 @@ def test_divergence_between_samples_of_normals(dimension: int) -> None:
     assert 0.4 < values.std() / errors.mean() < 2.5
 
 
+@pytest.mark.slow
 def test_similarity_grows_with_kappa_and_is_best_for_the_whole(tmp_path: Path) -> None:
     agreed = rounds.agreement("linear")
     sent = rounds.submissions(agreed, tmp_path, (4.0, 1.0))

@@ -125,7 +125,8 @@ def test_own_coordinates_are_standard_normal_under_the_prior(kind: str, scope: s
     assert ranks == pytest.approx(1.0, abs=1e-6)
 
 
-@pytest.mark.parametrize("scope", ["shared", pytest.param("per-party", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("scope", ["shared", "per-party"])
 def test_bending_can_be_undone_and_keeps_volumes(scope: str) -> None:
     model, prior = model_of(agreed(width=3, scope=scope))
     for position in np.random.default_rng(2).normal(size=(5, model.dimension)):
