@@ -232,7 +232,7 @@ def test_demo(tmp_path: Path) -> None:
     predicted = equipoise(
         "predict", "round/settlement/for/west/reward.nc", "--data", "round/test.csv", cwd=tmp_path
     ).splitlines()
-    assert predicted[0] == "prediction,lower,upper"
+    assert predicted[0] == "age,bmi,bp,ltg,prediction,lower,upper"
     assert len(predicted) == 1 + 88
 
 
