@@ -220,9 +220,10 @@ class Stage:
             path = f"/v1/rounds/{round_id}/submission"
             reply = self.lines[one.party].request("PUT", path, body=one.to_json(), repeatable=True)
             self.receipts.append(Receipt.parse(reply.body))
+        chosen = {name: value for name, value in OPTIONS.to_json().items() if value is not None}
         while state_of(self.context, round_id) == "open":
             with suppress(ServiceError):  # whether it was started before the answer was lost, is looked at
-                self.lines["olga"].post(f"/v1/rounds/{round_id}/settlement", OPTIONS.model_dump(exclude_none=True))
+                self.lines["olga"].post(f"/v1/rounds/{round_id}/settlement", chosen)
         settled_in(self.context, round_id)
 
     def play_disturbed(self, chance: random.Random, lasting: float) -> bool:
