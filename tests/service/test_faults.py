@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from sqlalchemy import event, func, select
 import engine_setup  # noqa: F401 (sets JAX up)
 import equipoise as eq
 import postgres
-from equipoise.client.connection import Connection
+from equipoise.client.connection import Connection, RefusedError
 from equipoise.errors import ServiceError
 from equipoise.protocol.keys import load_key, public_hex
 from equipoise.protocol.public_keys import fingerprint
@@ -222,8 +222,11 @@ class Stage:
             self.receipts.append(Receipt.parse(reply.body))
         chosen = {name: value for name, value in OPTIONS.to_json().items() if value is not None}
         while state_of(self.context, round_id) == "open":
-            with suppress(ServiceError):  # whether it was started before the answer was lost, is looked at
+            try:
                 self.lines["olga"].post(f"/v1/rounds/{round_id}/settlement", chosen)
+            except ServiceError as error:  # whether it was started before the answer was lost, is looked at
+                if isinstance(error, RefusedError) and error.code == "invalid":
+                    raise
         settled_in(self.context, round_id)
 
     def play_disturbed(self, chance: random.Random, lasting: float) -> bool:
