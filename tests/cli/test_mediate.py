@@ -8,6 +8,7 @@ from unittest import mock
 import pytest
 
 import rounds
+from equipoise.estimate import Estimate
 from equipoise.mediation import appraisal, mediator
 from equipoise.mediation import what_if as whatif
 from program import equipoise, from_json, run
@@ -42,12 +43,20 @@ def test_a_round_from_files(tmp_path: Path) -> None:
     journal = (tmp_path / "out" / "journal.jsonl").read_bytes()
     said = equipoise(*settle, cwd=tmp_path, columns=80)
     assert (tmp_path / "out" / "journal.jsonl").read_bytes() == journal
-    for words in ("value alone", "Shapley value", "attained", "kappa", "Audit of the paper's promises", "holds"):
+    for words in (
+        "Typical error of the mean of y",
+        "alone",
+        "Shapley value",
+        "attained",
+        "κ",
+        "Audit of the paper’s promises",
+        "holds",
+    ):
         assert words in said
     assert "…" not in said  # nothing is cut off at the usual width
     for name, award in found["awards"].items():
         assert f"{award['target']['value']:.2f} ±" in said
-        assert f"{award['losses']['reward']['value']:.3f} ±" in said
+        assert str(Estimate(**award["losses"]["reward"])) in said
         for file in (f"for/{name}/reward.nc", f"for/{name}/report.html", "report.html"):
             assert (tmp_path / "out" / file).exists()
 

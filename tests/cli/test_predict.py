@@ -115,6 +115,18 @@ def test_models_without_features_need_no_data(home: Path) -> None:
     assert compared == {"rows": 2, "loss": pytest.approx(some_reward("categorical").loss(None, ["A", "B"]))}
 
 
+def test_without_data_the_model_is_shown(home: Path) -> None:
+    said = equipoise("predict", "linear.nc", cwd=home)
+    means = some_reward("linear").coef_
+    for name, mean in zip(("age", "bmi"), means, strict=True):
+        assert f"weight[{name}]" in said
+        assert f"{mean:.4g}" in said
+    assert "odds ratio" not in said
+    told = {row["quantity"]: row for row in from_json("predict", "logistic.nc", cwd=home)["summary"]}
+    weight, ratio = told["weight[age]"], told["odds ratio of age"]
+    np.testing.assert_allclose([ratio["lower"], ratio["upper"]], np.exp([weight["lower"], weight["upper"]]))
+
+
 def test_mistakes(home: Path) -> None:
     text = (home / "rows.csv").read_text()
     (home / "renamed.csv").write_text(text.replace("bmi", "BMI", 1))
@@ -126,7 +138,7 @@ def test_mistakes(home: Path) -> None:
     for command, code, says in (
         (("predict", "none.nc"), 9, "there is no file 'none.nc'; rewards are in the folder"),
         (("predict", "fake.nc", "--data", "rows.csv"), 9, "'fake.nc' cannot be read as a reward"),
-        (linear, 9, "this linear model predicts from age, bmi; give a file with --data"),
+        ((*linear, "-o", "p.csv"), 9, "this linear model predicts from age, bmi; give a file with --data"),
         ((*linear, "--data", "none.csv"), 4, "there is no file or folder 'none.csv'"),
         ((*linear, "--data", "renamed.csv"), 4, "column 'bmi' is not in the table; did you mean 'BMI'?"),
         ((*linear, "--data", "gap.csv"), 4, "feature 'bmi', row 6: the value is missing; fill in a number"),

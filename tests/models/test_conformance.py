@@ -160,6 +160,51 @@ def test_draws_are_as_stated(kind: str) -> None:
     assert len(model.coordinate_names()) == half.focus <= half.dimension
 
 
+@functools.cache
+def conjugate(kind: str) -> Agreement:
+    """The kind's example with the paper's prior, which only regressions have besides their own."""
+    text = example_agreement(kind)
+    head, tail = text.split("[model.prior]")
+    rest = "[privacy]" + tail.split("[privacy]")[1]
+    return Agreement.parse(head + '[model.prior]\nkind = "conjugate"\n' + rest)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("kind", [*KINDS, "linear conjugate", "logistic conjugate"])
+def test_beliefs_in_words_are_those_of_the_engine(kind: str) -> None:
+    """The party's side draws from the prior without JAX; the engine's transform of normal coordinates must agree."""
+    name, _, prior_kind = kind.partition(" ")
+    agreement = conjugate(name) if prior_kind else agreed(name)
+    model = agreement.model
+    said = model.prior_draws(40_000, np.random.default_rng(5))
+    if said is None:
+        assert model.prior.model_dump().get("kind") == "standardised"
+        return
+    half, prior = model_of(agreement)
+    positions = np.random.default_rng(6).normal(size=(1, 40_000, half.dimension))
+    drawn = {
+        name: np.asarray(one)[0] for name, one in collapsed.parameters(half, prior, jnp.asarray(positions)).items()
+    }
+    ours, theirs = model.own_units(said), model.own_units(drawn)
+    for parameter in model.readable_names:
+        for level in (0.05, 0.25, 0.5, 0.75, 0.95):
+            share = np.mean(theirs[parameter] <= np.quantile(ours[parameter], level))
+            assert abs(share - level) < 5 * math.sqrt(2 * level * (1 - level) / 40_000)
+    assert "nine times out of ten" in " ".join(model.beliefs())
+
+
+@pytest.mark.engine
+@every_kind
+def test_an_error_is_least_where_predictions_are_of_the_truth(kind: str) -> None:
+    model, draws = agreed(kind).model, truths(kind)[1]
+    features = model.likely_features(draws, 0, 50, np.random.default_rng(1))
+    truth, other = ({name: values[half] for name, values in draws.items()} for half in (slice(0, 10), slice(10, 20)))
+    own, others = (model.expected_error(known, truth, features) for known in (truth, other))
+    assert 0 < own <= others * 1.1  # clipping to bounds may favour another mean by a little
+    assert math.isfinite(others)
+    assert model.target.name in model.error_name or "share" in model.error_name
+
+
 @pytest.mark.engine
 @every_kind
 def test_units_go_both_ways(kind: str) -> None:

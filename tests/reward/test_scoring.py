@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy import stats
-from sklearn.metrics import log_loss
+from sklearn.metrics import log_loss, mean_squared_error
 
 import engine_setup  # noqa: F401
 import rounds
@@ -14,7 +14,7 @@ from equipoise.inference.diagnostics import independent
 from equipoise.inference.infer import infer
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.scenario import Scenario
-from equipoise.reward.scoring import loss_on, mean_negative_log_probability, scaled_rows
+from equipoise.reward.scoring import loss_on, mean_negative_log_probability, scaled_rows, typical_errors
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("rounds")]
 
@@ -92,3 +92,47 @@ def test_the_error_of_a_loss_is_that_of_which_rows_are_tested() -> None:
     truth = 0.5 * np.log(2 * np.pi * 0.04) + 0.5 + np.log(3)
     assert abs((found.value - truth) / found.error) < 4
     assert loss_on(scaled_rows(agreed, None, target[:1]), draws).error == 0
+
+
+def test_errors_on_test_rows_are_those_that_others_measure(tmp_path: Path) -> None:
+    agreed = rounds.agreement("linear")
+    posterior = infer(agreed, rounds.submissions(agreed, tmp_path, (50.0,)), draws=1_000)
+    table = rounds.table("linear", 40, 5)
+    rows = scaled_rows(agreed, table["x"][:, None], table["y"])
+    drawn = dict.fromkeys(("alone", "reward", "team"), posterior.draws)
+    found = typical_errors(agreed.model, drawn, rows, 0)
+    slope, bias = posterior.draws["weights"].mean(axis=0)
+    expected = np.sqrt(mean_squared_error(table["y"], 3 * (slope * table["x"] / 2 + bias)))
+    assert found == {name: pytest.approx(expected, rel=1e-12) for name in drawn}
+
+
+def test_errors_to_expect_are_those_of_rows_simulated_from_the_reward(tmp_path: Path) -> None:
+    """By another road: rows from the feature's distribution, targets from the reward, predictions from each."""
+    agreed = rounds.agreement("linear")
+    sent = rounds.submissions(agreed, tmp_path, (50.0, 5.0))
+    alone, reward = (infer(agreed, sent, coalition=who, draws=2_000).draws for who in (("north",), ("north", "south")))
+    found = typical_errors(agreed.model, {"alone": alone, "reward": reward, "team": reward}, None, 0)
+    assert set(found) == {"alone", "reward"}  # others' posterior is nobody's to see
+    assert found["reward"] <= found["alone"]
+    rng = np.random.default_rng(1)
+    picked, true = rng.integers(2_000, size=20_000), rng.integers(2_000, size=20_000)
+    x = alone["feature_mean"][picked, 0] + np.sqrt(alone["feature_covariance"][picked, 0, 0]) * rng.normal(size=20_000)
+    x = np.clip(x, -1, 1)
+    y = reward["weights"][true, 0] * x + reward["weights"][true, 1]
+    y = np.clip(y + np.sqrt(reward["variance"][true]) * rng.normal(size=20_000), -1, 1)
+    for name, draws in (("alone", alone), ("reward", reward)):
+        slope, bias = draws["weights"].mean(axis=0)
+        assert found[name] == pytest.approx(3 * np.sqrt(np.mean((y - slope * x - bias) ** 2)), rel=0.05)
+    assert typical_errors(agreed.model, {"reward": reward, "team": reward}, None, 0) == {}
+
+
+def test_wrong_labels_are_counted() -> None:
+    agreed = rounds.agreement("logistic")
+    weights = np.tile([[4.0, 0.0]], (10, 1))
+    rows = scaled_rows(agreed, [[-2.0], [-1.0], [1.0], [2.0]], [agreed.model.target.values[1]] * 4)
+    found = agreed.model.measured_error({"weights": weights}, rows)
+    assert found == 0.5
+    assert agreed.model.errors_are_shares
+    features = np.array([[1.0, 1.0], [-1.0, 1.0]])
+    expected = agreed.model.expected_error({"weights": -weights}, {"weights": weights}, features)
+    assert expected == pytest.approx(1 / (1 + np.exp(-4.0)))  # the label that is never the more probable

@@ -23,7 +23,7 @@ def test_odds_ratios_are_of_the_weights() -> None:
     reward = some_reward("logistic")
     own = reward.agreement.model.own_units(reward.posterior.draws)
     row = next(row for row in reward.summary().rows if row[0] == "weight[age]")
-    assert row[3].startswith(f"{np.exp(np.quantile(own['weight[age]'], 0.5)):.3g} (")
+    assert str(row[3]).startswith(f"{np.exp(np.quantile(own['weight[age]'], 0.5)):.3g} (")
     assert "odds ratio" in reward.summary().headers[3]
     assert len(some_reward("linear").summary().headers) == 3
 

@@ -4,10 +4,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from equipoise._util.display import Chart, Display, Interval, _ticks
+from equipoise._util.display import Chart, Interval, Table, _ticks
 
 CHART = Chart("nats", [("north", [Interval("reward", 1.0, 2.0, 3.0)]), ("<south>", [Interval("alone", -0.5, 0, 0.5)])])
-TABLE = Display("Title & more", ("party", "value"), [("north", "2.0"), ("<b>", "10.0")], CHART, ["a note"])
+TABLE = Table("Title & more", ("party", "value"), [("north", "2.0"), ("<b>", "10.0")], CHART, ["a note"])
 
 
 def test_a_table_as_text() -> None:

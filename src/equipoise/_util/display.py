@@ -74,18 +74,30 @@ class Chart:
 
 
 @dataclass(frozen=True, repr=False)
-class Display:
-    """A table under its title, with a chart where there is one; columns from `numeric_from` on hold numbers."""
+class Table:
+    """A table under its title, as data: shown by a command line, a report or a notebook, each in its own way.
+
+    The first cell of a row names it, and columns from `numeric_from` on hold numbers. Cells are texts, or what is shown
+    as its `str`, such as an `Estimate`.
+    """
 
     title: str
     headers: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[object]]
     chart: Chart | None = None
     notes: Sequence[str] = ()
     numeric_from: int = 1
+    codes: bool = False  # long digests, which may be broken anywhere
+    folded: bool = False  # to be opened by those who want it
+
+    @property
+    def narrow(self) -> bool:
+        """Whether it fits beside a chart."""
+        return len(self.headers) <= 3 and not self.codes and not self.folded
 
     def __repr__(self) -> str:
-        widths = [max(map(len, column)) for column in zip(self.headers, *self.rows, strict=True)]
+        rows = [list(map(str, row)) for row in self.rows]
+        widths = [max(map(len, column)) for column in zip(self.headers, *rows, strict=True)]
 
         def line(cells: Sequence[str]) -> str:
             padded = [
@@ -95,13 +107,13 @@ class Display:
             return "  ".join(padded).rstrip()
 
         rule = "  ".join("─" * width for width in widths)
-        return "\n".join([self.title, line(self.headers), rule, *map(line, self.rows), *self.notes])
+        return "\n".join([self.title, line(self.headers), rule, *map(line, rows), *self.notes])
 
     def _repr_html_(self) -> str:
-        def row(cells: Sequence[str], tag: str) -> str:
+        def row(cells: Sequence[object], tag: str) -> str:
             aligned = (
                 f'<{tag} style="padding: 2px 8px; text-align: {"right" if place >= self.numeric_from else "left"}">'
-                f"{escape(cell)}</{tag}>"
+                f"{escape(str(cell))}</{tag}>"
                 for place, cell in enumerate(cells)
             )
             return f"<tr>{''.join(aligned)}</tr>"

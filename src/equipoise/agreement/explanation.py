@@ -3,7 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from equipoise._util.text import counted, first_few
+from equipoise._util.display import Table
+from equipoise._util.text import counted, first_few, short
 from equipoise.agreement import Agreement
 from equipoise.guarantee import DEFAULT_DELTA, Guarantee, approx_dp, guess_percent
 from equipoise.models import Layout, ScaledColumn, layout_of
@@ -48,6 +49,41 @@ class Explanation:
     sentences: tuple[str, ...]
     columns: tuple[tuple[str, str, str], ...]
     noise: tuple[NoiseRow, ...]
+
+    def column_table(self) -> Table:
+        """The agreed columns and what is public of their values."""
+        return Table("Columns", ("column", "role", "public values"), self.columns, numeric_from=9)
+
+    def noise_table(self) -> Table:
+        """The noise that a party adds, by its choice of ε, and how many rows make it small beside a mean."""
+        squares = any(row.square_deviation for row in self.noise)
+        return Table(
+            "Noise a party adds, by its choice of ε: standard deviation on a sum, to which one row adds "
+            f"{self.contribution}. The guess about one row, by whoever knows all others, is right so often at most; "
+            "a coin’s 50 %.",
+            (
+                f"ε at δ = {short(self.noise[0].delta)}",
+                "guess",
+                "Rényi ε",
+                "zCDP",
+                "noise",
+                *(("noise on squares",) if squares else ()),
+                f"rows for a mean ±{TOLERANCE:g}",
+            ),
+            [
+                (
+                    f"{row.epsilon_delta:.3g}",
+                    guess_percent(row.zcdp),
+                    f"{row.epsilon:.4g}",
+                    f"{row.zcdp:.4g}",
+                    f"{row.deviation:.4g}",
+                    *((f"{row.square_deviation:.4g}",) if squares else ()),
+                    f"{row.rows_needed:,}",
+                )
+                for row in self.noise
+            ],
+            numeric_from=0,
+        )
 
 
 def explain(agreement: Agreement, epsilons: tuple[float, ...] = (), delta: float = DEFAULT_DELTA) -> Explanation:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from equipoise._util.display import Table
 from equipoise._util.files import is_writable_folder
 from equipoise._util.text import counted, short
 from equipoise.agreement import Agreement
@@ -112,34 +113,44 @@ def show(advice: Advice) -> None:
         f"±{_half(advice.width_prior)} knows nothing, ±{_half(advice.width_truth)} the truth."
     )
     print_table(
-        f"What epsilon is expected to buy {advice.party} with {counted(advice.rows, 'row')}: predictions alone → with "
-        f"the reward.{intervals if numbers else ''} Quality: 0 % knows nothing, 100 % knows the truth. The guess "
-        "about one of your rows, by whoever knows all others, is right so often at most; a coin's 50 %.",
-        (f"(eps, {short(advice.delta)})", "guess", *((f"±{advice.target}",) if numbers else ()), "quality", "epsilon"),
-        [
+        Table(
+            f"What epsilon is expected to buy {advice.party} with {counted(advice.rows, 'row')}: predictions alone → "
+            f"with the reward.{intervals if numbers else ''} Quality: 0 % knows nothing, 100 % knows the truth. The "
+            "guess about one of your rows, by whoever knows all others, is right so often at most; a coin's 50 %.",
             (
-                f"{line.epsilon_delta:.3g}",
-                guess_percent(line.zcdp),
-                *((f"{_half(line.width_alone)} → {_half(line.width_reward)}",) if numbers else ()),
-                f"{line.quality_alone:.0%} → {line.quality_reward:.0%}",
-                f"{line.epsilon:.3g}",
-            )
-            for line in advice.choices
-        ],
-        numeric_from=0,
+                f"(eps, {short(advice.delta)})",
+                "guess",
+                *((f"±{advice.target}",) if numbers else ()),
+                "quality",
+                "epsilon",
+            ),
+            [
+                (
+                    f"{line.epsilon_delta:.3g}",
+                    guess_percent(line.zcdp),
+                    *((f"{_half(line.width_alone)} → {_half(line.width_reward)}",) if numbers else ()),
+                    f"{line.quality_alone:.0%} → {line.quality_reward:.0%}",
+                    f"{line.epsilon:.3g}",
+                )
+                for line in advice.choices
+            ],
+            numeric_from=0,
+        )
     )
     print_table(
-        "The same in nats: what the release is worth alone, what it brings to all together, what comes back as reward, "
-        "what all together are worth",
-        ("epsilon", "alone", "brings", "reward", "together"),
-        [
-            (
-                f"{line.epsilon:.3g}",
-                *(f"{one.value:.2f}" for one in (line.alone, line.shapley, line.reward, line.team)),
-            )
-            for line in advice.choices
-        ],
-        numeric_from=0,
+        Table(
+            "The same in nats: what the release is worth alone, what it brings to all together, what comes back as "
+            "reward, what all together are worth",
+            ("epsilon", "alone", "brings", "reward", "together"),
+            [
+                (
+                    f"{line.epsilon:.3g}",
+                    *(f"{one.value:.2f}" for one in (line.alone, line.shapley, line.reward, line.team)),
+                )
+                for line in advice.choices
+            ],
+            numeric_from=0,
+        )
     )
     for sentence in _sentences(advice):
         print_lines(sentence, bullet=True)

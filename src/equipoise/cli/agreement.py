@@ -7,15 +7,14 @@ from typing import Annotated
 
 import typer
 
-from equipoise._util.text import short
 from equipoise.agreement import Agreement
-from equipoise.agreement.explanation import TOLERANCE, explain
+from equipoise.agreement.explanation import explain
 from equipoise.agreement.schema import PARTY_NAME
 from equipoise.agreement.templates import example_agreement
 from equipoise.cli.options import AgreementArgument, DeltaOption, JsonOption
 from equipoise.cli.output import echo, print_json, print_lines, print_table
 from equipoise.errors import AgreementError
-from equipoise.guarantee import DEFAULT_DELTA, guess_percent
+from equipoise.guarantee import DEFAULT_DELTA
 from equipoise.models import KINDS
 
 
@@ -80,32 +79,5 @@ def check(
     for sentence in explanation.sentences:
         print_lines(sentence, bullet=True)
     echo()
-    print_table("Columns", ("name", "role", "public values"), explanation.columns, numeric_from=9)
-    squares = any(row.square_deviation for row in explanation.noise)
-    print_table(
-        "Noise a party adds, by its choice of epsilon: standard deviation on a sum, to which one row adds "
-        f"{explanation.contribution}. The guess about one row, by whoever knows all others, is right so often at most; "
-        "a coin's 50 %.",
-        (
-            f"(eps, {short(delta)})-DP",
-            "guess",
-            "epsilon",
-            "zCDP",
-            "noise",
-            *(("noise on squares",) if squares else ()),
-            f"rows for a mean ±{TOLERANCE:g}",
-        ),
-        [
-            (
-                f"{row.epsilon_delta:.3g}",
-                guess_percent(row.zcdp),
-                f"{row.epsilon:.4g}",
-                f"{row.zcdp:.4g}",
-                f"{row.deviation:.4g}",
-                *((f"{row.square_deviation:.4g}",) if squares else ()),
-                f"{row.rows_needed:,}",
-            )
-            for row in explanation.noise
-        ],
-        numeric_from=0,
-    )
+    print_table(explanation.column_table())
+    print_table(explanation.noise_table())

@@ -22,6 +22,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from equipoise._util.display import Table
 from equipoise._util.files import is_there
 from equipoise._util.text import counted
 from equipoise._version import __version__
@@ -84,10 +85,12 @@ def doctor(
         print_json({"fit": not failed, "checks": [check.to_json() for check in checks]})
     else:
         print_table(
-            "What was checked",
-            ("check", "result", "found"),
-            [(check.name, check.status, check.found) for check in checks],
-            numeric_from=9,
+            Table(
+                "What was checked",
+                ("check", "result", "found"),
+                [(check.name, check.status, check.found) for check in checks],
+                numeric_from=9,
+            )
         )
         for check in checks:
             if check.status != "ok":

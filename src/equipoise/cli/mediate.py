@@ -1,27 +1,27 @@
 """`equipoise mediate` and `equipoise report`: settle a round from submission files, ask what if, write the reports."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from equipoise.agreement import Agreement
 from equipoise.cli.options import AgreementArgument, JsonOption
-from equipoise.cli.output import echo, print_json
+from equipoise.cli.output import echo, print_json, print_table
 from equipoise.cli.predict import test_rows
 from equipoise.cli.settings import settlement_options
-from equipoise.cli.settlement_output import show_other_priors, show_settlement, show_sweep, show_what_if, sweep
+from equipoise.cli.settlement_output import show_other_priors, show_settlement, show_what_if, sweep
 from equipoise.errors import MediationError
 from equipoise.mediation.audit import audited
 from equipoise.mediation.folders import REPORT, SETTLEMENT, folder_of
 from equipoise.mediation.mediator import mediate as settle
-from equipoise.mediation.other_priors import other_priors, to_json
+from equipoise.mediation.other_priors import UnderPrior, other_priors, to_json
 from equipoise.mediation.settings import SettlementSettings
 from equipoise.mediation.settlement import Settlement
 from equipoise.mediation.task import task_of
 from equipoise.mediation.what_if import WhatIf, what_if
 from equipoise.protocol.submission import Submission
-from equipoise.report import write_report, write_reports
+from equipoise.report import tables, write_report, write_reports
 
 
 @settlement_options("rho", "mechanism", "teams", "seed", "precision", "draws", "budget", "partial", "deviate", "force")
@@ -89,7 +89,7 @@ def mediate(
         if questions:
             document["what_if"] = [one.to_json() for one in answers]
         if under:
-            document["other_priors"] = under
+            document["other_priors"] = to_json(under)
         if rho_sweep:
             document["rho_sweep"] = sweep(settlement)
         print_json(document)
@@ -99,7 +99,7 @@ def mediate(
     if under:
         show_other_priors(under)
     if rho_sweep:
-        show_sweep(settlement)
+        print_table(tables.sweep(settlement))
     for one in answers:
         show_what_if(one)
     echo(
@@ -141,11 +141,11 @@ def _answer(
 
 def _under_other_priors(
     settlement: Settlement, received: list[Submission], folder: Path, *, quiet: bool
-) -> dict[str, Any]:
-    """The round under other priors, as plain values; the operator's report has it from now on."""
+) -> dict[str, UnderPrior]:
+    """The round under other priors; the operator's report has it from now on."""
     found = other_priors(settlement, received, folder=folder, progress=False if quiet else None)
     write_report(settlement, folder / REPORT, priors=found)
-    return to_json(found)
+    return found
 
 
 def _changes(text: str) -> dict[str, float]:

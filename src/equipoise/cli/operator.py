@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import typer
 
+from equipoise._util.display import Table
 from equipoise._util.files import write_new_file
 from equipoise.agreement import Agreement
 from equipoise.cli.member import progress_words
@@ -72,10 +73,12 @@ def people(membership: MembershipOption = MEMBERSHIP, as_json: JsonOption = Fals
         print_json(found)
         return
     print_table(
-        "People; approve only whose fingerprint you were read by themselves",
-        ("name", "role", "state", "fingerprint", "note"),
-        [(one["name"], one["role"], one["state"], one["fingerprint"] or "", one["note"]) for one in found],
-        numeric_from=9,
+        Table(
+            "People; approve only whose fingerprint you were read by themselves",
+            ("name", "role", "state", "fingerprint", "note"),
+            [(one["name"], one["role"], one["state"], one["fingerprint"] or "", one["note"]) for one in found],
+            numeric_from=9,
+        )
     )
 
 
@@ -173,25 +176,27 @@ def rounds(membership: MembershipOption = MEMBERSHIP, as_json: JsonOption = Fals
         print_json(found)
         return
     print_table(
-        "Rounds",
-        ("round", "title", "state", "submitted", "not submitted"),
-        [
-            (
-                one["id"],
-                one["title"],
-                one["state"],
-                ", ".join(
-                    f"{seat['party']} (epsilon {seat['epsilon']:g})" for seat in one["seats"] if seat["submitted"]
-                ),
-                ", ".join(
-                    seat["party"] + ("" if seat["invited"] else " (not invited)")
-                    for seat in one["seats"]
-                    if not seat["submitted"]
-                ),
-            )
-            for one in found
-        ],
-        numeric_from=9,
+        Table(
+            "Rounds",
+            ("round", "title", "state", "submitted", "not submitted"),
+            [
+                (
+                    one["id"],
+                    one["title"],
+                    one["state"],
+                    ", ".join(
+                        f"{seat['party']} (epsilon {seat['epsilon']:g})" for seat in one["seats"] if seat["submitted"]
+                    ),
+                    ", ".join(
+                        seat["party"] + ("" if seat["invited"] else " (not invited)")
+                        for seat in one["seats"]
+                        if not seat["submitted"]
+                    ),
+                )
+                for one in found
+            ],
+            numeric_from=9,
+        )
     )
 
 

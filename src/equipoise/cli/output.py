@@ -7,21 +7,23 @@ import json
 import shutil
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import typer
 from rich import box
+from rich import table as rich_table
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 from rich.text import Text
 
+from equipoise._util.display import Table
 from equipoise._util.files import is_there, is_writable_folder
 from equipoise._util.text import visible
 from equipoise.errors import ClippingWarning, EquipoiseError, KeyFileWarning
+from equipoise.estimate import Estimate
 
 
 def echo(text: str = "", *, err: bool = False) -> None:
@@ -51,15 +53,25 @@ def print_alarm(text: str) -> None:
     typer.secho(textwrap.fill(visible(text), width, break_on_hyphens=False), fg="red", bold=True, err=True)
 
 
-def print_table(title: str, headers: Sequence[str], rows: Sequence[Sequence[object]], *, numeric_from: int = 1) -> None:
-    """Print a table under its title; columns from `numeric_from` on are right-aligned."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for place, header in enumerate(headers):
-        table.add_column(Text(visible(header)), justify="right" if place >= numeric_from else "left")
-    for row in rows:
-        table.add_row(*(Text(visible(str(cell))) for cell in row))
-    print_lines(title)
-    Console(soft_wrap=False).print(table)
+def print_table(table: Table) -> None:
+    """Print a table under its title, and what it notes."""
+    shown = rich_table.Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for place, header in enumerate(table.headers):
+        shown.add_column(Text(visible(header)), justify="right" if place >= table.numeric_from else "left")
+    for row in table.rows:
+        shown.add_row(*(Text(visible(_cell(cell))) for cell in row))
+    print_lines(table.title)
+    Console(soft_wrap=False).print(shown)
+    for note in table.notes:
+        print_lines(note, bullet=True)
+
+
+def _cell(cell: object) -> str:
+    """A cell as text; an estimate as short as its error allows, since terminals are narrow."""
+    if isinstance(cell, Estimate) and cell.error > 0:
+        decimals = 2 if cell.error >= 0.005 else 3
+        return f"{cell.value:.{decimals}f} ± {cell.error:.{decimals}f}"
+    return str(cell)
 
 
 def claim_output(path: Path, error: type[EquipoiseError]) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from equipoise._util.display import Table
 from equipoise._util.files import write_new_file
 from equipoise._util.text import counted, short
 from equipoise.agreement import Agreement
@@ -281,17 +282,23 @@ def show_preview(preview: Preview, *, as_json: bool) -> None:
     )
     echo(f"\n{sample.to_json().decode()}")
     print_table(
-        "What each part reveals",
-        ("part", "content", "reveals"),
-        [
-            ("agreement", sample.agreement[:12] + "…", "which agreement this is for; public"),
-            ("party, public_key, signature", sample.party, "who you are"),
-            ("id", "hash of the ledger entry", "nothing; it contains a random number"),
-            ("count", f"{sample.count:,}", "your exact number of rows, unprotected"),
-            ("guarantee", approx_dp(preview.guarantee), f"how much privacy you chose: {in_full(preview.guarantee)}"),
-            ("statistic", counted(len(layout), "integer"), "sums over rows, protected by noise as below"),
-        ],
-        numeric_from=9,
+        Table(
+            "What each part reveals",
+            ("part", "content", "reveals"),
+            [
+                ("agreement", sample.agreement[:12] + "…", "which agreement this is for; public"),
+                ("party, public_key, signature", sample.party, "who you are"),
+                ("id", "hash of the ledger entry", "nothing; it contains a random number"),
+                ("count", f"{sample.count:,}", "your exact number of rows, unprotected"),
+                (
+                    "guarantee",
+                    approx_dp(preview.guarantee),
+                    f"how much privacy you chose: {in_full(preview.guarantee)}",
+                ),
+                ("statistic", counted(len(layout), "integer"), "sums over rows, protected by noise as below"),
+            ],
+            numeric_from=9,
+        )
     )
     print_lines(guessing(preview.guarantee.zcdp, released="this release"))
     echo()
@@ -299,7 +306,11 @@ def show_preview(preview: Preview, *, as_json: bool) -> None:
     rows = [(f"sum of {entry.name}", f"{deviation:.4g}") for entry, deviation in shown[:12]]
     more = [(f"… and {len(shown) - 12} more", "")] if len(shown) > 12 else []
     print_table(
-        f"Noise on each sum, to which one row adds {contribution(layout)}", ("sum", "standard deviation"), rows + more
+        Table(
+            f"Noise on each sum, to which one row adds {contribution(layout)}",
+            ("sum", "standard deviation"),
+            rows + more,
+        )
     )
     _show_private_notes(preview)
 
@@ -367,7 +378,7 @@ def show_history(history: History, path: Path, *, order: float, delta: float, as
     headers = ("time (UTC)", "party", "agreement", "rows", *privacy, "note")
     width = len(headers) if history.unfinished else len(headers) - 1
     title = f"Privacy spent; Rényi eps at order {order:g}"
-    print_table(title, headers[:width], [row[:width] for row in rows], numeric_from=3)
+    print_table(Table(title, headers[:width], [row[:width] for row in rows], numeric_from=3))
     print_lines(guessing(history.total_zcdp, released="all that was released"))
     for amendment in history.amendments:
         changes = [f"cap zCDP {amendment['cap']:g}"] if amendment["cap"] is not None else []

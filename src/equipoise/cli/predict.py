@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import typer
 
+from equipoise._util.display import Table
 from equipoise._util.files import is_there, replaced_file
 from equipoise._util.text import counted, first_few, visible
 from equipoise.agreement import Agreement
@@ -23,6 +24,7 @@ from equipoise.models.columns import CategoryColumn, LabelColumn, NumberColumn
 from equipoise.party.stream import Wanted
 from equipoise.party.table import open_table
 from equipoise.reward.model import Reward
+from equipoise.reward.summary import WEIGHT
 
 
 def predict(
@@ -46,7 +48,8 @@ def predict(
     """Predict the target of new rows, with intervals; what is known of the target is compared with it.
 
     Predictions go to standard output as CSV, each row after its features and the columns to keep; what was found out
-    about the reward goes to standard error. A model without features needs no data.
+    about the reward goes to standard error. Without data, the model is shown: its parameters in the columns' own units
+    with intervals, and the odds ratios of a logistic regression.
 
     Example: equipoise predict out/for/north/reward.nc --data patients.csv --keep id --output predictions.csv
     """
@@ -61,14 +64,19 @@ def predict(
     found = Found(reward, interval)
     features = len(reward.feature_names_in_) > 0
     if features and data is None:
-        names = ", ".join(reward.feature_names_in_)
-        raise MediationError(f"this {reward.agreement.model.noun} predicts from {names}; give a file with --data")
+        for option, given in (("--output", output), ("--keep", keep)):
+            if given:
+                names = ", ".join(reward.feature_names_in_)
+                raise MediationError(
+                    f"{option} is for predictions, and this {reward.agreement.model.noun} predicts from {names}; "
+                    "give a file with --data"
+                )
     if keep and not (features and data):
         raise MediationError("--keep writes columns of --data beside the predictions of a model with features")
     if data is not None:
         found = read_and_compare(found, data, keep or ())
-    if features:
-        found = _predicted(found)
+        if features:
+            found = _predicted(found)
     if draws is not None:
         write_draws(reward, draws)
     show(found, output, as_json=as_json)
@@ -192,7 +200,7 @@ def show(found: Found, output: Path | None, *, as_json: bool) -> None:
         sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
     else:
         cells = [[_shown(cell) for cell in row] for row in zip(*table.values(), strict=True)]
-        print_table(f"What the model knows of {reward.agreement.model.target.name}", list(table), cells)
+        print_table(Table(_title(found), list(table), cells))
 
 
 def _remarks(found: Found) -> list[str]:
@@ -266,13 +274,22 @@ def _summary(found: Found) -> dict[str, list[Any]]:
             column.append(value)
 
     target = reward.agreement.model.target
-    if not isinstance(target, LabelColumn | CategoryColumn):
+    if not (reward.n_features_in_ or isinstance(target, LabelColumn | CategoryColumn)):
         new = reward.sample_predictions(size=OBSERVATIONS)
         between = np.quantile(new, tails, method="inverted_cdf").tolist()  # counts stay counts
         add(f"a new {target.name}", float(new.mean()), *between)
     for name, values in reward.agreement.model.own_units(reward.posterior.draws).items():
         add(name, float(values.mean()), *np.quantile(values, tails).tolist())
+        if reward.agreement.model.odds_ratios and name.startswith(WEIGHT):
+            ratio = np.exp(values)
+            add(f"odds ratio of {name[len(WEIGHT) : -1]}", float(np.median(ratio)), *np.quantile(ratio, tails).tolist())
     return table
+
+
+def _title(found: Found) -> str:
+    model = found.reward.agreement.model
+    odds = "; an odds ratio is for one more of a column’s unit" if model.odds_ratios else ""
+    return f"What the model knows of {model.target.name}, mean and {found.interval:.0%} interval in own units{odds}"
 
 
 def _as_csv(table: dict[str, list[Any]]) -> str:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from equipoise._util.display import Table
 from equipoise._util.files import replaced_file
 from equipoise.cli.options import JsonOption
 from equipoise.cli.output import echo, print_json, print_table, warnings_as_lines
@@ -43,7 +44,12 @@ def reproduce(
             print_json([{"name": item.name, "shows": item.shows, "settings": list(item.data)} for item in ITEMS])
         else:
             print_table(
-                "What can be reproduced", ("name", "shows"), [(item.name, item.shows) for item in ITEMS], numeric_from=9
+                Table(
+                    "What can be reproduced",
+                    ("name", "shows"),
+                    [(item.name, item.shows) for item in ITEMS],
+                    numeric_from=9,
+                )
             )
         return
     if not names:
@@ -75,8 +81,10 @@ def reproduce(
 
 def _show(outcome: Outcome) -> None:
     print_table(
-        f"{outcome.name}: {outcome.record['shows']} ({outcome.record['seconds']:.0f} s)",
-        ("claim", "verdict", "decided by"),
-        [(verdict.claim, verdict.word, verdict.reason) for verdict in outcome.verdicts],
-        numeric_from=9,
+        Table(
+            f"{outcome.name}: {outcome.record['shows']} ({outcome.record['seconds']:.0f} s)",
+            ("claim", "verdict", "decided by"),
+            [(verdict.claim, verdict.word, verdict.reason) for verdict in outcome.verdicts],
+            numeric_from=9,
+        )
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise._util.display import Chart, Display, Interval
+from equipoise._util.display import Chart, Interval, Table
 from equipoise.errors import ConvergenceError, InferenceError
 from equipoise.inference.diagnostics import Diagnostics
 
@@ -63,12 +63,12 @@ class Posterior:
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
 
-    def summary(self) -> Display:
+    def summary(self) -> Table:
         """Mean, standard deviation and 90 % interval of every number, as a table that shows itself.
 
         Returns
         -------
-        Display
+        Table
             In scaled units, where every column spans [−1, 1]; `Reward.summary` has the columns' own.
         """
         rows, lines = [], []
@@ -84,7 +84,7 @@ class Posterior:
         who = ", ".join(self.scenario.coalition or ())
         state = "converged" if self.converged else f"not converged: {'; '.join(self.diagnostics.problems)}"
         more = [f"… and {len(named) - MOST_SHOWN} more"] if len(named) > MOST_SHOWN else []
-        return Display(
+        return Table(
             f"Posterior of {{{who}}} at κ = {self.scenario.kappa:.3g}: {len(self):,} draws by {self.method!r}, {state}",
             ("parameter (scaled units)", "mean", "sd", "5 %", "95 %"),
             rows,

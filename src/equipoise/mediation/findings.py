@@ -6,6 +6,8 @@ from typing import Any, Literal, Self
 
 from equipoise.errors import MediationError
 
+NOTHING_TO_COMPARE = "nothing to compare with: give a reference settlement"  # of a promise about two settlements
+
 Verdict = Literal["holds", "fails", "cannot tell"]
 
 
@@ -45,6 +47,11 @@ class Audit:
 
     def __iter__(self) -> Iterator[Finding]:
         return iter(self.findings)
+
+    @property
+    def checked(self) -> tuple[Finding, ...]:
+        """Promises but for those about two settlements, where there is only one."""
+        return tuple(finding for finding in self.findings if finding.reason != NOTHING_TO_COMPARE)
 
     @property
     def failures(self) -> tuple[Finding, ...]:

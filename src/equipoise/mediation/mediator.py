@@ -33,7 +33,7 @@ from equipoise.models.base import Rows
 from equipoise.protocol.submission import Submission
 from equipoise.reward.model import Reward
 from equipoise.reward.own import own_part
-from equipoise.reward.scoring import loss_on, scaled_rows
+from equipoise.reward.scoring import loss_on, scaled_rows, typical_errors
 from equipoise.reward.summary import summarise
 from equipoise.reward.targets import Targets
 from equipoise.valuation.surprise import similarity
@@ -249,6 +249,7 @@ class _Round:
         compared = {"reward": posterior, "team": grand}
         if self.coalitions.is_shown((party,)):
             compared = {"alone": self.appraiser.posterior(self.coalitions.request((party,))), **compared}
+        model, slot = self.agreement.model, self.agreement.party_names.index(party)
         return Award(
             party=party,
             team=team,
@@ -265,6 +266,7 @@ class _Round:
             losses={}
             if rows is None
             else {name: loss_on(rows, one.draws) for name, one in {"prior": self.prior, **compared}.items()},
+            errors=typical_errors(model, {name: one.draws for name, one in compared.items()}, rows, slot),
             notes=notes,
             falls_back=request.coalition != team,
             reward=reward,

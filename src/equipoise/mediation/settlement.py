@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from equipoise._util.canonical import canonical_json, read_limited, sha256_hex, strict_json
-from equipoise._util.display import Chart, Display, Interval
+from equipoise._util.display import Chart, Interval, Table
 from equipoise._util.files import replaced_file
 from equipoise.agreement import Agreement
 from equipoise.errors import EquipoiseError, MediationError
@@ -100,8 +100,9 @@ class Award:
     release. `epsilons` are the guarantees of everybody whose release is in the reward, as released: no reward weakens
     them, and none that has added noise is relied on to strengthen them. `posteriors` summarise what the party knows
     "alone", with its "reward", and what the "team" knows; `losses` are mean negative log probabilities of a test set
-    under the "prior" and these posteriors, if one was given. `notes` say what did not go as planned; `reward` has the
-    draws. Posteriors and losses alone are left out where coalitions were sampled.
+    under the "prior" and these posteriors, if one was given; `errors` how far off each posterior is, in the target's
+    unit (`Model.error_name`): measured on the test set, otherwise expected at rows like the party's. `notes` say what
+    did not go as planned; `reward` has the draws. What the party knows alone is left out where coalitions were sampled.
     """
 
     party: str
@@ -117,9 +118,15 @@ class Award:
     digest: str
     posteriors: dict[str, Summary] = field(default_factory=dict)
     losses: dict[str, Estimate] = field(default_factory=dict)
+    errors: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     falls_back: bool = False
     reward: Reward | None = field(default=None, repr=False)
+
+    @property
+    def errors_are_measured(self) -> bool:
+        """Whether `errors` are those of test rows; only then the team's are known, too."""
+        return "team" in self.errors
 
     @property
     def posterior(self) -> Posterior:
@@ -198,12 +205,12 @@ class Settlement:
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
 
-    def summary(self) -> Display:
+    def summary(self) -> Table:
         """Values and rewards by party, as a table that shows itself, in notebooks with a chart.
 
         Returns
         -------
-        Display
+        Table
             One row a party: its ε, what its release is worth alone, its Shapley value, its target and what its reward
             is worth, in nats ± standard error.
         """
@@ -233,7 +240,7 @@ class Settlement:
             broken = [finding.code for finding in self.findings.failures]
             words = f"audit: {', '.join(broken)} broken" if broken else "audit: no promise broken"
         more = [f"… and {len(rows) - MOST_SHOWN} more parties"] if len(rows) > MOST_SHOWN else []
-        return Display(
+        return Table(
             f"Settlement of {len(self.parties)} parties, fairness exponent {self.rho:.3g}, together worth "
             f"{self._together()} nats; {words}",
             ("party", "ε", "rows", "alone", "Shapley value", "target", "reward"),
@@ -373,6 +380,8 @@ class Settlement:
         document = self.to_json()
         for name in ("timings", "environment"):
             del document[name]
+        for award in document["awards"].values():
+            award.pop("errors", None)  # follows from the rest, and versions up to 0.8 have none
         return sha256_hex(canonical_json(document))
 
     def probability_above(self, first: str, second: str) -> float:
@@ -389,6 +398,8 @@ class Settlement:
         awards = {party: asdict(replace(award, reward=None)) for party, award in self.awards.items()}
         for award in awards.values():
             del award["reward"]
+            if not award["errors"]:  # as in a settlement of a version up to 0.8
+                del award["errors"]
         document["agreement"] = self.agreement.model_dump(mode="json")
         document["contributions"] = {party: asdict(one) for party, one in self.contributions.items()}
         document["coalitions"] = [asdict(one) for one in self.coalitions]

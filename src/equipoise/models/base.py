@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise._util.text import first_few
+from equipoise._util.text import counted, first_few
 from equipoise.errors import MediationError
 from equipoise.models.columns import CategoryColumn, Column, LabelColumn
 from equipoise.models.layout import Layout, ScaledColumn
@@ -29,6 +29,8 @@ from equipoise.models.section import Section
 Floats = NDArray[np.float64]
 Draws = Mapping[str, Floats]
 
+MOST_SHOWN = 8  # columns or parameters, in a sentence
+PRIOR_DRAWS = 20_000  # for two figures of a quantile
 LARGEST = 1e100  # of a parameter, so that sums and squares are numbers
 
 BOUNDS_COMMENT = """\
@@ -92,6 +94,7 @@ class Model(Section, ABC):
     estimator_type: ClassVar[Literal["regressor", "classifier", "density_estimator"]] = "density_estimator"
     score_name: ClassVar[str] = ""  # what `Reward.score` measures, where there are features
     odds_ratios: ClassVar[bool] = False  # whether weights are log odds, which people read as ratios
+    errors_are_shares: ClassVar[bool] = False  # whether `expected_error` is a share of rows
     template: ClassVar[Template]
 
     if TYPE_CHECKING:  # fields of the subclasses, whose order in a file is theirs
@@ -205,6 +208,27 @@ class Model(Section, ABC):
         """Variance of a new target under all draws together, by row, in the units of `Rows`; None of labels."""
         return None
 
+    @property
+    @abstractmethod
+    def error_name(self) -> str:
+        """What `expected_error` is, for the title of a table."""
+
+    @abstractmethod
+    def expected_error(self, draws: Draws, truth: Draws, features: Floats | None) -> float:
+        """How far off predictions by some draws are expected to be if the truth is one of others, in the target's unit.
+
+        Rows of scaled features are predicted, where the model has features. Errors of several posteriors can be
+        compared only where the truth is the same: one that has learnt little may well expect the least of itself.
+        """
+
+    def measured_error(self, draws: Draws, rows: Rows) -> float | None:  # noqa: ARG002
+        """How far off it is at rows whose targets are known; None where single rows are not predicted."""
+        return None
+
+    def likely_features(self, draws: Draws, slot: int, number: int, rng: np.random.Generator) -> Floats | None:  # noqa: ARG002
+        """Rows of scaled features like those that a whole posterior, not a reward, believes one party to have."""
+        return None
+
     # Words.
 
     @property
@@ -212,9 +236,23 @@ class Model(Section, ABC):
     def purpose(self) -> str:
         """What is learnt, for a sentence."""
 
+    def prior_draws(self, number: int, rng: np.random.Generator) -> Draws | None:  # noqa: ARG002
+        """So many draws of the parameters before any data, for sentences; None of a kind that cannot say."""
+        return None
+
     def beliefs(self) -> tuple[str, ...]:
         """Sentences on what is agreed about rows and believed before any data."""
-        return (f"Prior beliefs: {stated(self.prior)}.",)
+        drawn = self.prior_draws(PRIOR_DRAWS, np.random.default_rng(0))
+        if drawn is None:
+            return (f"Prior beliefs: {stated(self.prior)}.",)
+        own = self.own_units(drawn)
+        told = []
+        for one in (one for axis in self.axes() for one in axis.parameters):
+            low, high = sorted(one.factor * end for end in np.quantile(own[one.name], (0.05, 0.95)))
+            told.append(f"{one.label} is between {_two_figures(low)} and {_two_figures(high)}")
+        more = len(told) - MOST_SHOWN
+        shown = "; ".join(told[:MOST_SHOWN]) + (f"; and so on for {counted(more, 'other')}" if more > 0 else "")
+        return (f"Believed before any data, each nine times out of ten: {shown}.",)
 
     @abstractmethod
     def axes(self) -> list[Axis]:
@@ -266,6 +304,17 @@ class Family(Model):
     def log_density(self, draws: Draws, target: Floats) -> Floats:
         """Log probability or density [rows, draws] of targets [rows, 1] at every draw."""
 
+    @property
+    def error_name(self) -> str:
+        first, *others = self.axes()[0].parameters
+        return f"Typical error of the {'least known share' if others else first.label}"
+
+    def expected_error(self, draws: Draws, truth: Draws, features: Floats | None) -> float:  # noqa: ARG002
+        """Of the mean of the parameter that matters most: of the first axis, the one that is known least."""
+        own, true = self.own_units(draws), self.own_units(truth)
+        names = [one.name for one in self.axes()[0].parameters]
+        return max(root_mean_square(true[name] - own[name].mean()) for name in names)
+
     def simulate(self, draws: Draws, features: Floats | None, size: int, rng: np.random.Generator) -> NDArray[Any]:
         """New observations [draws, size]."""
         assert features is None
@@ -284,10 +333,20 @@ def special() -> ModuleType:
     return functions
 
 
+def root_mean_square(errors: Floats) -> float:
+    """Root of the mean square of errors."""
+    return float(np.sqrt(np.mean(np.square(errors))))
+
+
 def stated(prior: Section) -> str:
     """A prior's section in a few words: its name, and what it says."""
     settings = {name: value for name, value in prior.model_dump().items() if value is not None and name != "kind"}
     return f"{type(prior).__name__}({', '.join(f'{name} = {value}' for name, value in settings.items())})"
+
+
+def _two_figures(value: float) -> str:
+    """Two figures of a number, or all before the point of one that has more."""
+    return f"{value:,.0f}" if 10 <= abs(value) < 1e15 else f"{value:.2g}"
 
 
 def scaled_values(column: ScaledColumn, values: Floats) -> Floats:

@@ -66,6 +66,9 @@ negative = 1.0
     def widened_prior(self, width: float) -> dict[str, Any]:
         return {"positive": self.prior.positive / width, "negative": self.prior.negative / width}
 
+    def prior_draws(self, number: int, rng: np.random.Generator) -> Draws:
+        return {"probability": rng.beta(self.prior.positive, self.prior.negative, number)}
+
     def sample(self, draws: Draws, size: int, rng: np.random.Generator) -> NDArray[Any]:
         probability = draws["probability"][:, None]
         positive = rng.uniform(size=(len(probability), size)) < probability

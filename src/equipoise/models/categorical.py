@@ -87,6 +87,10 @@ concentration = 1.0
         stated = self.prior.concentration
         return {"concentration": [one / width for one in stated] if isinstance(stated, list) else stated / width}
 
+    def prior_draws(self, number: int, rng: np.random.Generator) -> Draws:
+        stated, categories = self.prior.concentration, len(self.target.categories)
+        return {"probabilities": rng.dirichlet(np.broadcast_to(stated, categories), number)}
+
     def sample(self, draws: Draws, size: int, rng: np.random.Generator) -> NDArray[Any]:
         below = np.cumsum(draws["probabilities"], axis=1)[:, None, :-1]  # the last gets what is left
         place = np.sum(rng.uniform(size=(len(below), size))[:, :, None] >= below, axis=2)

@@ -37,6 +37,10 @@ shape = 1.0
         column = scaled(self.target.name, self.target.bounds)
         return Layout((column,), (Entry(self.target.name, 0, None, 1),), sensitivity=2 * UNIT)
 
+    @property
+    def prior_rate(self) -> float:
+        return self.prior.shape * self.target_column.middle if self.prior.rate is None else self.prior.rate
+
     def sample_at(self, rate: Any, size: Any, rng: np.random.Generator) -> NDArray[Any]:
         return np.asarray(rng.exponential(1 / rate, size))
 

@@ -87,6 +87,14 @@ mean_strength = 0.25     # how many rows the belief about the mean is worth
     def widened_prior(self, width: float) -> dict[str, Any]:
         return {"mean_strength": self.prior.mean_strength / width**2}
 
+    def prior_draws(self, number: int, rng: np.random.Generator) -> Draws:
+        prior = self.prior
+        variance = prior.scale / rng.gamma(prior.shape, size=number)
+        return {
+            "mean": prior.mean + np.sqrt(variance / prior.mean_strength) * rng.normal(size=number),
+            "variance": variance,
+        }
+
     def sample(self, draws: Draws, size: int, rng: np.random.Generator) -> NDArray[Any]:
         own = self.own_units(draws)
         mean, deviation = own["mean"][:, None], own["sd"][:, None]

@@ -14,10 +14,12 @@ from equipoise.models.base import (
     Draws,
     Floats,
     Readable,
+    Rows,
     Support,
     Template,
     check_length,
     log_normal_density,
+    root_mean_square,
     special,
 )
 from equipoise.models.columns import RegressionColumn
@@ -226,6 +228,15 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
             return {"effect": width * self.effect}
         return {"weight_precision": (self.weight_precision / width**2).tolist()}
 
+    def prior_draws(self, number: int, rng: np.random.Generator) -> Draws | None:
+        prior = self.prior
+        if not isinstance(prior, NormalInverseGamma):
+            return None
+        variance = prior.scale / rng.gamma(prior.shape, size=number)
+        root = np.linalg.cholesky(np.linalg.inv(self.weight_precision))
+        weights = np.sqrt(variance)[:, None] * (rng.normal(size=(number, len(root))) @ root.T)
+        return {"weights": weights + np.asarray(prior.weight_mean or 0.0), "variance": variance}
+
     def expected_target(self, draws: Draws, table: Floats) -> Floats:
         """Predictive mean of the target in its own units [rows]."""
         target = self.target_column
@@ -265,6 +276,25 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
         assert features is not None
         predicted = features @ draws["weights"].T
         return np.asarray(draws["variance"].mean() + predicted.var(axis=1))
+
+    @property
+    def error_name(self) -> str:
+        return f"Typical error of a predicted {self.target.name} (root mean square, in its own unit)"
+
+    def expected_error(self, draws: Draws, truth: Draws, features: Floats | None) -> float:
+        """Root mean square over rows and draws; targets are within the agreed bounds, as they are when released."""
+        assert features is not None
+        number = len(truth["variance"])
+        noise = np.random.default_rng(_STREAM).normal(size=(len(features), number))
+        targets = np.clip(features @ truth["weights"].T + np.sqrt(truth["variance"]) * noise, -1.0, 1.0)
+        return self._error(targets.T, features, draws)
+
+    def measured_error(self, draws: Draws, rows: Rows) -> float:
+        assert rows.features is not None
+        return self._error(rows.target, rows.features, draws)
+
+    def _error(self, targets: Floats, features: Floats, draws: Draws) -> float:
+        return self.target_column.half_width * root_mean_square(targets - features @ draws["weights"].mean(axis=0))
 
     def belief_about_effects(self) -> str:
         prior, name = self.prior, self.target.name

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from equipoise.models.base import Draws, Floats, Template, averaged, special
+from equipoise.models.base import Draws, Floats, Rows, Template, averaged, special
 from equipoise.models.columns import LabelColumn
 from equipoise.models.layout import BASE_WEIGHT, UNIT, CodedColumn, Layout, ScaledColumn, scaled
 from equipoise.models.regression import (
@@ -77,6 +77,7 @@ class LogisticModel(Regression):
     estimator_type = "classifier"
     score_name = "accuracy"
     odds_ratios = True
+    errors_are_shares = True
     template = Template(
         "Readmission across hospitals",
         f"""\
@@ -155,6 +156,17 @@ bias_spread = 2.0        # log odds where all features are at their means
             return {"effect": width * prior.effect}
         return {"weight_scale": width * prior.weight_scale, "bias_scale": width * prior.bias_scale}
 
+    def prior_draws(self, number: int, rng: np.random.Generator) -> Draws | None:
+        prior, width = self.prior, len(self.features)
+        if not isinstance(prior, TruncatedNorm):
+            return None
+        degrees = width if prior.degrees_of_freedom is None else prior.degrees_of_freedom
+        squares = special().chdtri(degrees, rng.uniform(special().chdtrc(degrees, prior.max_squared_norm), 1.0, number))
+        directions = rng.normal(size=(number, width + 1))
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+        scales = np.array([prior.weight_scale] * width + [prior.bias_scale])
+        return {"weights": np.sqrt(squares)[:, None] * directions * scales}
+
     def class_labels(self) -> NDArray[Any]:
         return np.unique(np.array(self.target.labels))
 
@@ -184,6 +196,24 @@ bias_spread = 2.0        # log odds where all features are at their means
     def log_probability(self, draws: Draws, features: Floats | None, target: Floats) -> Floats:
         assert features is not None
         return averaged(special().log_expit(target[:, None] * (features @ draws["weights"].T)))
+
+    @property
+    def error_name(self) -> str:
+        return f"Predictions of {self.target.name} that are wrong"
+
+    def expected_error(self, draws: Draws, truth: Draws, features: Floats | None) -> float:
+        """Share of rows whose more probable label is not the true one."""
+        assert features is not None
+        probable, positive = self._positive(draws, features) > 0.5, self._positive(truth, features)
+        return float(np.where(probable, 1 - positive, positive).mean())
+
+    def measured_error(self, draws: Draws, rows: Rows) -> float:
+        assert rows.features is not None
+        return float(np.mean((self._positive(draws, rows.features) > 0.5) != (rows.target > 0)))
+
+    def _positive(self, draws: Draws, features: Floats) -> Floats:
+        """Probability of the positive label by all draws together, of scaled features."""
+        return np.asarray(special().expit(features @ draws["weights"].T).mean(axis=1))
 
     def belief_about_effects(self) -> str:
         prior = self.prior

@@ -42,6 +42,10 @@ shape = 1.0
     def parameters(self) -> dict[str, Support]:
         return {"rate": Support((), 0.0, LARGEST_COUNT)}
 
+    @property
+    def prior_rate(self) -> float:
+        return self.prior.shape / self.target_column.middle if self.prior.rate is None else self.prior.rate
+
     def sample_at(self, rate: Any, size: Any, rng: np.random.Generator) -> NDArray[Any]:
         return np.asarray(rng.poisson(rate, size))
 

@@ -37,6 +37,15 @@ class RateModel(Family):
         assert isinstance(prior, Gamma)
         return {"shape": prior.shape / width, "rate": None if prior.rate is None else prior.rate / width}
 
+    @property
+    @abstractmethod
+    def prior_rate(self) -> float:
+        """The rate of the gamma prior, as agreed or as usual: the data are then at the middle of their bounds."""
+
+    def prior_draws(self, number: int, rng: np.random.Generator) -> Draws:
+        assert isinstance(self.prior, Gamma)
+        return {"rate": rng.gamma(self.prior.shape, size=number) / self.prior_rate}
+
     def sample(self, draws: Draws, size: int, rng: np.random.Generator) -> NDArray[Any]:
         rate = draws["rate"][:, None]
         return np.asarray(self.sample_at(rate, (len(rate), size), rng))

@@ -27,6 +27,7 @@ from equipoise._util.text import counted
 from equipoise.models.base import (
     BOUNDS_COMMENT,
     LARGEST,
+    MOST_SHOWN,
     Axis,
     Draws,
     Floats,
@@ -45,7 +46,6 @@ from equipoise.models.section import Positive, Section
 MAX_FEATURES = 250  # keeps every statistic below 2¹⁵ entries, which `guarantee.LATTICE_GAP` relies on
 TYPICAL_DEVIATION = 0.25  # of a column, in half the width of its bounds
 CELLS_AT_ONCE = 4_000_000  # rows × draws held in memory
-MOST_SHOWN = 8  # features, in a sentence
 PRIORS = ("prior", "data_prior")
 
 Spread = Annotated[float, Field(strict=True, ge=0.05, le=3, allow_inf_nan=False)]  # of a logarithm
@@ -202,6 +202,15 @@ class Regression(Model):
         features = np.column_stack([features, np.ones(number)])
         return Rows(features, *self.imagine_targets(truth, features @ truth["weights"][0], rng), self)
 
+    def likely_features(self, draws: Draws, slot: int, number: int, rng: np.random.Generator) -> Floats:
+        mean, covariance = draws["feature_mean"], draws["feature_covariance"]
+        if mean.ndim == 3:  # every party has its own distribution of features
+            mean, covariance = mean[:, slot], covariance[:, slot]
+        chosen = rng.integers(len(mean), size=number)
+        noise = rng.normal(size=(number, mean.shape[1]))
+        rows = mean[chosen] + np.einsum("nij,nj->ni", np.linalg.cholesky(covariance[chosen]), noise)
+        return np.column_stack([np.clip(rows, -1.0, 1.0), np.ones(number)])
+
     # Words.
 
     @property
@@ -215,7 +224,7 @@ class Regression(Model):
         ball = f"Rows whose features, each scaled to [-1, 1], have a norm above {radius or 0:g} are pulled onto it."
         norm = () if radius is None else (ball,)
         if not isinstance(data, StandardisedFeatures):
-            return *norm, f"Prior beliefs: {stated(self.prior)}.", f"Beliefs about the features: {stated(data)}."
+            return *norm, *super().beliefs(), f"Beliefs about the features: {stated(data)}."
         return (
             *norm,
             self.belief_about_effects(),

@@ -2,9 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from equipoise.report.outcome import FOLDED
-from equipoise.report.page import Section, Table
-from equipoise.report.wording import estimate, number, seconds
+from equipoise._util.display import Table
+from equipoise.report.page import Section
+from equipoise.report.tables import FOLDED
+from equipoise.report.wording import number, seconds
 
 if TYPE_CHECKING:
     from equipoise.mediation.settlement import Settlement
@@ -55,10 +56,7 @@ def diagnostics(settlement: "Settlement") -> Section:
     coalitions = Table(
         "Coalitions: value in nats ± standard error, draws, and how well the chains mixed",
         ("members", "value", "draws", "R̂", "effective draws"),
-        [
-            (", ".join(one.members), estimate(one.value), f"{one.draws:,}", f"{one.rhat:.3f}", f"{one.ess:,.0f}")
-            for one in valued
-        ],
+        [(", ".join(one.members), one.value, f"{one.draws:,}", f"{one.rhat:.3f}", f"{one.ess:,.0f}") for one in valued],
         folded=len(valued) > FOLDED,
     )
     origin = "chosen by the mediator" if settlement.seed_was_chosen else "follows from the submissions"

@@ -4,10 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from equipoise.report import beliefs as believing
-from equipoise.report import charts
+from equipoise.report import charts, tables
 from equipoise.report.outcome import MOST_ROWS, largest, left_out
-from equipoise.report.page import Figure, Section, Table
-from equipoise.report.wording import estimate, number
+from equipoise.report.page import Figure, Section
 
 if TYPE_CHECKING:
     from equipoise.estimate import Estimate
@@ -28,20 +27,7 @@ def under_other_priors(priors: "Mapping[str, UnderPrior]") -> Section:
         if all(one.order == parties for one in others)
         else "The order of the parties changes: how much each brings could be argued about, within these numbers.",
     ]
-    rows = [
-        (
-            name,
-            estimate(one.team),
-            number(one.rho),
-            *(f"{estimate(one.shapley[party])} ({one.share(party):.0%})" for party in parties),
-        )
-        for name, one in priors.items()
-    ]
-    table = Table(
-        "Shapley values in nats ± standard error, and targets as shares of the largest",
-        ("prior", "all together", "ρ", *parties),
-        rows,
-    )
+    table = tables.under_other_priors(priors)
     return Section("priors", "Had the prior been another", words, tables=[table])
 
 
@@ -64,7 +50,18 @@ def beliefs(settlement: "Settlement") -> Section:
     ]
     kinds = {name for party in most for name in settlement.awards[party].posteriors}
     words = believing.introduction(agreement, sorted(kinds))
-    return Section("beliefs", "What is learnt", [*words, *left_out(settlement, most)], figures)
+    knowing = {f"team of {', '.join(team)}": settlement.awards[team[0]].posteriors for team in settlement.teams}
+    shown_tables = [
+        tables.coefficients(agreement, summaries["team"], f"What the {who} knows, in the columns’ own units")
+        for who, summaries in knowing.items()
+        if "team" in summaries
+    ]
+    shown_tables += [
+        tables.coefficients(agreement, award.posteriors["reward"], f"What the reward of {party} says", folded=True)
+        for party, award in settlement.awards.items()
+        if party in most and "reward" in award.posteriors
+    ]
+    return Section("beliefs", "What is learnt", [*words, *left_out(settlement, most)], figures, tables=shown_tables)
 
 
 def predictions(settlement: "Settlement") -> Section | None:
@@ -77,25 +74,18 @@ def predictions(settlement: "Settlement") -> Section | None:
 
 def losses_section(losses: dict[str, dict[str, "Estimate"]], drawn: dict[str, dict[str, "Estimate"]]) -> Section:
     """Losses of some parties, of which the first are drawn."""
-    names = {"prior": "without data", "alone": "alone", "reward": "with its reward", "team": "whole team"}
-    present = {name: label for name, label in names.items() if any(name in one for one in losses.values())}
     words = (
         "How much each model is surprised by rows nobody released: mean negative log probability of a test row (for "
         "a number, its density per unit of the target), in nats. Less is better; 0.1 less means that the truth was "
         "given about a tenth more probability. Errors are those of which rows happen to be in the test; all models "
         "meet the same rows, so their differences are surer than that."
     )
-    table = Table(
-        "Loss on test rows ± standard error, in nats a row",
-        ("party", *present.values()),
-        [(party, *(estimate(one[name]) if name in one else "" for name in present)) for party, one in losses.items()],
-    )
     figure = Figure(
         charts.losses(drawn),
         "Loss on test rows; less is better. Bars reach two standard errors either way. An arrow stands for a number "
         "that is further off, and in the table.",
     )
-    return Section("losses", "How well the models predict", [words], [figure], tables=[table])
+    return Section("losses", "How well the models predict", [words], [figure], tables=[tables.losses(losses)])
 
 
 def _union(limits: Sequence[charts.Limits]) -> charts.Limits:

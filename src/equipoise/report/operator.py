@@ -1,17 +1,17 @@
 """The operator's edition: everything that was decided, and what it was decided from."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from equipoise._util.text import short
-from equipoise.guarantee import DEFAULT_DELTA, Guarantee, guess_percent
+from equipoise.report import tables
 from equipoise.report.control import curves, exponent
 from equipoise.report.evidence import diagnostics, digests, remarks
 from equipoise.report.glossary import glossary
 from equipoise.report.learning import beliefs, predictions, under_other_priors
 from equipoise.report.outcome import awards, coalitions, shapley
-from equipoise.report.page import Page, Section, Table
+from equipoise.report.page import Page, Section
 from equipoise.report.promises import agreement_section, audit_section, conclusion
-from equipoise.report.wording import absence, compared, listed, nats, number
+from equipoise.report.wording import absence, compared, listed, nats
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,11 +24,11 @@ NAMED = 6  # parties that the summary goes through one by one
 
 def operator_page(settlement: "Settlement", priors: "Mapping[str, UnderPrior] | None" = None) -> Page:
     """The whole report; `priors` is the round under other priors."""
-    findings = settlement.audit.findings
+    findings = settlement.audit.checked
     sign, words = conclusion(findings)
     sections = [
-        contributions(settlement),
         awards(settlement),
+        contributions(settlement),
         coalitions(settlement),
         shapley(settlement),
         curves(settlement),
@@ -82,41 +82,24 @@ def summary(settlement: "Settlement") -> list[str]:
     return [
         opening,
         *without,
+        *_errors(settlement, order[:NAMED]),
         f"In units of information (nats, see the glossary): {worth + '; ' if worth else ''}{words}.",
     ]
 
 
+def _errors(settlement: "Settlement", parties: Sequence[str]) -> list[str]:
+    """How far off models are before and after, in the target's unit."""
+    model, awards = settlement.agreement.model, settlement.awards
+    known = [party for party in parties if {"alone", "reward"} <= set(awards[party].errors)]
+    told = "; ".join(f"{party} {tables.before_and_after(model, awards[party].errors)}" for party in known)
+    return [f"{model.error_name}, alone → with the reward: {told}."] if told else []
+
+
 def contributions(settlement: "Settlement") -> Section:
     """Who contributed what, and at which privacy."""
-    orders = {one.order for one in settlement.contributions.values()}
-    order = f" (order λ = {number(next(iter(orders)))})" if len(orders) == 1 else ""
-    rows = []
-    for party, one in settlement.contributions.items():
-        guarantee = Guarantee(order=one.order, epsilon=one.epsilon)
-        rows.append(
-            (
-                party,
-                f"{one.rows:,}",
-                number(guarantee.epsilon_at(DEFAULT_DELTA)),
-                guess_percent(guarantee.zcdp),
-                number(one.epsilon, 4) + ("" if order else f" at λ = {number(one.order)}"),
-                number(guarantee.zcdp, 4),
-            )
-        )
-    return Section(
-        "contributions",
-        "Who contributed what",
-        [
-            "Each party chose its own privacy: the smaller ε, the more noise hides each single row, and the less its "
-            "release tells. The columns on the right are readings of the same guarantee. The guess is how often "
-            "somebody who knows all other rows can tell which of two values the last one has; a coin is right 50 % of "
-            "the time."
-        ],
-        tables=[
-            Table(
-                "Releases and their guarantees",
-                ("party", "rows", f"ε at δ = {short(DEFAULT_DELTA)}", "guess", f"Rényi ε{order}", "zCDP"),
-                rows,
-            )
-        ],
+    words = (
+        "Each party chose its own privacy: the smaller ε, the more noise hides each single row, and the less its "
+        "release tells. The columns on the right are readings of the same guarantee. The guess is how often somebody "
+        "who knows all other rows can tell which of two values the last one has; a coin is right 50 % of the time."
     )
+    return Section("contributions", "Who contributed what", [words], tables=[tables.contributions(settlement)])

@@ -4,16 +4,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from equipoise._util.text import counted
-from equipoise.report import charts
-from equipoise.report.page import Figure, Section, Table
-from equipoise.report.wording import estimate, listed, number
+from equipoise.report import charts, tables
+from equipoise.report.page import Figure, Section
+from equipoise.report.wording import listed, number
 
 if TYPE_CHECKING:
     from equipoise.mediation.settlement import Settlement
 
 ALL_COALITIONS = 6  # parties up to which every coalition is drawn
 MOST_ROWS = 40  # of a chart
-FOLDED = 16  # rows beyond which a table is folded
 BARS = "Bars reach two standard errors either way."
 
 
@@ -60,23 +59,13 @@ def shapley(settlement: "Settlement") -> Section:
     figure = Figure(
         charts.shapley_values({party: settlement.shapley[party] for party in most}), f"Shapley values in nats. {BARS}"
     )
-    rankings = [
-        (one.higher, one.lower, "above 0.999" if one.probability > 0.999 else f"{one.probability:.3f}")
-        for one in settlement.audit.rankings
-    ]
-    table = Table(
-        "How sure the order is: the probability that a party truly contributes more than the next",
-        ("party", "contributes more than", "probability"),
-        rankings,
-        numeric_from=2,
-        folded=len(rankings) > FOLDED,
-    )
+    rankings = tables.rankings(settlement)
     return Section(
         "shapley",
         "What each party brings",
         [*words, *left_out(settlement, most)],
         [figure],
-        tables=[table] * bool(rankings),
+        tables=[rankings] if rankings else [],
     )
 
 
@@ -84,19 +73,6 @@ def awards(settlement: "Settlement") -> Section:
     """Alone, target and attained."""
     most = largest(settlement, MOST_ROWS)
     shown = [settlement.awards[party] for party in settlement.parties if party in most]
-    noise = settlement.settings.mechanism == "noise"
-    rows = [
-        (
-            award.party,
-            estimate(award.alone),
-            estimate(settlement.shapley[award.party]),
-            estimate(award.target),
-            estimate(award.attained),
-            number(award.tau if noise else award.kappa),
-            estimate(award.similarity),
-        )
-        for award in settlement.awards.values()
-    ]
     words = [
         "Going alone, a party would know what its own release tells. Its target is its fair share of what its team "
         "knows, and its reward is a model made to be worth that. In every team the party that brings most gets all.",
@@ -118,13 +94,13 @@ def awards(settlement: "Settlement") -> Section:
         ),
         f"From alone to the reward, in nats. {BARS}",
     )
-    table = Table(
-        "Values in nats ± standard error",
-        ("party", "alone", "Shapley value", "target", "attained", "τ" if noise else "κ", "similarity"),
-        rows,
-    )
+    by_party = {party: award.errors for party, award in settlement.awards.items()}
+    measured = any(award.errors_are_measured for award in settlement.awards.values())
+    errors = tables.errors(settlement.agreement.model, by_party, measured=measured)
+    shown_tables = [*([errors] if errors else []), tables.awards(settlement, similarity=True)]
     notes = [f"{award.party}: {note}" for award in settlement.awards.values() for note in award.notes]
-    return Section("awards", "What each party gets", [*words, *left_out(settlement, most)], [figure], notes, [table])
+    words += left_out(settlement, most)
+    return Section("awards", "What each party gets", words, [figure], notes, shown_tables)
 
 
 def largest(settlement: "Settlement", most: int) -> list[str]:

@@ -3,13 +3,18 @@
 All words are escaped by the templates. Only charts are taken as they are; those are made by `equipoise.report.charts`.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+from equipoise._util.display import Table
+from equipoise.report.tables import Verdict
+from equipoise.report.wording import MINUS, NBSP
+
+_NUMBER = re.compile(r"-?[\d.,]+%?( ± [\d.,]+)?")
 
 
 @dataclass(frozen=True)
@@ -19,33 +24,6 @@ class Figure:
     svg: str
     caption: str
     title: str = ""  # where several charts are beside each other
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A cell that shows what was found, by a sign and a word."""
-
-    word: str
-
-
-Cell = str | Verdict
-
-
-@dataclass(frozen=True)
-class Table:
-    """Cells under headers; the first cell of a row names it, and columns from `numeric_from` on hold numbers."""
-
-    caption: str
-    headers: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
-    numeric_from: int = 1
-    codes: bool = False  # long digests, which may be broken anywhere
-    folded: bool = False  # to be opened by those who want it
-
-    @property
-    def narrow(self) -> bool:
-        """Whether it fits beside a chart."""
-        return len(self.headers) <= 3 and not self.codes and not self.folded
 
 
 @dataclass(frozen=True)
@@ -94,9 +72,7 @@ def style_sheet() -> str:
 
 
 @cache
-def _templates() -> "Environment":
-    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
-
+def _templates() -> Environment:
     environment = Environment(
         loader=PackageLoader("equipoise.report"),
         autoescape=select_autoescape(default=True),
@@ -106,4 +82,11 @@ def _templates() -> "Environment":
         keep_trailing_newline=True,
     )
     environment.tests["verdict"] = lambda cell: isinstance(cell, Verdict)
+    environment.filters["cell"] = _shown
     return environment
+
+
+def _shown(cell: object) -> str:
+    """A cell as a report writes it: numbers with a true minus sign."""
+    text = str(cell)
+    return text.replace("-", MINUS, 1).replace(" ", NBSP) if _NUMBER.fullmatch(text) else text

@@ -1,16 +1,17 @@
 """A party's edition: what it sent, what it is worth, what it gets, and whether the promises are kept."""
 
+from equipoise._util.display import Table
 from equipoise._util.text import short
 from equipoise.guarantee import DEFAULT_DELTA, Guarantee, guessing
 from equipoise.report import beliefs as believing
-from equipoise.report import charts
+from equipoise.report import charts, tables
 from equipoise.report.glossary import glossary
 from equipoise.report.learning import losses_section
 from equipoise.report.outcome import BARS
-from equipoise.report.page import Figure, Page, Section, Table
+from equipoise.report.page import Figure, Page, Section
 from equipoise.report.promises import agreement_section, audit_section, conclusion
 from equipoise.report.view import PartyView
-from equipoise.report.wording import absence, compared, estimate, listed, nats, number
+from equipoise.report.wording import absence, compared, listed, nats, number
 
 
 def party_page(view: PartyView) -> Page:
@@ -56,11 +57,18 @@ def _summary(view: PartyView) -> list[str]:
         company = f"{view.party} settled together with {listed(others)}."
     else:
         company = f"{view.party} settled together with {len(others)} other parties."
-    gain = view.attained.value - view.alone.value
+    gain, model = view.attained.value - view.alone.value, view.agreement.model
     all_ = " That is everything the team knows: nobody gets more." if view.gets_all and others else ""
+    error = (
+        [f"{model.error_name}, alone → with the reward: {tables.before_and_after(model, view.errors)}."]
+        if set(view.errors) == {"alone", "reward"}
+        else []
+    )
     return [
-        f"{company} Its own release is worth {nats(view.alone.value)} nats (explained in the glossary), and its reward "
-        f"{nats(view.attained.value)}: {view.party} {compared(gain)}.{all_}",
+        company,
+        *error,
+        f"In units of information (nats, see the glossary): its own release is worth {nats(view.alone.value)}, and its "
+        f"reward {nats(view.attained.value)}: {view.party} {compared(gain)}.{all_}",
         *([absence(view.absent)] if view.absent else ()),
     ]
 
@@ -93,16 +101,12 @@ def _contribution(view: PartyView) -> Section:
 def _award(view: PartyView) -> Section:
     noise = view.mechanism == "noise"
     rows = [
-        ("alone", estimate(view.alone), "what your own release tells"),
-        ("Shapley value", estimate(view.shapley), "what you add, averaged over all orders of joining"),
-        ("target", estimate(view.target), "your fair share, which the reward was made to be worth"),
-        ("attained", estimate(view.attained), "what the draws in your reward are worth"),
-        ("whole team", estimate(view.whole), "what all releases of your team tell together"),
-        *(
-            [("similarity", estimate(view.similarity), "0 is the team’s own posterior")]
-            if view.similarity is not None
-            else []
-        ),
+        ("alone", view.alone, "what your own release tells"),
+        ("Shapley value", view.shapley, "what you add, averaged over all orders of joining"),
+        ("target", view.target, "your fair share, which the reward was made to be worth"),
+        ("attained", view.attained, "what the draws in your reward are worth"),
+        ("whole team", view.whole, "what all releases of your team tell together"),
+        *([("similarity", view.similarity, "0 is the team’s own posterior")] if view.similarity is not None else []),
         ("τ" if noise else "κ", number(view.tau if noise else view.kappa), _how(view)),
     ]
     words = ["All values are information, in nats. The reward is a model made to be worth the target."]
@@ -118,6 +122,7 @@ def _award(view: PartyView) -> Section:
         )
     if not view.within_tolerance:
         words.append("The reward is not within the agreed tolerance of the target; the notes say why.")
+    errors = tables.errors(view.agreement.model, {view.party: view.errors}, measured=view.errors_are_measured)
     gain = charts.Gain(view.party, view.alone, view.target, view.attained, view.whole)
     return Section(
         "award",
@@ -126,6 +131,7 @@ def _award(view: PartyView) -> Section:
         [Figure(charts.gains([gain]), f"From alone to the reward, in nats. {BARS}")],
         view.notes,
         [
+            *([errors] if errors else []),
             Table("In nats ± standard error", ("what", "value", "meaning"), rows, numeric_from=9),
             Table("The reward’s file", ("what", "SHA-256"), [("reward", view.digest)], numeric_from=9, codes=True),
         ],
@@ -159,7 +165,16 @@ def _beliefs(view: PartyView) -> Section:
     if "alone" not in view.posteriors:
         caption = f"{view.party}: before any data, and with the reward."
     figure = Figure(charts.intervals(panels, whose=view.party), caption)
-    return Section("beliefs", "What is learnt", believing.introduction(view.agreement, list(view.posteriors)), [figure])
+    shown = [
+        tables.coefficients(view.agreement, view.posteriors[name], title, folded=name != "reward")
+        for name, title in (
+            ("reward", "Your reward in the columns’ own units"),
+            ("alone", "Your release alone"),
+        )
+        if name in view.posteriors
+    ]
+    words = believing.introduction(view.agreement, list(view.posteriors))
+    return Section("beliefs", "What is learnt", words, [figure], tables=shown)
 
 
 def _remarks(view: PartyView) -> Section | None:

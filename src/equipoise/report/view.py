@@ -62,6 +62,8 @@ class PartyView:
     prior: Summary
     posteriors: dict[str, Summary]
     losses: dict[str, Estimate]
+    errors: dict[str, float]
+    errors_are_measured: bool
     notes: tuple[str, ...]
     remarks: tuple[str, ...]
     curve: Points
@@ -100,10 +102,12 @@ def view_of(settlement: "Settlement", party: str) -> PartyView:
         prior=settlement.prior,
         posteriors={name: award.posteriors[name] for name in OWN_BELIEFS if name in award.posteriors},
         losses={name: award.losses[name] for name in OWN_LOSSES if name in award.losses},
+        errors={name: award.errors[name] for name in OWN_BELIEFS if name in award.errors},
+        errors_are_measured=award.errors_are_measured,
         notes=tuple(map(_in_words, award.notes)),
         remarks=tuple(one.message for one in settlement.remarks if one.parties == (party,)),
         curve=_own_curve(settlement, award),
-        findings=tuple(Finding(one.code, one.promise, one.verdict, "") for one in settlement.audit),
+        findings=tuple(Finding(one.code, one.promise, one.verdict, "") for one in settlement.audit.checked),
         version=settlement.environment.get("equipoise", ""),
         deviations=tuple(one.for_parties for one in settlement.deviations),
         absent=settlement.absent,

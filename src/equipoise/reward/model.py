@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise._util.canonical import canonical_json, sha256_hex
-from equipoise._util.display import Display
+from equipoise._util.display import Table
 from equipoise._util.files import replaced_file
 from equipoise.agreement import Agreement
 from equipoise.errors import MediationError
@@ -87,12 +87,12 @@ class Reward:
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
 
-    def summary(self) -> Display:
+    def summary(self) -> Table:
         """Parameters in the columns' own units, as a table that shows itself, in notebooks with a chart.
 
         Returns
         -------
-        Display
+        Table
             Median and 90 % interval of every parameter; of a logistic regression also odds ratios, by which the odds of
             the positive label are multiplied when a feature grows by 1.
 

@@ -15,11 +15,13 @@ from equipoise.agreement import Agreement
 from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
 from equipoise.inference.posterior import Posterior
-from equipoise.models.base import Rows
+from equipoise.models.base import Model, Rows
 
 Floats = NDArray[np.float64]
 
 ROWS_AT_ONCE = 2_000
+LIKELY_ROWS, LIKELY_DRAWS = 500, 1_000  # to expect an error by
+LIKELY_SEED = 0
 
 
 def scaled_rows(agreement: Agreement, features: ArrayLike | None, target: Sequence[object] | ArrayLike) -> Rows:
@@ -75,3 +77,28 @@ def loss_on(rows: Rows, draws: Mapping[str, Floats]) -> Estimate:
     terms = math.log(rows.unit) - np.concatenate(found)
     error = np.std(terms, ddof=1) / math.sqrt(len(terms)) if len(terms) > 1 else 0.0
     return Estimate(float(np.mean(terms)), float(error))
+
+
+def typical_errors(
+    model: Model, posteriors: Mapping[str, Mapping[str, Floats]], rows: Rows | None, slot: int
+) -> dict[str, float]:
+    """How far off a party's posteriors are, in the target's unit (`Model.error_name` says what), by their names.
+
+    Measured on test rows, where there are some and single rows are predicted. Otherwise what is to be expected "alone"
+    and with the "reward" if the reward is right, at rows like those which the party in `slot` is believed to have by
+    its own release: the party can work it out from what it has, and others' tables do not show in it.
+    """
+    measured = {} if rows is None else {name: model.measured_error(draws, rows) for name, draws in posteriors.items()}
+    if measured and None not in measured.values():
+        return {name: error for name, error in measured.items() if error is not None}
+    if "alone" not in posteriors:
+        return {}
+    features = model.likely_features(posteriors["alone"], slot, LIKELY_ROWS, np.random.default_rng(LIKELY_SEED))
+    truth = _thinned(posteriors["reward"])
+    return {name: model.expected_error(posteriors[name], truth, features) for name in ("alone", "reward")}
+
+
+def _thinned(draws: Mapping[str, Floats]) -> dict[str, Floats]:
+    """A thousand draws or so, evenly spaced."""
+    number = len(next(iter(draws.values())))
+    return {name: values[:: max(1, number // LIKELY_DRAWS)] for name, values in draws.items()}

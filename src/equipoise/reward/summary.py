@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise._util.display import Chart, Display, Interval
+from equipoise._util.display import Chart, Interval, Table
 from equipoise.agreement import Agreement
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -38,7 +38,7 @@ def coefficient_rows(agreement: Agreement, summary: Summary) -> tuple[tuple[str,
     return ("parameter", "median", "5 % to 95 %", *(["odds ratio (5 % to 95 %)"] if is_odds else [])), rows
 
 
-def displayed(agreement: Agreement, draws: Mapping[str, NDArray[np.float64]], title: str) -> Display:
+def displayed(agreement: Agreement, draws: Mapping[str, NDArray[np.float64]], title: str) -> Table:
     """Parameters in the columns' own units as a table that shows itself.
 
     The chart has weights if there are any, each for half the width of its column's bounds, so that columns of different
@@ -56,4 +56,4 @@ def displayed(agreement: Agreement, draws: Mapping[str, NDArray[np.float64]], ti
         if not widths or name in widths
     ]
     unit = "effect of half the width of a column's bounds" if widths else "own units"
-    return Display(title, *coefficient_rows(agreement, summary), Chart(unit, lines))
+    return Table(title, *coefficient_rows(agreement, summary), Chart(unit, lines))

@@ -16,6 +16,7 @@ import typer
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_diabetes
 
+from equipoise._util.display import Table
 from equipoise._util.text import short
 from equipoise.agreement import Agreement
 from equipoise.cli.options import JsonOption
@@ -284,30 +285,32 @@ def _show_tables(files: dict[str, Path], *, as_json: bool) -> None:
 def _show_releases(played: DemoRound) -> None:
     echo(f"{played.agreement.title}\nidentity {played.agreement.identity}\n")
     print_table(
-        "What left each hospital, and what its ledger says it cost",
-        (
-            "hospital",
-            "rows",
-            "sums",
-            "bytes",
-            f"(eps, {short(DEFAULT_DELTA)})",
-            "epsilon",
-            "zCDP",
-            "noise on a sum",
-        ),
-        [
+        Table(
+            "What left each hospital, and what its ledger says it cost",
             (
-                one.name,
-                one.submission.count,
-                len(one.submission.statistic),
-                one.sent_bytes,
-                f"{one.submission.stated.epsilon_at():.3g}",
-                f"{one.submission.guarantee.epsilon:g}",
-                f"{one.spent_zcdp:g}",
-                f"±{one.sum_deviation:.3g}",
-            )
-            for one in played.hospitals
-        ],
+                "hospital",
+                "rows",
+                "sums",
+                "bytes",
+                f"(eps, {short(DEFAULT_DELTA)})",
+                "epsilon",
+                "zCDP",
+                "noise on a sum",
+            ),
+            [
+                (
+                    one.name,
+                    one.submission.count,
+                    len(one.submission.statistic),
+                    one.sent_bytes,
+                    f"{one.submission.stated.epsilon_at():.3g}",
+                    f"{one.submission.guarantee.epsilon:g}",
+                    f"{one.spent_zcdp:g}",
+                    f"±{one.sum_deviation:.3g}",
+                )
+                for one in played.hospitals
+            ],
+        )
     )
 
 
@@ -327,27 +330,31 @@ def _show_predictions(played: DemoRound, settlement: Settlement) -> None:
             columns.append([f"{p:.0%} ({100 * a:.0f}–{b:.0%})" for p, (a, b) in certain])
     what = target if played.agreement.model.estimator_type == "regressor" else "probability of malignant"
     print_table(
-        f"Predicted {what} of patients nobody released, with 90 % intervals",
-        ("patient", f"true {target}", *rewards),
-        [
-            (number, f"{answer:g}" if isinstance(answer, float) else answer, *row)
-            for number, (answer, *row) in enumerate(zip(answers, *columns, strict=True), start=1)
-        ],
+        Table(
+            f"Predicted {what} of patients nobody released, with 90 % intervals",
+            ("patient", f"true {target}", *rewards),
+            [
+                (number, f"{answer:g}" if isinstance(answer, float) else answer, *row)
+                for number, (answer, *row) in enumerate(zip(answers, *columns, strict=True), start=1)
+            ],
+        )
     )
     rows = len(played.test_target)
     measure = "R² (1 is perfect)" if played.agreement.model.estimator_type == "regressor" else "accuracy"
     print_table(
-        f"How each hospital ends up, on {rows} such patients",
-        ("hospital", "loss alone", "loss with reward", f"{measure} with reward"),
-        [
-            (
-                party,
-                f"{settlement.awards[party].losses['alone'].value:.3f}",
-                f"{settlement.awards[party].losses['reward'].value:.3f}",
-                f"{reward.score(played.test_features, played.test_target):.3f}",
-            )
-            for party, reward in rewards.items()
-        ],
+        Table(
+            f"How each hospital ends up, on {rows} such patients",
+            ("hospital", "loss alone", "loss with reward", f"{measure} with reward"),
+            [
+                (
+                    party,
+                    f"{settlement.awards[party].losses['alone'].value:.3f}",
+                    f"{settlement.awards[party].losses['reward'].value:.3f}",
+                    f"{reward.score(played.test_features, played.test_target):.3f}",
+                )
+                for party, reward in rewards.items()
+            ],
+        )
     )
 
 

@@ -39,11 +39,8 @@ class Exponential(Rate):
 
 
 def build(agreed: "ExponentialModel", slots: int) -> tuple[Exponential, RatePrior]:
-    """The agreed model and prior; without a rate, a waiting time at its prior mean is the middle of its bounds."""
-    lower, upper = agreed.target.bounds
-    shape, stated = agreed.prior.shape, agreed.prior.rate
-    rate = shape * agreed.target_column.middle if stated is None else stated
-    return Exponential(slots), rate_prior(shape, rate, lower, upper)
+    """The agreed model and prior."""
+    return Exponential(slots), rate_prior(agreed.prior.shape, agreed.prior_rate, *agreed.target.bounds)
 
 
 def clipped_exponential(log_rate: Array, lower: Array, upper: Array) -> tuple[Array, Array]:

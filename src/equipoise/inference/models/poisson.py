@@ -52,11 +52,9 @@ class Poisson(Rate):
 
 
 def build(agreed: "PoissonModel", slots: int) -> tuple[Poisson, RatePrior]:
-    """The agreed model and prior; without a rate, the prior mean of the count is the middle of its bounds."""
+    """The agreed model and prior."""
     lower, upper = agreed.target.bounds
-    shape, stated = agreed.prior.shape, agreed.prior.rate
-    rate = shape / agreed.target_column.middle if stated is None else stated
-    return Poisson(slots, int(lower), int(upper)), rate_prior(shape, rate, lower, upper)
+    return Poisson(slots, int(lower), int(upper)), rate_prior(agreed.prior.shape, agreed.prior_rate, lower, upper)
 
 
 def clipped_poisson(log_rate: Array, lower: int, upper: int) -> tuple[Array, Array]:

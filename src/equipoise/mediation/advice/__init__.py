@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise._util.display import Chart, Display, Interval
+from equipoise._util.display import Chart, Interval, Table
 from equipoise.agreement import Agreement
 from equipoise.errors import AgreementError
 from equipoise.estimate import Estimate
@@ -90,12 +90,12 @@ class Advice:
     def _repr_html_(self) -> str:
         return self.summary()._repr_html_()
 
-    def summary(self) -> Display:
+    def summary(self) -> Table:
         """What each ε would buy, as a table that shows itself, in notebooks with a chart.
 
         Returns
         -------
-        Display
+        Table
             One row for each ε, from strong to weak privacy.
         """
         rows = [
@@ -119,7 +119,7 @@ class Advice:
             for one in self.choices
         ]
         knee = [] if self.knee is None else [f"After ε = {self.choices[self.knee].epsilon:g} more buys clearly less."]
-        return Display(
+        return Table(
             f"Advice to {self.party} with {self.rows:,} rows, from {self.simulations} imagined rounds",
             (f"ε at δ = {self.delta:g}", "Rényi ε", "alone", "Shapley value", "reward", "known alone", "with reward"),
             rows,

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from equipoise.estimate import SURE, UNSURE, Estimate
 from equipoise.mediation.audit.verdict import SAME, AllZero, Found, critical
+from equipoise.mediation.findings import NOTHING_TO_COMPARE
 from equipoise.mediation.settlement import Settlement
 
 
@@ -92,7 +93,7 @@ def better_get_more(settlement: Settlement) -> Found:
 def more_than_before(settlement: Settlement, reference: Settlement | None) -> Found:
     """F4: who brings more than in the reference, all else equal, gets more than there."""
     if reference is None:
-        return "cannot tell", "nothing to compare with: give a reference settlement"
+        return "cannot tell", NOTHING_TO_COMPARE
     if set(reference.parties) != set(settlement.parties):
         return "cannot tell", "the reference is among other parties"
     changes = {

@@ -202,6 +202,11 @@ def parse_options(form: Form) -> tuple[Options | None, dict[str, str]]:
     return (None if errors else options), errors
 
 
+def _verdicts(findings: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Findings to show to everybody: not F4, which is about two settlements, and here there is one."""
+    return [one for one in findings if one["code"] != "F4"]
+
+
 def _confirmed(request: Request, user: User, round_id: str, form: Form, act: Any, done: str) -> Response:
     if form.get("sure") != "yes":
         return _round_page(request, user, round_id, status=422, problem=NOT_CONFIRMED)
@@ -255,7 +260,7 @@ def _round_page(
         tab=tab,
         report=report_fragment(context, actor, round_id, tab) if settled and overseer else "",
         summary=results.summary(context, actor, round_id) if settled and not overseer else None,
-        audit=results.audit(context, actor, round_id) if settled and not overseer else [],
+        audit=_verdicts(results.audit(context, actor, round_id)) if settled and not overseer else [],
         receipts=submissions.receipts(context, actor, round_id) if overseer else [],
         fields=OPTION_FIELDS,
         given={**defaults, **(given or {})},
