@@ -129,7 +129,7 @@ def test_errors_to_expect_are_those_of_rows_simulated_from_the_reward(tmp_path: 
 def test_wrong_labels_are_counted() -> None:
     agreed = rounds.agreement("logistic")
     weights = np.tile([[4.0, 0.0]], (10, 1))
-    rows = scaled_rows(agreed, [[-2.0], [-1.0], [1.0], [2.0]], [agreed.model.target.values[1]] * 4)
+    rows = scaled_rows(agreed, [[-2.0], [-1.0], [1.0], [2.0]], ["yes"] * 4)
     found = agreed.model.measured_error({"weights": weights}, rows)
     assert found == 0.5
     assert agreed.model.errors_are_shares

@@ -31,6 +31,7 @@ from equipoise.party.ledger import Ledger
 from equipoise.party.release import release
 from equipoise.protocol.submission import Submission
 from equipoise.report import write_reports
+from equipoise.report.tables import error_text
 
 Columns = dict[str, NDArray[Any]]
 
@@ -339,17 +340,17 @@ def _show_predictions(played: DemoRound, settlement: Settlement) -> None:
             ],
         )
     )
-    rows = len(played.test_target)
-    measure = "R² (1 is perfect)" if played.agreement.model.estimator_type == "regressor" else "accuracy"
+    rows, model = len(played.test_target), played.agreement.model
+    measure = "its R² (1 is perfect)" if played.agreement.model.estimator_type == "regressor" else "its accuracy"
     print_table(
         Table(
             f"How each hospital ends up, on {rows} such patients",
-            ("hospital", "loss alone", "loss with reward", f"{measure} with reward"),
+            ("hospital", "typical error alone", "with its reward", measure),
             [
                 (
                     party,
-                    f"{settlement.awards[party].losses['alone'].value:.3f}",
-                    f"{settlement.awards[party].losses['reward'].value:.3f}",
+                    error_text(model, settlement.awards[party].errors["alone"]),
+                    error_text(model, settlement.awards[party].errors["reward"]),
                     f"{reward.score(played.test_features, played.test_target):.3f}",
                 )
                 for party, reward in rewards.items()
