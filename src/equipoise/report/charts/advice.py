@@ -4,14 +4,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from equipoise.report.charts.drawing import WIDTH, legend_below, legend_height, saved
 from equipoise.report.charts.style import FAINT, INK, look
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 VALUES, QUALITY = 2.1, 1.5  # inches of the two panels
 BELOW, BETWEEN = 0.5, 0.2
@@ -49,14 +49,12 @@ def _height(choices: PrivacyChoices) -> float:
     return legend_height(_labels(choices)) + BELOW + QUALITY + BETWEEN + VALUES + 0.12
 
 
-def _draw(figure: "Figure", choices: PrivacyChoices) -> None:
+def _draw(figure: Figure, choices: PrivacyChoices) -> None:
     height, below = figure.get_figheight(), legend_height(_labels(choices)) + BELOW
-
-    from matplotlib.ticker import FixedLocator, FuncFormatter
 
     shown = _readable(choices.epsilons)
 
-    def panel(bottom: float, size: float) -> "Axes":
+    def panel(bottom: float, size: float) -> Axes:
         axes = figure.add_axes((0.62 / WIDTH, bottom / height, 1 - 0.8 / WIDTH, size / height))
         axes.set_xscale("log")
         axes.grid(axis="y")

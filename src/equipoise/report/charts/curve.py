@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from equipoise.estimate import UNSURE, Estimate
 from equipoise.report.charts.drawing import WIDTH, drawn, legend_below, legend_height
 from equipoise.report.charts.style import FAINT, Look, look, shortened
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 HEIGHT = 2.5  # inches of the axes
 BELOW = 0.47
@@ -48,7 +48,7 @@ def reward_curve(lines: Sequence[Line], marks: Sequence[Mark], *, control: Liter
     # A logarithmic axis has no 0, which is a place like any other here: it gets one at the left end.
     zero = least / 4 if 0.0 in places else None
 
-    def draw(figure: "Figure") -> None:
+    def draw(figure: Figure) -> None:
         height = figure.get_figheight()
         axes = figure.add_axes((0.55 / WIDTH, below / height, 1 - 0.72 / WIDTH, 1 - (below + 0.1) / height))
         axes.set_xscale("log")
@@ -84,7 +84,7 @@ def reward_curve(lines: Sequence[Line], marks: Sequence[Mark], *, control: Liter
     return drawn(HEIGHT + below + 0.1, f"Value of the reward against {symbol}. {listed}.", draw)
 
 
-def _draw_line(axes: "Axes", points: Sequence[tuple[float, Estimate]], style: Look | None, zero: float | None) -> None:
+def _draw_line(axes: Axes, points: Sequence[tuple[float, Estimate]], style: Look | None, zero: float | None) -> None:
     axes.errorbar(
         [place or zero or 1.0 for place, _ in points],
         [value.value for _, value in points],
@@ -98,10 +98,8 @@ def _draw_line(axes: "Axes", points: Sequence[tuple[float, Estimate]], style: Lo
     )
 
 
-def _label_axis(axes: "Axes", zero: float | None) -> None:
+def _label_axis(axes: Axes, zero: float | None) -> None:
     """Powers of ten written out, and 0 where it is put."""
-    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
     low, high = axes.get_xlim()
     start = low if zero is None else zero * (high / low) ** 0.1  # room for the 0
     ticks = [10.0**power for power in range(-12, 13) if start <= 10.0**power <= high]

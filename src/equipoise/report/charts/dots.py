@@ -1,14 +1,12 @@
 """Dots with error bars along one axis: values of coalitions, Shapley values."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
 
 from equipoise.estimate import UNSURE, Estimate
 from equipoise.report.charts.drawing import LETTER, LINE, drawn, row_axes
 from equipoise.report.charts.style import BLUE, FAINT, INK, shortened
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LONGEST = 22  # characters of a label
 BELOW = 0.47  # inches for ticks and the axis label
@@ -49,7 +47,7 @@ def _label(members: Sequence[str], parties: Sequence[str]) -> str:
 def _dots(rows: Sequence[Row], axis: str, words: str, *, from_zero: bool = False) -> str:
     left = max(len(label) for label, _ in rows) * LETTER + 0.1
 
-    def draw(figure: "Figure") -> None:
+    def draw(figure: Figure) -> None:
         axes = row_axes(figure, len(rows), left=left, below=BELOW)
         for place, (_, value) in enumerate(rows):
             if value is not None:

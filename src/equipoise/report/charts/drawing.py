@@ -14,14 +14,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from equipoise._util.canonical import sha256_hex
 from equipoise.report.charts.style import FAINT, INK, RULE
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 WIDTH = 4.4  # inches; 422 pixels
 TEXT = 10.0  # points
@@ -58,7 +59,7 @@ _SETTINGS: dict[str, Any] = {
 }
 
 
-def drawn(height: float, words: str, draw: Callable[["Figure"], None]) -> str:
+def drawn(height: float, words: str, draw: Callable[[Figure], None]) -> str:
     """A figure of `height` inches as an `<svg>` element; `words` are for those who cannot see it."""
     with _figure(height) as figure:
         draw(figure)
@@ -68,7 +69,7 @@ def drawn(height: float, words: str, draw: Callable[["Figure"], None]) -> str:
     return _embeddable(buffer.getvalue(), words)
 
 
-def saved(path: Path, height: float, draw: Callable[["Figure"], None]) -> None:
+def saved(path: Path, height: float, draw: Callable[[Figure], None]) -> None:
     """A figure of `height` inches as a file of its own, of the kind its name ends in: .png, .svg or .pdf."""
     with _figure(height, {"svg.fonttype": "path"}) as figure:  # whoever opens it may not have the font
         draw(figure)
@@ -76,10 +77,7 @@ def saved(path: Path, height: float, draw: Callable[["Figure"], None]) -> None:
 
 
 @contextmanager
-def _figure(height: float, settings: dict[str, Any] | None = None) -> Iterator["Figure"]:
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
+def _figure(height: float, settings: dict[str, Any] | None = None) -> Iterator[Figure]:
     # Not the user's own settings: the same numbers should look the same everywhere.
     usual: dict[Any, Any] = {k: v for k, v in mpl.rcParamsDefault.items() if not k.startswith("backend")}
     with _LOCK, mpl.rc_context(usual | _SETTINGS | (settings or {})), warnings.catch_warnings():
@@ -115,7 +113,7 @@ def _attributes(style: re.Match[str]) -> str:
     return "".join(f' {name}="{value.strip()}"' for name, value in declared.items())
 
 
-def row_axes(figure: "Figure", rows: float, *, left: float, below: float, above: float = 0.08) -> "Axes":
+def row_axes(figure: Figure, rows: float, *, left: float, below: float, above: float = 0.08) -> Axes:
     """Axes with `rows` places from the top down, `left` inches for their labels and `below` for what is underneath."""
     height = figure.get_figheight()
     axes = figure.add_axes((left / WIDTH, below / height, 1 - (left + 0.16) / WIDTH, 1 - (below + above) / height))
@@ -128,10 +126,8 @@ def row_axes(figure: "Figure", rows: float, *, left: float, below: float, above:
     return axes
 
 
-def few_ticks(axes: "Axes", most: int = 5) -> None:
+def few_ticks(axes: Axes, most: int = 5) -> None:
     """No more numbers along the bottom than fit on a telephone."""
-    from matplotlib.ticker import MaxNLocator
-
     axes.xaxis.set_major_locator(MaxNLocator(most))
 
 
@@ -146,7 +142,7 @@ def legend_height(labels: Sequence[str]) -> float:
     return -(-len(labels) // legend_columns(labels)) * 0.18 + 0.05
 
 
-def legend_below(figure: "Figure", handles: Sequence[Any], labels: Sequence[str]) -> None:
+def legend_below(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -> None:
     """A legend along the bottom edge."""
     figure.legend(
         handles,

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.figure import Figure
 
 from equipoise.estimate import UNSURE, Estimate
 from equipoise.report.charts.drawing import LETTER, drawn, legend_below, legend_height, row_axes
 from equipoise.report.charts.style import BLUE, FAINT, INK, RULE, VERMILION, shortened
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LONGEST = 20
 ROW = 0.34  # inches
@@ -35,7 +34,7 @@ def gains(rows: Sequence[Gain]) -> str:
     labels = list(LABELS.values())
     below = BELOW + legend_height(labels)
 
-    def draw(figure: "Figure") -> None:
+    def draw(figure: Figure) -> None:
         left = max(map(len, names)) * LETTER + 0.1
         axes = row_axes(figure, len(rows), left=left, below=below)
         handles: dict[str, Any] = {}

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from equipoise.report.charts.drawing import LETTER, WIDTH, drawn, few_ticks, legend_below, legend_height
 from equipoise.report.charts.style import BLUE, FAINT, INK, VERMILION, shortened
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 STEP = 0.15  # inches from one interval to the next
 TITLE = 0.24  # inches for the name of a parameter
@@ -71,7 +71,7 @@ def intervals(panels: Sequence[Panel], whose: str, limits: Sequence[Limits] | No
     heights = [len(panel.parameters) * pitch + AXIS for panel in panels]
     total = sum(heights) + below
 
-    def draw(figure: "Figure") -> None:
+    def draw(figure: Figure) -> None:
         top = total
         for panel, height, (low, high) in zip(panels, heights, ends, strict=True):
             inside = height - AXIS
@@ -86,7 +86,7 @@ def intervals(panels: Sequence[Panel], whose: str, limits: Sequence[Limits] | No
     return drawn(total, f"What is believed, {whose}. Medians and 5 to 95 % ranges. {words}.", draw)
 
 
-def _draw_panel(axes: "Axes", panel: Panel, present: Sequence[str], pitch: float) -> None:
+def _draw_panel(axes: Axes, panel: Panel, present: Sequence[str], pitch: float) -> None:
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     few_ticks(axes, 6)
@@ -114,7 +114,7 @@ def _draw_panel(axes: "Axes", panel: Panel, present: Sequence[str], pitch: float
     axes.set_xlabel(panel.unit)
 
 
-def _draw_interval(axes: "Axes", quantiles: Quantiles, height: float, series: str) -> None:
+def _draw_interval(axes: Axes, quantiles: Quantiles, height: float, series: str) -> None:
     _, marker, colour = SERIES[series]
     low, high = axes.get_xlim()
     outer = (quantiles[0], quantiles[-1])
@@ -136,8 +136,6 @@ def _draw_interval(axes: "Axes", quantiles: Quantiles, height: float, series: st
 
 
 def _handle(name: str) -> Any:
-    from matplotlib.lines import Line2D
-
     _, marker, colour = SERIES[name]
     return Line2D([], [], marker=marker, color=colour, linewidth=3, markersize=5.5, markeredgecolor="white")
 

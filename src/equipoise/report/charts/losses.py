@@ -1,14 +1,13 @@
 """How well each posterior predicts rows that nobody released."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from matplotlib.figure import Figure
 
 from equipoise.estimate import Estimate
 from equipoise.report.charts.drawing import LETTER, drawn, legend_below, legend_height, row_axes
 from equipoise.report.charts.style import BLUE, FAINT, INK, VERMILION, shortened
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 LONGEST = 20
 ROW = 0.5
@@ -36,7 +35,7 @@ def losses(rows: Mapping[str, Mapping[str, Estimate]]) -> str:
     labels = [SERIES[name][0] + (" (off axis)" if name == "prior" and far else "") for name in present]
     below = BELOW + legend_height(labels)
 
-    def draw(figure: "Figure") -> None:
+    def draw(figure: Figure) -> None:
         left = max(map(len, names)) * LETTER + 0.1
         axes = row_axes(figure, len(rows), left=left, below=below)
         handles: dict[str, Any] = {}

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from math import log
+from typing import Any
+
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from equipoise.report.charts.drawing import WIDTH, drawn, legend_below, legend_height
 from equipoise.report.charts.style import FAINT, GREEN, INK, RULE, look, shortened
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 HEIGHT = 2.6
 BELOW = 0.47
@@ -46,9 +47,7 @@ def exponent_sweep(
     labels.append("as good as alone")
     below = BELOW + legend_height(labels)
 
-    def draw(figure: "Figure") -> None:
-        from matplotlib.lines import Line2D
-
+    def draw(figure: Figure) -> None:
         height = figure.get_figheight()
         axes = figure.add_axes((0.55 / WIDTH, below / height, 1 - 0.72 / WIDTH, 1 - (below + 0.1) / height))
         handles: list[Any] = []
@@ -88,8 +87,6 @@ def exponent_sweep(
 
 def _crossing(share: Share) -> float | None:
     """The exponent at which a party's target falls to what it has alone, if that is between 0 and 1."""
-    from math import log
-
     if not (0 < share.ratio < 1 and 0 < share.alone < share.whole):
         return None
     where = log(share.alone / share.whole) / log(share.ratio)
