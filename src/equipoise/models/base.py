@@ -14,10 +14,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+import scipy  # whose `special` is loaded when it is first used
 from numpy.typing import NDArray
 
 from equipoise._util.text import first_few
@@ -277,13 +277,6 @@ class Family(Model):
         return averaged(self.log_density(draws, target[:, None]))
 
 
-def special() -> ModuleType:
-    """SciPy's special functions: a third of a second to load, which only those who predict are to pay."""
-    from scipy import special as functions
-
-    return functions
-
-
 def stated(prior: Section) -> str:
     """A prior's section in a few words: its name, and what it says."""
     settings = {name: value for name, value in prior.model_dump().items() if value is not None and name != "kind"}
@@ -318,7 +311,7 @@ def label_positions(labels: tuple[int | str, ...], answers: NDArray[Any]) -> Flo
 
 def averaged(log_probability: Floats) -> Floats:
     """Logarithm of the mean over draws [rows, draws]."""
-    return np.asarray(special().logsumexp(log_probability, axis=1) - math.log(log_probability.shape[1]))
+    return np.asarray(scipy.special.logsumexp(log_probability, axis=1) - math.log(log_probability.shape[1]))
 
 
 def log_normal_density(target: Floats, mean: Floats, variance: Floats) -> Floats:

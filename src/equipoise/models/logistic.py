@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from equipoise.models.base import Draws, Floats, Template, averaged, special
+from equipoise.models.base import Draws, Floats, Template, averaged
 from equipoise.models.columns import LabelColumn
 from equipoise.models.layout import BASE_WEIGHT, UNIT, CodedColumn, Layout, ScaledColumn, scaled
 from equipoise.models.regression import (
@@ -162,10 +163,10 @@ bias_spread = 2.0        # log odds where all features are at their means
         """Probability of the positive label at every draw [some rows, draws], a few rows at a time."""
         weights = draws["weights"]
         for part in in_parts(self.scaled_features(table), len(weights)):
-            yield np.asarray(special().expit(part @ weights.T))
+            yield np.asarray(scipy.special.expit(part @ weights.T))
 
     def simulate_given(self, draws: Draws, predicted: Floats, rng: np.random.Generator) -> NDArray[Any]:  # noqa: ARG002
-        positive = rng.uniform(size=predicted.shape) < special().expit(predicted)
+        positive = rng.uniform(size=predicted.shape) < scipy.special.expit(predicted)
         return np.asarray(np.take(self.target.labels, positive.astype(int)))
 
     def imagine_targets(
@@ -183,7 +184,7 @@ bias_spread = 2.0        # log odds where all features are at their means
 
     def log_probability(self, draws: Draws, features: Floats | None, target: Floats) -> Floats:
         assert features is not None
-        return averaged(special().log_expit(target[:, None] * (features @ draws["weights"].T)))
+        return averaged(scipy.special.log_expit(target[:, None] * (features @ draws["weights"].T)))
 
     def belief_about_effects(self) -> str:
         prior = self.prior

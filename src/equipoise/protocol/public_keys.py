@@ -4,6 +4,9 @@ A key is 64 hexadecimal digits on the wire. People compare its fingerprint, half
 SHA-256 in groups of four, which no one can find a second key for.
 """
 
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
 from equipoise._util.canonical import sha256_hex
 from equipoise.errors import VerificationError
 from equipoise.models.section import somebodys_key
@@ -24,9 +27,6 @@ def same_fingerprint(first: str, second: str) -> bool:
 
 def verify(public_key: str, signature: str, data: bytes, *, what: str) -> None:
     """Refuse a signature that the key did not make; `what` is what was signed, for the message."""
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
     try:
         somebodys_key(public_key)
     except ValueError as error:

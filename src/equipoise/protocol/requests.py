@@ -8,14 +8,13 @@ nonce is known, and once nonces are forgotten, because it is old. TLS still keep
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from equipoise._util.canonical import sha256_hex
 from equipoise.errors import VerificationError
 from equipoise.protocol.public_keys import verify
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 KEY, TIME, NONCE, SIGNATURE = "Equipoise-Key", "Equipoise-Time", "Equipoise-Nonce", "Equipoise-Signature"
 WINDOW = 300  # seconds that the sender's clock and the receiver's may be apart
@@ -57,7 +56,7 @@ class SignedRequest:
 
 
 def sign_request(
-    key: "Ed25519PrivateKey", *, audience: str, method: str, target: str, body: bytes, time: int
+    key: Ed25519PrivateKey, *, audience: str, method: str, target: str, body: bytes, time: int
 ) -> dict[str, str]:
     """Headers that make a request a signed one; `audience` is the service's public key, `target` path and query."""
     nonce = secrets.token_hex(16)

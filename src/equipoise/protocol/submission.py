@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from equipoise._util.canonical import StrictJSONError, canonical_json, read_limited, strict_json
@@ -173,9 +175,6 @@ class Submission(_Strict):
             )
 
     def _check_signature(self, who: str) -> None:
-        from cryptography.exceptions import InvalidSignature  # `--help` need not load it
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
         try:
             somebodys_key(self.public_key)
         except ValueError as error:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from equipoise._util.text import first_few
@@ -69,9 +71,6 @@ def _by_name(there: list[str], column: Callable[[int], Any], names: list[str]) -
 
 def _numbers(name: str, column: Any) -> Floats:
     """A column as numbers, missing cells as NaN; through Arrow, which knows how every library marks those."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     try:
         if not isinstance(column, pa.Array | pa.ChunkedArray):
             column = pa.chunked_array(column) if hasattr(column, "__arrow_c_stream__") else pa.array(column)
