@@ -11,10 +11,10 @@ import equipoise as eq
 from equipoise.errors import MediationError
 from equipoise.inference import diagnostics
 from equipoise.mediation import appraisal
-from equipoise.mediation.appraisal import Request
 from equipoise.mediation.audit import audited
 from equipoise.mediation.journal import FileJournal
 from equipoise.mediation.mediator import JOURNAL, appraise, mediate, settle
+from equipoise.mediation.requests import Request
 from equipoise.mediation.task import Task, task_of
 from equipoise.report import fragment
 

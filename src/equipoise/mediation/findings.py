@@ -1,4 +1,4 @@
-"""What an audit found, as it is stored in a settlement; `equipoise.mediation.audit` finds it."""
+"""What `mediation/audit` and `mediation/plausibility` found, as a settlement stores it."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -7,6 +7,16 @@ from typing import Any, Literal, Self
 from equipoise.errors import MediationError
 
 Verdict = Literal["holds", "fails", "cannot tell"]
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Something the operator should look at; `probability` is a p-value where there is one."""
+
+    kind: str
+    parties: tuple[str, ...]
+    message: str
+    probability: float | None = None
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,14 @@ from equipoise.estimate import Estimate
 from equipoise.inference.infer import infer
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.processes import processes_for
-from equipoise.mediation.appraisal import Appraiser, Request, Share
+from equipoise.mediation.appraisal import Appraiser, Share
 from equipoise.mediation.audit import audited
 from equipoise.mediation.coalitions import Coalitions
+from equipoise.mediation.findings import Remark
 from equipoise.mediation.journal import FileJournal, Journal
-from equipoise.mediation.plausibility import Remark, impossible_magnitudes, near_duplicates, unlike_the_others
+from equipoise.mediation.plausibility import impossible_magnitudes, near_duplicates, unlike_the_others
 from equipoise.mediation.prior_conflict import prior_conflicts
+from equipoise.mediation.requests import Request
 from equipoise.mediation.rewards import Aim, Made, RewardMaker
 from equipoise.mediation.settings import SettlementSettings, default_budget
 from equipoise.mediation.settlement import Award, CoalitionValue, Settlement

@@ -25,7 +25,6 @@ multiplied by K. So the p-value is too large rather than too small.
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
@@ -34,6 +33,7 @@ from equipoise.agreement import Agreement
 from equipoise.inference.posterior import Floats, Posterior
 from equipoise.inference.predictive import rows_of_posterior
 from equipoise.inference.problem import model_of
+from equipoise.mediation.findings import Remark
 from equipoise.models import Layout, layout_of
 from equipoise.protocol.submission import Submission
 
@@ -41,16 +41,6 @@ SUSPICIOUS = 0.001
 SURELY_CLOSER = math.log(1_000)  # odds for a copy against independent rows
 FAR = 6.0  # standard deviations of the noise
 SAFE = 3.0  # standard errors by which estimated moments are taken to be worse than they look
-
-
-@dataclass(frozen=True)
-class Remark:
-    """Something the operator should look at; `probability` is a p-value where there is one."""
-
-    kind: str
-    parties: tuple[str, ...]
-    message: str
-    probability: float | None = None
 
 
 def same_population_probability(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.estimate import ABOVE_ZERO, Estimate
-from equipoise.mediation.appraisal import Appraisal, Pooled
+from equipoise.mediation.requests import Appraisal, Pooled
 from equipoise.reward.targets import LEAST
 from equipoise.valuation.shapley import ShapleyValues
 

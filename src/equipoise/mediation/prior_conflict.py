@@ -10,7 +10,7 @@ import numpy as np
 from equipoise.agreement import Agreement
 from equipoise.inference.posterior import Floats, Posterior
 from equipoise.inference.problem import model_of
-from equipoise.mediation.plausibility import Remark
+from equipoise.mediation.findings import Remark
 
 FAR = 3.0  # standard deviations of the prior
 

@@ -7,7 +7,8 @@ from typing import Self
 import numpy as np
 
 from equipoise.estimate import Estimate
-from equipoise.mediation.appraisal import Appraiser, Request, derived_noise, derived_seed
+from equipoise.mediation.appraisal import Appraiser
+from equipoise.mediation.requests import Request, derived_noise, derived_seed
 from equipoise.mediation.settings import Mechanism
 from equipoise.mediation.settlement import CurvePoint
 from equipoise.mediation.task import Task

@@ -21,10 +21,9 @@ from equipoise.errors import EquipoiseError, MediationError
 from equipoise.estimate import Estimate
 from equipoise.inference.posterior import Posterior
 from equipoise.mediation import folders
-from equipoise.mediation.appraisal import Pooled
 from equipoise.mediation.deviations import Deviation, deviations
-from equipoise.mediation.findings import Audit
-from equipoise.mediation.plausibility import Remark
+from equipoise.mediation.findings import Audit, Remark
+from equipoise.mediation.requests import Pooled
 from equipoise.mediation.settings import SettlementSettings
 from equipoise.protocol.seeds import seed_of
 from equipoise.protocol.submission import Submission, one_of_each

@@ -16,8 +16,9 @@ from equipoise._util.canonical import canonical_json, sha256_hex
 from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
 from equipoise.inference.processes import processes_for
-from equipoise.mediation.appraisal import Appraiser, Request, derived_seed
+from equipoise.mediation.appraisal import Appraiser
 from equipoise.mediation.journal import FileJournal
+from equipoise.mediation.requests import Request, derived_seed
 from equipoise.mediation.settlement import Settlement
 from equipoise.protocol.submission import Submission
 from equipoise.reward.deciding import decide, every_coalition

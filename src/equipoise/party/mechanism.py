@@ -18,11 +18,12 @@ int64 are saturated by OpenDP, which is post-processing.
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 from opendp.domains import atom_domain, vector_domain
 from opendp.measurements import make_gaussian
 from opendp.metrics import l2_distance
-from opendp.mod import Measurement, binary_search, enable_features
+from opendp.mod import binary_search, enable_features
 
 from equipoise.errors import GuaranteeError
 
@@ -52,6 +53,6 @@ def noise_scale(sensitivity: int, zcdp: float) -> float:
     return scale
 
 
-def _gaussian(scale: float) -> Measurement:
+def _gaussian(scale: float) -> Any:
     space = vector_domain(atom_domain(T="i64")), l2_distance(T="f64")
     return make_gaussian(*space, scale=scale)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from equipoise.errors import ExperimentError
 from equipoise.inference.scenario import Scenario
-from equipoise.mediation.appraisal import derived_seed
+from equipoise.mediation.requests import derived_seed
 from equipoise.reproduction.control import MONOTONE, with_noise
 from equipoise.reproduction.effort import Effort, Tick
 from equipoise.reproduction.outcome import Outcome

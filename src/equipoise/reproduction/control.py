@@ -11,7 +11,7 @@ import numpy as np
 from equipoise.estimate import SURE, Estimate
 from equipoise.inference.engine import Settings
 from equipoise.inference.scenario import Scenario
-from equipoise.mediation.appraisal import derived_seed
+from equipoise.mediation.requests import derived_seed
 from equipoise.reproduction.effort import Effort, Tick
 from equipoise.reproduction.outcome import Outcome
 from equipoise.reproduction.pictures import Curve, draw_curves

@@ -16,7 +16,7 @@ from equipoise.agreement import Agreement
 from equipoise.estimate import Estimate
 from equipoise.inference.runtime import on_accelerator
 from equipoise.inference.scenario import Scenario
-from equipoise.mediation.appraisal import derived_seed
+from equipoise.mediation.requests import derived_seed
 from equipoise.protocol.submission import Submission
 from equipoise.reproduction.effort import Effort, Tick
 from equipoise.reproduction.posteriors import Asked, Found, Measure, find

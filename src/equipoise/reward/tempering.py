@@ -10,9 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy  # whose parts, a second in all, are loaded when they are first used: reports need only numbers from here
 from numpy.typing import NDArray
-from scipy.interpolate import PchipInterpolator
-from scipy.optimize import brentq, isotonic_regression
 
 from equipoise.estimate import UNSURE, Estimate
 
@@ -47,9 +46,9 @@ class Curve:
         errors = np.array([0.0, *(point.value.error for point in self.points)])
         # The prior's value is known: its weight is that of a million draws.
         least = max(float(np.min(errors[1:])), 1e-9)
-        fitted = isotonic_regression(values, weights=1 / np.maximum(errors, 1e-3 * least) ** 2).x
+        fitted = scipy.optimize.isotonic_regression(values, weights=1 / np.maximum(errors, 1e-3 * least) ** 2).x
         fitted = np.maximum(fitted - fitted[0], 0.0)
-        self._interpolate = PchipInterpolator(self._place(kappas), fitted)
+        self._interpolate = scipy.interpolate.PchipInterpolator(self._place(kappas), fitted)
         self.highest = float(fitted[-1])
 
     def __call__(self, kappa: float) -> float:
@@ -61,7 +60,7 @@ class Curve:
             return 0.0
         if value >= self.highest:
             return 1.0
-        return float(brentq(lambda kappa: self(kappa) - value, 0.0, 1.0, xtol=1e-12))
+        return float(scipy.optimize.brentq(lambda kappa: self(kappa) - value, 0.0, 1.0, xtol=1e-12))
 
     def _place(self, kappas: Floats) -> Floats:
         return np.log1p(kappas / self._offset)

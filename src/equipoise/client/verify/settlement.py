@@ -15,9 +15,9 @@ from equipoise.client.verify.archive import Archive
 from equipoise.errors import VerificationError
 from equipoise.inference.scenario import DRAWS
 from equipoise.mediation import mediator
-from equipoise.mediation.appraisal import Appraisal, Pooled, Request, derived_seed
 from equipoise.mediation.audit import audit
 from equipoise.mediation.journal import name_of
+from equipoise.mediation.requests import Appraisal, Pooled, Request, derived_seed
 from equipoise.mediation.settlement import CoalitionValue, Contribution, Settlement
 from equipoise.protocol.export import NOISE, SETTLEMENT, file_of
 from equipoise.protocol.receipts import RewardReceipt

@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from equipoise.errors import EquipoiseError, MediationError
 from equipoise.mediation import mediator
-from equipoise.mediation.appraisal import Request
+from equipoise.mediation.requests import Request
 from equipoise.mediation.settlement import Settlement
 from equipoise.mediation.task import Task
 from equipoise.service.context import Context

@@ -10,14 +10,17 @@ import logging
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from equipoise._util.canonical import sha256_hex
 from equipoise.errors import MediationError
+from equipoise.mediation.settlement import Settlement
 from equipoise.protocol.receipts import RewardReceipt
+from equipoise.report.view import PartyView, view_of
+from equipoise.reward.model import Reward
 from equipoise.service.cache import SingleFlightCache
 from equipoise.service.context import Context
 from equipoise.service.db import event_log
@@ -26,10 +29,6 @@ from equipoise.service.errors import Conflict, Damaged, NotFound
 from equipoise.service.logs import FAILURES
 from equipoise.service.rules.access import Actor, get_round, get_seat, require
 from equipoise.service.rules.rounds import excluded_parties
-
-if TYPE_CHECKING:
-    from equipoise.mediation.settlement import Settlement
-    from equipoise.report.view import PartyView
 
 SETTLEMENT = "settlement.json"
 _CACHED_SETTLEMENTS = 8
@@ -42,7 +41,7 @@ def reward_name(party: str) -> str:
     return f"rewards/{party}.nc"
 
 
-def result_files(settlement: "Settlement") -> dict[str, bytes]:
+def result_files(settlement: Settlement) -> dict[str, bytes]:
     """All files of a settlement, by name: the document and the rewards."""
     document = {**settlement.to_json(), "audit": settlement.audit.to_json()}
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
@@ -60,7 +59,7 @@ def store(
     session: Session,
     context: Context,
     round_id: str,
-    settlement: "Settlement",
+    settlement: Settlement,
     *,
     files: dict[str, bytes] | None = None,
 ) -> None:
@@ -86,7 +85,7 @@ def store(
     )
 
 
-def settlement(context: Context, actor: Actor | None, round_id: str) -> "Settlement":
+def settlement(context: Context, actor: Actor | None, round_id: str) -> Settlement:
     """The whole settlement, without draws. Options of versions up to 0.6 hold the noise secret, nobody's to see."""
     require(actor, "see-settlement")
     with context.database.reading() as session:
@@ -102,10 +101,8 @@ def document(context: Context, actor: Actor | None, round_id: str) -> dict[str, 
     return {**plain, "options": {**plain["options"], "noise_secret": None}, "decisions": found.decisions}
 
 
-def party_view(context: Context, actor: Actor | None, round_id: str) -> "PartyView":
+def party_view(context: Context, actor: Actor | None, round_id: str) -> PartyView:
     """What a party may know of a settlement: its own share."""
-    from equipoise.report.view import view_of
-
     actor = require(actor, "see-own-result")
     with context.database.reading() as session:
         found, _ = get_seat(session, actor, round_id)
@@ -258,8 +255,6 @@ def _handed_out(session: Session, found: Round, party: str, says: dict[str, str]
 
 def _reward_digest(content: bytes) -> str:
     """The digest of the reward in a file; empty if the file cannot be read."""
-    from equipoise.reward.model import Reward
-
     with tempfile.TemporaryDirectory(prefix="equipoise-") as folder:
         path = Path(folder) / "reward.nc"
         path.write_bytes(content)
@@ -274,18 +269,16 @@ def _require_settled(found: Round) -> None:
         raise Conflict(f"the round is {found.state}, not settled yet; look again later", code="not-settled")
 
 
-def _settlement(session: Session, found: Round) -> "Settlement":
+def _settlement(session: Session, found: Round) -> Settlement:
     _require_settled(found)
     place = (Result.round_id == found.id, Result.name == SETTLEMENT)
     digest = session.scalars(select(Result.digest).where(*place)).one()
     return _parsed.get(digest, lambda: _read(session.scalars(select(Result.content).where(*place)).one()))
 
 
-_parsed: "SingleFlightCache[Settlement]" = SingleFlightCache(_CACHED_SETTLEMENTS)
+_parsed: SingleFlightCache[Settlement] = SingleFlightCache(_CACHED_SETTLEMENTS)
 _rewards: SingleFlightCache[str] = SingleFlightCache(_CACHED_DIGESTS)
 
 
-def _read(content: bytes) -> "Settlement":
-    from equipoise.mediation.settlement import Settlement  # loads JAX, which most requests need not wait for
-
+def _read(content: bytes) -> Settlement:
     return Settlement.parse(json.loads(content), name="the settlement of the round")
