@@ -17,8 +17,7 @@ from equipoise._util.files import is_writable_folder
 from equipoise._version import __version__
 from equipoise.agreement import Agreement
 from equipoise.errors import MediationError
-from equipoise.inference.infer import check_settings
-from equipoise.inference.runtime import on_accelerator
+from equipoise.inference.scenario import check_method, check_rule
 from equipoise.mediation.deviations import Deviation, deviations
 from equipoise.mediation.folders import make_passable
 from equipoise.mediation.settings import (
@@ -134,6 +133,8 @@ class Task:
         return self._digest({name: value for name, value in self.settings.options.items() if name != "rho"})
 
     def _digest(self, options: dict[str, Any]) -> str:
+        from equipoise.inference.runtime import on_accelerator  # loads JAX; a server makes tasks only to check them
+
         return sha256_hex(
             canonical_json(
                 {
@@ -167,7 +168,7 @@ def task_of(
     seed = settings.seed
     if seed is None:
         seed = seed_of(agreement.identity, {one.party: Contribution.of(one).digest for one in submissions})
-    check_settings(agreement, settings.method, settings.rule, settings.draws, settings.chains, seed)
+    check_rule(settings.rule, check_method(settings.method, agreement.model.gibbs_refusal))
     resolved = settings.model_copy(
         update={
             "seed": seed,
