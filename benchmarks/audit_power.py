@@ -50,7 +50,7 @@ def differences(settlement: Any, first: str, second: str) -> list[Estimate]:
 
 def by_0_6(contrasts: list[Estimate]) -> bool:
     """Whether 0.6 took all contrasts for 0."""
-    return all(abs(one.in_errors) <= UNSURE for one in contrasts)
+    return all(abs(one.z_score) <= UNSURE for one in contrasts)
 
 
 def line(number: int, rounds: int) -> str:

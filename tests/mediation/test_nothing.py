@@ -57,7 +57,7 @@ def test_a_party_of_pure_noise(seed: int, rho: Any, mechanism: Any, tmp_path: Pa
     without = decide(names, [names], values, Terms(rho, "alone", 0.05, 0.1))[1]
     for place, name in enumerate(names):
         difference = settlement.awards[name].target - without[place]
-        assert abs(difference.in_errors) < 3
+        assert abs(difference.z_score) < 3
     found = settlement.audit
     assert {one.code for one in found.failures} <= ({"P4"} if rho == 1.0 else set())  # which is more than is rational
     assert "may add nothing to any coalition" in found["F1"].reason

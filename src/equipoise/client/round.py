@@ -88,8 +88,8 @@ class RoundClient(Protocol):
 def check_identity(agreement: Agreement, expected: dict[str, str], *, where: str) -> None:
     """Refuse an agreement other than the one the party knows, by whatever names it knows it."""
     for what, identity in expected.items():
-        if identity != agreement.identity:
+        if identity != agreement.identity_digest:
             raise AgreementError(
-                f"{where} has the agreement {agreement.identity}, but {what} is {identity}: they mean different "
+                f"{where} has the agreement {agreement.identity_digest}, but {what} is {identity}: they mean different "
                 "things. Nothing was read or sent; settle with the operator which one is agreed"
             )

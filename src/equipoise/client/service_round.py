@@ -12,7 +12,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from equipoise._util.canonical import sha256_hex
-from equipoise._util.files import is_there
+from equipoise._util.files import exists
 from equipoise.agreement import Agreement
 from equipoise.client.connection import Connection, RefusedError
 from equipoise.client.membership import Membership
@@ -92,7 +92,7 @@ def checked(kind: type[_Answer], document: Any) -> Any:
 def connect(membership: Membership) -> Connection:
     """A connection of a member to its service."""
     url = membership.url
-    if not is_there(membership.key):
+    if not exists(membership.key):
         raise KeyFileError(
             f"your key {str(membership.key)!r} is not there; restore it from your copy; with a new key you must join "
             "again and be approved again"
@@ -134,10 +134,10 @@ class ServiceRound:
             stated = document["identity"]
         except (KeyError, TypeError, ValidationError) as error:
             raise AgreementError(f"the service sent something else than an agreement: {error}") from error
-        if stated != agreed.identity:
+        if stated != agreed.identity_digest:
             raise VerificationError(
-                f"the service calls this agreement {stated!s:.80}, but it is {agreed.identity}; do not submit, and ask "
-                "the operator"
+                f"the service calls this agreement {stated!s:.80}, but it is {agreed.identity_digest}; do not submit, "
+                "and ask the operator"
             )
         return agreed
 

@@ -48,7 +48,7 @@ class Posterior:
         """Whether the draws can be relied on."""
         return self.diagnostics.converged
 
-    def relied_on(self, *, force: bool = False) -> Self:
+    def require_converged(self, *, force: bool = False) -> Self:
         """This posterior, if it can be relied on; anything computed from draws should go through here."""
         if not self.converged and not force:
             raise ConvergenceError(
@@ -56,6 +56,10 @@ class Posterior:
                 "pass force=True to use it all the same"
             )
         return self
+
+    def relied_on(self, *, force: bool = False) -> Self:
+        """Another name of `require_converged`, of versions up to 0.8."""
+        return self.require_converged(force=force)
 
     def __repr__(self) -> str:
         return repr(self.summary())

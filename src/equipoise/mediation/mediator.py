@@ -103,7 +103,7 @@ def mediate(
     rows = None if test is None else scaled_rows(agreed, *test)
     task = task_of(agreed, sent, settings, folder=folder, **overrides)
     path = None if folder is None else Path(folder) / JOURNAL
-    with FileJournal(path, task.inputs, task.values_digest) as journal:
+    with FileJournal(path, task.inputs_digest, task.values_digest) as journal:
         settlement = settle(task, journal, test_rows=rows, processes=processes, progress=progress)
     if folder is not None:
         settlement.save(folder)

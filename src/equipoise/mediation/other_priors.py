@@ -77,7 +77,9 @@ def other_priors(
     for name, width in WIDTHS.items():
         believed = widened(settlement.agreement, width)
         path = None if folder is None else Path(folder) / JOURNAL.format(name=name.replace(" ", "-"))
-        inputs = sha256_hex(canonical_json([settlement.decisions, settlement.environment, believed.identity]))
+        inputs = sha256_hex(
+            canonical_json([settlement.decisions_digest, settlement.environment, believed.identity_digest])
+        )
         with FileJournal(path, inputs) as journal:
             appraiser = Appraiser(
                 settlement.agreement,

@@ -26,7 +26,7 @@ from equipoise.mediation.findings import Audit, Remark
 from equipoise.mediation.requests import Pooled
 from equipoise.mediation.settings import SettlementSettings
 from equipoise.protocol.seeds import seed_of
-from equipoise.protocol.submission import Submission, one_of_each
+from equipoise.protocol.submission import Submission, validate_submissions
 from equipoise.reward.model import Reward
 from equipoise.reward.summary import Summary
 from equipoise.reward.targets import Terms
@@ -173,7 +173,7 @@ class Settlement:
     def seed_was_chosen(self) -> bool:
         """Whether the seed is another than follows from the submissions, as all were in versions up to 0.7."""
         digests = {party: one.digest for party, one in self.contributions.items()}
-        return self.settings.seed != seed_of(self.agreement.identity, digests)
+        return self.settings.seed != seed_of(self.agreement.identity_digest, digests)
 
     @property
     def deviations(self) -> tuple[Deviation, ...]:
@@ -324,7 +324,7 @@ class Settlement:
 
     def submissions_among(self, given: Iterable[Submission]) -> tuple[Submission, ...]:
         """The submissions that were settled, in order; refuse others."""
-        sent = one_of_each(self.agreement, given)
+        sent = validate_submissions(self.agreement, given)
         if {one.party: Contribution.of(one) for one in sent} != self.contributions:
             raise MediationError("these are not the submissions that were settled; give the same files")
         return sent
@@ -367,12 +367,17 @@ class Settlement:
         return max(max(award.target.error, award.attained.error) for award in self.awards.values())
 
     @cached_property
-    def decisions(self) -> str:
+    def decisions_digest(self) -> str:
         """SHA-256 of everything that was decided: equal for equal inputs, options and seed."""
         document = self.to_json()
         for name in ("timings", "environment"):
             del document[name]
         return sha256_hex(canonical_json(document))
+
+    @property
+    def decisions(self) -> str:
+        """Another name of `decisions_digest`, as receipts and the HTTP API spell it."""
+        return self.decisions_digest
 
     def probability_above(self, first: str, second: str) -> float:
         """How probable it is that the first party's Shapley value is truly above the second's."""
@@ -400,7 +405,7 @@ class Settlement:
             del document["nothing"]
             for award in awards.values():
                 del award["falls_back"]
-        head = {"format": FORMAT, "version": version, "identity": self.agreement.identity}
+        head = {"format": FORMAT, "version": version, "identity": self.agreement.identity_digest}
         plain = {**head, **document, "awards": awards}
         loaded: dict[str, Any] = json.loads(json.dumps(plain, allow_nan=False))  # tuples to lists
         return loaded
@@ -452,7 +457,7 @@ class Settlement:
             if document.pop("format") != FORMAT or version not in READABLE:
                 raise ValueError("it has another format, or was written by another version of Equipoise: settle again")
             document["agreement"] = Agreement.model_validate(document["agreement"])
-            if document.pop("identity") != document["agreement"].identity:
+            if document.pop("identity") != document["agreement"].identity_digest:
                 raise ValueError("its agreement was changed")
             document["contributions"] = {party: Contribution(**one) for party, one in document["contributions"].items()}
             document["teams"] = tuple(map(tuple, document["teams"]))

@@ -32,7 +32,7 @@ from equipoise.mediation.settings import (
 )
 from equipoise.mediation.settlement import Contribution
 from equipoise.protocol.seeds import seed_of
-from equipoise.protocol.submission import Submission, one_of_each
+from equipoise.protocol.submission import Submission, validate_submissions
 from equipoise.reward.targets import Terms
 
 
@@ -117,10 +117,12 @@ class Task:
         if secret is None:
             return None
         digests = {party: one.digest for party, one in self.contributions.items()}
-        return sha256_hex(canonical_json([secret, self.agreement.identity, digests, self.options, self.settings.force]))
+        return sha256_hex(
+            canonical_json([secret, self.agreement.identity_digest, digests, self.options, self.settings.force])
+        )
 
     @cached_property
-    def inputs(self) -> str:
+    def inputs_digest(self) -> str:
         """Digest of everything that is settled from."""
         return self._digest(self.settings.options)
 
@@ -138,7 +140,7 @@ class Task:
         return sha256_hex(
             canonical_json(
                 {
-                    "agreement": self.agreement.identity,
+                    "agreement": self.agreement.identity_digest,
                     "submissions": {party: one.digest for party, one in self.contributions.items()},
                     "options": options,
                     "force": self.settings.force,  # which draws are used depends on it, and on what follows
@@ -163,11 +165,11 @@ def task_of(
     settings = SettlementSettings.of(settings, overrides)
     if not submissions:
         raise MediationError("there are no submissions; a settlement needs at least one party's")
-    submissions = one_of_each(agreement, submissions)
+    submissions = validate_submissions(agreement, submissions)
     parties = tuple(submission.party for submission in submissions)
     seed = settings.seed
     if seed is None:
-        seed = seed_of(agreement.identity, {one.party: Contribution.of(one).digest for one in submissions})
+        seed = seed_of(agreement.identity_digest, {one.party: Contribution.of(one).digest for one in submissions})
     check_rule(settings.rule, check_method(settings.method, agreement.model.gibbs_refusal))
     resolved = settings.model_copy(
         update={

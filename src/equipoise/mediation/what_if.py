@@ -81,7 +81,8 @@ def what_if(
     ]
     processes = processes_for(len(requests)) if processes is None else processes
     path = None if folder is None else Path(folder) / JOURNAL
-    with FileJournal(path, sha256_hex(canonical_json([settlement.decisions, settlement.environment]))) as journal:
+    inputs = sha256_hex(canonical_json([settlement.decisions_digest, settlement.environment]))
+    with FileJournal(path, inputs) as journal:
         appraiser = Appraiser(
             settlement.agreement, sent, journal, settlement.settings, processes=processes, progress=progress
         )

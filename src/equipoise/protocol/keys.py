@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from equipoise._util.files import is_there, write_new_file
+from equipoise._util.files import exists, write_new_file
 from equipoise.errors import KeyFileError, KeyFileWarning
 
 MOST_BYTES = 2**16
@@ -36,11 +36,11 @@ def create_key(path: Path) -> Ed25519PrivateKey:
 
 def load_or_create_key(path: Path) -> Ed25519PrivateKey:
     """The key in a file, made now if there is none; of two processes that make it at once, one does."""
-    if not is_there(path):
+    if not exists(path):
         try:
             return create_key(path)
         except KeyFileError:
-            if not is_there(path):
+            if not exists(path):
                 raise
     return load_key(path)
 

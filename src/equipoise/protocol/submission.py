@@ -114,9 +114,9 @@ class Submission(_Strict):
         # Not left to the signature: to an all-zero key, all-zero signatures of one text in four are genuine.
         if self.id == PLACEHOLDER_ID:
             raise SubmissionError(f"{who} is a preview, paid for by no ledger; ask the party to release")
-        if self.agreement != agreement.identity:
+        if self.agreement != agreement.identity_digest:
             raise SubmissionError(
-                f"{who} was made for agreement {self.agreement[:12]}…, not {agreement.identity[:12]}…; "
+                f"{who} was made for agreement {self.agreement[:12]}…, not {agreement.identity_digest[:12]}…; "
                 "all parties must release under the same agreement file"
             )
         if self.party not in agreement.party_names:
@@ -193,7 +193,7 @@ def most_bytes(numbers: int) -> int:
     return _FRAME + (_DIGITS + 1) * numbers
 
 
-def one_of_each(agreement: Agreement, submissions: Iterable[Submission]) -> tuple[Submission, ...]:
+def validate_submissions(agreement: Agreement, submissions: Iterable[Submission]) -> tuple[Submission, ...]:
     """Submissions in the order of the agreement's parties, each genuine and the only one of its party."""
     by_party: dict[str, Submission] = {}
     for submission in submissions:

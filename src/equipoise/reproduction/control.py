@@ -113,7 +113,7 @@ def scan(setting: Setting, *, tick: Tick = lambda _what: None) -> list[int]:
         asked = [Asked(with_noise(tau), 7) for tau in TAUS[2:]]
         found = find(agreement, sent, asked, SCAN, measure, noise_seed=noise_seed)
         steps = [after.value - before.value for before, after in itertools.pairwise(found)]
-        if max(step.in_errors for step in steps) > SURE:
+        if max(step.z_score for step in steps) > SURE:
             rising.append(noise_seed)
     return rising
 

@@ -274,7 +274,7 @@ def _largest_exponent(claims: Iterable[tuple[float, Estimate]], best: float, gra
     """
     bound = 1.0
     for value, claim in claims:
-        if claim.in_errors <= ABOVE_ZERO or (value == best and (claim - grand).in_errors <= UNSURE):
+        if claim.z_score <= ABOVE_ZERO or (value == best and (claim - grand).z_score <= UNSURE):
             continue  # there is no claim, or whatever ρ is, the target is no less
         if claim.value > grand.value or value <= 0:
             return None

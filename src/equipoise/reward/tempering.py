@@ -71,7 +71,7 @@ def first_curve(whole: Estimate, lowest_target: float, at: AtKappas) -> Curve:
     points = [Point(kappa, value) for kappa, value in zip(FIRST_LOOK, at(FIRST_LOOK), strict=True)]
     for _ in range(MOST_FURTHER):
         last = points[-1].value
-        if last.value < lowest_target or last.in_errors <= UNSURE:  # as good as nothing
+        if last.value < lowest_target or last.z_score <= UNSURE:  # as good as nothing
             break
         kappa = FURTHER * points[-1].kappa
         points.append(Point(kappa, at([kappa])[0]))

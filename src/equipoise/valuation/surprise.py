@@ -31,7 +31,7 @@ def surprise(
     """
     check_estimator(estimator)
     model, prior = model_of(agreement)
-    posterior.relied_on(force=force)
+    posterior.require_converged(force=force)
     coordinates = _by_chain(posterior, _coordinates(model, prior, posterior))
     if estimator == "conjugate-fit":
         draws = {name: _by_chain(posterior, values) for name, values in posterior.draws.items()}
@@ -62,7 +62,7 @@ def similarity(agreement: Agreement, reward: Posterior, grand: Posterior, *, for
         return Estimate(0.0, 0.0)
     model, prior = model_of(agreement)
     first, second = (
-        _by_chain(posterior.relied_on(force=force), _coordinates(model, prior, posterior))
+        _by_chain(posterior.require_converged(force=force), _coordinates(model, prior, posterior))
         for posterior in (grand, reward)
     )
     found = divergence_between(first, second)

@@ -114,7 +114,7 @@ def settle(context: Context, round_id: str) -> None:
     from equipoise.mediation.mediator import settle as mediated
 
     task = settlements.task_for(context, round_id)
-    with FileJournal(None, task.inputs) as journal:
+    with FileJournal(None, task.inputs_digest) as journal:
         made = mediated(task, journal, processes=1, progress=False)
     with context.database.writing(exclusive=True) as session:
         results.store(session, context, round_id, made)

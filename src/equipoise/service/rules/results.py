@@ -68,13 +68,13 @@ def store(
     `files` are `result_files(settlement)`, if they were made before, so that nobody waits for them.
     """
     found = get_round(session, round_id)
-    if found.state == "settled" and found.decisions == settlement.decisions:
+    if found.state == "settled" and found.decisions == settlement.decisions_digest:
         return
     if found.state != "settling":
         raise Conflict(f"round {round_id} is {found.state}, so that no settlement is expected")
     for name, content in (result_files(settlement) if files is None else files).items():
         session.add(Result(round_id=round_id, name=name, digest=sha256_hex(content), content=content))
-    found.state, found.settled, found.decisions = "settled", context.clock(), settlement.decisions
+    found.state, found.settled, found.decisions = "settled", context.clock(), settlement.decisions_digest
     event_log.append(
         session,
         time=found.settled,
@@ -98,7 +98,7 @@ def document(context: Context, actor: Actor | None, round_id: str) -> dict[str, 
     with context.database.reading() as session:
         found = _settlement(session, get_round(session, round_id))
     plain = {**found.to_json(), "audit": found.audit.to_json()}
-    return {**plain, "options": {**plain["options"], "noise_secret": None}, "decisions": found.decisions}
+    return {**plain, "options": {**plain["options"], "noise_secret": None}, "decisions": found.decisions_digest}
 
 
 def party_view(context: Context, actor: Actor | None, round_id: str) -> PartyView:
@@ -223,7 +223,7 @@ def _decided_reward(session: Session, found: Round, party: str) -> tuple[bytes, 
     digest = sha256_hex(kept.content)
     award = settled.awards.get(party)
     is_of = _rewards.get(digest, lambda: _reward_digest(kept.content))
-    if award is None or is_of != award.digest or settled.decisions != _logged_decisions(session, found):
+    if award is None or is_of != award.digest or settled.decisions_digest != _logged_decisions(session, found):
         logging.getLogger(FAILURES).error(
             "the reward of %r in round %s is not the one that was decided (its file is %s); restore a backup",
             party,
@@ -234,7 +234,7 @@ def _decided_reward(session: Session, found: Round, party: str) -> tuple[bytes, 
             f"the reward of {party!r} that is kept here is not the one that was decided, so that it is not handed out; "
             "tell the operator, whose log has a line on it"
         )
-    return kept.content, {"digest": digest, "reward": award.digest, "decisions": settled.decisions}
+    return kept.content, {"digest": digest, "reward": award.digest, "decisions": settled.decisions_digest}
 
 
 def _logged_decisions(session: Session, found: Round) -> Any:
