@@ -20,8 +20,7 @@ from equipoise.client.verify.settlement import SettledRound
 from equipoise.errors import VerificationError
 from equipoise.mediation import mediator
 from equipoise.mediation.settlement import Settlement
-from equipoise.protocol.keys import public_hex
-from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.keys import fingerprint, public_hex
 from equipoise.protocol.receipts import Receipt
 from equipoise.protocol.submission import Submission
 from equipoise.service.options import Options

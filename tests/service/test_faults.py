@@ -23,8 +23,7 @@ import equipoise as eq
 import postgres
 from equipoise.client.connection import Connection, RefusedError
 from equipoise.errors import ServiceError
-from equipoise.protocol.keys import load_key, public_hex
-from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.keys import fingerprint, load_key, public_hex
 from equipoise.protocol.receipts import Receipt
 from equipoise.service.context import Context
 from equipoise.service.db import event_log

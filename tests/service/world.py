@@ -16,8 +16,7 @@ import rounds as releases
 import run_folder
 from equipoise._util.canonical import sha256_hex
 from equipoise.agreement import Agreement
-from equipoise.protocol.keys import public_hex
-from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.keys import fingerprint, public_hex
 from equipoise.protocol.requests import SignedRequest, sign_request
 from equipoise.protocol.submission import Submission
 from equipoise.service.context import Context

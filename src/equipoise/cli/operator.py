@@ -20,7 +20,7 @@ from equipoise.client.membership import Membership
 from equipoise.client.service_round import LARGEST_REWARD, connect, progress_of
 from equipoise.errors import ServiceError
 from equipoise.mediation.settings import SettlementSettings
-from equipoise.protocol.public_keys import same_fingerprint
+from equipoise.protocol.keys import same_fingerprint
 
 MEMBERSHIP = Path("equipoise.json")
 

@@ -24,7 +24,7 @@ from equipoise._version import __version__
 from equipoise.client.membership import is_loopback
 from equipoise.errors import ServiceError
 from equipoise.models.section import somebodys_key
-from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.keys import fingerprint
 from equipoise.protocol.requests import sign_request
 
 ATTEMPTS = 6

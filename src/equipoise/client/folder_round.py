@@ -14,8 +14,7 @@ from equipoise.client.membership import Membership, address_meant
 from equipoise.client.round import RoundStatus, Status
 from equipoise.errors import ServiceError, SubmissionError
 from equipoise.mediation import folders
-from equipoise.protocol.keys import load_key, public_hex
-from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.keys import fingerprint, load_key, public_hex
 from equipoise.protocol.receipts import Receipt, RewardReceipt
 
 AGREEMENT = "agreement.toml"

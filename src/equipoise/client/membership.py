@@ -21,7 +21,7 @@ from equipoise._util.files import replaced_file
 from equipoise.agreement.schema import PartyName
 from equipoise.errors import ServiceError
 from equipoise.models.section import Hex64, PublicKey
-from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.keys import fingerprint
 
 FORMAT: Literal["equipoise-membership"] = "equipoise-membership"
 FILE = Path("equipoise.json")

@@ -18,9 +18,8 @@ from equipoise.client.connection import Connection, RefusedError
 from equipoise.client.membership import Membership
 from equipoise.client.round import Progress, RoundStatus, Status
 from equipoise.errors import AgreementError, KeyFileError, ServiceError, VerificationError
-from equipoise.protocol.keys import load_key, public_hex
+from equipoise.protocol.keys import fingerprint, load_key, public_hex
 from equipoise.protocol.log import LINK, check_links, event_digest, mark_of
-from equipoise.protocol.public_keys import fingerprint
 from equipoise.protocol.receipts import Receipt, RewardReceipt, RoundName
 from equipoise.protocol.submission import Submission
 

@@ -38,8 +38,8 @@ from equipoise.errors import (
 )
 from equipoise.party import release as party_release
 from equipoise.party.ledger import Ledger
+from equipoise.protocol.keys import fingerprint as fingerprint_of
 from equipoise.protocol.keys import load_key, load_or_create_key, public_hex
-from equipoise.protocol.public_keys import fingerprint as fingerprint_of
 from equipoise.protocol.receipts import Receipt, RewardReceipt
 from equipoise.protocol.submission import Submission
 from equipoise.reward.model import Reward

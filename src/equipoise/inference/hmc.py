@@ -15,8 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from equipoise.inference.laplace import Approximation
-from equipoise.inference.triangular import inverse_lower
+from equipoise.inference.laplace import Approximation, inverse_lower
 
 LogDensity = Callable[[Array], Array]
 

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from equipoise.estimate import Estimate
 from equipoise.mediation.appraisal import Appraiser
 from equipoise.mediation.precision import Wanted, sharpen, told_from_nothing
-from equipoise.mediation.requests import Pooled, Request, derived_seed
+from equipoise.mediation.requests import Pooled, Request
+from equipoise.mediation.seeds import derived_seed
 from equipoise.mediation.settings import default_budget, ordered
 from equipoise.mediation.task import Task
 from equipoise.reward.deciding import decide, decide_from, every_coalition, quantities

@@ -24,8 +24,7 @@ from equipoise.mediation.audit import audited
 from equipoise.mediation.coalitions import Coalitions
 from equipoise.mediation.findings import Remark
 from equipoise.mediation.journal import FileJournal, Journal
-from equipoise.mediation.plausibility import impossible_magnitudes, near_duplicates, unlike_the_others
-from equipoise.mediation.prior_conflict import prior_conflicts
+from equipoise.mediation.plausibility import impossible_magnitudes, near_duplicates, prior_conflicts, unlike_the_others
 from equipoise.mediation.requests import Request
 from equipoise.mediation.rewards import Aim, Made, RewardMaker
 from equipoise.mediation.settings import SettlementSettings, default_budget

@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import numpy as np
 
-from equipoise._util.canonical import canonical_json, sha256_hex
 from equipoise.estimate import Estimate
 from equipoise.inference.scenario import Scenario, UnitNoise
 
@@ -88,13 +87,3 @@ class Pooled:
 
     def __add__(self, part: Appraisal) -> "Pooled":
         return Pooled((*self.parts, part))
-
-
-def derived_seed(seed: int | None, *purpose: object) -> int:
-    """A seed of its own for everything that is random in a run: 52 bits, which any reader of JSON keeps."""
-    return int(sha256_hex(canonical_json([seed, *purpose]))[:13], 16)
-
-
-def derived_noise(secret: str, *purpose: object) -> str:
-    """Noise of its own for a purpose: 128 bits of SHA-256, so that it is as hard to guess as the secret."""
-    return sha256_hex(canonical_json([secret, *purpose]))[:32]

@@ -8,7 +8,8 @@ import numpy as np
 
 from equipoise.estimate import Estimate
 from equipoise.mediation.appraisal import Appraiser
-from equipoise.mediation.requests import Request, derived_noise, derived_seed
+from equipoise.mediation.requests import Request
+from equipoise.mediation.seeds import derived_noise, derived_seed
 from equipoise.mediation.settings import Mechanism
 from equipoise.mediation.settlement import CurvePoint
 from equipoise.mediation.task import Task

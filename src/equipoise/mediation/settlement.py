@@ -21,11 +21,10 @@ from equipoise.errors import EquipoiseError, MediationError
 from equipoise.estimate import Estimate
 from equipoise.inference.posterior import Posterior
 from equipoise.mediation import folders
-from equipoise.mediation.deviations import Deviation, deviations
 from equipoise.mediation.findings import Audit, Remark
 from equipoise.mediation.requests import Pooled
-from equipoise.mediation.settings import SettlementSettings
-from equipoise.protocol.seeds import seed_of
+from equipoise.mediation.seeds import seed_of
+from equipoise.mediation.settings import Deviation, SettlementSettings, deviations
 from equipoise.protocol.submission import Submission, validate_submissions
 from equipoise.reward.model import Reward
 from equipoise.reward.summary import Summary

@@ -18,9 +18,10 @@ from equipoise._version import __version__
 from equipoise.agreement import Agreement
 from equipoise.errors import MediationError
 from equipoise.inference.scenario import check_method, check_rule
-from equipoise.mediation.deviations import Deviation, deviations
 from equipoise.mediation.folders import make_passable
+from equipoise.mediation.seeds import seed_of
 from equipoise.mediation.settings import (
+    Deviation,
     Mechanism,
     Rho,
     SettlementSettings,
@@ -28,10 +29,10 @@ from equipoise.mediation.settings import (
     all_are_valued,
     check_budget,
     check_teams,
+    deviations,
     noise_secret_of,
 )
 from equipoise.mediation.settlement import Contribution
-from equipoise.protocol.seeds import seed_of
 from equipoise.protocol.submission import Submission, validate_submissions
 from equipoise.reward.targets import Terms
 

@@ -18,7 +18,8 @@ from equipoise.estimate import Estimate
 from equipoise.inference.processes import processes_for
 from equipoise.mediation.appraisal import Appraiser
 from equipoise.mediation.journal import FileJournal
-from equipoise.mediation.requests import Request, derived_seed
+from equipoise.mediation.requests import Request
+from equipoise.mediation.seeds import derived_seed
 from equipoise.mediation.settlement import Settlement
 from equipoise.protocol.submission import Submission
 from equipoise.reward.deciding import decide, every_coalition

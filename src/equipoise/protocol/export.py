@@ -14,8 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from equipoise._util.canonical import StrictJSONError, canonical_json, sha256_hex, strict_json
 from equipoise.agreement.schema import PARTY_NAME
 from equipoise.errors import VerificationError
-from equipoise.protocol.keys import public_hex
-from equipoise.protocol.public_keys import verify
+from equipoise.protocol.keys import public_hex, verify
 
 FORMAT = "equipoise-export"
 VERSION = 2

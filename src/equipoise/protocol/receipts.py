@@ -13,7 +13,7 @@ from equipoise._util.canonical import StrictJSONError, canonical_json, strict_js
 from equipoise.agreement.schema import PartyName
 from equipoise.errors import VerificationError
 from equipoise.models.section import Hex64
-from equipoise.protocol.public_keys import verify
+from equipoise.protocol.keys import verify
 
 RoundName = Annotated[str, Field(pattern=r"^[a-z0-9]{4,40}$")]
 Moment = Annotated[int, Field(ge=0)]  # milliseconds since 1970, by the service's clock

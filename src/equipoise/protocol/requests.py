@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from equipoise._util.canonical import sha256_hex
 from equipoise.errors import VerificationError
-from equipoise.protocol.public_keys import verify
+from equipoise.protocol.keys import verify
 
 KEY, TIME, NONCE, SIGNATURE = "Equipoise-Key", "Equipoise-Time", "Equipoise-Nonce", "Equipoise-Signature"
 WINDOW = 300  # seconds that the sender's clock and the receiver's may be apart

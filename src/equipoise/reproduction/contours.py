@@ -8,16 +8,15 @@ from numpy.typing import NDArray
 
 from equipoise.errors import ExperimentError
 from equipoise.inference.scenario import Scenario
-from equipoise.mediation.requests import derived_seed
+from equipoise.mediation.seeds import derived_seed
 from equipoise.reproduction.control import MONOTONE, with_noise
 from equipoise.reproduction.effort import Effort, Tick
 from equipoise.reproduction.outcome import Outcome
 from equipoise.reproduction.pictures import draw_contours
-from equipoise.reproduction.posteriors import Asked, Measure, as_drawn, find
-from equipoise.reproduction.prior import prior_draws
+from equipoise.reproduction.posteriors import Asked, Measure, as_drawn, find, prior_draws
 from equipoise.reproduction.releases import plain_submissions
 from equipoise.reproduction.settings import EPSILONS, NOISE_SEED, PARTIES, Setting
-from equipoise.reproduction.sharing import COALITIONS, shared_out
+from equipoise.reproduction.sweep import COALITIONS, shared_out
 from equipoise.reproduction.verdict import Verdict, fact
 from equipoise.reward.tempering import FIRST_LOOK, Curve, Point
 

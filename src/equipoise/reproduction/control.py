@@ -11,12 +11,11 @@ import numpy as np
 from equipoise.estimate import SURE, Estimate
 from equipoise.inference.engine import Settings
 from equipoise.inference.scenario import Scenario
-from equipoise.mediation.requests import derived_seed
+from equipoise.mediation.seeds import derived_seed
 from equipoise.reproduction.effort import Effort, Tick
 from equipoise.reproduction.outcome import Outcome
 from equipoise.reproduction.pictures import Curve, draw_curves
-from equipoise.reproduction.posteriors import Asked, Found, Measure, as_drawn, find
-from equipoise.reproduction.prior import prior_loss
+from equipoise.reproduction.posteriors import Asked, Found, Measure, as_drawn, find, prior_loss
 from equipoise.reproduction.releases import plain_submissions
 from equipoise.reproduction.settings import EPSILONS, NOISE_SEED, PARTIES, Setting
 from equipoise.reproduction.verdict import Verdict, below, fact, falls, mean_of_runs, negated, rises

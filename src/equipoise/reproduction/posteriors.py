@@ -21,6 +21,7 @@ from equipoise.inference import baselines, engine
 from equipoise.inference.collapsed import own_coordinates
 from equipoise.inference.diagnostics import independent
 from equipoise.inference.engine import Problem, Sampled, Settings
+from equipoise.inference.infer import infer
 from equipoise.inference.models.linear import regression_coordinates
 from equipoise.inference.problem import observations_of, problem_of, scenario_arrays
 from equipoise.inference.processes import sample_one, spread, tasks_of
@@ -28,6 +29,8 @@ from equipoise.inference.runtime import double_precision, on_accelerator
 from equipoise.inference.scenario import Scenario
 from equipoise.models.base import Rows
 from equipoise.protocol.submission import Submission
+from equipoise.reproduction.releases import plain_submissions
+from equipoise.reproduction.settings import EPSILONS, NOISE_SEED, Setting
 from equipoise.reward.scoring import loss_on
 from equipoise.valuation.divergence import divergence, divergence_between
 
@@ -152,3 +155,14 @@ def drawn_of(problem: Problem, sampled: Sampled) -> Drawn:
         coordinates = own_coordinates(problem.model, problem.prior, sampled.positions)
     shaped = coordinates.reshape(chains, length, -1)
     return Drawn(shaped, flat, float(np.max(sampled.diagnostics.rhat)))
+
+
+def prior_draws(setting: Setting, number: int) -> dict[str, Floats]:
+    """Parameters drawn from the prior."""
+    agreement, sent = plain_submissions(setting, EPSILONS, NOISE_SEED)  # of which nothing is used but the agreement
+    return dict(infer(agreement, sent, method="prior", draws=number).draws)
+
+
+def prior_loss(setting: Setting) -> float:
+    """MNLP of the prior on the test rows."""
+    return loss_on(setting.test_rows, prior_draws(setting, MOST_DRAWS_TO_PREDICT_WITH)).value

@@ -13,7 +13,7 @@ from equipoise.inference import gibbs
 from equipoise.inference.engine import Settings
 from equipoise.inference.infer import infer_exact
 from equipoise.inference.scenario import Scenario
-from equipoise.mediation.requests import derived_seed
+from equipoise.mediation.seeds import derived_seed
 from equipoise.models import layout_of
 from equipoise.reproduction.effort import Effort, Tick
 from equipoise.reproduction.outcome import Outcome

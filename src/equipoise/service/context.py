@@ -17,8 +17,7 @@ from sqlalchemy.engine import URL
 
 from equipoise._util.files import exists
 from equipoise.errors import KeyFileError, ServiceError
-from equipoise.protocol.keys import create_key, load_key, public_hex
-from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.keys import create_key, fingerprint, load_key, public_hex
 from equipoise.service.db import event_log
 from equipoise.service.db.database import Database
 from equipoise.service.db.tables import Event

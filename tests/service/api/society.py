@@ -9,8 +9,7 @@ import equipoise as eq
 import rounds as small
 from equipoise.mediation.journal import FileJournal
 from equipoise.party.release import release
-from equipoise.protocol.keys import public_hex
-from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.keys import fingerprint, public_hex
 from equipoise.protocol.submission import Submission
 from equipoise.service.context import Context
 from equipoise.service.options import Options

@@ -22,8 +22,8 @@ from equipoise.client.verify.log import ACCEPTED, CREATED, FETCHED, SETTLED, STA
 from equipoise.client.verify.settlement import SettledRound, check_answers
 from equipoise.errors import EquipoiseError, VerificationError
 from equipoise.protocol.export import AGREEMENT, MANIFEST, SETTLEMENT, Manifest, file_of
+from equipoise.protocol.keys import fingerprint, same_fingerprint
 from equipoise.protocol.log import check_chain
-from equipoise.protocol.public_keys import fingerprint, same_fingerprint
 from equipoise.protocol.receipts import Receipt, RewardReceipt, any_receipt
 from equipoise.protocol.submission import Submission
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from equipoise.errors import VerificationError
+from equipoise.protocol.keys import fingerprint, same_fingerprint
 from equipoise.protocol.log import LET_IN, concerned, mark_of
-from equipoise.protocol.public_keys import fingerprint, same_fingerprint
 from equipoise.protocol.submission import Submission
 
 CREATED, ACCEPTED, SETTLED = "round-created", "submission-accepted", "settled"

@@ -17,7 +17,8 @@ from equipoise.inference.scenario import DRAWS
 from equipoise.mediation import mediator
 from equipoise.mediation.audit import audit
 from equipoise.mediation.journal import name_of
-from equipoise.mediation.requests import Appraisal, Pooled, Request, derived_seed
+from equipoise.mediation.requests import Appraisal, Pooled, Request
+from equipoise.mediation.seeds import derived_seed
 from equipoise.mediation.settlement import CoalitionValue, Contribution, Settlement
 from equipoise.protocol.export import NOISE, SETTLEMENT, file_of
 from equipoise.protocol.receipts import RewardReceipt

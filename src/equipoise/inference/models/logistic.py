@@ -28,12 +28,19 @@ from scipy import special, stats
 
 from equipoise.inference import moment_likelihood
 from equipoise.inference.conjugate import repaired
-from equipoise.inference.correlation import correlation_root, partial_correlation_table
 from equipoise.inference.models.base import Draws, EngineModel, Floats, features_of_party
 from equipoise.inference.models.standardised import Standardised, StandardisedPrior, Typical, standardised_prior
 from equipoise.inference.moment_likelihood import RowMoments
 from equipoise.inference.observations import Observed
-from equipoise.inference.quantile_maps import GRID, Table, inverse_at, transport, truncated_normal_table
+from equipoise.inference.quantile_maps import (
+    GRID,
+    Table,
+    correlation_root,
+    inverse_at,
+    partial_correlation_table,
+    transport,
+    truncated_normal_table,
+)
 from equipoise.inference.runtime import compiler_options
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from equipoise.agreement import Agreement
 from equipoise.guarantee import Guarantee
 from equipoise.inference import collapsed
+from equipoise.inference.collapsed import row_moments
 from equipoise.inference.observations import Observations
-from equipoise.inference.predictive import row_moments
 from equipoise.inference.runtime import ONE_AT_A_TIME
 from equipoise.models import layout_of
 from equipoise.models.base import Rows

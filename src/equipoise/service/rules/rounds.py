@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from equipoise._util.canonical import sha256_hex
 from equipoise.agreement import Agreement
-from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.keys import fingerprint
 from equipoise.service.context import Context
 from equipoise.service.db import event_log
 from equipoise.service.db.tables import Person, Round, Seat, SubmissionRow, parse_agreement, serialize_agreement
