@@ -12,13 +12,13 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise._util.cores import usable_cores
 from equipoise.inference import collapsed, gibbs, hmc
 from equipoise.inference.diagnostics import Diagnostics, diagnose
 from equipoise.inference.observations import Observations, Scenarios
 from equipoise.inference.scenario import Rule
 
-Floats = NDArray[np.float64]
 Sampler = Literal["collapsed", "gibbs"]
 Result = TypeVar("Result")
 

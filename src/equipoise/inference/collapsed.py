@@ -12,15 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.inference import hmc
 from equipoise.inference.laplace import Approximation, laplace
 from equipoise.inference.observations import Observations, Observed, Scenarios, observe
 from equipoise.inference.runtime import ONE_AT_A_TIME, compiler_options, double_precision
 from equipoise.inference.scenario import Rule
-
-Floats = NDArray[np.float64]
 
 
 class CollapsedModel(Protocol):

@@ -10,7 +10,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from equipoise._util.arrays import Floats
 
 RHAT_LIMIT = 1.01
 ESS_LIMIT = 400.0

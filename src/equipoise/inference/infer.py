@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
 from equipoise.errors import InferenceError
 from equipoise.inference import baselines, collapsed, engine
@@ -14,7 +15,7 @@ from equipoise.inference.collapsed import own_coordinates
 from equipoise.inference.diagnostics import independent
 from equipoise.inference.engine import Problem, Sampled, Settings
 from equipoise.inference.observations import Scenarios
-from equipoise.inference.posterior import Floats, Posterior
+from equipoise.inference.posterior import Posterior
 from equipoise.inference.problem import (
     exact_observations,
     observations_of,

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise._util.display import Chart, Display, Interval
 from equipoise.errors import ConvergenceError, InferenceError
 from equipoise.inference.diagnostics import Diagnostics
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from equipoise.inference.scenario import Scenario, UnitNoise
 
-Floats = NDArray[np.float64]
 MOST_SHOWN = 24  # numbers in a summary
 
 

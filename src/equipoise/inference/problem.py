@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
 from equipoise.agreement import Agreement
 from equipoise.errors import InferenceError
@@ -22,7 +21,6 @@ from equipoise.inference.scenario import Scenario, UnitNoise, is_number
 from equipoise.models import layout_of
 from equipoise.protocol.submission import Submission, validate_submissions
 
-Floats = NDArray[np.float64]
 _UNIT_NOISE_STREAM = 0x7A75  # keeps the noise that τ scales apart from the samplers' random numbers
 
 

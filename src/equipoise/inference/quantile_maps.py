@@ -14,10 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 from scipy import special
 
-Floats = NDArray[np.float64]
+from equipoise._util.arrays import Floats
 
 LIMIT = 9.0
 STEP = 1 / 32

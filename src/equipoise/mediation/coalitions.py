@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from equipoise.estimate import Estimate
 from equipoise.mediation.appraisal import Appraiser
@@ -22,8 +21,6 @@ from equipoise.reward.targets import Targets, stability_bound
 from equipoise.valuation.proxy import normal_proxy
 from equipoise.valuation.sampling import sampled_shapley
 from equipoise.valuation.shapley import ShapleyValues
-
-Floats = NDArray[np.float64]
 
 EXTRA_DRAWS = 20  # times the first draws of all coalitions, at most, to reach the precision
 

@@ -32,9 +32,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
 from equipoise.inference.collapsed import row_moments
-from equipoise.inference.posterior import Floats, Posterior
+from equipoise.inference.posterior import Posterior
 from equipoise.inference.problem import model_of
 from equipoise.mediation.findings import Remark
 from equipoise.models import Layout, layout_of

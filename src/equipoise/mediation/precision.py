@@ -10,14 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.estimate import ABOVE_ZERO, Estimate
 from equipoise.mediation.requests import Appraisal, Pooled
 from equipoise.reward.targets import LEAST
 from equipoise.valuation.shapley import ShapleyValues
-
-Floats = NDArray[np.float64]
 
 SAFETY = 0.9  # of the wanted error, since errors are estimates themselves
 LEAST_SHARE = 0.5  # of a coalition's draws; less would cost more in warming up than it gives

@@ -20,13 +20,13 @@ import numpy as np
 import scipy  # whose `special` is loaded when it is first used
 from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise._util.text import first_few
 from equipoise.errors import MediationError
 from equipoise.models.columns import CategoryColumn, Column, LabelColumn
 from equipoise.models.layout import Layout, ScaledColumn
 from equipoise.models.section import Section
 
-Floats = NDArray[np.float64]
 Draws = Mapping[str, Floats]
 
 LARGEST = 1e100  # of a parameter, so that sums and squares are numbers

@@ -9,17 +9,8 @@ import scipy
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from equipoise.models.base import (
-    POSITIVE,
-    Axis,
-    Draws,
-    Floats,
-    Readable,
-    Support,
-    Template,
-    check_length,
-    log_normal_density,
-)
+from equipoise._util.arrays import Floats
+from equipoise.models.base import POSITIVE, Axis, Draws, Readable, Support, Template, check_length, log_normal_density
 from equipoise.models.columns import RegressionColumn
 from equipoise.models.layout import BASE_WEIGHT, UNIT, Layout, scaled
 from equipoise.models.regression import (

@@ -9,7 +9,8 @@ import scipy
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from equipoise.models.base import Draws, Floats, Template, averaged
+from equipoise._util.arrays import Floats
+from equipoise.models.base import Draws, Template, averaged
 from equipoise.models.columns import LabelColumn
 from equipoise.models.layout import BASE_WEIGHT, UNIT, CodedColumn, Layout, ScaledColumn, scaled
 from equipoise.models.regression import (

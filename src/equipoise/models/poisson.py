@@ -6,7 +6,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from equipoise.models.base import BOUNDS_COMMENT, Draws, Floats, Support, Template, scaled_values
+from equipoise._util.arrays import Floats
+from equipoise.models.base import BOUNDS_COMMENT, Draws, Support, Template, scaled_values
 from equipoise.models.columns import CountColumn
 from equipoise.models.layout import UNIT, Entry, Layout, scaled
 from equipoise.models.rate import Gamma, RateModel, refuse_impossible

@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from equipoise._util.arrays import Floats
 from equipoise._util.text import counted
 from equipoise.models.base import (
     BOUNDS_COMMENT,
     LARGEST,
     Axis,
     Draws,
-    Floats,
     Model,
     Readable,
     Rows,

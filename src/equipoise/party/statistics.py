@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
+from equipoise._util.arrays import Floats
 from equipoise._util.cores import usable_cores
 from equipoise.errors import TableError
 from equipoise.models import GRID, UNIT, CodedColumn, Layout, ScaledColumn
@@ -24,7 +25,6 @@ from equipoise.party.cells import label_positions, numbers, refuse_fractions, re
 from equipoise.party.stream import Batch, Table, Wanted
 from equipoise.party.table import open_table
 
-Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Progress = Callable[[float | None, int], None]
 

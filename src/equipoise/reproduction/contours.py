@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.errors import ExperimentError
 from equipoise.inference.scenario import Scenario
 from equipoise.mediation.seeds import derived_seed
@@ -19,8 +19,6 @@ from equipoise.reproduction.settings import EPSILONS, NOISE_SEED, PARTIES, Setti
 from equipoise.reproduction.sweep import COALITIONS, shared_out
 from equipoise.reproduction.verdict import Verdict, fact
 from equipoise.reward.tempering import FIRST_LOOK, Curve, Point
-
-Floats = NDArray[np.float64]
 
 FAIRNESS = 0.5  # ρ of that picture
 PARTY = "2"

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise._util.cores import usable_cores
 from equipoise.agreement import Agreement
 from equipoise.estimate import Estimate
@@ -34,7 +34,6 @@ from equipoise.reproduction.settings import EPSILONS, NOISE_SEED, Setting
 from equipoise.reward.scoring import loss_on
 from equipoise.valuation.divergence import divergence, divergence_between
 
-Floats = NDArray[np.float64]
 Result = TypeVar("Result")
 
 MOST_DRAWS_TO_PREDICT_WITH = 10_000

@@ -10,14 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
 from equipoise.models.base import Rows
 from equipoise.reproduction import network, sources
 from equipoise.reward.scoring import scaled_rows
-
-Floats = NDArray[np.float64]
 
 PARTIES = ("1", "2", "3")
 EPSILONS = {"1": 0.2, "2": 0.1, "3": 0.2}

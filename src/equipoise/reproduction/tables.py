@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.estimate import Estimate
 from equipoise.inference import gibbs
 from equipoise.inference.engine import Settings
@@ -23,8 +23,6 @@ from equipoise.reproduction.settings import EPSILONS, NOISE_SEED, PARTIES, Setti
 from equipoise.reproduction.verdict import Verdict, alike, fact, falls, mean_of_runs, rises
 from equipoise.valuation.divergence import divergence, two_sample_terms
 from equipoise.valuation.surprise import surprise
-
-Floats = NDArray[np.float64]
 
 PERCENTILES = (25, 50, 75, 100)
 COVERAGE_EPSILON = 1.0

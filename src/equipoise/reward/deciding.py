@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.estimate import Estimate
 from equipoise.reward.targets import Stakes, Targets, Terms, set_targets
 from equipoise.valuation.shapley import ShapleyValues, exact_shapley, members, weights
 
-Floats = NDArray[np.float64]
 Teams = Sequence[Sequence[str]]
 
 

@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise._util.text import first_few
 from equipoise.agreement import Agreement
 from equipoise.errors import MediationError, TableError
-
-Floats = NDArray[np.float64]
 
 
 def feature_matrix(agreement: Agreement, rows: Any) -> Floats:

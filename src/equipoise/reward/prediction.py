@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
 from equipoise.errors import MediationError
 from equipoise.inference.posterior import Posterior
@@ -19,7 +20,6 @@ from equipoise.reward.features import feature_matrix
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-Floats = NDArray[np.float64]
 
 _STREAM = 0xE90
 

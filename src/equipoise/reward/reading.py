@@ -21,14 +21,12 @@ from typing import Annotated, Any
 import h5py
 import numpy as np
 from h5py import h5d, h5l, h5t, h5z
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
+from equipoise._util.arrays import Floats
 from equipoise._util.canonical import read_limited, strict_json
 from equipoise.agreement import Agreement
 from equipoise.models.section import Finite
-
-Floats = NDArray[np.float64]
 
 POSTERIOR, UNCONSTRAINED, DIAGNOSTICS = "posterior", "unconstrained_posterior", "diagnostics"
 MOST_BYTES = 2**30  # of a file, and of its numbers unpacked

@@ -23,9 +23,9 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.estimate import ABOVE_ZERO, SURE, UNSURE, Estimate
 
-Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 Fallback = Literal["alone", "shares"]

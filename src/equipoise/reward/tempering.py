@@ -11,11 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy  # whose parts, a second in all, are loaded when they are first used: reports need only numbers from here
-from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.estimate import UNSURE, Estimate
-
-Floats = NDArray[np.float64]
 
 # Targets are seldom far below the whole, so the first look is closest there; then it is ever coarser.
 FIRST_LOOK = (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 64, 1 / 256, 1 / 1024)

@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.estimate import Estimate
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
 from equipoise.errors import InferenceError
 from equipoise.estimate import Estimate
@@ -12,7 +13,7 @@ from equipoise.inference.posterior import Posterior
 from equipoise.inference.problem import model_of
 from equipoise.valuation import Estimator, check_estimator
 from equipoise.valuation.divergence import Estimator as OfCoordinates
-from equipoise.valuation.divergence import Floats, divergence, divergence_between
+from equipoise.valuation.divergence import divergence, divergence_between
 
 ByChain = dict[str, NDArray[np.float64]]  # parameters [chains, draws, …]
 

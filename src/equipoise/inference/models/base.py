@@ -18,12 +18,12 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.inference import moment_likelihood
 from equipoise.inference.moment_likelihood import RowMoments
 from equipoise.inference.observations import Observed
 from equipoise.inference.runtime import compiler_options
 
-Floats = NDArray[np.float64]
 Draws = Mapping[str, Floats]
 
 # Logarithms of rates and variances stay in ±SAFE: their exponentials, squares and reciprocal squares are all finite.

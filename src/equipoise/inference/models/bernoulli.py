@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from equipoise._util.arrays import Floats
 from equipoise.inference.conjugate import dirichlet_divergence, fit_dirichlet
-from equipoise.inference.models.base import Draws, Family, Floats, Released, single_entry
+from equipoise.inference.models.base import Draws, Family, Released, single_entry
 from equipoise.inference.moment_likelihood import RowMoments
 from equipoise.inference.quantile_maps import Table, beta_table, transport
 

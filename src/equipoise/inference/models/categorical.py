@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from equipoise._util.arrays import Floats
 from equipoise.inference.conjugate import dirichlet_divergence, fit_dirichlet
-from equipoise.inference.models.base import Draws, Family, Floats, Released
+from equipoise.inference.models.base import Draws, Family, Released
 from equipoise.inference.moment_likelihood import RowMoments
 from equipoise.inference.observations import Observed
 from equipoise.inference.quantile_maps import Table, beta_table, transport

@@ -10,8 +10,9 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
+from equipoise._util.arrays import Floats
 from equipoise.inference.conjugate import check_possible, normal_gamma_divergence, repaired
-from equipoise.inference.models.base import SAFE, Draws, Family, Floats, Released
+from equipoise.inference.models.base import SAFE, Draws, Family, Released
 from equipoise.inference.moment_likelihood import RowMoments
 from equipoise.inference.quantile_maps import Table, log_gamma_table, transport
 

@@ -20,9 +20,10 @@ from jax import Array
 from numpy.typing import ArrayLike
 from scipy import special, stats
 
+from equipoise._util.arrays import Floats
 from equipoise.inference.conjugate import check_possible, normal_gamma_divergence, repaired
 from equipoise.inference.laplace import inverse_lower
-from equipoise.inference.models.base import Draws, EngineModel, Floats, Released, features_of_party
+from equipoise.inference.models.base import Draws, EngineModel, Released, features_of_party
 from equipoise.inference.models.standardised import (
     LARGEST_DEVIATION,
     Standardised,

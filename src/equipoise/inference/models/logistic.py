@@ -26,9 +26,10 @@ import numpy as np
 from jax import Array
 from scipy import special, stats
 
+from equipoise._util.arrays import Floats
 from equipoise.inference import moment_likelihood
 from equipoise.inference.conjugate import repaired
-from equipoise.inference.models.base import Draws, EngineModel, Floats, features_of_party
+from equipoise.inference.models.base import Draws, EngineModel, features_of_party
 from equipoise.inference.models.standardised import Standardised, StandardisedPrior, Typical, standardised_prior
 from equipoise.inference.moment_likelihood import RowMoments
 from equipoise.inference.observations import Observed

@@ -32,7 +32,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from equipoise.inference.models.base import Floats
+from equipoise._util.arrays import Floats
 from equipoise.inference.quantile_maps import (
     RATIO_STRETCH,
     Table,

@@ -10,8 +10,8 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
 from equipoise.guarantee import Guarantee
 from equipoise.inference import collapsed
@@ -20,8 +20,6 @@ from equipoise.inference.observations import Observations
 from equipoise.inference.runtime import ONE_AT_A_TIME
 from equipoise.models import layout_of
 from equipoise.models.base import Rows
-
-Floats = NDArray[np.float64]
 
 NEW_ROWS = 200  # to predict, in each imagined round
 
