@@ -201,12 +201,12 @@ def _check_delta(delta: float) -> None:
 
 
 def approx_dp(guarantee: Guarantee, delta: float = DEFAULT_DELTA) -> str:
-    """The reading that laws and guidelines use."""
+    """The (ε, δ) reading of a guarantee, which laws and guidelines use."""
     return f"({guarantee.epsilon_at(delta):.3g}, {short(delta)})-DP"
 
 
 def in_full(guarantee: Guarantee, delta: float = DEFAULT_DELTA) -> str:
-    """All three readings."""
+    """All three readings of a guarantee, in one sentence."""
     return (
         f"{approx_dp(guarantee, delta)}, that is Rényi epsilon {guarantee.epsilon:g} at order {guarantee.order:g}, "
         f"that is zCDP {guarantee.zcdp:g}"

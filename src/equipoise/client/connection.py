@@ -52,7 +52,7 @@ class Reply:
     body: bytes
 
     def json(self) -> Any:
-        """As a document."""
+        """The body, read as JSON."""
         try:
             return strict_json(self.body, max_bytes=MOST_BYTES)
         except StrictJSONError as error:
@@ -71,7 +71,7 @@ class Introduction:
 
     @property
     def fingerprint(self) -> str:
-        """What people compare."""
+        """The fingerprint of the service's key, which people compare."""
         return fingerprint(self.public_key)
 
 

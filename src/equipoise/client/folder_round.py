@@ -24,7 +24,7 @@ MOST_BYTES = 2**30
 
 
 class FolderRound:
-    """One round in one folder."""
+    """A round that is exchanged through one shared folder, without a service."""
 
     def __init__(self, membership: Membership) -> None:
         assert membership.place.folder is not None
@@ -35,7 +35,7 @@ class FolderRound:
         """A folder is one round, which has no id."""
 
     def agreement(self) -> Agreement:
-        """What is agreed."""
+        """The agreement that lies in the folder."""
         if not exists(self.folder):
             meant = address_meant(self.folder)
             remedy = f"for a service, write {meant}" if meant else "is the path right, and is the folder mounted?"
@@ -83,24 +83,24 @@ class FolderRound:
         return Status(me.name, me.role, "approved", own, (found,))
 
     def reward(self) -> bytes | None:
-        """My reward, from where the mediator put it."""
+        """The member's reward, from where the mediator put it."""
         return self._result(folders.places_of_reward)
 
     def reward_receipt(self, _data: bytes, _digest: str, _agreement: str) -> None:
-        """Nobody gives one."""
+        """None: a folder signs no receipts."""
 
     def check_chain(self, _receipts: Sequence[Receipt | RewardReceipt]) -> None:
-        """There is no log."""
+        """Check nothing: a folder has no log of events."""
 
     def report(self) -> bytes | None:
-        """My edition of the report, if the mediator wrote one; it comes a moment after the reward."""
+        """The member's edition of the report, if the mediator wrote one; it comes a moment after the reward."""
         place = self._settlement()
         if place is None or not any(map(exists, folders.places_of_report(place, self.membership.name))):
             return None
         return self._result(folders.places_of_report)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Close nothing: no connection is held."""
 
     def _submission(self, party: str) -> Path:
         return self.folder / SUBMISSIONS / f"{party}{ENDING}"

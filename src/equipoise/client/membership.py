@@ -41,7 +41,7 @@ class Place:
 
 
 class _Document(BaseModel):
-    """The file."""
+    """The membership file, as it is read and written."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -138,7 +138,7 @@ class Membership:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """For scripts."""
+        """The membership as plain values, for scripts."""
         return {
             "place": self.place.url or str(self.place.folder),
             "name": self.name,

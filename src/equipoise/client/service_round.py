@@ -33,7 +33,7 @@ class _Answer(BaseModel):
 
 
 class PersonAnswer(_Answer):
-    """Who asks."""
+    """The person who asks, as the service knows them."""
 
     state: str
 
@@ -57,7 +57,7 @@ class RoundAnswer(_Answer):
 
 
 class RoundsAnswer(_Answer):
-    """All that a member may see."""
+    """All rounds that a member may see."""
 
     rounds: list[RoundAnswer]
 

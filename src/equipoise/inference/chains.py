@@ -115,7 +115,7 @@ class Chains(ABC):
         self._draws = [_every(2, _join(self._draws))]
 
     def forget(self) -> None:
-        """Forget every draw."""
+        """Forget every draw and record so far."""
         self._draws, self._records = [], []
 
     def report(self, thin: int) -> list[Sampled]:
@@ -165,7 +165,7 @@ class CollapsedChains(Chains):
         return fetched
 
     def shorten_steps(self, scenarios: NDArray[np.bool_]) -> None:
-        """Half as long, in these scenarios."""
+        """Halve the steps from here on, in these scenarios."""
         log_step = self._ensembles.log_step - np.log(2) * jnp.asarray(scenarios)
         self._ensembles = self._ensembles._replace(log_step=log_step)
 

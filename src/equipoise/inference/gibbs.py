@@ -116,7 +116,7 @@ def start(model: LinearRegression, prior: LinearPrior, evidence: Evidence, posit
 def step(
     model: LinearRegression, prior: LinearPrior, evidence: Evidence, state: State, random: _Randomness
 ) -> tuple[State, Info]:
-    """One sweep."""
+    """One sweep: every parameter is drawn given all others."""
     proposal = _draw_statistics(model, evidence, state, random)
     proposed = _conjugate(model, prior, evidence, proposal)
     accepted = proposed.valid

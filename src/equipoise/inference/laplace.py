@@ -18,7 +18,7 @@ TOLERANCE = 1e-3  # of the last step, in posterior standard deviations
 
 
 class Approximation(NamedTuple):
-    """N(centre, root rootᵀ)."""
+    """The normal distribution N(centre, root rootᵀ), with the inverse of its root."""
 
     centre: Array
     root: Array

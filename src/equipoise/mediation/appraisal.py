@@ -93,7 +93,7 @@ class Appraiser:
         return self.posteriors([request])[0]
 
     def posteriors(self, requests: Sequence[Request]) -> list[Posterior]:
-        """As `posterior`, all at once."""
+        """The very draws that were valued, of several requests at once."""
         requests = [self._larger.get(request, request) for request in requests]
         gone = [request for request in dict.fromkeys(requests) if request not in self._kept]
         self._sample(gone, "sampling again", lambda _request, _posterior: None, keep=gone)

@@ -62,7 +62,7 @@ class Audit:
         return tuple(finding for finding in self.findings if finding.verdict == "fails")
 
     def to_json(self) -> dict[str, Any]:
-        """As plain strings and numbers."""
+        """The audit as plain strings and numbers."""
         return {"findings": [asdict(one) for one in self.findings], "rankings": [asdict(one) for one in self.rankings]}
 
     @classmethod

@@ -103,7 +103,7 @@ def other_priors(
 
 
 def to_json(found: dict[str, UnderPrior]) -> dict[str, Any]:
-    """As plain numbers and strings."""
+    """The outcomes under other priors as plain numbers and strings."""
     return {name: {**asdict(one), "order": list(one.order)} for name, one in found.items()}
 
 

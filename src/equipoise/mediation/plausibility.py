@@ -225,7 +225,7 @@ def _far(names: list[str], coordinates: Floats, remedy: str) -> list[Remark]:
 def rows_of_posterior(
     model: Any, prior: Any, posterior: Posterior, party: int, chosen: NDArray[np.intp]
 ) -> tuple[Floats, Floats]:
-    """As `row_moments`, at chosen draws of a posterior."""
+    """Mean and covariance of one row of a party (`row_moments`), at chosen draws of a posterior."""
     coordinates = None if posterior.coordinates is None else posterior.coordinates[chosen]
     return row_moments(
         model, prior, {name: values[chosen] for name, values in posterior.draws.items()}, coordinates, party

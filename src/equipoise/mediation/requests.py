@@ -29,7 +29,7 @@ class Request:
     extra: tuple[tuple[str, float], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values: the key of its answer in a journal."""
+        """The request as plain values: the key of its answer in a journal."""
         return asdict(self) | {"coalition": list(self.coalition), "extra": [list(one) for one in self.extra]}
 
     @classmethod
@@ -41,7 +41,7 @@ class Request:
 
     @property
     def scenario(self) -> Scenario:
-        """What the engine is asked."""
+        """The scenario that the engine is asked to sample."""
         tau = dict.fromkeys(self.coalition, self.tau) if self.tau else {}
         return Scenario(self.coalition, self.kappa, tau | {party: self.tau + more for party, more in self.extra})
 
@@ -57,7 +57,7 @@ class Appraisal:
     problems: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As plain numbers and strings."""
+        """The answer as plain numbers and strings."""
         return asdict(self) | {"problems": list(self.problems)}
 
     @classmethod
@@ -74,12 +74,12 @@ class Pooled:
 
     @property
     def draws(self) -> int:
-        """All draws."""
+        """The number of draws of all parts."""
         return sum(part.draws for part in self.parts)
 
     @property
     def value(self) -> Estimate:
-        """Their weighted mean."""
+        """The mean of the parts' values, weighted by their draws."""
         shares = np.array([part.draws for part in self.parts]) / self.draws
         values = np.array([part.value.value for part in self.parts])
         errors = np.array([part.value.error for part in self.parts])

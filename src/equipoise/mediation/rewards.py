@@ -30,7 +30,7 @@ class Aim:
 
     @classmethod
     def of(cls, targets: Targets, place: int) -> Self:
-        """Of one party's target."""
+        """The aim that follows from one party's target."""
         return cls(targets[place], bool(targets.close[place]))
 
     def within(self, tolerance: float, whole: Estimate) -> tuple[float, float]:

@@ -53,7 +53,7 @@ class Contribution:
 
     @classmethod
     def of(cls, submission: Submission) -> Self:
-        """Of a submission."""
+        """What decisions depend on of a submission."""
         stated = submission.stated
         digest = sha256_hex(submission.to_json())
         return cls(submission.id, digest, submission.count, stated.order, stated.epsilon)
@@ -72,7 +72,7 @@ class CoalitionValue:
 
     @classmethod
     def of(cls, members: tuple[str, ...], pooled: Pooled) -> Self:
-        """Of all draws of a coalition's posterior."""
+        """The value of a coalition from all draws of its posterior."""
         parts = pooled.parts
         problems = tuple(problem for part in parts for problem in part.problems)
         rhat, ess = max(part.rhat for part in parts), sum(part.ess for part in parts)
@@ -315,7 +315,7 @@ class Settlement:
 
     @property
     def terms(self) -> Terms:
-        """By which targets follow from values."""
+        """The terms by which targets follow from values."""
         settings = self.settings
         assert settings.rho is not None
         assert settings.tolerance is not None

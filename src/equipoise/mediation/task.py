@@ -95,7 +95,7 @@ class Task:
 
     @property
     def terms(self) -> Terms:
-        """By which targets follow from values."""
+        """The terms by which targets follow from values."""
         return Terms(self.rho, self.agreement.reward.fallback, self.settings.precision, self.tolerance)
 
     @cached_property

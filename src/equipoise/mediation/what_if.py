@@ -53,7 +53,7 @@ class WhatIf:
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As plain numbers and strings."""
+        """The outcome as plain numbers and strings."""
         return asdict(self) | {"notes": list(self.notes)}
 
 

@@ -115,7 +115,7 @@ class Model(Section, ABC):
 
     @property
     def noun(self) -> str:
-        """What messages call it."""
+        """What messages call the model, as in "a linear regression"."""
         return f"{self.kind} model"
 
     # What parties release.
@@ -272,7 +272,7 @@ class Family(Model):
         return self.sample(draws, size, rng)
 
     def log_probability(self, draws: Draws, features: Floats | None, target: Floats) -> Floats:
-        """Of each target, averaged over draws."""
+        """Log probability or density of each target, averaged over draws."""
         assert features is None
         return averaged(self.log_density(draws, target[:, None]))
 
@@ -291,7 +291,7 @@ def scaled_values(column: ScaledColumn, values: Floats) -> Floats:
 
 
 def numbers_of(answers: NDArray[Any]) -> Floats:
-    """Targets as numbers."""
+    """Targets as numbers; refuse what is none."""
     try:
         return answers.astype(float)
     except (TypeError, ValueError) as error:

@@ -84,7 +84,7 @@ class NormalInverseWishart(Section):
 
 
 class LinearModel(Regression):
-    """Bayesian linear regression."""
+    """Bayesian linear regression: everything about it that needs no sampler."""
 
     estimator_type = "regressor"
     score_name = "R²"

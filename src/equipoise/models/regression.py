@@ -327,7 +327,7 @@ def in_parts(features: Floats, draws: int) -> Iterator[Floats]:
 
 
 def typical_deviation(column: RegressionColumn) -> float:
-    """As `StandardisedFeatures` has it, in the column's own units."""
+    """The standard deviation that a standardised prior expects of a column, in the column's own units."""
     lower, upper = column.typical or column.bounds
     return (upper - lower) / (4 if column.typical else 8)
 

@@ -57,7 +57,7 @@ class Bench:
                 sources.load(table, self.data)
 
     def setting(self, name: str) -> Setting:
-        """One of the paper's three."""
+        """One of the paper's three data sets, by name."""
         if name not in self._settings:
             self.tick(f"{name}: preparing the data")
             if name == SYN:

@@ -36,7 +36,7 @@ class Cloud:
 
     @property
     def mean(self) -> Floats:
-        """Where it lies."""
+        """The mean of the cloud's points."""
         return np.asarray(self.points.mean(axis=0))
 
     @property

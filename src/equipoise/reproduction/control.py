@@ -40,7 +40,7 @@ class Controlled:
     found: Found
 
     def row(self) -> dict[str, float | int | str]:
-        """For a table of numbers."""
+        """The numbers of one controlled reward, by column of a table."""
         return {
             "mechanism": self.mechanism,
             "amount": self.amount,
@@ -66,7 +66,7 @@ def read_tempered(path: Path) -> list[Controlled]:
 
 
 def with_noise(tau: float) -> Scenario:
-    """Everybody together, as much noise added to each."""
+    """The scenario of everybody together, with as much noise added to each."""
     return Scenario(None, 1.0, dict.fromkeys(PARTIES, tau))
 
 

@@ -51,7 +51,7 @@ class Setting:
 
     @property
     def kind(self) -> str:
-        """The model."""
+        """The kind of model that is learnt."""
         return "logistic" if self.name == "Diab" else "linear"
 
     def agreement(self, parties: Sequence[str]) -> Agreement:
@@ -130,7 +130,7 @@ class Setting:
         return replace(self, tables=tables)
 
     def halved(self) -> "Setting":
-        """With the first half of every party's rows."""
+        """The same data set with the first half of every party's rows."""
         halves = {party: (x[: len(y) // 2], y[: len(y) // 2]) for party, (x, y) in self.tables.items()}
         return replace(self, tables=halves)
 

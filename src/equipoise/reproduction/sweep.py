@@ -57,7 +57,7 @@ class Run:
         return self.values[PARTIES]
 
     def row(self) -> dict[str, float | int]:
-        """For a table of numbers."""
+        """The numbers of one run, by column of a table."""
         found: dict[str, float | int] = {"epsilon": self.epsilon, "run": self.run}
         named = {f"v_{''.join(members)}": value for members, value in self.values.items()}
         named |= {f"phi_{party}": value for party, value in self.shapley.items()}

@@ -37,7 +37,7 @@ def rises(claim: str, values: Sequence[Estimate]) -> Verdict:
 
 
 def falls(claim: str, values: Sequence[Estimate]) -> Verdict:
-    """The same for falling numbers."""
+    """Whether numbers fall from each to the next: no rise beyond chance, and a fall from first to last beyond it."""
     word = rises(claim, [Estimate(-one.value, one.error) for one in values]).word
     worst = max((after - before for before, after in itertools.pairwise(values)), key=lambda step: step.z_score)
     return Verdict(claim, word, f"from {values[0]} to {values[-1]}; the highest step is {_signed(worst)}")

@@ -75,14 +75,14 @@ class Stakes:
 
     @property
     def errors(self) -> tuple[Floats, Floats, Floats]:
-        """Standard errors of all three."""
+        """Standard errors of Shapley values, values alone and values of teams."""
         parties = len(self.shapley)
         found = np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
         return found[:parties], found[parties : 2 * parties], found[2 * parties :]
 
     @property
     def estimates(self) -> tuple[list[Estimate], list[Estimate], list[Estimate]]:
-        """All three with their errors."""
+        """Shapley values, values alone and values of teams, each with its standard error."""
         values = (self.shapley, self.alone, self.worth)
         first, second, third = (
             [Estimate(*pair) for pair in zip(one.tolist(), error.tolist(), strict=True)]

@@ -29,7 +29,7 @@ class ShapleyValues:
 
     @property
     def errors(self) -> Floats:
-        """Standard errors."""
+        """Standard errors of the Shapley values [parties]."""
         return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
 
     def __getitem__(self, party: int) -> Estimate:

@@ -124,7 +124,7 @@ class Archive:
         return found.hexdigest()
 
     def document(self, name: str) -> Any:
-        """A JSON file."""
+        """A file of the export, read as JSON."""
         try:
             return strict_json(self.read(name), max_bytes=MOST_DOCUMENT_BYTES)
         except StrictJSONError as error:

@@ -158,7 +158,7 @@ class Family(EngineModel, Generic[Prior]):
         """Named parameters at a position."""
 
     def prepare(self, observed: Observed) -> Observed:
-        """Nothing needs arranging."""
+        """The view itself: there is nothing to arrange."""
         return observed
 
     def log_likelihood(self, prior: Prior, evidence: Observed, position: Array) -> Array:

@@ -59,7 +59,7 @@ class Bernoulli(Family[BernoulliPrior]):
         return {"probability": rng.beta(first, second, size=draws)}
 
     def conjugate_divergence(self, prior: BernoulliPrior, draws: Draws) -> float:
-        """Of the Beta distribution that fits best."""
+        """Divergence from the prior of the Beta distribution that fits the draws best."""
         both = np.stack([draws["probability"], 1 - draws["probability"]], axis=1)
         return dirichlet_divergence(fit_dirichlet(both), np.array([float(prior.positive), float(prior.negative)]))
 

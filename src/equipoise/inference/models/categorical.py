@@ -110,7 +110,7 @@ class Categorical(Family[CategoricalPrior]):
         return {"probabilities": rng.dirichlet(np.asarray(prior.concentrations) + counts, size=draws)}
 
     def conjugate_divergence(self, prior: CategoricalPrior, draws: Draws) -> float:
-        """Of the Dirichlet distribution that fits best."""
+        """Divergence from the prior of the Dirichlet distribution that fits the draws best."""
         return dirichlet_divergence(fit_dirichlet(draws["probabilities"]), np.asarray(prior.concentrations))
 
 

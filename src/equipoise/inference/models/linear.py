@@ -299,7 +299,7 @@ class LinearRegression(EngineModel):
         return {"weights": weights, "variance": variance, "feature_mean": means, "feature_covariance": covariances}
 
     def conjugate_divergence(self, prior: LinearPrior, draws: Draws) -> float:
-        """Of the normal-inverse-gamma distribution that fits best."""
+        """Divergence from the prior of the normal-inverse-gamma distribution that fits the draws best."""
         return normal_gamma_divergence(
             draws["weights"],
             draws["variance"],

@@ -77,7 +77,7 @@ def logistic_prior(
     sd_spread: float,
     sd_max: float,
 ) -> LogisticPrior:
-    """Prepare a prior."""
+    """The prior of a logistic regression, with its maps tabulated."""
     return LogisticPrior(
         coefficient_scale=jnp.array([weight_scale] * width + [bias_scale]),
         log_norm=_log_norm_table(width + 1, degrees_of_freedom, max_squared_norm),
@@ -143,7 +143,7 @@ class LogisticRegression(EngineModel):
         return self.focus + (1 if self.shared else self.slots) * self._data_dimension
 
     def prepare(self, observed: Observed) -> Observed:
-        """Nothing to arrange."""
+        """The view itself: there is nothing to arrange."""
         return observed
 
     def coefficients(self, prior: LogisticPrior, position: Array) -> Array:
@@ -215,14 +215,14 @@ class LogisticRegression(EngineModel):
         return np.concatenate([fixed[-1, : width + 1], fixed[rows, columns]])
 
     def deviation_coordinates(self, prior: Any, deviations: Floats) -> Floats:
-        """Of the truncated normal distributions."""
+        """Standard normal coordinates of the deviations of the features' truncated normal distributions."""
         fraction = np.clip(deviations / float(prior.largest_deviation), 1e-12, 1 - 1e-12)
         return inverse_at(prior.deviation, special.logit(fraction))
 
 
 @dataclass(frozen=True)
 class StandardisedLogistic(Standardised, LogisticRegression):
-    """Logistic regression."""
+    """Logistic regression with a standardised prior."""
 
     @property
     def _first(self) -> int:

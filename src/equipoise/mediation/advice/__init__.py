@@ -127,7 +127,7 @@ class Advice:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As plain numbers and strings."""
+        """The advice as plain numbers and strings."""
         return asdict(self)
 
 

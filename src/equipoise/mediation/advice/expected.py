@@ -142,7 +142,7 @@ def _asked(choices: Choices, indices: Sequence[int], coalitions: Sequence[frozen
 
 
 def _quantities(task: Task, values: dict[_Name, float], index: int) -> Floats:
-    """At one choice; coalitions without a value count nothing."""
+    """What advice is about, at one choice; coalitions without a value count nothing."""
     worth = np.array([values.get(_name(members, task.choices, index), 0.0) for members in task.plan.coalitions])
     return np.asarray(task.plan.counts @ worth)
 

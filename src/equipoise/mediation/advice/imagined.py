@@ -44,7 +44,7 @@ class ImaginedRound:
 def imagine(
     agreement: Agreement, model: Any, prior: Any, parties: Sequence[Assumed], number: int, rng: np.random.Generator
 ) -> list[ImaginedRound]:
-    """So many independent rounds."""
+    """Independent rounds that the agreement, its prior and the parties' assumed sizes could lead to."""
     layout = layout_of(agreement)
     positions = rng.normal(size=(number, model.dimension))
     with ONE_AT_A_TIME:

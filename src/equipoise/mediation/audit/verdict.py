@@ -47,7 +47,7 @@ class AllZero:
 
     @classmethod
     def of(cls, numbers: Sequence[Estimate]) -> "AllZero":
-        """Of one number or more."""
+        """The test for these numbers, one or more."""
         exactly = all(one.value == 0 for one in numbers)
         known = [one for one in numbers if one.error == 0]
         if any(one.value for one in known) or len(known) == len(numbers):  # nothing else is needed
