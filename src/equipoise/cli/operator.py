@@ -360,7 +360,7 @@ def export(
     claim_output(output, ServiceError)
     with connected(membership) as connection:
         round_id = chosen_round(connection, round_id, "settled")
-        data = connection.request("GET", path_of(round_id, "export"), most_bytes=4 * LARGEST_REWARD).body
+        data = connection.request("GET", path_of(round_id, "export"), max_bytes=4 * LARGEST_REWARD).body
     try:
         write_new_file(output, data, mode=0o600)
     except OSError as error:

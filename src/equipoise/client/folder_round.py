@@ -20,7 +20,7 @@ from equipoise.protocol.receipts import Receipt, RewardReceipt
 AGREEMENT = "agreement.toml"
 SUBMISSIONS = "submissions"
 ENDING = ".submission.json"
-MOST_BYTES = 2**30
+MAX_BYTES = 2**30
 
 
 class FolderRound:
@@ -123,7 +123,7 @@ class FolderRound:
         candidates = places(folder, me)
         path = next((one for one in candidates if exists(one)), candidates[0])
         try:
-            data = read_limited(path, max_bytes=MOST_BYTES)
+            data = read_limited(path, max_bytes=MAX_BYTES)
         except FileNotFoundError:
             raise ServiceError(f"the round is settled, but there is no {str(path)!r}; did {me!r} submit?") from None
         except OSError as error:
@@ -131,6 +131,6 @@ class FolderRound:
                 f"cannot read {str(path)!r}: {error.strerror}; ask the operator to let you into "
                 f"{str(folders.folder_of(folder, me))!r}, or to send you what is in it"
             ) from error
-        if len(data) > MOST_BYTES:
-            raise ServiceError(f"{str(path)!r} is larger than {MOST_BYTES:,} bytes; nothing was copied")
+        if len(data) > MAX_BYTES:
+            raise ServiceError(f"{str(path)!r} is larger than {MAX_BYTES:,} bytes; nothing was copied")
         return data

@@ -24,8 +24,8 @@ from equipoise.protocol.receipts import Receipt, RewardReceipt, RoundName
 from equipoise.protocol.submission import Submission
 
 LARGEST_REWARD = 2**30
-LINKS, MOST_LINKS = 1_000, 1_000_000  # asked for at once, and looked at
-MOST_PEOPLE = 10_000
+LINKS, MAX_LINKS = 1_000, 1_000_000  # asked for at once, and looked at
+MAX_PEOPLE = 10_000
 
 
 class _Answer(BaseModel):
@@ -201,7 +201,7 @@ class ServiceRound:
         """My reward, whole: what arrived has the digest that was sent with it."""
         if self._round()["state"] != "settled":
             return None
-        reply = self.connection.request("GET", self._path("reward"), most_bytes=LARGEST_REWARD)
+        reply = self.connection.request("GET", self._path("reward"), max_bytes=LARGEST_REWARD)
         if not _has_digest(reply.body, reply.headers.get("digest", "")):
             raise VerificationError("the reward was altered on its way: it has not the digest that came with it")
         return reply.body
@@ -256,7 +256,7 @@ class ServiceRound:
         return bool(link["mark"] == mark_of(link["previous"], self.round_id))
 
     def _links(self, first: int, last: int) -> list[dict[str, Any]]:
-        if last - first > MOST_LINKS:
+        if last - first > MAX_LINKS:
             raise VerificationError(f"your receipts name events {first} and {last}, too far apart to be looked at")
         found: list[dict[str, Any]] = []
         while len(found) <= last - first:
@@ -368,7 +368,7 @@ def _is_old(receipt: Receipt | RewardReceipt, link: dict[str, Any]) -> bool:
     details = {"party": receipt.party, "submission": receipt.submission, "digest": receipt.digest}
     return any(
         event_digest({**said, "details": {**details, "person": person}}) == receipt.event_digest
-        for person in range(1, MOST_PEOPLE)
+        for person in range(1, MAX_PEOPLE)
     )
 
 

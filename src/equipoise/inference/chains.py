@@ -22,7 +22,7 @@ from equipoise.inference.scenario import Rule
 Sampler = Literal["collapsed", "gibbs"]
 Result = TypeVar("Result")
 
-MOST_THINNING = 8
+MAX_THINNING = 8
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Settings:
     chains: int = 16
     sampler: Sampler = "collapsed"
     rule: Rule = "power"
-    max_thinning: int = MOST_THINNING
+    max_thinning: int = MAX_THINNING
     warm_up: int | None = None
     sweeps: int = gibbs.THIN
 

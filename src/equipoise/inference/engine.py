@@ -27,7 +27,7 @@ Finished = Callable[[int, Sampled], None]  # called with each scenario's place a
 
 GROUP = 1  # scenarios in one call on a CPU
 WIDE_GROUP = 2**14  # chains at most in one call on an accelerator
-MOST_HALVINGS = 3  # of the step, when trajectories diverge
+MAX_HALVINGS = 3  # of the step, when trajectories diverge
 
 
 @double_precision
@@ -101,7 +101,7 @@ def _sample(chains: Chains, settings: Settings, tick: Callable[[], None]) -> lis
         settled |= {k: one for k, one in enumerate(latest) if k not in settled and one.diagnostics.converged}
         open_ones = [k for k in range(len(latest)) if k not in settled]
         diverged = np.isin(np.arange(len(latest)), [k for k in open_ones if latest[k].diagnostics.diverged])
-        if diverged.any() and halvings < MOST_HALVINGS:
+        if diverged.any() and halvings < MAX_HALVINGS:
             halvings += 1
             chains.shorten_steps(diverged)
             chains.forget()

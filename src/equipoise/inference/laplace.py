@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 SWITCH_ON = 12  # steps until the whole likelihood counts
-MOST_STEPS = 60
+MAX_STEPS = 60
 TOLERANCE = 1e-3  # of the last step, in posterior standard deviations
 
 
@@ -57,7 +57,7 @@ def laplace(
 
     # The first step only evaluates the gradient.
     first = _Climb(jnp.array(0.0), start, jnp.zeros(dimension), eye, jnp.array(False))
-    end = jax.lax.while_loop(lambda now: ~now.settled & (now.step < MOST_STEPS), climb, first)
+    end = jax.lax.while_loop(lambda now: ~now.settled & (now.step < MAX_STEPS), climb, first)
     root = inverse_lower(end.curvature_root).T
     return Approximation(end.position, root, end.curvature_root.T)
 

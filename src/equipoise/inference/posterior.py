@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from equipoise.inference.scenario import Scenario, UnitNoise
 
-MOST_SHOWN = 24  # numbers in a summary
+MAX_SHOWN = 24  # numbers in a summary
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,13 +80,13 @@ class Posterior:
             for name, values in self.draws.items()
             for place in np.ndindex(values.shape[1:])
         ]
-        for name, values in named[:MOST_SHOWN]:
+        for name, values in named[:MAX_SHOWN]:
             low, high = np.quantile(values, (0.05, 0.95))
             rows.append((name, *(f"{one:.4g}" for one in (values.mean(), values.std(), low, high))))
             lines.append((name, [Interval("5 % to 95 %", float(low), float(values.mean()), float(high))]))
         who = ", ".join(self.scenario.coalition or ())
         state = "converged" if self.converged else f"not converged: {'; '.join(self.diagnostics.problems)}"
-        more = [f"… and {len(named) - MOST_SHOWN} more"] if len(named) > MOST_SHOWN else []
+        more = [f"… and {len(named) - MAX_SHOWN} more"] if len(named) > MAX_SHOWN else []
         return Display(
             f"Posterior of {{{who}}} at κ = {self.scenario.kappa:.3g}: {len(self):,} draws by {self.method!r}, {state}",
             ("parameter (scaled units)", "mean", "sd", "5 %", "95 %"),

@@ -184,7 +184,7 @@ class _Round:
             for team in self.task.teams:
                 awards |= self._awards(team, targets, rows)
         with _timed(self.timings, "plausibility"):
-            self._look_for_oddities()
+            self._check_plausibility()
         self.timings["all"] = perf_counter() - self.begun
         self.timings["sampling"] = self.appraiser.seconds
         return Settlement(
@@ -271,7 +271,7 @@ class _Round:
             reward=reward,
         )
 
-    def _look_for_oddities(self) -> None:
+    def _check_plausibility(self) -> None:
         # Everybody's posterior is at hand if they are one team, and sampled for this if not.
         everybody = self.appraiser.posterior(self.coalitions.request(self.parties))
         self.remarks += impossible_magnitudes(self.agreement, self.submissions)

@@ -19,7 +19,7 @@ from equipoise.valuation.shapley import ShapleyValues
 
 SAFETY = 0.9  # of the wanted error, since errors are estimates themselves
 LEAST_SHARE = 0.5  # of a coalition's draws; less would cost more in warming up than it gives
-MOST_ROUNDS = 6
+MAX_ROUNDS = 6
 SMALLEST = 640  # draws
 TOLD = ABOVE_ZERO + 1  # errors
 UNTOLD = 1 / 3  # of the precision
@@ -39,7 +39,7 @@ def sharpen(
     known: list[Pooled], wanted_of: Callable[[Sequence[Estimate]], Wanted], more: More, *, budget: int
 ) -> list[Pooled]:
     """Draw more until everything is known as well as wanted, or `budget` more draws are spent."""
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         wanted = allocate(known, *wanted_of([one.value for one in known]))
         extra = {
             index: int(number - known[index].draws)

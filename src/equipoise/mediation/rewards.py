@@ -16,7 +16,7 @@ from equipoise.mediation.task import Task
 from equipoise.reward import noising, tempering
 from equipoise.reward.targets import Targets
 
-MOST_DRAWS = 16  # times the draws asked for
+MAX_DRAWS = 16  # times the draws asked for
 
 Made = tuple[Request, Estimate, tuple[str, ...]]  # a reward: what it is, its value, and what did not go as planned
 
@@ -152,7 +152,7 @@ class RewardMaker:
             for (index, request), appraisal in zip(requests.items(), values, strict=True):
                 found[index] = request, appraisal.value
                 excess = (appraisal.value.error / self._precision) ** 2
-                most = MOST_DRAWS * self._draws
+                most = MAX_DRAWS * self._draws
                 if excess > 1 and request.draws < most:
                     more = min(most, int(np.ceil(1.2 * excess * request.draws)))
                     again[index] = replace(request, draws=more)

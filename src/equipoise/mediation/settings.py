@@ -22,13 +22,13 @@ from equipoise.reward.targets import PRECISION
 from equipoise.valuation import Estimator
 from equipoise.valuation.sampling import smallest_budget
 
-MOST_PARTIES = 10_000
+MAX_PARTIES = 10_000
 Whole = Annotated[int, Field(strict=True)]
 Nats = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 Rho = Annotated[float, Field(strict=True, gt=0, le=1)] | Literal["max"]
 Mechanism = Literal["tempering", "noise"]
-Team = Annotated[tuple[str, ...], Field(strict=False, max_length=MOST_PARTIES)]
-Teams = Annotated[tuple[Team, ...], Field(strict=False, max_length=MOST_PARTIES)]
+Team = Annotated[tuple[str, ...], Field(strict=False, max_length=MAX_PARTIES)]
+Teams = Annotated[tuple[Team, ...], Field(strict=False, max_length=MAX_PARTIES)]
 
 EXACT_UP_TO = 12  # parties
 SECRET = "noise.secret"  # noqa: S105  (a name of a file)

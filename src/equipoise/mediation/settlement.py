@@ -37,8 +37,8 @@ FORMAT = "equipoise-settlement"
 VERSION = 3
 READABLE = (2, 3)  # 2, of 0.4 to 0.6, does not say who counts as bringing nothing
 FILE = folders.SETTLEMENT
-MOST_BYTES = 128 * 2**20
-MOST_SHOWN = 16  # parties in a summary
+MAX_BYTES = 128 * 2**20
+MAX_SHOWN = 16  # parties in a summary
 
 
 @dataclass(frozen=True)
@@ -224,18 +224,18 @@ class Settlement:
                     for one in [getattr(award, name)]
                 ],
             )
-            for party, award in list(self.awards.items())[:MOST_SHOWN]
+            for party, award in list(self.awards.items())[:MAX_SHOWN]
         ]
         words = "not audited"
         if self.findings is not None:
             broken = [finding.code for finding in self.findings.failures]
             words = f"audit: {', '.join(broken)} broken" if broken else "audit: no promise broken"
-        more = [f"… and {len(rows) - MOST_SHOWN} more parties"] if len(rows) > MOST_SHOWN else []
+        more = [f"… and {len(rows) - MAX_SHOWN} more parties"] if len(rows) > MAX_SHOWN else []
         return Display(
             f"Settlement of {len(self.parties)} parties, fairness exponent {self.rho:.3g}, together worth "
             f"{self._together()} nats; {words}",
             ("party", "ε", "rows", "alone", "Shapley value", "target", "reward"),
-            rows[:MOST_SHOWN],
+            rows[:MAX_SHOWN],
             Chart("value in nats, ± two standard errors", lines),
             more,
         )
@@ -433,7 +433,7 @@ class Settlement:
         place = Path(folder)
         path = place / FILE
         try:
-            document = strict_json(read_limited(path, max_bytes=MOST_BYTES), max_bytes=MOST_BYTES)
+            document = strict_json(read_limited(path, max_bytes=MAX_BYTES), max_bytes=MAX_BYTES)
         except (OSError, ValueError) as error:
             raise MediationError(
                 f"{str(path)!r} cannot be read as a settlement ({getattr(error, 'strerror', None) or error})"

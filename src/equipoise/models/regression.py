@@ -45,7 +45,7 @@ from equipoise.models.section import Positive, Section
 MAX_FEATURES = 250  # keeps every statistic below 2¹⁵ entries, which `guarantee.LATTICE_GAP` relies on
 TYPICAL_DEVIATION = 0.25  # of a column, in half the width of its bounds
 CELLS_AT_ONCE = 4_000_000  # rows × draws held in memory
-MOST_SHOWN = 8  # features, in a sentence
+MAX_SHOWN = 8  # features, in a sentence
 PRIORS = ("prior", "data_prior")
 
 Spread = Annotated[float, Field(strict=True, ge=0.05, le=3, allow_inf_nan=False)]  # of a logarithm
@@ -207,7 +207,7 @@ class Regression(Model):
     @property
     def purpose(self) -> str:
         names = [feature.name for feature in self.features]
-        on = ", ".join(names) if len(names) <= MOST_SHOWN else f"{len(names)} features"
+        on = ", ".join(names) if len(names) <= MAX_SHOWN else f"{len(names)} features"
         return f"{self.kind} regression of {self.target.name} on {on}"
 
     def beliefs(self) -> tuple[str, ...]:
@@ -343,8 +343,8 @@ def _typical(column: RegressionColumn) -> str:
 
 
 def _shown(columns: list[str]) -> str:
-    more = len(columns) - MOST_SHOWN
-    return ", ".join(columns[:MOST_SHOWN]) + (f" and {counted(more, 'other')}" if more > 0 else "")
+    more = len(columns) - MAX_SHOWN
+    return ", ".join(columns[:MAX_SHOWN]) + (f" and {counted(more, 'other')}" if more > 0 else "")
 
 
 def _columns_of(model: dict[str, Any]) -> list[dict[str, Any]]:

@@ -23,9 +23,9 @@ from cryptography.hazmat.primitives.serialization import (
 from equipoise._util.canonical import sha256_hex
 from equipoise._util.files import exists, write_new_file
 from equipoise.errors import KeyFileError, KeyFileWarning, VerificationError
-from equipoise.models.section import somebodys_key
+from equipoise.models.section import validate_public_key
 
-MOST_BYTES = 2**16
+MAX_BYTES = 2**16
 _GROUPS = 8  # of four digits, in a fingerprint
 
 
@@ -57,7 +57,7 @@ def load_key(path: Path) -> Ed25519PrivateKey:
     """Read a key written by `create_key` (or any unencrypted Ed25519 key in PEM form)."""
     try:
         with path.open("rb") as file:
-            mode, data = os.fstat(file.fileno()).st_mode, file.read(MOST_BYTES)
+            mode, data = os.fstat(file.fileno()).st_mode, file.read(MAX_BYTES)
         _check_mode(path, mode)
         key = load_pem_private_key(data, password=None)
     except OSError as error:
@@ -109,7 +109,7 @@ def same_fingerprint(first: str, second: str) -> bool:
 def verify(public_key: str, signature: str, data: bytes, *, what: str) -> None:
     """Refuse a signature that the key did not make; `what` is what was signed, for the message."""
     try:
-        somebodys_key(public_key)
+        validate_public_key(public_key)
     except ValueError as error:
         raise VerificationError(f"{what} cannot be trusted: {error}") from error
     try:

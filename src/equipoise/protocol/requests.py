@@ -19,7 +19,7 @@ from equipoise.protocol.keys import verify
 KEY, TIME, NONCE, SIGNATURE = "Equipoise-Key", "Equipoise-Time", "Equipoise-Nonce", "Equipoise-Signature"
 WINDOW = 300  # seconds that the sender's clock and the receiver's may be apart
 _LENGTHS = {KEY: 64, NONCE: 32, SIGNATURE: 128}
-_MOST_DIGITS = 12
+_MAX_DIGITS = 12
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class SignedRequest:
             if name in _LENGTHS and not (len(value) == _LENGTHS[name] and set(value) <= set("0123456789abcdef")):
                 raise VerificationError(f"the header {name} must be {_LENGTHS[name]} lower-case hexadecimal digits")
         time = str(found[TIME])
-        if not (time.isascii() and time.isdigit() and len(time) <= _MOST_DIGITS):
+        if not (time.isascii() and time.isdigit() and len(time) <= _MAX_DIGITS):
             raise VerificationError(f"the header {TIME} must be seconds since 1970, in digits")
         return cls(str(found[KEY]), int(time), str(found[NONCE]), str(found[SIGNATURE]))
 

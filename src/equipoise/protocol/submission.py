@@ -22,7 +22,7 @@ from equipoise.agreement.schema import PartyName
 from equipoise.errors import SubmissionError
 from equipoise.guarantee import MAX_STATISTIC_LENGTH, Guarantee
 from equipoise.models import LARGEST_NOISE, layout_of
-from equipoise.models.section import Hex64, somebodys_key
+from equipoise.models.section import Hex64, validate_public_key
 
 FORMAT: Literal["equipoise-submission"] = "equipoise-submission"
 VERSION = 1
@@ -82,7 +82,7 @@ class Submission(_Strict):
     def parse(cls, data: bytes, *, name: str = "submission") -> Self:
         """Read a submission received as bytes."""
         try:
-            document = strict_json(data, max_bytes=most_bytes(MAX_STATISTIC_LENGTH))
+            document = strict_json(data, max_bytes=max_submission_bytes(MAX_STATISTIC_LENGTH))
             return cls.model_validate(document)
         except StrictJSONError as error:
             raise SubmissionError(f"{name} is not a submission: {error}") from error
@@ -176,7 +176,7 @@ class Submission(_Strict):
 
     def _check_signature(self, who: str) -> None:
         try:
-            somebodys_key(self.public_key)
+            validate_public_key(self.public_key)
         except ValueError as error:
             raise SubmissionError(f"{who} cannot be trusted: {error}") from error
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.public_key))
@@ -188,7 +188,7 @@ class Submission(_Strict):
             ) from error
 
 
-def most_bytes(numbers: int) -> int:
+def max_submission_bytes(numbers: int) -> int:
     """How long a submission with so many numbers can be, as `to_json` writes it."""
     return _FRAME + (_DIGITS + 1) * numbers
 

@@ -23,7 +23,7 @@ from equipoise.reward.tempering import FIRST_LOOK, Curve, Point
 FAIRNESS = 0.5  # ρ of that picture
 PARTY = "2"
 SHARES = (0.5, 0.9)
-MOST_POINTS = 4_000
+MAX_POINTS = 4_000
 NOISES = tuple(2.0**power for power in range(-4, 13))
 
 
@@ -67,7 +67,7 @@ def contours(name: str, setting: Setting, effort: Effort, folder: Path, *, tick:
         }
         for label, cloud in clouds.items()
     ]
-    thinned = {label: cloud.points[:: -(-len(cloud.points) // MOST_POINTS)] for label, cloud in clouds.items()}
+    thinned = {label: cloud.points[:: -(-len(cloud.points) // MAX_POINTS)] for label, cloud in clouds.items()}
     pictures = draw_contours(folder / name, thinned, "weight w1", "weight w2", SHARES)
     return Outcome(name, rows, pictures, _verdicts(rows))
 
@@ -146,7 +146,7 @@ class _Search:
 
     def prior(self) -> Cloud:
         """Draws of the prior."""
-        return self._in_own_units(prior_draws(self.setting, MOST_POINTS), 0.0)
+        return self._in_own_units(prior_draws(self.setting, MAX_POINTS), 0.0)
 
     def _in_own_units(self, parameters: dict[str, Floats], value: float) -> Cloud:
         """Scaled weights w̃ are of features x/b and targets y/b_y: w = w̃ b_y/b."""

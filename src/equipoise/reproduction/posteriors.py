@@ -36,8 +36,8 @@ from equipoise.valuation.divergence import divergence, divergence_between
 
 Result = TypeVar("Result")
 
-MOST_DRAWS_TO_PREDICT_WITH = 10_000
-MOST_DRAWS_TO_COMPARE = 2_400  # neighbours are sought some thirty times
+MAX_DRAWS_TO_PREDICT_WITH = 10_000
+MAX_DRAWS_TO_COMPARE = 2_400  # neighbours are sought some thirty times
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Measure:
 
     def __call__(self, drawn: Drawn) -> Found:
         number = len(drawn.parameters["weights"])
-        step = -(-number // MOST_DRAWS_TO_PREDICT_WITH)
+        step = -(-number // MAX_DRAWS_TO_PREDICT_WITH)
         loss = loss_on(self.rows, {name: part[::step] for name, part in drawn.parameters.items()}).value
         similarity = 0.0
         if self.whole is not None:
@@ -86,7 +86,7 @@ class Measure:
 
 def _fewer(coordinates: Floats) -> Floats:
     chains, length, _ = coordinates.shape
-    return coordinates[:, :: max(1, chains * length // MOST_DRAWS_TO_COMPARE)]
+    return coordinates[:, :: max(1, chains * length // MAX_DRAWS_TO_COMPARE)]
 
 
 def as_drawn(drawn: Drawn) -> Drawn:
@@ -164,4 +164,4 @@ def prior_draws(setting: Setting, number: int) -> dict[str, Floats]:
 
 def prior_loss(setting: Setting) -> float:
     """MNLP of the prior on the test rows."""
-    return loss_on(setting.test_rows, prior_draws(setting, MOST_DRAWS_TO_PREDICT_WITH)).value
+    return loss_on(setting.test_rows, prior_draws(setting, MAX_DRAWS_TO_PREDICT_WITH)).value

@@ -29,11 +29,11 @@ from equipoise.agreement import Agreement
 from equipoise.models.section import Finite
 
 POSTERIOR, UNCONSTRAINED, DIAGNOSTICS = "posterior", "unconstrained_posterior", "diagnostics"
-MOST_BYTES = 2**30  # of a file, and of its numbers unpacked
-MOST_PACKED, ALWAYS_ALLOWED = 100, 64 * 2**20  # draws hardly get smaller when packed
-MOST_OBJECTS = 200  # in a group
-MOST_DIMENSIONS = 8
-MOST_TEXTS = 10_000  # in heaps, with those that are for netCDF
+MAX_BYTES = 2**30  # of a file, and of its numbers unpacked
+MAX_PACKED, ALWAYS_ALLOWED = 100, 64 * 2**20  # draws hardly get smaller when packed
+MAX_OBJECTS = 200  # in a group
+MAX_DIMENSIONS = 8
+MAX_TEXTS = 10_000  # in heaps, with those that are for netCDF
 _HEAP, _OBJECT = rb"GCOL\x01\0\0\0", struct.Struct("<HHxxxxQ")  # as HDF5's specification has them
 _PACKED_HEAP = rb"FRHP\0[\s\S]{2}(?!\0\0)"  # one with filters, which would unpack whatever it is to
 REQUIRED = ("format", "party", "agreement", "value", "scenario", "sampling", "diagnostics")
@@ -94,9 +94,9 @@ class RewardFile:
     @classmethod
     def read(cls, path: Path) -> "RewardFile":
         """Read one, or raise whatever shows that it is none."""
-        data = read_limited(path, max_bytes=MOST_BYTES)
-        if len(data) > MOST_BYTES:
-            raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
+        data = read_limited(path, max_bytes=MAX_BYTES)
+        if len(data) > MAX_BYTES:
+            raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
         _refuse_endless_heaps(data)
         if re.search(_PACKED_HEAP, data):
             raise ValueError("its names and attributes are packed, which no reward's are")
@@ -158,7 +158,7 @@ def _refuse_endless_heaps(data: bytes) -> None:
             index, _, size = _OBJECT.unpack_from(data, place)
             step = _OBJECT.size + -(-size // 8) * 8 if index else size  # object 0 is what is left
             steps += 1
-            if step < _OBJECT.size or steps > MOST_TEXTS:
+            if step < _OBJECT.size or steps > MAX_TEXTS:
                 raise ValueError("its texts lie in it as no reward has them")
             place += step
 
@@ -180,8 +180,8 @@ def _datasets(group: h5py.Group) -> Iterator[tuple[str, h5py.Dataset]]:
 
 def _members(group: h5py.Group) -> Iterator[tuple[str, Any]]:
     """What is in a group itself, and not behind a link to elsewhere."""
-    if len(group) > MOST_OBJECTS:
-        raise ValueError(f"it has {len(group):,} objects in one group; a reward has {MOST_OBJECTS} at most")
+    if len(group) > MAX_OBJECTS:
+        raise ValueError(f"it has {len(group):,} objects in one group; a reward has {MAX_OBJECTS} at most")
     for name in group:
         if group.id.links.get_info(name.encode()).type != h5l.TYPE_HARD:
             raise ValueError(f"{name!r} is a link to somewhere else")
@@ -199,7 +199,7 @@ def _refuse_strange_storage(name: str, dataset: h5py.Dataset) -> None:
     kind = dataset.id.get_type()
     if not _is_float(dataset) and not (kind.get_class() == h5t.INTEGER and kind.get_size() <= 8):  # counts a dimension
         raise ValueError(f"{name!r} has something else than 64-bit numbers")
-    if dataset.shape is None or len(dataset.shape) > MOST_DIMENSIONS:
+    if dataset.shape is None or len(dataset.shape) > MAX_DIMENSIONS:
         raise ValueError(f"{name!r} has the shape {dataset.shape}")
 
 
@@ -210,7 +210,7 @@ def _is_float(dataset: h5py.Dataset) -> bool:
 def _refuse_bombs(datasets: list[h5py.Dataset], size: int) -> None:
     """Refuse what would unpack to more than a file of this size can honestly hold."""
     unpacked = sum(8 * max(math.prod(one.shape), math.prod(one.chunks or ())) for one in datasets)
-    allowed = min(MOST_BYTES, max(ALWAYS_ALLOWED, MOST_PACKED * size))
+    allowed = min(MAX_BYTES, max(ALWAYS_ALLOWED, MAX_PACKED * size))
     if unpacked > allowed:
         raise ValueError(f"its {size:,} bytes would unpack to {unpacked:,}; at most {allowed:,} are read")
 

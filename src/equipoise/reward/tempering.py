@@ -18,8 +18,8 @@ from equipoise.estimate import UNSURE, Estimate
 # Targets are seldom far below the whole, so the first look is closest there; then it is ever coarser.
 FIRST_LOOK = (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 64, 1 / 256, 1 / 1024)
 FURTHER = 1 / 4  # ratio of neighbouring κ beyond, for targets next to nothing
-MOST_FURTHER = 20
-MOST_TRIES = 5  # verifications of one target
+MAX_FURTHER = 20
+MAX_TRIES = 5  # verifications of one target
 
 AtKappas = Callable[[Sequence[float]], Sequence[Estimate]]
 
@@ -67,7 +67,7 @@ class Curve:
 def first_curve(whole: Estimate, lowest_target: float, at: AtKappas) -> Curve:
     """Look at some κ, and at ever smaller ones until the curve is below the lowest target."""
     points = [Point(kappa, value) for kappa, value in zip(FIRST_LOOK, at(FIRST_LOOK), strict=True)]
-    for _ in range(MOST_FURTHER):
+    for _ in range(MAX_FURTHER):
         last = points[-1].value
         if last.value < lowest_target or last.z_score <= UNSURE:  # as good as nothing
             break
@@ -99,7 +99,7 @@ def temper(
     """
     best: dict[int, Tempered] = {}
     points = [point for point in curve.points if point.kappa < 1]
-    for attempt in range(MOST_TRIES):
+    for attempt in range(MAX_TRIES):
         wanted = {
             index: (curve.kappa_of(target), attempt)
             for index, (target, _) in enumerate(targets)

@@ -19,7 +19,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from equipoise.agreement.schema import PARTY_NAME
-from equipoise.models.section import somebodys_key
+from equipoise.models.section import validate_public_key
 from equipoise.protocol.keys import fingerprint, same_fingerprint
 from equipoise.service.context import Context
 from equipoise.service.db import event_log
@@ -290,7 +290,7 @@ def _check_name(name: str) -> None:
 
 def _check_key(public_key: str) -> None:
     try:
-        somebodys_key(public_key)
+        validate_public_key(public_key)
     except ValueError as error:
         raise Invalid(str(error)) from error
 
