@@ -198,7 +198,6 @@ def _posteriors(
     label: str = LABEL,
     finished: Finished | None = None,
 ) -> list[Posterior]:
-    draws = settings.draws
     results: dict[int, Posterior] = {}
 
     def keep(index: int, sampled: Sampled) -> None:
@@ -226,28 +225,26 @@ def _posteriors(
             coordinates,
         )
 
+    noiseless = method in ("naive", "exact")  # statistics are taken to be exact
     if method == "prior":
         for index, seed in enumerate(seeds):
-            keep(index, _prior(problem, draws, seed))
-        return [results[index] for index in sorted(results)]
-    if method in ("naive", "exact"):
-        repair = method == "naive"
-        if problem.model.conjugate:
-            for index, seed in enumerate(seeds):
-                member, kappa = np.asarray(arrays.member[index]), float(arrays.kappa[index])
-                rng = np.random.default_rng(seed)
-                drawn = baselines.conjugate_draws(rng, problem, member, kappa, draws, repair=repair)
-                keep(index, _independent(drawn, draws))
-            return [results[index] for index in sorted(results)]
-        problem = baselines.without_noise(problem, repair=repair)
-
-    keys = jnp.stack([jax.random.key(seed) for seed in seeds])
-    with progress_bar(progress, label, len(scenarios) * engine.planned_rounds(settings)) as tick:
-        processes = processes_for(len(scenarios)) if processes is None else processes
-        if processes == 1:
-            engine.run(keys, problem, arrays, settings, tick, keep)
-        else:
-            run_in_processes(keys, problem, arrays, settings, tick, keep, processes=processes)
+            keep(index, _prior(problem, settings.draws, seed))
+    elif noiseless and problem.model.conjugate:
+        for index, seed in enumerate(seeds):
+            member, kappa = np.asarray(arrays.member[index]), float(arrays.kappa[index])
+            rng = np.random.default_rng(seed)
+            drawn = baselines.conjugate_draws(rng, problem, member, kappa, settings.draws, repair=method == "naive")
+            keep(index, _independent(drawn, settings.draws))
+    else:
+        if noiseless:
+            problem = baselines.without_noise(problem, repair=method == "naive")
+        keys = jnp.stack([jax.random.key(seed) for seed in seeds])
+        with progress_bar(progress, label, len(scenarios) * engine.planned_rounds(settings)) as tick:
+            processes = processes_for(len(scenarios)) if processes is None else processes
+            if processes == 1:
+                engine.run(keys, problem, arrays, settings, tick, keep)
+            else:
+                run_in_processes(keys, problem, arrays, settings, tick, keep, processes=processes)
     return [results[index] for index in sorted(results)]
 
 
