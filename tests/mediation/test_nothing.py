@@ -12,8 +12,7 @@ import equipoise as eq
 import rounds
 from equipoise.mediation.audit import audit
 from equipoise.party.release import release
-from equipoise.reward.deciding import decide
-from equipoise.reward.targets import Terms
+from equipoise.reward.targets import Terms, decide
 from mediation.conftest import QUICK
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("rounds")]

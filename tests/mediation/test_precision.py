@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from equipoise.estimate import Estimate
-from equipoise.mediation.precision import SMALLEST, Wanted, allocate, sharpen, told_from_nothing
+from equipoise.mediation.coalitions import SMALLEST, Wanted, allocate, sharpen, told_from_nothing
 from equipoise.mediation.requests import Appraisal, Pooled
 from equipoise.valuation.shapley import ShapleyValues
 

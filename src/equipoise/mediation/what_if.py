@@ -22,7 +22,7 @@ from equipoise.mediation.requests import Request
 from equipoise.mediation.seeds import derived_seed
 from equipoise.mediation.settlement import Settlement
 from equipoise.protocol.submission import Submission
-from equipoise.reward.deciding import decide, every_coalition
+from equipoise.reward.targets import decide, every_coalition
 
 REALISATIONS = 3
 JOURNAL = "what-if.jsonl"

@@ -23,8 +23,7 @@ from equipoise.reproduction.posteriors import Asked, Found, Measure, find
 from equipoise.reproduction.releases import Sender, submissions
 from equipoise.reproduction.settings import EPSILONS, NOISE_SEED, PARTIES, RHO, Setting
 from equipoise.reproduction.verdict import mean_of_runs
-from equipoise.reward.deciding import decide, mask_of
-from equipoise.reward.targets import Targets, Terms
+from equipoise.reward.targets import Targets, Terms, decide, mask_of
 from equipoise.reward.tempering import FIRST_LOOK, Curve, Point
 from equipoise.valuation.shapley import ShapleyValues
 
