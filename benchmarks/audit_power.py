@@ -16,8 +16,7 @@ import numpy as np
 from equipoise.estimate import UNSURE, Estimate
 from equipoise.mediation.audit import fairness
 from equipoise.mediation.audit.verdict import AllZero
-from equipoise.reward.deciding import decide
-from equipoise.reward.targets import Terms
+from equipoise.reward.targets import Terms, decide
 
 ERROR = 0.03  # nats, of every coalition's value
 SMALL = 0.05  # what a small party has; and by how much two differ that are no twins
@@ -50,7 +49,7 @@ def differences(settlement: Any, first: str, second: str) -> list[Estimate]:
 
 def by_0_6(contrasts: list[Estimate]) -> bool:
     """Whether 0.6 took all contrasts for 0."""
-    return all(abs(one.in_errors) <= UNSURE for one in contrasts)
+    return all(abs(one.z_score) <= UNSURE for one in contrasts)
 
 
 def line(number: int, rounds: int) -> str:

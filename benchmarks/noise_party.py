@@ -15,8 +15,7 @@ from typing import Literal
 import numpy as np
 
 import equipoise as eq
-from equipoise.reward.deciding import decide
-from equipoise.reward.targets import Terms
+from equipoise.reward.targets import Terms, decide
 
 Rho = float | Literal["max"]
 EXPONENTS: tuple[Rho, ...] = (0.05, 0.2, 0.5, 1.0, "max")

@@ -29,8 +29,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from equipoise.agreement import Agreement
 from equipoise.party.release import release
-from equipoise.protocol.keys import create_key, public_hex
-from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.keys import create_key, fingerprint, public_hex
 from equipoise.protocol.requests import sign_request
 from equipoise.service.context import Context
 from equipoise.service.options import Options

@@ -38,7 +38,7 @@ class Cluster:
     folder: Path
 
     @property
-    def is_there(self) -> bool:
+    def exists(self) -> bool:
         return (self.folder / "data" / "PG_VERSION").exists()
 
     def url(self, database: str) -> str:
@@ -101,7 +101,7 @@ def shared_cluster() -> Cluster:
     """The cluster of this run of the tests."""
     cluster = Cluster(run_folder.path() / "postgresql")
     with FileLock(f"{cluster.folder}.lock"):
-        if not cluster.is_there:
+        if not cluster.exists:
             _skip_without_postgresql()
             cluster.make()
     return cluster

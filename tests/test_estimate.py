@@ -31,3 +31,9 @@ def test_probability_above() -> None:
 def test_an_impossible_error_is_refused(error: float) -> None:
     with pytest.raises(ValueError, match="standard error"):
         Estimate(1.0, error)
+
+
+def test_a_z_score_is_the_value_in_standard_errors() -> None:
+    assert Estimate(-3.0, 1.5).z_score == Estimate(-3.0, 1.5).in_errors == -2
+    assert Estimate(0.0, 0.0).z_score == 0
+    assert Estimate(1.0, 0.0).z_score == float("inf")

@@ -36,13 +36,18 @@ class Estimate:
         return Estimate(self.value - other.value, math.hypot(self.error, other.error))
 
     @property
-    def in_errors(self) -> float:
-        """The value in standard errors."""
+    def z_score(self) -> float:
+        """The value in standard errors: how far from 0 it is, in units of what chance makes of it."""
         if self.error == 0:
             return math.copysign(math.inf, self.value) if self.value else 0.0
         return self.value / self.error
 
+    @property
+    def in_errors(self) -> float:
+        """Another name of `z_score`, of versions up to 0.8."""
+        return self.z_score
+
     def probability_above(self, other: "Estimate | float") -> float:
         """How probable it is that the true number is above another's, if their errors are independent and normal."""
         difference = self - (other if isinstance(other, Estimate) else Estimate(float(other), 0.0))
-        return 0.5 * math.erfc(-difference.in_errors / math.sqrt(2))
+        return 0.5 * math.erfc(-difference.z_score / math.sqrt(2))

@@ -36,6 +36,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self
 
+import scipy  # whose `special` is loaded when it is first used
+
 from equipoise._util.text import short
 from equipoise.errors import GuaranteeError
 
@@ -150,20 +152,16 @@ def zcdp_of(epsilon: float, delta: float) -> float:
 
 def _profile(epsilon: float, zcdp: float) -> float:
     """δ(ε) of the continuous Gaussian mechanism (module docstring)."""
-    from scipy.special import log_ndtr  # a third of a second that `--help` need not pay
-
     mu = math.sqrt(2 * zcdp)
-    upper, lower = float(log_ndtr(mu / 2 - epsilon / mu)), float(log_ndtr(-mu / 2 - epsilon / mu))
+    upper, lower = (float(scipy.special.log_ndtr(sign * mu / 2 - epsilon / mu)) for sign in (1, -1))
     # Φ(a) − e^ε Φ(b) = Φ(a)(1 − e^{ε + log Φ(b) − log Φ(a)}), which does not cancel.
     return -math.exp(upper) * math.expm1(min(0.0, epsilon + lower - upper))
 
 
 def _epsilon_of_least_delta(zcdp: float) -> float:
     """Where `delta_of` stops falling: d/dε is e^ε (gap·ρ − Φ(−μ/2 − ε/μ)), which changes sign once."""
-    from scipy.special import ndtri
-
     mu = math.sqrt(2 * zcdp)
-    return max(0.0, -mu * (float(ndtri(min(LATTICE_GAP * zcdp, 0.5))) + mu / 2))
+    return max(0.0, -mu * (float(scipy.special.ndtri(min(LATTICE_GAP * zcdp, 0.5))) + mu / 2))
 
 
 def _epsilon_by_zcdp(zcdp: float, delta: float) -> float:
@@ -203,12 +201,12 @@ def _check_delta(delta: float) -> None:
 
 
 def approx_dp(guarantee: Guarantee, delta: float = DEFAULT_DELTA) -> str:
-    """The reading that laws and guidelines use."""
+    """The (ε, δ) reading of a guarantee, which laws and guidelines use."""
     return f"({guarantee.epsilon_at(delta):.3g}, {short(delta)})-DP"
 
 
 def in_full(guarantee: Guarantee, delta: float = DEFAULT_DELTA) -> str:
-    """All three readings."""
+    """All three readings of a guarantee, in one sentence."""
     return (
         f"{approx_dp(guarantee, delta)}, that is Rényi epsilon {guarantee.epsilon:g} at order {guarantee.order:g}, "
         f"that is zCDP {guarantee.zcdp:g}"

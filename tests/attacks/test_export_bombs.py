@@ -13,7 +13,7 @@ from equipoise._util.canonical import canonical_json, sha256_hex
 from equipoise.client.verify import archive as export_archive
 from equipoise.client.verify.check import check_export
 from equipoise.errors import VerificationError
-from equipoise.protocol.export import MOST_MANIFEST_BYTES
+from equipoise.protocol.export import MAX_MANIFEST_BYTES
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 
@@ -45,7 +45,7 @@ def refused(path: Path) -> str:
 
 def test_a_manifest_of_any_length(tmp_path: Path) -> None:
     """Which is read before it is known whose it is."""
-    bomb = b"[" + b"[]," * (MOST_MANIFEST_BYTES // 3) + b"[]]"
+    bomb = b"[" + b"[]," * (MAX_MANIFEST_BYTES // 3) + b"[]]"
     path = export(tmp_path / "round.zip", {}, bomb)
     assert path.stat().st_size < 100_000
     assert "the file 'manifest.json' is larger than 16,777,216 bytes" in refused(path)
@@ -68,18 +68,18 @@ def test_manifests_that_are_none(content: bytes, says: str, tmp_path: Path) -> N
 
 
 def test_a_log_of_any_length_and_lines_of_any_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    long = b'{"details":"' + b"x" * export_archive.MOST_LINE_BYTES + b'"}\n'
+    long = b'{"details":"' + b"x" * export_archive.MAX_LINE_BYTES + b'"}\n'
     path = export(tmp_path / "round.zip", {"events.jsonl": b"{}\n" + long})
     assert "line 2 of the log cannot be read: the document has 1,048,59" in refused(path)
     path = export(tmp_path / "deep.zip", {"events.jsonl": b"[" * 100_000})
     assert "line 1 of the log cannot be read: the document is nested too deeply" in refused(path)
-    monkeypatch.setitem(export_archive._MOST_BYTES_OF, "events.jsonl", 10_000)
+    monkeypatch.setitem(export_archive._MAX_BYTES_OF, "events.jsonl", 10_000)
     path = export(tmp_path / "many.zip", {"events.jsonl": b"{}\n" * 5_000})
     assert "the file 'events.jsonl' is larger than 10,000 bytes" in refused(path)
 
 
 def test_a_settlement_of_any_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export_archive, "MOST_DOCUMENT_BYTES", 10_000)
+    monkeypatch.setattr(export_archive, "MAX_DOCUMENT_BYTES", 10_000)
     path = export(tmp_path / "round.zip", {"settlement.json": b" " * 10_001})
     with (
         export_archive.Archive(path) as archive,
@@ -94,7 +94,7 @@ def test_a_list_of_millions_of_files(tmp_path: Path) -> None:
     data = path.read_bytes()
     start = data.index(b"PK\x01\x02")
     end = data.index(b"PK\x05\x06")
-    times = export_archive.MOST_DIRECTORY_BYTES // (end - start) + 1
+    times = export_archive.MAX_DIRECTORY_BYTES // (end - start) + 1
     entries = data[start:end] * times
     tail = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, times & 0xFFFF, times & 0xFFFF, len(entries), start, 0)
     path.write_bytes(data[:start] + entries + tail)

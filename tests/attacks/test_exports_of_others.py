@@ -9,9 +9,8 @@ import pytest
 import engine_setup  # noqa: F401
 from client import exports
 from equipoise.client.verify.check import check_export
-from equipoise.protocol.keys import public_hex
+from equipoise.protocol.keys import fingerprint, public_hex
 from equipoise.protocol.log import link_of
-from equipoise.protocol.public_keys import fingerprint
 from equipoise.service.rules import authentication, events, people, rounds, submissions
 from equipoise.service.rules.export import export
 from service.world import World, agreement, key_of, sent

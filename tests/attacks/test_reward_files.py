@@ -186,7 +186,7 @@ def test_neither_file_nor_texts_decide_how_much_is_read(tmp_path: Path, monkeypa
         file.attrs["value"] = '{"value": 1, "error": ' + "1" * 5_000_000 + "}"
     with pytest.raises(MediationError, match="the document has 5,000,0"):
         Reward.load(path)
-    monkeypatch.setattr(reading, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(reading, "MAX_BYTES", 10_000)
     with pytest.raises(MediationError, match="more than 10,000 bytes"):
         Reward.load(path)
 
@@ -232,7 +232,7 @@ def test_other_objects_have_no_place_in_a_reward(tmp_path: Path) -> None:
     path = tmp_path / "many.nc"
     some_reward("gaussian", number=ROWS).save(path)
     with h5py.File(path, "r+") as file:
-        for number in range(reading.MOST_OBJECTS):
+        for number in range(reading.MAX_OBJECTS):
             file["posterior"].create_dataset(f"x{number}", shape=(2, ROWS // 2), dtype="<f8")
     with pytest.raises(MediationError, match="objects in one group"):
         Reward.load(path)

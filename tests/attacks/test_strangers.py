@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from equipoise._util.canonical import canonical_json, strict_json
-from equipoise.protocol.submission import Submission, most_bytes
+from equipoise.protocol.submission import Submission, max_submission_bytes
 from equipoise.service.settings import Rate, Rates, Settings
 from equipoise.service.web.api import routes
 from equipoise.service.web.app import create_app
@@ -95,7 +95,7 @@ def test_a_submission_is_as_long_as_its_agreement_needs(caller: Caller, world: W
     numbers = len(Submission.parse(genuine).statistic)
     longest = Submission.parse(genuine).model_dump() | {"statistic": [-(2**63)] * numbers, "party": "n" * 64}
     longest |= {"guarantee": {"order": 1.2345678901234567e-300, "epsilon": 1.2345678901234567e-300}, "count": 2**53}
-    assert len(canonical_json(longest)) < most_bytes(numbers)
+    assert len(canonical_json(longest)) < max_submission_bytes(numbers)
     target = f"/v1/rounds/{round_id}/submission"
     padded = json.dumps(json.loads(genuine) | {"statistic": [0] * 10_000}).encode()
     headers = key.headers(world.context.public_key, "PUT", target, padded, at=world.clock.now // 1000)

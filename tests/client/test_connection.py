@@ -102,7 +102,7 @@ def test_redirects_are_not_followed(connected: Connected) -> None:
 
 def test_answers_are_limited_and_must_be_json(connected: Connected) -> None:
     with pytest.raises(ServiceError, match="more than 10 bytes"):
-        connected(Network(httpx.Response(200, content=b"x" * 11))).request("GET", "/v1/me", most_bytes=10)
+        connected(Network(httpx.Response(200, content=b"x" * 11))).request("GET", "/v1/me", max_bytes=10)
     with pytest.raises(ServiceError, match="something else than JSON"):
         connected(Network(httpx.Response(200, text="<html>"))).get("/v1/me")
     with pytest.raises(ServiceError, match="answered 500, in words of something else"):

@@ -20,8 +20,7 @@ from equipoise.client.verify.settlement import SettledRound
 from equipoise.errors import VerificationError
 from equipoise.mediation import mediator
 from equipoise.mediation.settlement import Settlement
-from equipoise.protocol.keys import public_hex
-from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.keys import fingerprint, public_hex
 from equipoise.protocol.receipts import Receipt
 from equipoise.protocol.submission import Submission
 from equipoise.service.options import Options
@@ -145,7 +144,7 @@ class _Other:
 
     def __init__(self, options: dict[str, object]) -> None:
         assert options["force"] is False
-        self.decisions = "f" * 64
+        self.decisions_digest = "f" * 64
         self.environment = {"jax": "0.0"}
 
 
@@ -162,11 +161,11 @@ def test_archives_that_are_none(files: Files, tmp_path: Path) -> None:
     exports.pack(path, files, ("submissions/NORTH.json", b"{}"))
     assert "twice" in failure(path)[1]
     exports.pack(path, files)
-    with mock.patch.object(export_archive, "MOST_BYTES", 1000):
+    with mock.patch.object(export_archive, "MAX_BYTES", 1000):
         assert "would unpack to more" in failure(path)[1]
-    with mock.patch.object(export_archive, "MOST_FILES", 3):
+    with mock.patch.object(export_archive, "MAX_FILES", 3):
         assert "at most 3" in failure(path)[1]
-    with mock.patch.object(export_archive, "MOST_DOCUMENT_BYTES", 100):
+    with mock.patch.object(export_archive, "MAX_DOCUMENT_BYTES", 100):
         assert "larger than 100 bytes" in failure(path)[1]
 
 

@@ -99,7 +99,7 @@ def test_divergence_halves_the_steps_of_those_that_diverged_and_starts_again() -
 
 def test_divergence_alone_is_not_met_with_longer_chains() -> None:
     chains, _ = run(["diverged", "good"])
-    assert chains.reports == 1 + engine.MOST_HALVINGS
+    assert chains.reports == 1 + engine.MAX_HALVINGS
 
 
 def test_a_scenario_that_has_converged_keeps_its_draws_whatever_the_others_need() -> None:

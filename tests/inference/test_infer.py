@@ -69,7 +69,7 @@ def test_every_method_gives_named_draws_and_diagnostics(submissions: list[eq.Sub
     assert posterior.draws["feature_covariance"].shape == (len(posterior), 3, 3)
     assert len(posterior) >= 1_500
     assert posterior.converged, posterior.diagnostics
-    assert posterior.relied_on() is posterior
+    assert posterior.require_converged() is posterior is posterior.relied_on()
     assert posterior.scenario.coalition == ("north", "south")
     assert posterior.method == ("collapsed" if method == "auto" else method)
 
@@ -381,8 +381,8 @@ def test_an_unconverged_posterior_is_refused_unless_forced(
     posterior = infer(AGREEMENT, submissions, draws=160)
     assert not posterior.converged
     with pytest.raises(eq.ConvergenceError, match="has not converged"):
-        posterior.relied_on()
-    assert posterior.relied_on(force=True) is posterior
+        posterior.require_converged()
+    assert posterior.require_converged(force=True) is posterior
 
 
 def test_draws_convert_to_arviz(submissions: list[eq.Submission]) -> None:

@@ -11,7 +11,7 @@ import rounds
 from equipoise.estimate import Estimate
 from equipoise.mediation.audit import PROMISES, audit
 from equipoise.mediation.settlement import CoalitionValue
-from equipoise.reward.deciding import decide_from
+from equipoise.reward.targets import decide_from
 from equipoise.valuation.shapley import ShapleyValues
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("rounds")]

@@ -15,7 +15,7 @@ from equipoise.inference.infer import infer
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.problem import model_of
 from equipoise.inference.scenario import Scenario
-from equipoise.mediation.prior_conflict import prior_conflicts
+from equipoise.mediation.plausibility import prior_conflicts
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("standardised")]
 

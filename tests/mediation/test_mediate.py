@@ -15,6 +15,7 @@ from equipoise.inference import diagnostics
 from equipoise.mediation import appraisal
 from equipoise.mediation import settings as choices
 from equipoise.mediation.mediator import JOURNAL, mediate
+from equipoise.mediation.seeds import derived_noise
 from equipoise.mediation.task import task_of
 from equipoise.reward import noising
 from equipoise.valuation.shapley import exact_shapley
@@ -222,7 +223,7 @@ def test_rewards_by_added_noise(
     task = task_of(agreed, sent, mechanism="noise", seed=2, noise_secret="5a" * 16, **settings)
     secret = task.noise_of_this_round
     assert secret is not None
-    assert seeds == {appraisal.derived_noise(secret, "noise", party) for party in ("south", "west")}
+    assert seeds == {derived_noise(secret, "noise", party) for party in ("south", "west")}
     harder = task_of(agreed, sent, mechanism="noise", seed=2, noise_secret="5a" * 16, rho=0.9, **settings)
     assert harder.noise_of_this_round != secret  # or who got rewards of both could take the noise away
     assert not any(secret in (tmp_path / "out" / "settlement.json").read_text() for secret in ("5a" * 16, *seeds))

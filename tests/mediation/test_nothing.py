@@ -12,8 +12,7 @@ import equipoise as eq
 import rounds
 from equipoise.mediation.audit import audit
 from equipoise.party.release import release
-from equipoise.reward.deciding import decide
-from equipoise.reward.targets import Terms
+from equipoise.reward.targets import Terms, decide
 from mediation.conftest import QUICK
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("rounds")]
@@ -57,7 +56,7 @@ def test_a_party_of_pure_noise(seed: int, rho: Any, mechanism: Any, tmp_path: Pa
     without = decide(names, [names], values, Terms(rho, "alone", 0.05, 0.1))[1]
     for place, name in enumerate(names):
         difference = settlement.awards[name].target - without[place]
-        assert abs(difference.in_errors) < 3
+        assert abs(difference.z_score) < 3
     found = settlement.audit
     assert {one.code for one in found.failures} <= ({"P4"} if rho == 1.0 else set())  # which is more than is rational
     assert "may add nothing to any coalition" in found["F1"].reason

@@ -34,7 +34,7 @@ def test_a_round_under_other_priors(tmp_path: Path) -> None:
     again = rounds.submissions(narrow, tmp_path / "narrow", (8.0, 2.0, 0.5))
     value = surprise(narrow, infer(narrow, again, draws=1_200, progress=False))
     difference = found["half as wide"].team - value
-    assert abs(difference.in_errors) < 4
+    assert abs(difference.z_score) < 4
     lines = [path.read_text() for path in sorted(tmp_path.glob("other-priors-*.jsonl"))]
     assert other_priors(settlement, sent, folder=tmp_path, processes=1, progress=False) == found
     assert [path.read_text() for path in sorted(tmp_path.glob("other-priors-*.jsonl"))] == lines

@@ -10,12 +10,12 @@ import pytest
 import equipoise as eq
 import rounds
 from equipoise.inference.infer import infer
-from equipoise.inference.predictive import rows_of_posterior
 from equipoise.inference.problem import model_of
 from equipoise.mediation.plausibility import (
     SUSPICIOUS,
     impossible_magnitudes,
     near_duplicates,
+    rows_of_posterior,
     same_population_probability,
     unlike_the_others,
 )

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from equipoise.estimate import Estimate
-from equipoise.mediation.appraisal import Appraisal, Pooled
-from equipoise.mediation.precision import SMALLEST, Wanted, allocate, sharpen, told_from_nothing
+from equipoise.mediation.coalitions import SMALLEST, Wanted, allocate, sharpen, told_from_nothing
+from equipoise.mediation.requests import Appraisal, Pooled
 from equipoise.valuation.shapley import ShapleyValues
 
 SPREAD = np.array([1.0, 5.0, 1.0, 20.0])  # of one draw

@@ -11,10 +11,10 @@ import equipoise as eq
 from equipoise.errors import MediationError
 from equipoise.inference import diagnostics
 from equipoise.mediation import appraisal
-from equipoise.mediation.appraisal import Request
 from equipoise.mediation.audit import audited
 from equipoise.mediation.journal import FileJournal
 from equipoise.mediation.mediator import JOURNAL, appraise, mediate, settle
+from equipoise.mediation.requests import Request
 from equipoise.mediation.task import Task, task_of
 from equipoise.report import fragment
 
@@ -31,7 +31,7 @@ def test_other_workers_in_other_batches_decide_the_same(
     """Two workers, who see requests only as JSON, answer most of them; the driver is left with every seventh."""
     alone = mediate(agreed, sent, seed=5, **QUICK, **HERE)
     task = task_of(agreed, sent[::-1], seed=5, **QUICK)
-    journal = FileJournal(None, task.inputs)
+    journal = FileJournal(None, task.inputs_digest)
     handed_out: list[Request] = []
     left = 0
 
@@ -44,7 +44,7 @@ def test_other_workers_in_other_batches_decide_the_same(
         assert received == taken
         handed_out.extend(taken)
         first = task_of(agreed, sent, seed=5, **QUICK)  # each makes the task for itself
-        assert first.inputs == task.inputs
+        assert first.inputs_digest == task.inputs_digest
         for worker, batch in ((first, received[::2]), (task, received[1::2])):
             for start in range(0, len(batch), 3):
                 appraise(worker, batch[start : start + 3], journal, **HERE)
@@ -72,7 +72,7 @@ def test_a_worker_answers_once_and_leaves_doubts_to_the_driver(
 ) -> None:
     monkeypatch.setattr(diagnostics, "ESS_LIMIT", 1e6)
     task = task_of(agreed, sent, draws=10)
-    journal = FileJournal(None, task.inputs)
+    journal = FileJournal(None, task.inputs_digest)
     request = Request(task.parties, 10, seed=1)
     appraise(task, [request, request], journal, **HERE)
     assert len(journal) == 1
@@ -87,7 +87,7 @@ def test_a_task_has_the_inputs_of_the_folder_it_was_settled_in(
 ) -> None:
     inputs = json.loads((out / JOURNAL).read_text().splitlines()[0])["inputs"]
     task = task_of(agreed, sent, seed=3, **QUICK)
-    assert task.inputs == inputs
+    assert task.inputs_digest == inputs
     assert task.settings.options == settled.options
     assert task.contributions == settled.contributions
     others = (
@@ -96,7 +96,7 @@ def test_a_task_has_the_inputs_of_the_folder_it_was_settled_in(
         task_of(agreed, sent, seed=3, force=True, **QUICK),
         task_of(agreed, sent, seed=3, teams=[["north"], ["south", "west"]], **QUICK),
     )
-    assert len({inputs, *(one.inputs for one in others)}) == 5
+    assert len({inputs, *(one.inputs_digest for one in others)}) == 5
 
 
 def test_the_noise_of_a_task_is_secret_unless_given_or_kept(
@@ -105,9 +105,9 @@ def test_the_noise_of_a_task_is_secret_unless_given_or_kept(
     def noisy(**options: Any) -> Task:
         return task_of(agreed, sent, mechanism="noise", **options)
 
-    assert noisy().inputs != noisy().inputs
-    assert noisy(folder=tmp_path / "new").inputs == noisy(folder=tmp_path / "new").inputs
-    assert noisy(noise_secret="5a" * 16).inputs == noisy(noise_secret="5a" * 16).inputs
+    assert noisy().inputs_digest != noisy().inputs_digest
+    assert noisy(folder=tmp_path / "new").inputs_digest == noisy(folder=tmp_path / "new").inputs_digest
+    assert noisy(noise_secret="5a" * 16).inputs_digest == noisy(noise_secret="5a" * 16).inputs_digest
 
 
 def test_requests_travel_as_json() -> None:

@@ -17,10 +17,10 @@ from equipoise.agreement import Agreement
 from equipoise.agreement.explanation import explain
 from equipoise.agreement.templates import example_agreement
 from equipoise.inference import baselines, collapsed
+from equipoise.inference.collapsed import row_moments
 from equipoise.inference.engine import Problem
 from equipoise.inference.models.base import EngineModel
 from equipoise.inference.observations import Observations
-from equipoise.inference.predictive import row_moments
 from equipoise.inference.problem import model_of
 from equipoise.mediation.other_priors import widened
 from equipoise.models import KINDS, CodedColumn, Layout

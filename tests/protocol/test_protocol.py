@@ -9,10 +9,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from equipoise._util.canonical import canonical_json
 from equipoise.errors import VerificationError
 from equipoise.models.section import SMALL_ORDER
-from equipoise.protocol.keys import public_hex
+from equipoise.protocol.keys import fingerprint, public_hex, same_fingerprint, verify
 from equipoise.protocol.log import BEGINNING, check_chain, event_digest
-from equipoise.protocol.one_time_secrets import hashed, new_secret
-from equipoise.protocol.public_keys import fingerprint, same_fingerprint, verify
 from equipoise.protocol.receipts import Receipt
 from equipoise.protocol.requests import KEY, NONCE, SIGNATURE, TIME, SignedRequest, sign_request
 
@@ -65,13 +63,6 @@ def test_fingerprints_are_compared_as_people_write_them() -> None:
     assert same_fingerprint(shown, shown.upper().replace("-", " "))
     assert not same_fingerprint(shown, shown[:-1])
     assert not same_fingerprint(shown, fingerprint(public_hex(Ed25519PrivateKey.generate())))
-
-
-def test_secrets_differ_and_hashes_do_not_tell_them() -> None:
-    first, second = new_secret(), new_secret()
-    assert first != second
-    assert hashed(first) == hashed(first) != hashed(second)
-    assert first not in hashed(first)
 
 
 ASKED: dict[str, Any] = {"audience": "ab" * 32, "method": "PUT", "target": "/v1/rounds/x?y=1", "body": b"{}"}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import equipoise as eq
-from equipoise.mediation.plausibility import Remark
+from equipoise.mediation.findings import Remark
 from equipoise.mediation.settlement import Award, Contribution, CurvePoint, Settlement
 from equipoise.report import render
 from equipoise.reward.tempering import FIRST_LOOK

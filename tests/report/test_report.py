@@ -12,7 +12,7 @@ import pytest
 
 import equipoise as eq
 from equipoise.mediation.audit import audited
-from equipoise.mediation.plausibility import Remark
+from equipoise.mediation.findings import Remark
 from equipoise.mediation.settlement import CoalitionValue, Settlement
 from equipoise.report import charts, fragment, render, style_sheet, write_report, write_reports
 from equipoise.report.charts.style import FAINT, INK, RULE

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from equipoise.inference.posterior import Posterior
-from equipoise.reproduction.prior import prior_draws
+from equipoise.reproduction.posteriors import prior_draws
 from equipoise.reproduction.settings import PARTIES, Setting
 from equipoise.valuation.surprise import surprise
 from reproduction.small import exact_posterior

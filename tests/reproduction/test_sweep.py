@@ -7,8 +7,7 @@ import pytest
 from equipoise.estimate import Estimate
 from equipoise.reproduction.outcome import Outcome
 from equipoise.reproduction.settings import EPSILONS, PARTIES, RHO
-from equipoise.reproduction.sharing import COALITIONS, shared_out
-from equipoise.reproduction.sweep import Run, Variation, read_runs
+from equipoise.reproduction.sweep import COALITIONS, Run, Variation, read_runs, shared_out
 from equipoise.reproduction.tradeoffs import averaged, levels_of, trade_off
 
 

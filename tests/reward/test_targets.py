@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from equipoise.estimate import Estimate
-from equipoise.reward.deciding import decide, decide_from
-from equipoise.reward.targets import Targets, Terms, stability_bound
+from equipoise.reward.targets import Targets, Terms, decide, decide_from, stability_bound
 from equipoise.valuation.shapley import exact_shapley, members
 
 # Values of the coalitions of three parties, by bits: nobody, 1, 2, 12, 3, 13, 23, 123

@@ -150,3 +150,10 @@ def test_secrets_are_kept_hashed_and_out_of_the_log(world: World) -> None:
     for secret in (*secrets, begun):
         assert secret.encode() not in stored
         assert secret not in log
+
+
+def test_secrets_differ_and_hashes_do_not_tell_them() -> None:
+    first, second = authentication.new_secret(), authentication.new_secret()
+    assert first != second
+    assert authentication.hashed(first) == authentication.hashed(first) != authentication.hashed(second)
+    assert first not in authentication.hashed(first)

@@ -11,8 +11,8 @@ import pytest
 from equipoise._util.canonical import canonical_json
 from equipoise.agreement import Agreement
 from equipoise.mediation.settlement import Settlement
+from equipoise.protocol.keys import verify
 from equipoise.protocol.log import check_chain
-from equipoise.protocol.public_keys import verify
 from equipoise.protocol.receipts import Receipt
 from equipoise.protocol.submission import Submission
 from equipoise.service.db import event_log

@@ -23,8 +23,7 @@ import equipoise as eq
 import postgres
 from equipoise.client.connection import Connection, RefusedError
 from equipoise.errors import ServiceError
-from equipoise.protocol.keys import load_key, public_hex
-from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.keys import fingerprint, load_key, public_hex
 from equipoise.protocol.receipts import Receipt
 from equipoise.service.context import Context
 from equipoise.service.db import event_log
@@ -87,14 +86,14 @@ class Nursery:
 
     def add(self) -> None:
         """One worker more."""
-        self.workers.append(self._made("\n"))
+        self.workers.append(self._spawn("\n"))
 
     def serve(self, port: int) -> None:
         """A server in place of the one before, which is killed."""
         self.stop_serving()
-        self.server = self._made(f"{port}\n")
+        self.server = self._spawn(f"{port}\n")
 
-    def _made(self, line: str) -> int:
+    def _spawn(self, line: str) -> int:
         assert self._zygote.stdin is not None
         assert self._zygote.stdout is not None
         self._zygote.stdin.write(line)

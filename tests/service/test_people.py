@@ -3,8 +3,7 @@
 import pytest
 
 from equipoise.models.section import SMALL_ORDER
-from equipoise.protocol.keys import public_hex
-from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.keys import fingerprint, public_hex
 from equipoise.service.context import Context
 from equipoise.service.errors import Conflict, Invalid, NotFound, NotSignedIn, Refusal
 from equipoise.service.rules import authentication, events, people, rounds, submissions

@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import event
 
-from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.keys import fingerprint
 from equipoise.service.errors import Conflict, Invalid, NotFound
 from equipoise.service.rules import events, rounds, submissions
 from service.world import EPSILONS, World, agreement, sent

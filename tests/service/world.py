@@ -16,8 +16,7 @@ import rounds as releases
 import run_folder
 from equipoise._util.canonical import sha256_hex
 from equipoise.agreement import Agreement
-from equipoise.protocol.keys import public_hex
-from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.keys import fingerprint, public_hex
 from equipoise.protocol.requests import SignedRequest, sign_request
 from equipoise.protocol.submission import Submission
 from equipoise.service.context import Context
@@ -104,7 +103,7 @@ class Clock:
 @lru_cache
 def _template() -> Path:
     folder = run_folder.path() / f"service-{os.getpid()}"
-    World._made(folder, None).context.close()
+    World._create(folder, None).context.close()
     return folder
 
 
@@ -122,12 +121,12 @@ class World:
     def on(cls, folder: Path, url: str | None = None) -> "World":
         """A new service, with everybody approved; on SQLite a copy of one that is made once."""
         if url is not None:
-            return cls._made(folder, url)
+            return cls._create(folder, url)
         shutil.copytree(_template(), folder)
         return cls._found(folder)
 
     @classmethod
-    def _made(cls, folder: Path, url: str | None) -> "World":
+    def _create(cls, folder: Path, url: str | None) -> "World":
         clock = Clock()
         context = Context.open(folder, url, clock=clock)
         secret = people.first_operator_secret(context)

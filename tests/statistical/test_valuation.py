@@ -18,9 +18,9 @@ from equipoise.inference.diagnostics import independent
 from equipoise.inference.engine import Problem, Settings
 from equipoise.inference.observations import Observations, Scenarios
 from equipoise.inference.posterior import Posterior
-from equipoise.inference.predictive import rows_of_posterior
 from equipoise.inference.problem import model_of
 from equipoise.inference.scenario import Scenario
+from equipoise.mediation.plausibility import rows_of_posterior
 from equipoise.models import layout_of
 from equipoise.valuation.divergence import divergence
 

@@ -44,6 +44,7 @@ def test_dirichlet_divergence_is_that_of_beta_distributions() -> None:
     assert dirichlet_divergence(np.array([3.0, 2.0]), np.array([0.7, 1.4])) == pytest.approx(integral, rel=1e-6)
 
 
+@pytest.mark.engine
 def test_a_normal_inverse_gamma_posterior() -> None:
     """Known parameters, so that the divergence is known too; and nearest neighbours in the coordinates agree."""
     prior = syn_prior()

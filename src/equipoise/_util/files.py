@@ -41,7 +41,7 @@ def replaced_file(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
     fsync_folder(path.resolve().parent)
 
 
-def is_there(path: Path) -> bool:
+def exists(path: Path) -> bool:
     """Whether something can be seen at a path; what may not be looked at is found out when it is opened."""
     try:
         return path.exists()

@@ -105,11 +105,16 @@ class Agreement(Section):
             raise AgreementError("\n".join([f"{name} cannot be agreed to:", *lines])) from error
 
     @cached_property
-    def identity(self) -> str:
-        """SHA-256 of the canonical form. Equal identities mean equal meaning; the order of parties has none."""
+    def identity_digest(self) -> str:
+        """SHA-256 of the canonical form. Equal digests mean equal meaning; the order of parties has none."""
         document = self.model_dump(mode="json")
         document["parties"].sort(key=lambda party: party["name"])
         return sha256_hex(canonical_json(document))
+
+    @property
+    def identity(self) -> str:
+        """Another name of `identity_digest`, as files and the HTTP API spell it."""
+        return self.identity_digest
 
     @property
     def columns(self) -> tuple[Column, ...]:

@@ -94,7 +94,7 @@ def explain(agreement: Agreement, epsilons: tuple[float, ...] = (), delta: float
     chosen = epsilons or tuple(dict.fromkeys(max(top / 4**step, least) for step in (4, 3, 2, 1, 0)))
     guarantees = [agreement.guarantee(epsilon=epsilon) for epsilon in chosen]
     return Explanation(
-        identity=agreement.identity,
+        identity=agreement.identity_digest,
         contribution=contribution(layout),
         sentences=_sentences(agreement, layout),
         columns=tuple(_column_row(agreement, column) for column in agreement.columns),

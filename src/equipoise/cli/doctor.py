@@ -23,7 +23,7 @@ from typing import Annotated, Literal
 import typer
 
 from equipoise._util.display import Table
-from equipoise._util.files import is_there
+from equipoise._util.files import exists
 from equipoise._util.text import counted
 from equipoise._version import __version__
 from equipoise.cli.options import JsonOption
@@ -220,7 +220,7 @@ def check_cache() -> Check:
         return Check(name, "warning", "turned off: every run compiles anew", f"unset {CACHE_VARIABLE}")
     theirs = jax.config.values["jax_compilation_cache_dir"]
     folder = Path(theirs or chosen or default_cache_directory())
-    nearest = next(place for place in (folder, *folder.absolute().parents) if is_there(place))
+    nearest = next(place for place in (folder, *folder.absolute().parents) if exists(place))
     try:
         with tempfile.TemporaryFile(dir=nearest):
             pass

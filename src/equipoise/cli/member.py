@@ -23,7 +23,7 @@ from equipoise.client.round import Progress, RoundStatus, Status
 from equipoise.client.service_round import connect
 from equipoise.errors import ServiceError
 from equipoise.party.release import Plan
-from equipoise.protocol.public_keys import fingerprint as fingerprint_of
+from equipoise.protocol.keys import fingerprint as fingerprint_of
 
 
 def join(

@@ -21,7 +21,7 @@ from equipoise.client.membership import Membership
 from equipoise.client.service_round import LARGEST_REWARD, connect, progress_of
 from equipoise.errors import ServiceError
 from equipoise.mediation.settings import SettlementSettings
-from equipoise.protocol.public_keys import same_fingerprint
+from equipoise.protocol.keys import same_fingerprint
 
 MEMBERSHIP = Path("equipoise.json")
 
@@ -365,7 +365,7 @@ def export(
     claim_output(output, ServiceError)
     with connected(membership) as connection:
         round_id = chosen_round(connection, round_id, "settled")
-        data = connection.request("GET", path_of(round_id, "export"), most_bytes=4 * LARGEST_REWARD).body
+        data = connection.request("GET", path_of(round_id, "export"), max_bytes=4 * LARGEST_REWARD).body
     try:
         write_new_file(output, data, mode=0o600)
     except OSError as error:

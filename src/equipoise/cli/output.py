@@ -20,7 +20,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from equipoise._util.display import Table
-from equipoise._util.files import is_there, is_writable_folder
+from equipoise._util.files import exists, is_writable_folder
 from equipoise._util.text import visible
 from equipoise.errors import ClippingWarning, EquipoiseError, KeyFileWarning
 from equipoise.estimate import Estimate
@@ -76,7 +76,7 @@ def _cell(cell: object) -> str:
 
 def claim_output(path: Path, error: type[EquipoiseError]) -> None:
     """Refuse an output that is there, or could not be written, before anything is spent or computed."""
-    if is_there(path):
+    if exists(path):
         raise error(f"{str(path)!r} exists; choose another name with --output, or move it away")
     if not is_writable_folder(path.absolute().parent):
         raise error(f"cannot write into {str(path.absolute().parent)!r}; choose another place with --output")

@@ -14,7 +14,7 @@ import pyarrow as pa
 import typer
 
 from equipoise._util.display import Table
-from equipoise._util.files import is_there, replaced_file
+from equipoise._util.files import exists, replaced_file
 from equipoise._util.text import counted, first_few, visible
 from equipoise.agreement import Agreement
 from equipoise.cli.options import JsonOption
@@ -55,7 +55,7 @@ def predict(
     """
     if not 0 < interval < 1:
         raise MediationError(f"--interval {interval:g} is not between 0 and 1; give 0.9 for 90 %")
-    if not is_there(path):
+    if not exists(path):
         raise MediationError(f"there is no file {str(path)!r}; rewards are in the folder `rewards` of a settlement")
     for target in (output, draws):
         if target is not None:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from equipoise._util.files import is_there
+from equipoise._util.files import exists
 from equipoise.cli.options import JsonOption
 from equipoise.cli.output import echo, print_json
 from equipoise.client.verify.check import check_export
@@ -44,7 +44,7 @@ def verify(
     """
     given = [("EXPORT", export), *(("--receipt", one) for one in receipt or ())]
     for name, path in (*given, *(("--reward", one) for one in reward or ())):
-        if not is_there(path):
+        if not exists(path):
             raise typer.BadParameter(f"there is no file {str(path)!r}; nothing was checked.", param_hint=name)
     found = check_export(export, service=service, receipts=receipt or (), rewards=reward or (), again=again)
     failed = [check for check in found if check.outcome == "failed"]

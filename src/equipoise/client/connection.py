@@ -23,13 +23,13 @@ from equipoise._util.canonical import StrictJSONError, canonical_json, strict_js
 from equipoise._version import __version__
 from equipoise.client.membership import is_loopback
 from equipoise.errors import ServiceError
-from equipoise.models.section import somebodys_key
-from equipoise.protocol.public_keys import fingerprint
+from equipoise.models.section import validate_public_key
+from equipoise.protocol.keys import fingerprint
 from equipoise.protocol.requests import sign_request
 
 ATTEMPTS = 6
 LONGEST_WAIT = 60.0  # seconds, whatever a service asks for
-MOST_BYTES = 32 * 2**20
+MAX_BYTES = 32 * 2**20
 _TIMES = httpx.Timeout(120.0, connect=10.0)
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")  # as OpenSSL calls it, depending on its version
 _BUSY = frozenset({429, 502, 503, 504})  # not done: the service was asked too often, or was not there
@@ -52,9 +52,9 @@ class Reply:
     body: bytes
 
     def json(self) -> Any:
-        """As a document."""
+        """The body, read as JSON."""
         try:
-            return strict_json(self.body, max_bytes=MOST_BYTES)
+            return strict_json(self.body, max_bytes=MAX_BYTES)
         except StrictJSONError as error:
             raise ServiceError(
                 f"the service answered something else than JSON ({error}); is the address right?"
@@ -71,7 +71,7 @@ class Introduction:
 
     @property
     def fingerprint(self) -> str:
-        """What people compare."""
+        """The fingerprint of the service's key, which people compare."""
         return fingerprint(self.public_key)
 
 
@@ -119,7 +119,7 @@ class Connection:
         """Ask the service who it is; refuse one that is not the pinned one."""
         document = self.get("/v1/service", signed=False)
         try:
-            key = somebodys_key(str(document["public_key"]))
+            key = validate_public_key(str(document["public_key"]))
             found = Introduction(key, str(document["version"]), document["time"] / 1000)
         except (KeyError, TypeError, ValueError) as error:
             raise ServiceError(f"{self.url} is not a service of Equipoise, or a newer one ({error!r})") from None
@@ -148,7 +148,7 @@ class Connection:
         document: Any = None,
         signed: bool = True,
         repeatable: bool = True,
-        most_bytes: int = MOST_BYTES,
+        max_bytes: int = MAX_BYTES,
     ) -> Reply:
         """Ask, as often as it takes and is safe; what the service refuses is raised in its own words."""
         headers = {"Content-Type": "application/octet-stream"} if body else {}
@@ -158,7 +158,7 @@ class Connection:
         for attempt in range(1, ATTEMPTS + 1):
             last = attempt == ATTEMPTS
             try:
-                reply = self._once(method, target, body, headers, signed=signed, most_bytes=most_bytes)
+                reply = self._once(method, target, body, headers, signed=signed, max_bytes=max_bytes)
             except httpx.TransportError as error:
                 if last or _is_final(error) or not (repeatable or isinstance(error, httpx.ConnectError)):
                     raise self._unreachable(error, repeatable=repeatable) from error
@@ -181,7 +181,7 @@ class Connection:
         raise AssertionError  # the last attempt answers or raises
 
     def _once(
-        self, method: str, target: str, body: bytes, headers: Mapping[str, str], *, signed: bool, most_bytes: int
+        self, method: str, target: str, body: bytes, headers: Mapping[str, str], *, signed: bool, max_bytes: int
     ) -> Reply:
         request = self._client.build_request(method, target, content=body, headers=dict(headers))
         if signed:
@@ -191,8 +191,8 @@ class Connection:
             parts, size = [], 0
             for part in response.iter_bytes():
                 size += len(part)
-                if size > most_bytes:
-                    raise ServiceError(f"the service answered with more than {most_bytes:,} bytes; nothing was kept")
+                if size > max_bytes:
+                    raise ServiceError(f"the service answered with more than {max_bytes:,} bytes; nothing was kept")
                 parts.append(part)
         finally:
             response.close()

@@ -8,8 +8,7 @@ from equipoise.client.connection import Connection, RefusedError
 from equipoise.client.membership import Membership, Place
 from equipoise.client.service_round import ask_to_join
 from equipoise.errors import ServiceError
-from equipoise.protocol.keys import load_key
-from equipoise.protocol.public_keys import same_fingerprint
+from equipoise.protocol.keys import load_key, same_fingerprint
 
 
 def as_before(wanted: Membership, before: Membership, path: Path, *, given: bool) -> Membership:

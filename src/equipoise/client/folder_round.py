@@ -8,24 +8,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from equipoise._util.canonical import read_limited
-from equipoise._util.files import is_there, write_new_file
+from equipoise._util.files import exists, write_new_file
 from equipoise.agreement import Agreement
 from equipoise.client.membership import Membership, address_meant
 from equipoise.client.round import RoundStatus, Status
 from equipoise.errors import ServiceError, SubmissionError
 from equipoise.mediation import folders
-from equipoise.protocol.keys import load_key, public_hex
-from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.keys import fingerprint, load_key, public_hex
 from equipoise.protocol.receipts import Receipt, RewardReceipt
 
 AGREEMENT = "agreement.toml"
 SUBMISSIONS = "submissions"
 ENDING = ".submission.json"
-MOST_BYTES = 2**30
+MAX_BYTES = 2**30
 
 
 class FolderRound:
-    """One round in one folder."""
+    """A round that is exchanged through one shared folder, without a service."""
 
     def __init__(self, membership: Membership) -> None:
         assert membership.place.folder is not None
@@ -36,12 +35,12 @@ class FolderRound:
         """A folder is one round, which has no id."""
 
     def agreement(self) -> Agreement:
-        """What is agreed."""
-        if not is_there(self.folder):
+        """The agreement that lies in the folder."""
+        if not exists(self.folder):
             meant = address_meant(self.folder)
             remedy = f"for a service, write {meant}" if meant else "is the path right, and is the folder mounted?"
             raise ServiceError(f"there is no folder {str(self.folder)!r}; {remedy}")
-        if not is_there(self.folder / AGREEMENT):
+        if not exists(self.folder / AGREEMENT):
             raise ServiceError(f"the folder {str(self.folder)!r} has no {AGREEMENT}; is it the one of the round?")
         return Agreement.load(self.folder / AGREEMENT)
 
@@ -49,7 +48,7 @@ class FolderRound:
         """Refuse a second submission of the party, and one that comes after the settlement."""
         if (found := self._settlement()) is not None:
             raise ServiceError(f"the round is settled ({str(found)!r}); no submission is taken any more")
-        if is_there(self._own()):
+        if exists(self._own()):
             raise SubmissionError(
                 f"{str(self._own())!r} is there, and this ledger has no release that it could be; each party submits "
                 "once. Send what you submitted again by its file, or use the ledger that paid for it"
@@ -74,34 +73,34 @@ class FolderRound:
     def status(self) -> Status:
         """Who submitted, and whether it is settled."""
         agreed = self.agreement()
-        submitted = tuple(name for name in agreed.party_names if is_there(self._submission(name)))
+        submitted = tuple(name for name in agreed.party_names if exists(self._submission(name)))
         me = self.membership
         state = "settled" if self._settlement() is not None else "open"
         found = RoundStatus(
-            None, agreed.title, state, agreed.identity, agreed.party_names, submitted, me.name in submitted
+            None, agreed.title, state, agreed.identity_digest, agreed.party_names, submitted, me.name in submitted
         )
         own = fingerprint(public_hex(load_key(me.key)))
         return Status(me.name, me.role, "approved", own, (found,))
 
     def reward(self) -> bytes | None:
-        """My reward, from where the mediator put it."""
+        """The member's reward, from where the mediator put it."""
         return self._result(folders.places_of_reward)
 
     def reward_receipt(self, _data: bytes, _digest: str, _agreement: str) -> None:
-        """Nobody gives one."""
+        """None: a folder signs no receipts."""
 
     def check_chain(self, _receipts: Sequence[Receipt | RewardReceipt]) -> None:
-        """There is no log."""
+        """Check nothing: a folder has no log of events."""
 
     def report(self) -> bytes | None:
-        """My edition of the report, if the mediator wrote one; it comes a moment after the reward."""
+        """The member's edition of the report, if the mediator wrote one; it comes a moment after the reward."""
         place = self._settlement()
-        if place is None or not any(map(is_there, folders.places_of_report(place, self.membership.name))):
+        if place is None or not any(map(exists, folders.places_of_report(place, self.membership.name))):
             return None
         return self._result(folders.places_of_report)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Close nothing: no connection is held."""
 
     def _submission(self, party: str) -> Path:
         return self.folder / SUBMISSIONS / f"{party}{ENDING}"
@@ -112,7 +111,7 @@ class FolderRound:
     def _settlement(self) -> Path | None:
         """The folder with `settlement.json`, which is written last."""
         for place in (self.folder / "settlement", self.folder):
-            if is_there(place / folders.SETTLEMENT):
+            if exists(place / folders.SETTLEMENT):
                 return place
         return None
 
@@ -122,9 +121,9 @@ class FolderRound:
             return None
         me = self.membership.name
         candidates = places(folder, me)
-        path = next((one for one in candidates if is_there(one)), candidates[0])
+        path = next((one for one in candidates if exists(one)), candidates[0])
         try:
-            data = read_limited(path, max_bytes=MOST_BYTES)
+            data = read_limited(path, max_bytes=MAX_BYTES)
         except FileNotFoundError:
             raise ServiceError(f"the round is settled, but there is no {str(path)!r}; did {me!r} submit?") from None
         except OSError as error:
@@ -132,6 +131,6 @@ class FolderRound:
                 f"cannot read {str(path)!r}: {error.strerror}; ask the operator to let you into "
                 f"{str(folders.folder_of(folder, me))!r}, or to send you what is in it"
             ) from error
-        if len(data) > MOST_BYTES:
-            raise ServiceError(f"{str(path)!r} is larger than {MOST_BYTES:,} bytes; nothing was copied")
+        if len(data) > MAX_BYTES:
+            raise ServiceError(f"{str(path)!r} is larger than {MAX_BYTES:,} bytes; nothing was copied")
         return data

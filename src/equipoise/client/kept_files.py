@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 from equipoise._util.canonical import read_limited
-from equipoise._util.files import is_there, replaced_file, write_new_file
+from equipoise._util.files import exists, replaced_file, write_new_file
 from equipoise.agreement import Agreement
 from equipoise.client.membership import Membership
 from equipoise.errors import EquipoiseError, MediationError, ServiceError, VerificationError
@@ -36,7 +36,7 @@ def keep_receipt(receipt: Receipt, path: Path, *, chosen: bool) -> Path:
 def file_name(me: Membership, ending: str, data: bytes, round_id: str | None) -> Path:
     """The file to write: the party's name, with the round's id if that name has what is of another round."""
     path = Path(f"{me.name}{ending}")
-    if round_id is None or not is_there(path) or read_limited(path, max_bytes=len(data)) == data:
+    if round_id is None or not exists(path) or read_limited(path, max_bytes=len(data)) == data:
         return path
     if ending == ".nc":
         try:
@@ -67,10 +67,10 @@ def checked_reward(data: bytes, me: Membership, agreed: Agreement) -> Reward:
         reward = Reward.load(path)
     if reward.party != me.name:
         raise VerificationError(f"what arrived is the reward of {reward.party!r}, not of {me.name!r}; nothing was kept")
-    if reward.agreement.identity != agreed.identity:
+    if reward.agreement.identity_digest != agreed.identity_digest:
         raise VerificationError(
-            f"what arrived is a reward of agreement {reward.agreement.identity}, not of {agreed.identity}; nothing was "
-            "kept"
+            f"what arrived is a reward of agreement {reward.agreement.identity_digest}, not of "
+            f"{agreed.identity_digest}; nothing was kept"
         )
     return reward
 
@@ -86,7 +86,7 @@ def made_otherwise(reward: Reward) -> tuple[str, ...]:
 
 def keep(data: bytes, path: Path) -> None:
     """Write what is known to be right; another file of that name is not replaced."""
-    if is_there(path) and read_limited(path, max_bytes=len(data)) == data:
+    if exists(path) and read_limited(path, max_bytes=len(data)) == data:
         return
     try:
         write_new_file(path, data, mode=0o600)

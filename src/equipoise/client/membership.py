@@ -21,7 +21,7 @@ from equipoise._util.files import replaced_file
 from equipoise.agreement.schema import PartyName
 from equipoise.errors import ServiceError
 from equipoise.models.section import Hex64, PublicKey
-from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.keys import fingerprint
 
 FORMAT: Literal["equipoise-membership"] = "equipoise-membership"
 FILE = Path("equipoise.json")
@@ -41,7 +41,7 @@ class Place:
 
 
 class _Document(BaseModel):
-    """The file."""
+    """The membership file, as it is read and written."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -138,7 +138,7 @@ class Membership:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """For scripts."""
+        """The membership as plain values, for scripts."""
         return {
             "place": self.place.url or str(self.place.folder),
             "name": self.name,

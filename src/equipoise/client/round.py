@@ -46,19 +46,19 @@ class Status:
     rounds: tuple[RoundStatus, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As plain values."""
+        """The status as plain values."""
         return asdict(self)
 
 
 class RoundClient(Protocol):
-    """One round between a party and the mediator."""
+    """What a member can do in one round, through a service or a folder."""
 
     @property
     def round_id(self) -> str | None:
         """Which round it is, where there can be several."""
 
     def agreement(self) -> Agreement:
-        """What is agreed."""
+        """The agreement of the round."""
 
     def check_open(self) -> None:
         """Refuse before anything is spent what would be refused afterwards."""
@@ -67,29 +67,29 @@ class RoundClient(Protocol):
         """Hand a submission over; the same bytes may be handed over again. A folder gives no receipt."""
 
     def status(self) -> Status:
-        """Where everything stands."""
+        """Where the member and its rounds stand."""
 
     def reward(self) -> bytes | None:
-        """My reward, None while there is none."""
+        """The member's reward, None while there is none."""
 
     def reward_receipt(self, data: bytes, digest: str, agreement: str) -> RewardReceipt | None:
         """The service's word that it handed out this file, the reward of that digest; a folder gives none."""
 
     def check_chain(self, receipts: Sequence[Receipt | RewardReceipt]) -> None:
-        """Refuse a log that no longer has the events of my receipts; a folder has no log."""
+        """Refuse a log that no longer has the events of the member's receipts; a folder has no log."""
 
     def report(self) -> bytes | None:
-        """My edition of the report, None while there is none."""
+        """The member's edition of the report, None while there is none."""
 
     def close(self) -> None:
-        """Let go of what is held."""
+        """Close the connection, if there is one."""
 
 
 def check_identity(agreement: Agreement, expected: dict[str, str], *, where: str) -> None:
     """Refuse an agreement other than the one the party knows, by whatever names it knows it."""
     for what, identity in expected.items():
-        if identity != agreement.identity:
+        if identity != agreement.identity_digest:
             raise AgreementError(
-                f"{where} has the agreement {agreement.identity}, but {what} is {identity}: they mean different "
+                f"{where} has the agreement {agreement.identity_digest}, but {what} is {identity}: they mean different "
                 "things. Nothing was read or sent; settle with the operator which one is agreed"
             )

@@ -12,21 +12,20 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from equipoise._util.canonical import sha256_hex
-from equipoise._util.files import is_there
+from equipoise._util.files import exists
 from equipoise.agreement import Agreement
 from equipoise.client.connection import Connection, RefusedError
 from equipoise.client.membership import Membership
 from equipoise.client.round import Progress, RoundStatus, Status
 from equipoise.errors import AgreementError, KeyFileError, ServiceError, VerificationError
-from equipoise.protocol.keys import load_key, public_hex
+from equipoise.protocol.keys import fingerprint, load_key, public_hex
 from equipoise.protocol.log import LINK, check_links, event_digest, mark_of
-from equipoise.protocol.public_keys import fingerprint
 from equipoise.protocol.receipts import Receipt, RewardReceipt, RoundName
 from equipoise.protocol.submission import Submission
 
 LARGEST_REWARD = 2**30
-LINKS, MOST_LINKS = 1_000, 1_000_000  # asked for at once, and looked at
-MOST_PEOPLE = 10_000
+LINKS, MAX_LINKS = 1_000, 1_000_000  # asked for at once, and looked at
+MAX_PEOPLE = 10_000
 
 
 class _Answer(BaseModel):
@@ -34,7 +33,7 @@ class _Answer(BaseModel):
 
 
 class PersonAnswer(_Answer):
-    """Who asks."""
+    """The person who asks, as the service knows them."""
 
     state: str
 
@@ -58,7 +57,7 @@ class RoundAnswer(_Answer):
 
 
 class RoundsAnswer(_Answer):
-    """All that a member may see."""
+    """All rounds that a member may see."""
 
     rounds: list[RoundAnswer]
 
@@ -92,7 +91,7 @@ def checked(kind: type[_Answer], document: Any) -> Any:
 def connect(membership: Membership) -> Connection:
     """A connection of a member to its service."""
     url = membership.url
-    if not is_there(membership.key):
+    if not exists(membership.key):
         raise KeyFileError(
             f"your key {str(membership.key)!r} is not there; restore it from your copy; with a new key you must join "
             "again and be approved again"
@@ -134,10 +133,10 @@ class ServiceRound:
             stated = document["identity"]
         except (KeyError, TypeError, ValidationError) as error:
             raise AgreementError(f"the service sent something else than an agreement: {error}") from error
-        if stated != agreed.identity:
+        if stated != agreed.identity_digest:
             raise VerificationError(
-                f"the service calls this agreement {stated!s:.80}, but it is {agreed.identity}; do not submit, and ask "
-                "the operator"
+                f"the service calls this agreement {stated!s:.80}, but it is {agreed.identity_digest}; do not submit, "
+                "and ask the operator"
             )
         return agreed
 
@@ -202,7 +201,7 @@ class ServiceRound:
         """My reward, whole: what arrived has the digest that was sent with it."""
         if self._round()["state"] != "settled":
             return None
-        reply = self.connection.request("GET", self._path("reward"), most_bytes=LARGEST_REWARD)
+        reply = self.connection.request("GET", self._path("reward"), max_bytes=LARGEST_REWARD)
         if not _has_digest(reply.body, reply.headers.get("digest", "")):
             raise VerificationError("the reward was altered on its way: it has not the digest that came with it")
         return reply.body
@@ -257,7 +256,7 @@ class ServiceRound:
         return bool(link["mark"] == mark_of(link["previous"], self.round_id))
 
     def _links(self, first: int, last: int) -> list[dict[str, Any]]:
-        if last - first > MOST_LINKS:
+        if last - first > MAX_LINKS:
             raise VerificationError(f"your receipts name events {first} and {last}, too far apart to be looked at")
         found: list[dict[str, Any]] = []
         while len(found) <= last - first:
@@ -369,7 +368,7 @@ def _is_old(receipt: Receipt | RewardReceipt, link: dict[str, Any]) -> bool:
     details = {"party": receipt.party, "submission": receipt.submission, "digest": receipt.digest}
     return any(
         event_digest({**said, "details": {**details, "person": person}}) == receipt.event_digest
-        for person in range(1, MOST_PEOPLE)
+        for person in range(1, MAX_PEOPLE)
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from equipoise._util.files import is_there
+from equipoise._util.files import exists
 from equipoise.agreement import Agreement
 from equipoise.agreement.schema import PARTY_NAME
 from equipoise.client.enrolment import as_before, enrol
@@ -38,8 +38,8 @@ from equipoise.errors import (
 )
 from equipoise.party import release as party_release
 from equipoise.party.ledger import Ledger
+from equipoise.protocol.keys import fingerprint as fingerprint_of
 from equipoise.protocol.keys import load_key, load_or_create_key, public_hex
-from equipoise.protocol.public_keys import fingerprint as fingerprint_of
 from equipoise.protocol.receipts import Receipt, RewardReceipt
 from equipoise.protocol.submission import Submission
 from equipoise.reward.model import Reward
@@ -157,12 +157,12 @@ def join(
         role=chosen,  # type: ignore[arg-type]
         key=beside if key is None else Path(key),
         ledger=book,
-        agreement=None if agreement is None else Agreement.load(agreement).identity,
+        agreement=None if agreement is None else Agreement.load(agreement).identity_digest,
         ca=None if ca is None else Path(ca),
     )
     if where.folder is not None:
         FolderRound(wanted).agreement().party(name)
-    if is_there(path):
+    if exists(path):
         wanted = as_before(wanted, Membership.load(path), path, given=key is not None)
     own = fingerprint_of(public_hex(load_or_create_key(wanted.key)))
     joined, state = (wanted, "approved") if where.folder else enrol(wanted, where, fingerprint, note)
@@ -393,11 +393,11 @@ def fetch(
         which, agreed = client.round_id, client.agreement()
         reward_path = Path(output) if output is not None else file_name(me, ".nc", data, which)
         reward = checked_reward(data, me, agreed)
-        receipt, receipt_path = client.reward_receipt(data, reward.digest, agreed.identity), None
+        receipt, receipt_path = client.reward_receipt(data, reward.digest, agreed.identity_digest), None
         sent = own_receipt(me, which, f"{me.name}.{which}.receipt.json", f"{me.name}.receipt.json")
-        if sent is not None and sent.agreement != agreed.identity:
+        if sent is not None and sent.agreement != agreed.identity_digest:
             raise VerificationError(
-                f"the service now calls {agreed.identity} the agreement, but signed for your submission under "
+                f"the service now calls {agreed.identity_digest} the agreement, but signed for your submission under "
                 f"{sent.agreement}; nothing was kept. Keep the receipt; it is the proof"
             )
         if receipt is not None:
@@ -446,11 +446,11 @@ def _agreed(
     expected = {}
     local = membership.parent / AGREEMENT
     if given is not None:
-        expected[f"yours ({given})"] = Agreement.load(given).identity
+        expected[f"yours ({given})"] = Agreement.load(given).identity_digest
     elif me.agreement is not None:
         expected["the one you joined with"] = me.agreement
-    elif is_there(local):
-        expected[f"yours ({local})"] = Agreement.load(local).identity
+    elif exists(local):
+        expected[f"yours ({local})"] = Agreement.load(local).identity_digest
     check_identity(agreed, expected, where=me.place.url or str(me.place.folder))
     agreed.party(me.name)
     if announce is not None:
@@ -470,7 +470,7 @@ def _released_before(
         submission = Submission.load(source)
         _check_own(submission, agreed, me, source)
         return submission
-    stored = Ledger(book).read().stored_submission(agreed.identity, me.name) if is_there(book) else None
+    stored = Ledger(book).read().stored_submission(agreed.identity_digest, me.name) if exists(book) else None
     if stored is None and source is None:
         raise PrivacyError(
             f"{str(book)!r} has no finished release of {me.name!r} under this agreement; give the table to release "

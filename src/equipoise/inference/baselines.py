@@ -14,8 +14,9 @@ prior: their baselines are the collapsed posterior with the noise variance set t
 import jax.numpy as jnp
 import numpy as np
 
+from equipoise._util.arrays import Floats
 from equipoise.inference.engine import Problem
-from equipoise.inference.models.base import Floats, Released
+from equipoise.inference.models.base import Released
 from equipoise.inference.observations import Observations
 
 

@@ -12,17 +12,17 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise._util.cores import usable_cores
 from equipoise.inference import collapsed, gibbs, hmc
 from equipoise.inference.diagnostics import Diagnostics, diagnose
 from equipoise.inference.observations import Observations, Scenarios
 from equipoise.inference.scenario import Rule
 
-Floats = NDArray[np.float64]
 Sampler = Literal["collapsed", "gibbs"]
 Result = TypeVar("Result")
 
-MOST_THINNING = 8
+MAX_THINNING = 8
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Settings:
     chains: int = 16
     sampler: Sampler = "collapsed"
     rule: Rule = "power"
-    max_thinning: int = MOST_THINNING
+    max_thinning: int = MAX_THINNING
     warm_up: int | None = None
     sweeps: int = gibbs.THIN
 
@@ -115,7 +115,7 @@ class Chains(ABC):
         self._draws = [_every(2, _join(self._draws))]
 
     def forget(self) -> None:
-        """Forget every draw."""
+        """Forget every draw and record so far."""
         self._draws, self._records = [], []
 
     def report(self, thin: int) -> list[Sampled]:
@@ -165,7 +165,7 @@ class CollapsedChains(Chains):
         return fetched
 
     def shorten_steps(self, scenarios: NDArray[np.bool_]) -> None:
-        """Half as long, in these scenarios."""
+        """Halve the steps from here on, in these scenarios."""
         log_step = self._ensembles.log_step - np.log(2) * jnp.asarray(scenarios)
         self._ensembles = self._ensembles._replace(log_step=log_step)
 

@@ -4,6 +4,7 @@ Any model will do that has the few methods below. `begin` and `advance` are comp
 shape; masks, κ, τ, priors and observations are ordinary arguments.
 """
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -11,15 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.inference import hmc
 from equipoise.inference.laplace import Approximation, laplace
 from equipoise.inference.observations import Observations, Observed, Scenarios, observe
 from equipoise.inference.runtime import ONE_AT_A_TIME, compiler_options, double_precision
 from equipoise.inference.scenario import Rule
-
-Floats = NDArray[np.float64]
 
 
 class CollapsedModel(Protocol):
@@ -198,3 +197,16 @@ def _own_slopes(model: CollapsedModel, prior: Any, position: Array) -> tuple[Arr
 def parameters(model: CollapsedModel, prior: Any, positions: Array) -> dict[str, Array]:
     """Named parameters at positions [chains, draws, d]."""
     return jax.vmap(jax.vmap(partial(model.parameters, prior)))(positions)
+
+
+@double_precision
+def row_moments(
+    model: Any, prior: Any, draws: Mapping[str, Floats], coordinates: Floats | None, party: int
+) -> tuple[Floats, Floats]:
+    """Mean [draws, entries] and covariance [draws, entries, entries] of one row of a party.
+
+    `coordinates` are the model's own parameters where the prior is N(0, I); regressions do without.
+    """
+    with ONE_AT_A_TIME:
+        found = model.moments_of_draws(prior, draws, coordinates, party)
+        return np.asarray(found.mean), np.asarray(found.covariance)

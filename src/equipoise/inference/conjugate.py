@@ -1,12 +1,10 @@
 """Tools of conjugate priors: repairing statistics, fitting gamma and Dirichlet distributions, their divergences."""
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
+from equipoise._util.arrays import Floats
 from equipoise.errors import InferenceError
-
-Floats = NDArray[np.float64]
 
 
 def repaired(matrix: Floats, *, fixed: list[int]) -> Floats:

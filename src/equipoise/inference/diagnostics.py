@@ -7,10 +7,10 @@ computed for all coordinates at once: a posterior with a thousand coordinates is
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special
 
-Floats = NDArray[np.float64]
+from equipoise._util.arrays import Floats
 
 RHAT_LIMIT = 1.01
 ESS_LIMIT = 400.0
@@ -164,7 +164,7 @@ def _rank_normal(draws: Floats) -> Floats:
     """Normal scores of the ranks. Ties, which only rejected steps make, are broken by order: sorting once is enough."""
     flat = draws.reshape(-1, draws.shape[2])
     number = len(flat)
-    scores = special.ndtri((np.arange(1, number + 1) - 0.375) / (number + 0.25))
+    scores = scipy.special.ndtri((np.arange(1, number + 1) - 0.375) / (number + 0.25))
     normal = np.empty_like(flat)
     np.put_along_axis(normal, np.argsort(flat, axis=0, kind="stable"), scores[:, None], axis=0)
     return normal.reshape(draws.shape)

@@ -27,7 +27,7 @@ Finished = Callable[[int, Sampled], None]  # called with each scenario's place a
 
 GROUP = 1  # scenarios in one call on a CPU
 WIDE_GROUP = 2**14  # chains at most in one call on an accelerator
-MOST_HALVINGS = 3  # of the step, when trajectories diverge
+MAX_HALVINGS = 3  # of the step, when trajectories diverge
 
 
 @double_precision
@@ -48,13 +48,13 @@ def run(
     def one_group(members: NDArray[np.intp]) -> list[Sampled]:
         padded = np.resize(members, size)  # a short last group repeats its scenarios
 
-        def went_on() -> None:
+        def tick() -> None:
             if progress:
                 progress(len(members))
 
         chosen = Scenarios(*(jnp.asarray(part)[padded] for part in scenarios))
         chains = chains_of(settings)(keys[padded], problem, chosen, settings)
-        return _sample(chains, settings, went_on)[: len(members)]
+        return _sample(chains, settings, tick)[: len(members)]
 
     results: list[Sampled] = []
     for group in groups:
@@ -85,23 +85,23 @@ def _rounds(settings: Settings) -> int:
     return max(1, -(-settings.draws // (settings.chains * chains_of(settings).draws_of_a_round)))
 
 
-def _sample(chains: Chains, settings: Settings, went_on: Callable[[], None]) -> list[Sampled]:
+def _sample(chains: Chains, settings: Settings, tick: Callable[[], None]) -> list[Sampled]:
     """Sample a group until every scenario has converged or nothing more is to be tried.
 
     A scenario's result is settled when it first converges, whatever the others of its group still need.
     """
     for _ in chains.warm_up():
-        went_on()
+        tick()
     thin, halvings = 1, 0
     settled: dict[int, Sampled] = {}
     while True:
         for _ in chains.sample(_rounds(settings), thin):
-            went_on()
+            tick()
         latest = chains.report(thin)
         settled |= {k: one for k, one in enumerate(latest) if k not in settled and one.diagnostics.converged}
         open_ones = [k for k in range(len(latest)) if k not in settled]
         diverged = np.isin(np.arange(len(latest)), [k for k in open_ones if latest[k].diagnostics.diverged])
-        if diverged.any() and halvings < MOST_HALVINGS:
+        if diverged.any() and halvings < MAX_HALVINGS:
             halvings += 1
             chains.shorten_steps(diverged)
             chains.forget()

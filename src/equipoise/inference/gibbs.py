@@ -21,11 +21,11 @@ import jax.numpy as jnp
 from jax import Array
 
 from equipoise.inference.collapsed import approximate
+from equipoise.inference.laplace import inverse_lower
 from equipoise.inference.models.linear import LinearPrior, LinearRegression, second_moments
 from equipoise.inference.observations import Observations, Scenarios, with_added_noise
 from equipoise.inference.runtime import compiler_options
 from equipoise.inference.statistic_likelihood import MatrixNoise, apply_sampling, factorise, solve
-from equipoise.inference.triangular import inverse_lower
 
 ROUND = 40  # draws kept between two looks at the chains
 THIN = 16  # sweeps for each draw kept, as in the paper: successive sweeps are much alike
@@ -116,7 +116,7 @@ def start(model: LinearRegression, prior: LinearPrior, evidence: Evidence, posit
 def step(
     model: LinearRegression, prior: LinearPrior, evidence: Evidence, state: State, random: _Randomness
 ) -> tuple[State, Info]:
-    """One sweep."""
+    """One sweep: every parameter is drawn given all others."""
     proposal = _draw_statistics(model, evidence, state, random)
     proposed = _conjugate(model, prior, evidence, proposal)
     accepted = proposed.valid

@@ -15,8 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from equipoise.inference.laplace import Approximation
-from equipoise.inference.triangular import inverse_lower
+from equipoise.inference.laplace import Approximation, inverse_lower
 
 LogDensity = Callable[[Array], Array]
 
@@ -24,7 +23,7 @@ ROUND = 40  # iterations between two looks at the chains
 CANDIDATES = 8  # starting points each chain chooses from
 TARGET_ACCEPTANCE = 0.85
 QUARTER_TURN = jnp.pi / 2  # after which a normal target's position is independent of where it began
-MOST_STEPS = 64
+MAX_STEPS = 64
 DIVERGENT = 1000.0  # energy error that only a broken trajectory has
 
 
@@ -144,7 +143,7 @@ def advance(
         carry: tuple[State, Array], inputs: _Randomness
     ) -> tuple[tuple[State, Array], tuple[Array, Record, Array]]:
         state, log_step = carry
-        steps = jnp.clip(jnp.ceil(inputs.turn / jnp.exp(log_step)), 1, MOST_STEPS).astype(jnp.int32)
+        steps = jnp.clip(jnp.ceil(inputs.turn / jnp.exp(log_step)), 1, MAX_STEPS).astype(jnp.int32)
         leap = partial(_leap, whitened, angle=inputs.turn / steps)
         proposal, momentum = jax.lax.fori_loop(0, steps, lambda _, at: leap(*at), (state, inputs.momentum))
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
 from equipoise.errors import InferenceError
 from equipoise.inference import baselines, collapsed, engine
@@ -15,7 +15,7 @@ from equipoise.inference.collapsed import own_coordinates
 from equipoise.inference.diagnostics import independent
 from equipoise.inference.engine import Problem, Sampled, Settings
 from equipoise.inference.observations import Scenarios
-from equipoise.inference.posterior import Floats, Posterior
+from equipoise.inference.posterior import Posterior
 from equipoise.inference.problem import (
     exact_observations,
     observations_of,
@@ -26,7 +26,17 @@ from equipoise.inference.processes import processes_for
 from equipoise.inference.processes import run as run_in_processes
 from equipoise.inference.progress import progress_bar
 from equipoise.inference.runtime import ONE_AT_A_TIME, double_precision, on_accelerator, use_compilation_cache
-from equipoise.inference.scenario import DRAWS, Method, Rule, Scenario, UnitNoise, check_unit_noise, is_whole
+from equipoise.inference.scenario import (
+    DRAWS,
+    Method,
+    Rule,
+    Scenario,
+    UnitNoise,
+    check_method,
+    check_rule,
+    check_unit_noise,
+    check_whole,
+)
 from equipoise.protocol.submission import Submission
 
 Statistics = Mapping[str, tuple[int, Sequence[float]]]
@@ -103,16 +113,16 @@ def infer_batch(
     submissions were made under, and differs from it in nothing else.
     """
     agreement = Agreement.of(agreement)
-    chosen = _check_method(method, agreement)
+    chosen = check_method(method, agreement.model.gibbs_refusal)
     if chosen == "naive" and any(any(scenario.tau.values()) for scenario in scenarios):
         raise InferenceError('method "naive" knows of no noise, so tau means nothing to it; leave tau out')
-    rule = _check_rule(rule, chosen, scenarios)
+    rule = check_rule(rule, chosen, scenarios)
     seeds = [seed] * len(scenarios) if isinstance(seed, int | np.integer) else list(seed)
     _check_sizes(scenarios, seeds, draws, chains)
     check_unit_noise(noise_seed)
     _check_seeds(scenarios, seeds)
     if processes is not None:
-        _check_whole("processes", processes, 1)
+        check_whole("processes", processes, 1)
         if processes > 1 and on_accelerator():
             raise InferenceError(
                 "processes are for CPUs; an accelerator takes the whole batch at once, so leave them out"
@@ -123,21 +133,25 @@ def infer_batch(
     arrays = scenario_arrays(agreement, present, scenarios)
     observations = observations_of(agreement, submissions, seed=noise_seed)
     problem = problem_of(believed or agreement, observations)
-    scenarios = [_spelt_out(scenario, present) for scenario in scenarios]
+    scenarios = [scenario.resolved(present) for scenario in scenarios]
+    settings = Settings(
+        draws=draws,
+        chains=chains or _default_chains(),
+        sampler="gibbs" if chosen == "gibbs" else "collapsed",
+        rule=rule,
+    )
     return _posteriors(
         problem,
         scenarios,
         arrays,
         chosen,
-        rule,
-        draws,
-        chains,
+        settings,
         seeds,
-        noise_seed,
-        processes,
-        progress,
-        label,
-        finished,
+        noise_seed=noise_seed,
+        processes=processes,
+        progress=progress,
+        label=label,
+        finished=finished,
     )
 
 
@@ -164,8 +178,10 @@ def infer_exact(
     present = tuple(statistics)
     arrays = scenario_arrays(agreement, present, [scenario])
     problem = problem_of(agreement, observations)
-    scenario = _spelt_out(scenario, present)
-    return _posteriors(problem, [scenario], arrays, "exact", "power", draws, chains, [seed], 0, 1, progress)[0]
+    settings = Settings(draws=draws, chains=chains or _default_chains())
+    return _posteriors(
+        problem, [scenario.resolved(present)], arrays, "exact", settings, [seed], processes=1, progress=progress
+    )[0]
 
 
 def _posteriors(
@@ -173,11 +189,10 @@ def _posteriors(
     scenarios: Sequence[Scenario],
     arrays: Scenarios,
     method: str,
-    rule: Rule,
-    draws: int,
-    chains: int | None,
+    settings: Settings,
     seeds: Sequence[int],
-    noise_seed: UnitNoise,
+    *,
+    noise_seed: UnitNoise = 0,
     processes: int | None,
     progress: bool | None,
     label: str = LABEL,
@@ -203,42 +218,39 @@ def _posteriors(
             sampled.diagnostics,
             scenarios[index],
             method,
-            rule,
+            settings.rule,
             int(seeds[index]),
             noise_seed,
             chains,
             coordinates,
         )
 
+    noiseless = method in ("naive", "exact")  # statistics are taken to be exact
     if method == "prior":
         for index, seed in enumerate(seeds):
-            keep(index, _prior(problem, draws, seed))
-        return [results[index] for index in sorted(results)]
-    if method in ("naive", "exact"):
-        repair = method == "naive"
-        if problem.model.conjugate:
-            for index, seed in enumerate(seeds):
-                member, kappa = np.asarray(arrays.member[index]), float(arrays.kappa[index])
-                rng = np.random.default_rng(seed)
-                drawn = baselines.conjugate_draws(rng, problem, member, kappa, draws, repair=repair)
-                keep(index, _independent(drawn, draws))
-            return [results[index] for index in sorted(results)]
-        problem = baselines.without_noise(problem, repair=repair)
-
-    settings = Settings(
-        draws=draws,
-        chains=chains or (ACCELERATOR_CHAINS if on_accelerator() else CHAINS),
-        sampler="gibbs" if method == "gibbs" else "collapsed",
-        rule=rule,
-    )
-    keys = jnp.stack([jax.random.key(seed) for seed in seeds])
-    with progress_bar(progress, label, len(scenarios) * engine.planned_rounds(settings)) as tick:
-        processes = processes_for(len(scenarios)) if processes is None else processes
-        if processes == 1:
-            engine.run(keys, problem, arrays, settings, tick, keep)
-        else:
-            run_in_processes(keys, problem, arrays, settings, tick, keep, processes=processes)
+            keep(index, _prior(problem, settings.draws, seed))
+    elif noiseless and problem.model.conjugate:
+        for index, seed in enumerate(seeds):
+            member, kappa = np.asarray(arrays.member[index]), float(arrays.kappa[index])
+            rng = np.random.default_rng(seed)
+            drawn = baselines.conjugate_draws(rng, problem, member, kappa, settings.draws, repair=method == "naive")
+            keep(index, _independent(drawn, settings.draws))
+    else:
+        if noiseless:
+            problem = baselines.without_noise(problem, repair=method == "naive")
+        keys = jnp.stack([jax.random.key(seed) for seed in seeds])
+        with progress_bar(progress, label, len(scenarios) * engine.planned_rounds(settings)) as tick:
+            processes = processes_for(len(scenarios)) if processes is None else processes
+            if processes == 1:
+                engine.run(keys, problem, arrays, settings, tick, keep)
+            else:
+                run_in_processes(keys, problem, arrays, settings, tick, keep, processes=processes)
     return [results[index] for index in sorted(results)]
+
+
+def _default_chains() -> int:
+    """Chains of a scenario when nobody says how many."""
+    return ACCELERATOR_CHAINS if on_accelerator() else CHAINS
 
 
 def _prior(problem: Problem, draws: int, seed: int) -> Sampled:
@@ -255,59 +267,16 @@ def _independent(drawn: dict[str, Floats], draws: int) -> Sampled:
     return Sampled({name: values[None] for name, values in drawn.items()}, None, independent(draws, size))
 
 
-def _spelt_out(scenario: Scenario, present: tuple[str, ...]) -> Scenario:
-    """The scenario with its coalition by name."""
-    return Scenario(scenario.coalition or present, scenario.kappa, scenario.tau)
-
-
-def check_settings(
-    agreement: Agreement, method: str, rule: str | None, draws: int, chains: int | None, seed: int
-) -> None:
-    """Refuse what `infer_batch` would refuse, before anything is sampled."""
-    scenarios = [Scenario()]
-    _check_rule(rule, _check_method(method, agreement), scenarios)
-    _check_sizes(scenarios, [seed], draws, chains)
-
-
-def _check_method(method: str, agreement: Agreement) -> str:
-    if method not in get_args(Method):
-        raise InferenceError(f"there is no method {method!r}; choose one of {', '.join(get_args(Method))}")
-    if method == "gibbs" and (refusal := agreement.model.gibbs_refusal):
-        raise InferenceError(refusal)
-    return "collapsed" if method == "auto" else method
-
-
-def _check_rule(rule: str | None, method: str, scenarios: Sequence[Scenario]) -> Rule:
-    usual: Rule = "scaled" if method == "gibbs" else "power"
-    if rule is None:
-        return usual
-    if rule not in get_args(Rule):
-        raise InferenceError(f"there is no tempering rule {rule!r}; choose one of {', '.join(get_args(Rule))}")
-    if method == "gibbs" and rule != "scaled":
-        raise InferenceError('Gibbs sampling tempers by the "scaled" rule; use method "collapsed" for "power"')
-    if method != "gibbs" and rule == "scaled" and any(scenario.kappa == 0 for scenario in scenarios):
-        raise InferenceError(
-            'kappa = 0 has no meaning for a collapsed posterior under the "scaled" rule, which does not tend to the '
-            'prior; use the "power" rule, or method "gibbs"'
-        )
-    return "scaled" if rule == "scaled" else "power"
-
-
 def _check_sizes(scenarios: Sequence[Scenario], seeds: Sequence[int], draws: int, chains: int | None) -> None:
     if not scenarios:
         raise InferenceError("there are no scenarios; give at least one")
     for seed in seeds:
-        _check_whole("seed", seed, 0)
-    _check_whole("draws", draws, 1)
+        check_whole("seed", seed, 0)
+    check_whole("draws", draws, 1)
     if chains is not None:
-        _check_whole("chains", chains, 4)  # fewer cannot be compared with each other
+        check_whole("chains", chains, 4)  # fewer cannot be compared with each other
 
 
 def _check_seeds(scenarios: Sequence[Scenario], seeds: Sequence[int]) -> None:
     if len(seeds) != len(scenarios):
         raise InferenceError(f"{len(seeds)} seeds for {len(scenarios)} scenarios; give one seed, or one for each")
-
-
-def _check_whole(name: str, value: object, least: int) -> None:
-    if not is_whole(value, least):
-        raise InferenceError(f"{name} = {value!r} must be a whole number, {least} or more")

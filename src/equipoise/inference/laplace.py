@@ -12,15 +12,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from equipoise.inference.triangular import inverse_lower
-
 SWITCH_ON = 12  # steps until the whole likelihood counts
-MOST_STEPS = 60
+MAX_STEPS = 60
 TOLERANCE = 1e-3  # of the last step, in posterior standard deviations
 
 
 class Approximation(NamedTuple):
-    """N(centre, root rootᵀ)."""
+    """The normal distribution N(centre, root rootᵀ), with the inverse of its root."""
 
     centre: Array
     root: Array
@@ -59,6 +57,12 @@ def laplace(
 
     # The first step only evaluates the gradient.
     first = _Climb(jnp.array(0.0), start, jnp.zeros(dimension), eye, jnp.array(False))
-    end = jax.lax.while_loop(lambda now: ~now.settled & (now.step < MOST_STEPS), climb, first)
+    end = jax.lax.while_loop(lambda now: ~now.settled & (now.step < MAX_STEPS), climb, first)
     root = inverse_lower(end.curvature_root).T
     return Approximation(end.position, root, end.curvature_root.T)
+
+
+def inverse_lower(lower: Array) -> Array:
+    """Inverse of lower triangular matrices [..., n, n]."""
+    eye = jnp.broadcast_to(jnp.eye(lower.shape[-1]), lower.shape)
+    return jax.scipy.linalg.solve_triangular(lower, eye, lower=True)

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from equipoise.inference.laplace import inverse_lower
 from equipoise.inference.observations import Observed
-from equipoise.inference.triangular import inverse_lower
 
 
 class RowMoments(NamedTuple):

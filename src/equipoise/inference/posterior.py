@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise._util.display import Chart, Interval, Table
 from equipoise.errors import ConvergenceError, InferenceError
 from equipoise.inference.diagnostics import Diagnostics
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
     from equipoise.inference.scenario import Scenario, UnitNoise
 
-Floats = NDArray[np.float64]
-MOST_SHOWN = 24  # numbers in a summary
+MAX_SHOWN = 24  # numbers in a summary
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,7 +47,7 @@ class Posterior:
         """Whether the draws can be relied on."""
         return self.diagnostics.converged
 
-    def relied_on(self, *, force: bool = False) -> Self:
+    def require_converged(self, *, force: bool = False) -> Self:
         """This posterior, if it can be relied on; anything computed from draws should go through here."""
         if not self.converged and not force:
             raise ConvergenceError(
@@ -56,6 +55,10 @@ class Posterior:
                 "pass force=True to use it all the same"
             )
         return self
+
+    def relied_on(self, *, force: bool = False) -> Self:
+        """Another name of `require_converged`, of versions up to 0.8."""
+        return self.require_converged(force=force)
 
     def __repr__(self) -> str:
         return repr(self.summary())
@@ -77,13 +80,13 @@ class Posterior:
             for name, values in self.draws.items()
             for place in np.ndindex(values.shape[1:])
         ]
-        for name, values in named[:MOST_SHOWN]:
+        for name, values in named[:MAX_SHOWN]:
             low, high = np.quantile(values, (0.05, 0.95))
             rows.append((name, *(f"{one:.4g}" for one in (values.mean(), values.std(), low, high))))
             lines.append((name, [Interval("5 % to 95 %", float(low), float(values.mean()), float(high))]))
         who = ", ".join(self.scenario.coalition or ())
         state = "converged" if self.converged else f"not converged: {'; '.join(self.diagnostics.problems)}"
-        more = [f"… and {len(named) - MOST_SHOWN} more"] if len(named) > MOST_SHOWN else []
+        more = [f"… and {len(named) - MAX_SHOWN} more"] if len(named) > MAX_SHOWN else []
         return Table(
             f"Posterior of {{{who}}} at κ = {self.scenario.kappa:.3g}: {len(self):,} draws by {self.method!r}, {state}",
             ("parameter (scaled units)", "mean", "sd", "5 %", "95 %"),

@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
 from equipoise.agreement import Agreement
 from equipoise.errors import InferenceError
@@ -20,9 +19,8 @@ from equipoise.inference.observations import Observations, Scenarios
 from equipoise.inference.runtime import double_precision
 from equipoise.inference.scenario import Scenario, UnitNoise, is_number
 from equipoise.models import layout_of
-from equipoise.protocol.submission import Submission, one_of_each
+from equipoise.protocol.submission import Submission, validate_submissions
 
-Floats = NDArray[np.float64]
 _UNIT_NOISE_STREAM = 0x7A75  # keeps the noise that τ scales apart from the samplers' random numbers
 
 
@@ -37,7 +35,7 @@ def observations_of(agreement: Agreement, submissions: Sequence[Submission], *, 
     slots, entries = len(names), len(layout)
     statistic, count = np.zeros((slots, entries)), np.ones(slots)
     variance, added = np.ones((slots, entries)), np.zeros((slots, entries))
-    for submission in one_of_each(agreement, submissions):
+    for submission in validate_submissions(agreement, submissions):
         slot = names.index(submission.party)
         statistic[slot], count[slot] = submission.values(agreement), submission.count
         guarantee = submission.stated

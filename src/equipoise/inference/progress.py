@@ -3,6 +3,9 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
 
 @contextmanager
 def progress_bar(wanted: bool | None, label: str, total: float) -> Iterator[Callable[[float], None] | None]:
@@ -10,9 +13,6 @@ def progress_bar(wanted: bool | None, label: str, total: float) -> Iterator[Call
     if wanted is False:
         yield None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
     console = Console(stderr=True, force_terminal=wanted or None)
     if wanted is None and not console.is_terminal:
         yield None

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -52,10 +52,46 @@ class Scenario:
             if not is_number(tau) or not 0 <= tau < math.inf:
                 raise InferenceError(f"tau = {tau!r} for {party!r} is not an amount of noise; it must be 0 or more")
 
+    def resolved(self, present: Sequence[str]) -> "Scenario":
+        """The same scenario with its coalition by name, where everybody who submitted was meant."""
+        return Scenario(self.coalition or present, self.kappa, self.tau)
+
+
+def check_method(method: str, gibbs_refusal: str | None) -> str:
+    """The sampler that a method means; refuse one that there is not, or Gibbs sampling where the model has a reason."""
+    if method not in get_args(Method):
+        raise InferenceError(f"there is no method {method!r}; choose one of {', '.join(get_args(Method))}")
+    if method == "gibbs" and gibbs_refusal:
+        raise InferenceError(gibbs_refusal)
+    return "collapsed" if method == "auto" else method
+
+
+def check_rule(rule: str | None, method: str, scenarios: Sequence[Scenario] = ()) -> Rule:
+    """The tempering rule, by default that of the method (as `check_method` returns it); refuse one that cannot be."""
+    usual: Rule = "scaled" if method == "gibbs" else "power"
+    if rule is None:
+        return usual
+    if rule not in get_args(Rule):
+        raise InferenceError(f"there is no tempering rule {rule!r}; choose one of {', '.join(get_args(Rule))}")
+    if method == "gibbs" and rule != "scaled":
+        raise InferenceError('Gibbs sampling tempers by the "scaled" rule; use method "collapsed" for "power"')
+    if method != "gibbs" and rule == "scaled" and any(scenario.kappa == 0 for scenario in scenarios):
+        raise InferenceError(
+            'kappa = 0 has no meaning for a collapsed posterior under the "scaled" rule, which does not tend to the '
+            'prior; use the "power" rule, or method "gibbs"'
+        )
+    return "scaled" if rule == "scaled" else "power"
+
 
 def is_whole(value: Any, least: int) -> bool:
     """Whether a value is a whole number, and large enough."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
+
+
+def check_whole(name: str, value: object, least: int) -> None:
+    """Refuse what is no whole number, or too small."""
+    if not is_whole(value, least):
+        raise InferenceError(f"{name} = {value!r} must be a whole number, {least} or more")
 
 
 def check_unit_noise(value: Any) -> None:

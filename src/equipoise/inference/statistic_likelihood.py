@@ -30,7 +30,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from equipoise.inference.triangular import inverse_lower
+from equipoise.inference.laplace import inverse_lower
 
 
 class MatrixNoise(NamedTuple):

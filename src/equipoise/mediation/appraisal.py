@@ -1,107 +1,28 @@
 """Values of scenarios, each computed once: sampled in batches, kept in a journal, found there again.
 
-A request says everything its answer depends on besides the inputs of the run, its seed included. Whatever asks for
-values can therefore be run again after a crash: it makes the same requests, and finds those that were answered.
-For the same reason it does not matter who answers: `share` may hand requests to other workers first.
+A request (`equipoise.mediation.requests`) says everything its answer depends on besides the inputs of the run. Whatever
+asks for values can therefore be run again after a crash: it makes the same requests, and finds those that were
+answered. For the same reason it does not matter who answers: `share` may hand requests to other workers first.
 """
 
 from collections.abc import Callable, Container, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from time import perf_counter
-from typing import Any, Self
 
 import numpy as np
 
-from equipoise._util.canonical import canonical_json, sha256_hex
 from equipoise.agreement import Agreement
 from equipoise.errors import ConvergenceError
-from equipoise.estimate import Estimate
 from equipoise.inference.infer import infer_batch
 from equipoise.inference.posterior import Posterior
-from equipoise.inference.scenario import Scenario, UnitNoise
 from equipoise.mediation.journal import Journal
+from equipoise.mediation.requests import Appraisal, Request
 from equipoise.mediation.settings import SettlementSettings
 from equipoise.protocol.submission import Submission
 from equipoise.valuation.surprise import surprise
 
 MORE_DRAWS = (4, 16)  # times as many, where chains do not agree
-
-
-@dataclass(frozen=True)
-class Request:
-    """A scenario to be valued; `tau` is added to every member's statistic, as noise `noise_seed` (`UnitNoise`).
-
-    `extra` names members to whose statistics more is added.
-    """
-
-    coalition: tuple[str, ...]
-    draws: int
-    seed: int
-    kappa: float = 1.0
-    tau: float = 0.0
-    noise_seed: UnitNoise = 0
-    extra: tuple[tuple[str, float], ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain values: the key of its answer in a journal."""
-        return asdict(self) | {"coalition": list(self.coalition), "extra": [list(one) for one in self.extra]}
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> Self:
-        """The inverse of `to_json`."""
-        numbers = {name: float(document[name]) for name in ("kappa", "tau")}  # 1 and 1.0 would be two keys
-        extra = tuple((party, float(tau)) for party, tau in document["extra"])
-        return cls(**document | numbers | {"coalition": tuple(document["coalition"]), "extra": extra})
-
-    @property
-    def scenario(self) -> Scenario:
-        """What the engine is asked."""
-        tau = dict.fromkeys(self.coalition, self.tau) if self.tau else {}
-        return Scenario(self.coalition, self.kappa, tau | {party: self.tau + more for party, more in self.extra})
-
-
-@dataclass(frozen=True)
-class Appraisal:
-    """A scenario's value, from so many draws; `problems` say why they should not be relied on."""
-
-    value: Estimate
-    draws: int
-    rhat: float
-    ess: float
-    problems: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain numbers and strings."""
-        return asdict(self) | {"problems": list(self.problems)}
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> Self:
-        """The inverse of `to_json`."""
-        return cls(**document | {"value": Estimate(**document["value"]), "problems": tuple(document["problems"])})
-
-
-@dataclass(frozen=True)
-class Pooled:
-    """A value from several sets of independent draws, each counted by its size."""
-
-    parts: tuple[Appraisal, ...]
-
-    @property
-    def draws(self) -> int:
-        """All draws."""
-        return sum(part.draws for part in self.parts)
-
-    @property
-    def value(self) -> Estimate:
-        """Their weighted mean."""
-        shares = np.array([part.draws for part in self.parts]) / self.draws
-        values = np.array([part.value.value for part in self.parts])
-        errors = np.array([part.value.error for part in self.parts])
-        return Estimate(float(shares @ values), float(np.sqrt(np.sum((shares * errors) ** 2))))
-
-    def __add__(self, part: Appraisal) -> "Pooled":
-        return Pooled((*self.parts, part))
 
 
 Share = Callable[[str, Sequence[Request]], None]  # has requests answered elsewhere, all or some; the text is for people
@@ -172,7 +93,7 @@ class Appraiser:
         return self.posteriors([request])[0]
 
     def posteriors(self, requests: Sequence[Request]) -> list[Posterior]:
-        """As `posterior`, all at once."""
+        """The very draws that were valued, of several requests at once."""
         requests = [self._larger.get(request, request) for request in requests]
         gone = [request for request in dict.fromkeys(requests) if request not in self._kept]
         self._sample(gone, "sampling again", lambda _request, _posterior: None, keep=gone)
@@ -241,13 +162,3 @@ class Appraiser:
                     f"{'; '.join(appraisal.problems)} (after {MORE_DRAWS[-1] * request.draws:,} draws). Ask for more, "
                     "or pass force=True to settle with it all the same"
                 )
-
-
-def derived_seed(seed: int | None, *purpose: object) -> int:
-    """A seed of its own for everything that is random in a run: 52 bits, which any reader of JSON keeps."""
-    return int(sha256_hex(canonical_json([seed, *purpose]))[:13], 16)
-
-
-def derived_noise(secret: str, *purpose: object) -> str:
-    """Noise of its own for a purpose: 128 bits of SHA-256, so that it is as hard to guess as the secret."""
-    return sha256_hex(canonical_json([secret, *purpose]))[:32]

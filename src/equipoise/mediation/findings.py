@@ -1,4 +1,4 @@
-"""What an audit found, as it is stored in a settlement; `equipoise.mediation.audit` finds it."""
+"""What `mediation/audit` and `mediation/plausibility` found, as a settlement stores it."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -9,6 +9,16 @@ from equipoise.errors import MediationError
 NOTHING_TO_COMPARE = "nothing to compare with: give a reference settlement"  # of a promise about two settlements
 
 Verdict = Literal["holds", "fails", "cannot tell"]
+
+
+@dataclass(frozen=True)
+class Remark:
+    """Something the operator should look at; `probability` is a p-value where there is one."""
+
+    kind: str
+    parties: tuple[str, ...]
+    message: str
+    probability: float | None = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +69,7 @@ class Audit:
         return tuple(finding for finding in self.findings if finding.verdict == "fails")
 
     def to_json(self) -> dict[str, Any]:
-        """As plain strings and numbers."""
+        """The audit as plain strings and numbers."""
         return {"findings": [asdict(one) for one in self.findings], "rankings": [asdict(one) for one in self.rankings]}
 
     @classmethod

@@ -86,7 +86,7 @@ class FileJournal:
         return self._entries[name_of(key)]
 
     def put(self, key: dict[str, Any], result: Any) -> None:
-        """Keep a result."""
+        """Keep a result; on disk, where there is a path, when this returns."""
         if self._handle is not None:
             write_all(self._handle, canonical_json(_with_digest({"key": key, "result": result})) + b"\n")
             os.fsync(self._handle)

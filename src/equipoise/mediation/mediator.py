@@ -19,12 +19,13 @@ from equipoise.estimate import Estimate
 from equipoise.inference.infer import infer
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.processes import processes_for
-from equipoise.mediation.appraisal import Appraiser, Request, Share
+from equipoise.mediation.appraisal import Appraiser, Share
 from equipoise.mediation.audit import audited
 from equipoise.mediation.coalitions import Coalitions
+from equipoise.mediation.findings import Remark
 from equipoise.mediation.journal import FileJournal, Journal
-from equipoise.mediation.plausibility import Remark, impossible_magnitudes, near_duplicates, unlike_the_others
-from equipoise.mediation.prior_conflict import prior_conflicts
+from equipoise.mediation.plausibility import impossible_magnitudes, near_duplicates, prior_conflicts, unlike_the_others
+from equipoise.mediation.requests import Request
 from equipoise.mediation.rewards import Aim, Made, RewardMaker
 from equipoise.mediation.settings import SettlementSettings, default_budget
 from equipoise.mediation.settlement import Award, CoalitionValue, Settlement
@@ -101,7 +102,7 @@ def mediate(
     rows = None if test is None else scaled_rows(agreed, *test)
     task = task_of(agreed, sent, settings, folder=folder, **overrides)
     path = None if folder is None else Path(folder) / JOURNAL
-    with FileJournal(path, task.inputs, task.values_digest) as journal:
+    with FileJournal(path, task.inputs_digest, task.values_digest) as journal:
         settlement = settle(task, journal, test_rows=rows, processes=processes, progress=progress)
     if folder is not None:
         settlement.save(folder)
@@ -183,7 +184,7 @@ class _Round:
             for team in self.task.teams:
                 awards |= self._awards(team, targets, rows)
         with _timed(self.timings, "plausibility"):
-            self._look_for_oddities()
+            self._check_plausibility()
         self.timings["all"] = perf_counter() - self.begun
         self.timings["sampling"] = self.appraiser.seconds
         return Settlement(
@@ -272,7 +273,7 @@ class _Round:
             reward=reward,
         )
 
-    def _look_for_oddities(self) -> None:
+    def _check_plausibility(self) -> None:
         # Everybody's posterior is at hand if they are one team, and sampled for this if not.
         everybody = self.appraiser.posterior(self.coalitions.request(self.parties))
         self.remarks += impossible_magnitudes(self.agreement, self.submissions)

@@ -14,11 +14,13 @@ from equipoise.agreement import Agreement
 from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
 from equipoise.inference.processes import processes_for
-from equipoise.mediation.appraisal import Appraiser, Request, derived_seed
+from equipoise.mediation.appraisal import Appraiser
 from equipoise.mediation.journal import FileJournal
+from equipoise.mediation.requests import Request
+from equipoise.mediation.seeds import derived_seed
 from equipoise.mediation.settlement import Settlement
 from equipoise.protocol.submission import Submission
-from equipoise.reward.deciding import decide, every_coalition
+from equipoise.reward.targets import decide, every_coalition
 
 JOURNAL = "other-priors-{name}.jsonl"
 WIDTHS = {"half as wide": 0.5, "twice as wide": 2.0}
@@ -76,7 +78,9 @@ def other_priors(
     for name, width in WIDTHS.items():
         believed = widened(settlement.agreement, width)
         path = None if folder is None else Path(folder) / JOURNAL.format(name=name.replace(" ", "-"))
-        inputs = sha256_hex(canonical_json([settlement.decisions, settlement.environment, believed.identity]))
+        inputs = sha256_hex(
+            canonical_json([settlement.decisions_digest, settlement.environment, believed.identity_digest])
+        )
         with FileJournal(path, inputs) as journal:
             appraiser = Appraiser(
                 settlement.agreement,
@@ -99,7 +103,7 @@ def other_priors(
 
 
 def to_json(found: dict[str, UnderPrior]) -> dict[str, Any]:
-    """As plain numbers and strings."""
+    """The outcomes under other priors as plain numbers and strings."""
     return {name: {**asdict(one), "order": list(one.order)} for name, one in found.items()}
 
 

@@ -1,10 +1,11 @@
 """Is what parties sent plausible? Advice to the operator, never a reason to reject by itself.
 
-Three questions that need no raw data:
+Four questions that need no raw data:
 
 * could this party's rows and all the others' be of one population, or do their sums differ by more than chance?
 * are two parties' statistics closer than independent rows would make them, as if they shared their data?
 * can sums of so many rows within the agreed bounds be that large, noise included?
+* do releases and prior contradict each other?
 
 An honest party from an unusual population looks implausible too; a careful liar does not.
 
@@ -25,32 +26,28 @@ multiplied by K. So the p-value is too large rather than too small.
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import stats
 
+from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
-from equipoise.inference.posterior import Floats, Posterior
-from equipoise.inference.predictive import rows_of_posterior
+from equipoise.inference.collapsed import row_moments
+from equipoise.inference.posterior import Posterior
 from equipoise.inference.problem import model_of
+from equipoise.mediation.findings import Remark
 from equipoise.models import Layout, layout_of
 from equipoise.protocol.submission import Submission
 
 SUSPICIOUS = 0.001
 SURELY_CLOSER = math.log(1_000)  # odds for a copy against independent rows
 FAR = 6.0  # standard deviations of the noise
+FAR_FROM_PRIOR = 3.0  # standard deviations of the prior
 SAFE = 3.0  # standard errors by which estimated moments are taken to be worse than they look
-
-
-@dataclass(frozen=True)
-class Remark:
-    """Something the operator should look at; `probability` is a p-value where there is one."""
-
-    kind: str
-    parties: tuple[str, ...]
-    message: str
-    probability: float | None = None
+_WIDEN = "state a prior that allows for it, or check bounds and units"
+_COLUMN = "give the column tighter bounds or a `typical` range in the next agreement"
 
 
 def same_population_probability(
@@ -187,3 +184,49 @@ def impossible_magnitudes(agreement: Agreement, submissions: Sequence[Submission
                 )
             )
     return found
+
+
+def prior_conflicts(agreement: Agreement, everybody: Posterior) -> list[Remark]:
+    """What everybody's posterior believes that the prior did not expect.
+
+    In coordinates where the prior is N(0, I), a posterior mean beyond 3 is what the prior expects once in 370 times.
+    The model's own parameters are looked at, and the features' standard deviations: a column that fills little of its
+    bounds is the conflict that is met most often. The posterior is then a compromise, and may be right by neither.
+    """
+    model, prior = model_of(agreement)
+    own = everybody.coordinates
+    if own is None:
+        own = model.own_of_draws(prior, everybody.draws)
+    found = [] if own is None else _far(agreement.model.coordinate_names(), own.mean(axis=0), _WIDEN)
+    columns = [f"the standard deviation of {column.name}" for column in agreement.model.columns[:-1]]
+    if columns:
+        deviations = np.sqrt(np.diagonal(everybody.draws["feature_covariance"], axis1=-2, axis2=-1))
+        typical = np.exp(np.log(deviations).mean(axis=0)).reshape(-1, len(columns))
+        coordinates = model.deviation_coordinates(prior, typical)
+        furthest = coordinates[np.argmax(np.abs(coordinates), axis=0), np.arange(len(columns))]
+        found += _far(columns, furthest, _COLUMN)
+    return found
+
+
+def _far(names: list[str], coordinates: Floats, remedy: str) -> list[Remark]:
+    return [
+        Remark(
+            "prior conflict",
+            (),
+            f"what was released puts {name} {abs(coordinate):.1f} standard deviations of the prior "
+            f"{'above' if coordinate > 0 else 'below'} its middle: values and rewards lean on a belief that the data "
+            f"contradict; {remedy}",
+        )
+        for name, coordinate in zip(names, coordinates, strict=True)
+        if abs(coordinate) > FAR_FROM_PRIOR
+    ]
+
+
+def rows_of_posterior(
+    model: Any, prior: Any, posterior: Posterior, party: int, chosen: NDArray[np.intp]
+) -> tuple[Floats, Floats]:
+    """Mean and covariance of one row of a party (`row_moments`), at chosen draws of a posterior."""
+    coordinates = None if posterior.coordinates is None else posterior.coordinates[chosen]
+    return row_moments(
+        model, prior, {name: values[chosen] for name, values in posterior.draws.items()}, coordinates, party
+    )

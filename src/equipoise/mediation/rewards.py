@@ -7,14 +7,16 @@ from typing import Self
 import numpy as np
 
 from equipoise.estimate import Estimate
-from equipoise.mediation.appraisal import Appraiser, Request, derived_noise, derived_seed
+from equipoise.mediation.appraisal import Appraiser
+from equipoise.mediation.requests import Request
+from equipoise.mediation.seeds import derived_noise, derived_seed
 from equipoise.mediation.settings import Mechanism
 from equipoise.mediation.settlement import CurvePoint
 from equipoise.mediation.task import Task
 from equipoise.reward import noising, tempering
 from equipoise.reward.targets import Targets
 
-MOST_DRAWS = 16  # times the draws asked for
+MAX_DRAWS = 16  # times the draws asked for
 
 Made = tuple[Request, Estimate, tuple[str, ...]]  # a reward: what it is, its value, and what did not go as planned
 
@@ -28,7 +30,7 @@ class Aim:
 
     @classmethod
     def of(cls, targets: Targets, place: int) -> Self:
-        """Of one party's target."""
+        """The aim that follows from one party's target."""
         return cls(targets[place], bool(targets.close[place]))
 
     def within(self, tolerance: float, whole: Estimate) -> tuple[float, float]:
@@ -150,7 +152,7 @@ class RewardMaker:
             for (index, request), appraisal in zip(requests.items(), values, strict=True):
                 found[index] = request, appraisal.value
                 excess = (appraisal.value.error / self._precision) ** 2
-                most = MOST_DRAWS * self._draws
+                most = MAX_DRAWS * self._draws
                 if excess > 1 and request.draws < most:
                     more = min(most, int(np.ceil(1.2 * excess * request.draws)))
                     again[index] = replace(request, draws=more)

@@ -7,6 +7,7 @@ for a round (`equipoise.mediation.task`).
 
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
@@ -14,19 +15,20 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from equipoise._util.files import write_new_file
+from equipoise.agreement import Agreement
 from equipoise.errors import EquipoiseError, InferenceError, MediationError
 from equipoise.inference.scenario import DRAWS, Method, Rule, is_whole
 from equipoise.reward.targets import PRECISION
 from equipoise.valuation import Estimator
 from equipoise.valuation.sampling import smallest_budget
 
-MOST_PARTIES = 10_000
+MAX_PARTIES = 10_000
 Whole = Annotated[int, Field(strict=True)]
 Nats = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 Rho = Annotated[float, Field(strict=True, gt=0, le=1)] | Literal["max"]
 Mechanism = Literal["tempering", "noise"]
-Team = Annotated[tuple[str, ...], Field(strict=False, max_length=MOST_PARTIES)]
-Teams = Annotated[tuple[Team, ...], Field(strict=False, max_length=MOST_PARTIES)]
+Team = Annotated[tuple[str, ...], Field(strict=False, max_length=MAX_PARTIES)]
+Teams = Annotated[tuple[Team, ...], Field(strict=False, max_length=MAX_PARTIES)]
 
 EXACT_UP_TO = 12  # parties
 SECRET = "noise.secret"  # noqa: S105  (a name of a file)
@@ -55,7 +57,7 @@ class SettlementSettings(BaseModel):
     ----------
     seed : int, optional
         Seed of everything that is random but added noise. By default it follows from the agreement and the submissions
-        (`equipoise.protocol.seeds`); reports say of another that it was chosen.
+        (`equipoise.mediation.seeds`); reports say of another that it was chosen.
     rho : float or "max", optional
         Fairness exponent, above 0 and up to 1, or the largest that leaves everybody better off than alone. By default
         as agreed; another is refused unless the agreement leaves it to the operator.
@@ -217,3 +219,40 @@ def ordered(members: Sequence[str], parties: Sequence[str]) -> tuple[str, ...]:
     """Members in the order of the parties."""
     chosen = set(members)
     return tuple(party for party in parties if party in chosen)
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """One option that is not as agreed, in words.
+
+    `words` name the values used and agreed; `for_parties` leaves out an exponent that would tell others' shares, where
+    the agreement fixes no number.
+    """
+
+    option: str
+    words: str
+    for_parties: str
+
+
+def deviations(
+    agreement: Agreement, *, rho: float | Literal["max"], mechanism: str, teams: Sequence[Sequence[str]]
+) -> tuple[Deviation, ...]:
+    """What differs from the agreement, but for what it leaves to the operator."""
+    agreed, found = agreement.reward, []
+    if rho != agreed.rho:
+        used, said = _exponent(rho), _exponent(agreed.rho)
+        words = f"rho = {used} was used where the agreement says {said}"
+        unsaid = words if agreed.rho != "max" else f"another rho was used where the agreement says {said}"
+        found.append(Deviation("rho", words, unsaid))
+    if mechanism != agreed.mechanism:
+        words = f'mechanism = "{mechanism}" was used where the agreement says "{agreed.mechanism}"'
+        found.append(Deviation("mechanism", words, words))
+    if len(teams) != 1:
+        named = ", ".join(f"{{{', '.join(team)}}}" for team in teams)
+        words = f"{len(teams)} teams were made, {named}, where the agreement has all parties in one"
+        found.append(Deviation("teams", words, words))
+    return tuple(one for one in found if one.option not in agreed.operator_may_choose)
+
+
+def _exponent(rho: float | Literal["max"]) -> str:
+    return '"max"' if rho == "max" else f"{rho:g}"

@@ -21,13 +21,11 @@ from equipoise.errors import EquipoiseError, MediationError
 from equipoise.estimate import Estimate
 from equipoise.inference.posterior import Posterior
 from equipoise.mediation import folders
-from equipoise.mediation.appraisal import Pooled
-from equipoise.mediation.deviations import Deviation, deviations
-from equipoise.mediation.findings import Audit
-from equipoise.mediation.plausibility import Remark
-from equipoise.mediation.settings import SettlementSettings
-from equipoise.protocol.seeds import seed_of
-from equipoise.protocol.submission import Submission, one_of_each
+from equipoise.mediation.findings import Audit, Remark
+from equipoise.mediation.requests import Pooled
+from equipoise.mediation.seeds import seed_of
+from equipoise.mediation.settings import Deviation, SettlementSettings, deviations
+from equipoise.protocol.submission import Submission, validate_submissions
 from equipoise.reward.model import Reward
 from equipoise.reward.summary import Summary
 from equipoise.reward.targets import Terms
@@ -39,8 +37,8 @@ FORMAT = "equipoise-settlement"
 VERSION = 3
 READABLE = (2, 3)  # 2, of 0.4 to 0.6, does not say who counts as bringing nothing
 FILE = folders.SETTLEMENT
-MOST_BYTES = 128 * 2**20
-MOST_SHOWN = 16  # parties in a summary
+MAX_BYTES = 128 * 2**20
+MAX_SHOWN = 16  # parties in a summary
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class Contribution:
 
     @classmethod
     def of(cls, submission: Submission) -> Self:
-        """Of a submission."""
+        """What decisions depend on of a submission."""
         stated = submission.stated
         digest = sha256_hex(submission.to_json())
         return cls(submission.id, digest, submission.count, stated.order, stated.epsilon)
@@ -74,7 +72,7 @@ class CoalitionValue:
 
     @classmethod
     def of(cls, members: tuple[str, ...], pooled: Pooled) -> Self:
-        """Of all draws of a coalition's posterior."""
+        """The value of a coalition from all draws of its posterior."""
         parts = pooled.parts
         problems = tuple(problem for part in parts for problem in part.problems)
         rhat, ess = max(part.rhat for part in parts), sum(part.ess for part in parts)
@@ -181,7 +179,7 @@ class Settlement:
     def seed_was_chosen(self) -> bool:
         """Whether the seed is another than follows from the submissions, as all were in versions up to 0.7."""
         digests = {party: one.digest for party, one in self.contributions.items()}
-        return self.settings.seed != seed_of(self.agreement.identity, digests)
+        return self.settings.seed != seed_of(self.agreement.identity_digest, digests)
 
     @property
     def deviations(self) -> tuple[Deviation, ...]:
@@ -233,18 +231,18 @@ class Settlement:
                     for one in [getattr(award, name)]
                 ],
             )
-            for party, award in list(self.awards.items())[:MOST_SHOWN]
+            for party, award in list(self.awards.items())[:MAX_SHOWN]
         ]
         words = "not audited"
         if self.findings is not None:
             broken = [finding.code for finding in self.findings.failures]
             words = f"audit: {', '.join(broken)} broken" if broken else "audit: no promise broken"
-        more = [f"… and {len(rows) - MOST_SHOWN} more parties"] if len(rows) > MOST_SHOWN else []
+        more = [f"… and {len(rows) - MAX_SHOWN} more parties"] if len(rows) > MAX_SHOWN else []
         return Table(
             f"Settlement of {len(self.parties)} parties, fairness exponent {self.rho:.3g}, together worth "
             f"{self._together()} nats; {words}",
             ("party", "ε", "rows", "alone", "Shapley value", "target", "reward"),
-            rows[:MOST_SHOWN],
+            rows[:MAX_SHOWN],
             Chart("value in nats, ± two standard errors", lines),
             more,
         )
@@ -324,7 +322,7 @@ class Settlement:
 
     @property
     def terms(self) -> Terms:
-        """By which targets follow from values."""
+        """The terms by which targets follow from values."""
         settings = self.settings
         assert settings.rho is not None
         assert settings.tolerance is not None
@@ -332,7 +330,7 @@ class Settlement:
 
     def submissions_among(self, given: Iterable[Submission]) -> tuple[Submission, ...]:
         """The submissions that were settled, in order; refuse others."""
-        sent = one_of_each(self.agreement, given)
+        sent = validate_submissions(self.agreement, given)
         if {one.party: Contribution.of(one) for one in sent} != self.contributions:
             raise MediationError("these are not the submissions that were settled; give the same files")
         return sent
@@ -375,7 +373,7 @@ class Settlement:
         return max(max(award.target.error, award.attained.error) for award in self.awards.values())
 
     @cached_property
-    def decisions(self) -> str:
+    def decisions_digest(self) -> str:
         """SHA-256 of everything that was decided: equal for equal inputs, options and seed."""
         document = self.to_json()
         for name in ("timings", "environment"):
@@ -383,6 +381,11 @@ class Settlement:
         for award in document["awards"].values():
             award.pop("errors", None)  # follows from the rest, and versions up to 0.8 have none
         return sha256_hex(canonical_json(document))
+
+    @property
+    def decisions(self) -> str:
+        """Another name of `decisions_digest`, as receipts and the HTTP API spell it."""
+        return self.decisions_digest
 
     def probability_above(self, first: str, second: str) -> float:
         """How probable it is that the first party's Shapley value is truly above the second's."""
@@ -412,7 +415,7 @@ class Settlement:
             del document["nothing"]
             for award in awards.values():
                 del award["falls_back"]
-        head = {"format": FORMAT, "version": version, "identity": self.agreement.identity}
+        head = {"format": FORMAT, "version": version, "identity": self.agreement.identity_digest}
         plain = {**head, **document, "awards": awards}
         loaded: dict[str, Any] = json.loads(json.dumps(plain, allow_nan=False))  # tuples to lists
         return loaded
@@ -441,7 +444,7 @@ class Settlement:
         place = Path(folder)
         path = place / FILE
         try:
-            document = strict_json(read_limited(path, max_bytes=MOST_BYTES), max_bytes=MOST_BYTES)
+            document = strict_json(read_limited(path, max_bytes=MAX_BYTES), max_bytes=MAX_BYTES)
         except (OSError, ValueError) as error:
             raise MediationError(
                 f"{str(path)!r} cannot be read as a settlement ({getattr(error, 'strerror', None) or error})"
@@ -464,7 +467,7 @@ class Settlement:
             if document.pop("format") != FORMAT or version not in READABLE:
                 raise ValueError("it has another format, or was written by another version of Equipoise: settle again")
             document["agreement"] = Agreement.model_validate(document["agreement"])
-            if document.pop("identity") != document["agreement"].identity:
+            if document.pop("identity") != document["agreement"].identity_digest:
                 raise ValueError("its agreement was changed")
             document["contributions"] = {party: Contribution(**one) for party, one in document["contributions"].items()}
             document["teams"] = tuple(map(tuple, document["teams"]))

@@ -17,11 +17,11 @@ from equipoise._util.files import is_writable_folder
 from equipoise._version import __version__
 from equipoise.agreement import Agreement
 from equipoise.errors import MediationError
-from equipoise.inference.infer import check_settings
-from equipoise.inference.runtime import on_accelerator
-from equipoise.mediation.deviations import Deviation, deviations
+from equipoise.inference.scenario import check_method, check_rule
 from equipoise.mediation.folders import make_passable
+from equipoise.mediation.seeds import seed_of
 from equipoise.mediation.settings import (
+    Deviation,
     Mechanism,
     Rho,
     SettlementSettings,
@@ -29,11 +29,11 @@ from equipoise.mediation.settings import (
     all_are_valued,
     check_budget,
     check_teams,
+    deviations,
     noise_secret_of,
 )
 from equipoise.mediation.settlement import Contribution
-from equipoise.protocol.seeds import seed_of
-from equipoise.protocol.submission import Submission, one_of_each
+from equipoise.protocol.submission import Submission, validate_submissions
 from equipoise.reward.targets import Terms
 
 
@@ -95,7 +95,7 @@ class Task:
 
     @property
     def terms(self) -> Terms:
-        """By which targets follow from values."""
+        """The terms by which targets follow from values."""
         return Terms(self.rho, self.agreement.reward.fallback, self.settings.precision, self.tolerance)
 
     @cached_property
@@ -118,10 +118,12 @@ class Task:
         if secret is None:
             return None
         digests = {party: one.digest for party, one in self.contributions.items()}
-        return sha256_hex(canonical_json([secret, self.agreement.identity, digests, self.options, self.settings.force]))
+        return sha256_hex(
+            canonical_json([secret, self.agreement.identity_digest, digests, self.options, self.settings.force])
+        )
 
     @cached_property
-    def inputs(self) -> str:
+    def inputs_digest(self) -> str:
         """Digest of everything that is settled from."""
         return self._digest(self.settings.options)
 
@@ -134,10 +136,12 @@ class Task:
         return self._digest({name: value for name, value in self.settings.options.items() if name != "rho"})
 
     def _digest(self, options: dict[str, Any]) -> str:
+        from equipoise.inference.runtime import on_accelerator  # loads JAX; a server makes tasks only to check them
+
         return sha256_hex(
             canonical_json(
                 {
-                    "agreement": self.agreement.identity,
+                    "agreement": self.agreement.identity_digest,
                     "submissions": {party: one.digest for party, one in self.contributions.items()},
                     "options": options,
                     "force": self.settings.force,  # which draws are used depends on it, and on what follows
@@ -162,12 +166,12 @@ def task_of(
     settings = SettlementSettings.of(settings, overrides)
     if not submissions:
         raise MediationError("there are no submissions; a settlement needs at least one party's")
-    submissions = one_of_each(agreement, submissions)
+    submissions = validate_submissions(agreement, submissions)
     parties = tuple(submission.party for submission in submissions)
     seed = settings.seed
     if seed is None:
-        seed = seed_of(agreement.identity, {one.party: Contribution.of(one).digest for one in submissions})
-    check_settings(agreement, settings.method, settings.rule, settings.draws, settings.chains, seed)
+        seed = seed_of(agreement.identity_digest, {one.party: Contribution.of(one).digest for one in submissions})
+    check_rule(settings.rule, check_method(settings.method, agreement.model.gibbs_refusal))
     resolved = settings.model_copy(
         update={
             "seed": seed,

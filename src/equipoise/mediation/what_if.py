@@ -16,11 +16,13 @@ from equipoise._util.canonical import canonical_json, sha256_hex
 from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
 from equipoise.inference.processes import processes_for
-from equipoise.mediation.appraisal import Appraiser, Request, derived_seed
+from equipoise.mediation.appraisal import Appraiser
 from equipoise.mediation.journal import FileJournal
+from equipoise.mediation.requests import Request
+from equipoise.mediation.seeds import derived_seed
 from equipoise.mediation.settlement import Settlement
 from equipoise.protocol.submission import Submission
-from equipoise.reward.deciding import decide, every_coalition
+from equipoise.reward.targets import decide, every_coalition
 
 REALISATIONS = 3
 JOURNAL = "what-if.jsonl"
@@ -51,7 +53,7 @@ class WhatIf:
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """As plain numbers and strings."""
+        """The outcome as plain numbers and strings."""
         return asdict(self) | {"notes": list(self.notes)}
 
 
@@ -80,7 +82,8 @@ def what_if(
     ]
     processes = processes_for(len(requests)) if processes is None else processes
     path = None if folder is None else Path(folder) / JOURNAL
-    with FileJournal(path, sha256_hex(canonical_json([settlement.decisions, settlement.environment]))) as journal:
+    inputs = sha256_hex(canonical_json([settlement.decisions_digest, settlement.environment]))
+    with FileJournal(path, inputs) as journal:
         appraiser = Appraiser(
             settlement.agreement, sent, journal, settlement.settings, processes=processes, progress=progress
         )

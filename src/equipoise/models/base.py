@@ -14,22 +14,22 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+import scipy  # whose `special` is loaded when it is first used
 from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise._util.text import counted, first_few
 from equipoise.errors import MediationError
 from equipoise.models.columns import CategoryColumn, Column, LabelColumn
 from equipoise.models.layout import Layout, ScaledColumn
 from equipoise.models.section import Section
 
-Floats = NDArray[np.float64]
 Draws = Mapping[str, Floats]
 
-MOST_SHOWN = 8  # columns or parameters, in a sentence
+MAX_SHOWN = 8  # columns or parameters, in a sentence
 PRIOR_DRAWS = 20_000  # for two figures of a quantile
 LARGEST = 1e100  # of a parameter, so that sums and squares are numbers
 
@@ -118,7 +118,7 @@ class Model(Section, ABC):
 
     @property
     def noun(self) -> str:
-        """What messages call it."""
+        """What messages call the model, as in "a linear regression"."""
         return f"{self.kind} model"
 
     # What parties release.
@@ -250,8 +250,8 @@ class Model(Section, ABC):
         for one in (one for axis in self.axes() for one in axis.parameters):
             low, high = sorted(one.factor * end for end in np.quantile(own[one.name], (0.05, 0.95)))
             told.append(f"{one.label} is between {_two_figures(low)} and {_two_figures(high)}")
-        more = len(told) - MOST_SHOWN
-        shown = "; ".join(told[:MOST_SHOWN]) + (f"; and so on for {counted(more, 'other')}" if more > 0 else "")
+        more = len(told) - MAX_SHOWN
+        shown = "; ".join(told[:MAX_SHOWN]) + (f"; and so on for {counted(more, 'other')}" if more > 0 else "")
         return (f"Believed before any data, each nine times out of ten: {shown}.",)
 
     @abstractmethod
@@ -321,16 +321,9 @@ class Family(Model):
         return self.sample(draws, size, rng)
 
     def log_probability(self, draws: Draws, features: Floats | None, target: Floats) -> Floats:
-        """Of each target, averaged over draws."""
+        """Log probability or density of each target, averaged over draws."""
         assert features is None
         return averaged(self.log_density(draws, target[:, None]))
-
-
-def special() -> ModuleType:
-    """SciPy's special functions: a third of a second to load, which only those who predict are to pay."""
-    from scipy import special as functions
-
-    return functions
 
 
 def root_mean_square(errors: Floats) -> float:
@@ -357,7 +350,7 @@ def scaled_values(column: ScaledColumn, values: Floats) -> Floats:
 
 
 def numbers_of(answers: NDArray[Any]) -> Floats:
-    """Targets as numbers."""
+    """Targets as numbers; refuse what is none."""
     try:
         return answers.astype(float)
     except (TypeError, ValueError) as error:
@@ -377,7 +370,7 @@ def label_positions(labels: tuple[int | str, ...], answers: NDArray[Any]) -> Flo
 
 def averaged(log_probability: Floats) -> Floats:
     """Logarithm of the mean over draws [rows, draws]."""
-    return np.asarray(special().logsumexp(log_probability, axis=1) - math.log(log_probability.shape[1]))
+    return np.asarray(scipy.special.logsumexp(log_probability, axis=1) - math.log(log_probability.shape[1]))
 
 
 def log_normal_density(target: Floats, mean: Floats, variance: Floats) -> Floats:

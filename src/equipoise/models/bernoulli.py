@@ -5,17 +5,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.models.base import (
-    PROBABILITY,
-    Axis,
-    Draws,
-    Family,
-    Floats,
-    Readable,
-    Rows,
-    Support,
-    Template,
-)
+from equipoise._util.arrays import Floats
+from equipoise.models.base import PROBABILITY, Axis, Draws, Family, Readable, Rows, Support, Template
 from equipoise.models.columns import LabelColumn
 from equipoise.models.layout import UNIT, CodedColumn, Entry, Layout
 from equipoise.models.section import Positive, Section

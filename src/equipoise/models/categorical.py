@@ -6,17 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from equipoise.models.base import (
-    Axis,
-    Draws,
-    Family,
-    Floats,
-    Readable,
-    Rows,
-    Support,
-    Template,
-    check_length,
-)
+from equipoise._util.arrays import Floats
+from equipoise.models.base import Axis, Draws, Family, Readable, Rows, Support, Template, check_length
 from equipoise.models.columns import CategoryColumn
 from equipoise.models.layout import UNIT, CodedColumn, Entry, Layout, ceil_sqrt
 from equipoise.models.section import Positive, Section

@@ -5,7 +5,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise.models.base import BOUNDS_COMMENT, Draws, Floats, Template, scaled_values
+from equipoise._util.arrays import Floats
+from equipoise.models.base import BOUNDS_COMMENT, Draws, Template, scaled_values
 from equipoise.models.columns import DurationColumn
 from equipoise.models.layout import UNIT, Entry, Layout, scaled
 from equipoise.models.rate import Gamma, RateModel, refuse_impossible

@@ -5,6 +5,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.models.base import (
     BOUNDS_COMMENT,
     LARGEST,
@@ -12,7 +13,6 @@ from equipoise.models.base import (
     Axis,
     Draws,
     Family,
-    Floats,
     Readable,
     Rows,
     Support,

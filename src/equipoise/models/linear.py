@@ -5,14 +5,15 @@ from fractions import Fraction
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from equipoise._util.arrays import Floats
 from equipoise.models.base import (
     POSITIVE,
     Axis,
     Draws,
-    Floats,
     Readable,
     Rows,
     Support,
@@ -20,7 +21,6 @@ from equipoise.models.base import (
     check_length,
     log_normal_density,
     root_mean_square,
-    special,
 )
 from equipoise.models.columns import RegressionColumn
 from equipoise.models.layout import BASE_WEIGHT, UNIT, Layout, scaled
@@ -95,7 +95,7 @@ class NormalInverseWishart(Section):
 
 
 class LinearModel(Regression):
-    """Bayesian linear regression."""
+    """Bayesian linear regression: everything about it that needs no sampler."""
 
     estimator_type = "regressor"
     score_name = "R²"
@@ -253,7 +253,7 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
         weights, deviation = draws["weights"], np.sqrt(draws["variance"])
         number = len(deviation)
         places = np.random.default_rng(_STREAM).permutation(number)
-        noise = deviation * special().ndtri((places + 0.5) / number)
+        noise = deviation * scipy.special.ndtri((places + 0.5) / number)
         found = [np.quantile(part @ weights.T + noise, tails, axis=1).T for part in in_parts(features, number)]
         return np.asarray(target.middle + target.half_width * np.concatenate(found))
 

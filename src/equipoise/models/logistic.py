@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from equipoise.models.base import Draws, Floats, Rows, Template, averaged, special
+from equipoise._util.arrays import Floats
+from equipoise.models.base import Draws, Rows, Template, averaged
 from equipoise.models.columns import LabelColumn
 from equipoise.models.layout import BASE_WEIGHT, UNIT, CodedColumn, Layout, ScaledColumn, scaled
 from equipoise.models.regression import (
@@ -161,7 +163,9 @@ bias_spread = 2.0        # log odds where all features are at their means
         if not isinstance(prior, TruncatedNorm):
             return None
         degrees = width if prior.degrees_of_freedom is None else prior.degrees_of_freedom
-        squares = special().chdtri(degrees, rng.uniform(special().chdtrc(degrees, prior.max_squared_norm), 1.0, number))
+        squares = scipy.special.chdtri(
+            degrees, rng.uniform(scipy.special.chdtrc(degrees, prior.max_squared_norm), 1.0, number)
+        )
         directions = rng.normal(size=(number, width + 1))
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
         scales = np.array([prior.weight_scale] * width + [prior.bias_scale])
@@ -174,10 +178,10 @@ bias_spread = 2.0        # log odds where all features are at their means
         """Probability of the positive label at every draw [some rows, draws], a few rows at a time."""
         weights = draws["weights"]
         for part in in_parts(self.scaled_features(table), len(weights)):
-            yield np.asarray(special().expit(part @ weights.T))
+            yield np.asarray(scipy.special.expit(part @ weights.T))
 
     def simulate_given(self, draws: Draws, predicted: Floats, rng: np.random.Generator) -> NDArray[Any]:  # noqa: ARG002
-        positive = rng.uniform(size=predicted.shape) < special().expit(predicted)
+        positive = rng.uniform(size=predicted.shape) < scipy.special.expit(predicted)
         return np.asarray(np.take(self.target.labels, positive.astype(int)))
 
     def imagine_targets(
@@ -195,7 +199,7 @@ bias_spread = 2.0        # log odds where all features are at their means
 
     def log_probability(self, draws: Draws, features: Floats | None, target: Floats) -> Floats:
         assert features is not None
-        return averaged(special().log_expit(target[:, None] * (features @ draws["weights"].T)))
+        return averaged(scipy.special.log_expit(target[:, None] * (features @ draws["weights"].T)))
 
     @property
     def error_name(self) -> str:
@@ -213,7 +217,7 @@ bias_spread = 2.0        # log odds where all features are at their means
 
     def _positive(self, draws: Draws, features: Floats) -> Floats:
         """Probability of the positive label by all draws together, of scaled features."""
-        return np.asarray(special().expit(features @ draws["weights"].T).mean(axis=1))
+        return np.asarray(scipy.special.expit(features @ draws["weights"].T).mean(axis=1))
 
     def belief_about_effects(self) -> str:
         prior = self.prior

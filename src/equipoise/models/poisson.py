@@ -3,9 +3,11 @@
 from typing import Any, Literal
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
-from equipoise.models.base import BOUNDS_COMMENT, Draws, Floats, Support, Template, scaled_values, special
+from equipoise._util.arrays import Floats
+from equipoise.models.base import BOUNDS_COMMENT, Draws, Support, Template, scaled_values
 from equipoise.models.columns import CountColumn
 from equipoise.models.layout import UNIT, Entry, Layout, scaled
 from equipoise.models.rate import Gamma, RateModel, refuse_impossible
@@ -56,7 +58,7 @@ shape = 1.0
 
     def log_density(self, draws: Draws, target: Floats) -> Floats:
         rate = draws["rate"]
-        return np.asarray(special().xlogy(target, rate) - rate - special().gammaln(target + 1))
+        return np.asarray(scipy.special.xlogy(target, rate) - rate - scipy.special.gammaln(target + 1))
 
     def predictive_variance(self, draws: Draws, features: Floats | None) -> Floats:  # noqa: ARG002
         return np.asarray(draws["rate"].mean() + draws["rate"].var())

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.errors import MediationError
-from equipoise.models.base import POSITIVE, Axis, Draws, Family, Floats, Readable, Rows, Support
+from equipoise.models.base import POSITIVE, Axis, Draws, Family, Readable, Rows, Support
 from equipoise.models.section import Positive, Section
 
 

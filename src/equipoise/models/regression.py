@@ -23,14 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from equipoise._util.arrays import Floats
 from equipoise._util.text import counted
 from equipoise.models.base import (
     BOUNDS_COMMENT,
     LARGEST,
-    MOST_SHOWN,
+    MAX_SHOWN,
     Axis,
     Draws,
-    Floats,
     Model,
     Readable,
     Rows,
@@ -216,7 +216,7 @@ class Regression(Model):
     @property
     def purpose(self) -> str:
         names = [feature.name for feature in self.features]
-        on = ", ".join(names) if len(names) <= MOST_SHOWN else f"{len(names)} features"
+        on = ", ".join(names) if len(names) <= MAX_SHOWN else f"{len(names)} features"
         return f"{self.kind} regression of {self.target.name} on {on}"
 
     def beliefs(self) -> tuple[str, ...]:
@@ -336,7 +336,7 @@ def in_parts(features: Floats, draws: int) -> Iterator[Floats]:
 
 
 def typical_deviation(column: RegressionColumn) -> float:
-    """As `StandardisedFeatures` has it, in the column's own units."""
+    """The standard deviation that a standardised prior expects of a column, in the column's own units."""
     lower, upper = column.typical or column.bounds
     return (upper - lower) / (4 if column.typical else 8)
 
@@ -352,8 +352,8 @@ def _typical(column: RegressionColumn) -> str:
 
 
 def _shown(columns: list[str]) -> str:
-    more = len(columns) - MOST_SHOWN
-    return ", ".join(columns[:MOST_SHOWN]) + (f" and {counted(more, 'other')}" if more > 0 else "")
+    more = len(columns) - MAX_SHOWN
+    return ", ".join(columns[:MAX_SHOWN]) + (f" and {counted(more, 'other')}" if more > 0 else "")
 
 
 def _columns_of(model: dict[str, Any]) -> list[dict[str, Any]]:

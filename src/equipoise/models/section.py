@@ -29,8 +29,8 @@ _Y_OF_SMALL_ORDER = (
 SMALL_ORDER = frozenset(y[:-2] + f"{int(y[-2:], 16) | sign:02x}" for y in _Y_OF_SMALL_ORDER for sign in (0x00, 0x80))
 
 
-def somebodys_key(public_key: str) -> str:
-    """A public key, unless it is none, or one that anybody can sign with."""
+def validate_public_key(public_key: str) -> str:
+    """The public key itself; refuse what is none, and one that anybody can sign with."""
     if not re.fullmatch("[0-9a-f]{64}", public_key):
         raise ValueError("a public key is 64 lower-case hexadecimal digits")
     if public_key in SMALL_ORDER:
@@ -38,7 +38,7 @@ def somebodys_key(public_key: str) -> str:
     return public_key
 
 
-PublicKey = Annotated[Hex64, AfterValidator(somebodys_key)]
+PublicKey = Annotated[Hex64, AfterValidator(validate_public_key)]
 
 
 class Section(BaseModel):

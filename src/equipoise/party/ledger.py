@@ -30,7 +30,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from equipoise._util.canonical import MAX_DOCUMENT_BYTES, StrictJSONError, canonical_json, sha256_hex, strict_json
-from equipoise._util.files import fsync_folder, is_there, is_writable_folder, write_all
+from equipoise._util.files import exists, fsync_folder, is_writable_folder, write_all
 from equipoise.agreement import Agreement
 from equipoise.errors import BudgetError, LedgerError
 from equipoise.guarantee import Guarantee
@@ -69,7 +69,7 @@ class Ledger:
     ) -> None:
         """Raise if the spend would be refused now. Nothing is written."""
         folder = self.path.parent
-        if not is_writable_folder(folder) or (is_there(self.path) and not os.access(self.path, os.W_OK)):
+        if not is_writable_folder(folder) or (exists(self.path) and not os.access(self.path, os.W_OK)):
             raise LedgerError(f"cannot write {str(self.path)!r}; its folder must exist and be writable: make it first")
         entries, _ = self._entries()
         self._refuse(entries, agreement, party, guarantee, again=again, cap_zcdp=cap_zcdp)
@@ -96,7 +96,7 @@ class Ledger:
             content = {
                 "kind": "spend",
                 "nonce": secrets.token_hex(16),
-                "agreement": agreement.identity,
+                "agreement": agreement.identity_digest,
                 "party": party,
                 "order": guarantee.order,
                 "epsilon": guarantee.epsilon,
@@ -169,7 +169,7 @@ class Ledger:
             raise BudgetError(
                 f"this ledger already has a cap of zCDP {history.cap_zcdp:g}; change it with `equipoise party amend`"
             )
-        earlier = history.latest_spend(agreement.identity, party)
+        earlier = history.latest_spend(agreement.identity_digest, party)
         if earlier is not None and not again:
             remedy = (
                 "send it again for nothing with `equipoise party resend`, or spend anew on fresh noise with --again"

@@ -17,10 +17,17 @@ int64 are saturated by OpenDP, which is post-processing.
 
 import math
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
+from opendp.domains import atom_domain, vector_domain
+from opendp.measurements import make_gaussian
+from opendp.metrics import l2_distance
+from opendp.mod import binary_search, enable_features
+
 from equipoise.errors import GuaranteeError
+
+enable_features("contrib")  # constructors whose proofs OpenDP is still vetting
 
 
 def perturb(statistic: Sequence[int], *, sensitivity: int, zcdp: float) -> list[int]:
@@ -37,8 +44,6 @@ def perturb(statistic: Sequence[int], *, sensitivity: int, zcdp: float) -> list[
 @lru_cache(maxsize=64)
 def noise_scale(sensitivity: int, zcdp: float) -> float:
     """Smallest scale that OpenDP's privacy map certifies as ρ-zCDP at this sensitivity."""
-    from opendp.mod import binary_search
-
     distance = float(sensitivity)
     assert distance == sensitivity, "sensitivities are whole numbers far below 2^53"
     guess = distance / math.sqrt(2 * zcdp)
@@ -49,25 +54,5 @@ def noise_scale(sensitivity: int, zcdp: float) -> float:
 
 
 def _gaussian(scale: float) -> Any:
-    opendp = _opendp()
-    space = opendp.vector_domain(opendp.atom_domain(T="i64")), opendp.l2_distance(T="f64")
-    return opendp.make_gaussian(*space, scale=scale)
-
-
-@cache
-def _opendp() -> Any:
-    """OpenDP, loaded when noise is first needed: its library takes a noticeable moment."""
-    from types import SimpleNamespace
-
-    from opendp.domains import atom_domain, vector_domain
-    from opendp.measurements import make_gaussian
-    from opendp.metrics import l2_distance
-    from opendp.mod import enable_features
-
-    enable_features("contrib")
-    return SimpleNamespace(
-        atom_domain=atom_domain,
-        vector_domain=vector_domain,
-        l2_distance=l2_distance,
-        make_gaussian=make_gaussian,
-    )
+    space = vector_domain(atom_domain(T="i64")), l2_distance(T="f64")
+    return make_gaussian(*space, scale=scale)

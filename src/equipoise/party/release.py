@@ -24,7 +24,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from equipoise._util.files import is_there
+from equipoise._util.files import exists
 from equipoise.agreement import Agreement
 from equipoise.errors import ClippingWarning, GuaranteeError, KeyFileError, LedgerError, PrivacyError, TableError
 from equipoise.guarantee import Guarantee
@@ -156,7 +156,7 @@ def release(
 
 def resend(agreement: Agreement | str | Path, *, party: str, ledger: str | Path) -> Submission:
     """Return the submission already made under this agreement. It costs nothing: the same bytes reveal nothing new."""
-    stored = Ledger(ledger).read().stored_submission(Agreement.of(agreement).identity, party)
+    stored = Ledger(ledger).read().stored_submission(Agreement.of(agreement).identity_digest, party)
     if stored is None:
         raise LedgerError(
             f"the ledger {str(ledger)!r} holds no finished submission of {party!r} under this agreement; release one"
@@ -262,7 +262,7 @@ def _signing_key(agreement: Agreement, party: str, book: Ledger, key: str | Path
     """The key to sign with, checked against the agreement; None where one is yet to be made beside the ledger."""
     pinned = agreement.party(party).public_key
     path = _key_beside(book) if key is None else Path(key)
-    if key is None and not is_there(path):
+    if key is None and not exists(path):
         if pinned is not None:
             raise KeyFileError(f"the agreement names key {pinned[:16]}… for {party!r}; give its file with --key (key=)")
         return None
@@ -287,7 +287,7 @@ def _unsigned(
     return Submission(
         format=FORMAT,
         version=VERSION,
-        agreement=agreement.identity,
+        agreement=agreement.identity_digest,
         party=party,
         id=spend,
         guarantee=StatedGuarantee(order=guarantee.order, epsilon=guarantee.epsilon),

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
+from equipoise._util.arrays import Floats
 from equipoise._util.cores import usable_cores
 from equipoise.errors import TableError
 from equipoise.models import GRID, UNIT, CodedColumn, Layout, ScaledColumn
@@ -24,7 +25,6 @@ from equipoise.party.cells import label_positions, numbers, refuse_fractions, re
 from equipoise.party.stream import Batch, Table, Wanted
 from equipoise.party.table import open_table
 
-Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Progress = Callable[[float | None, int], None]
 
@@ -243,7 +243,7 @@ class _Moments:
         np.clip(cells, -GRID, GRID, out=cells)
         np.rint(cells, out=cells)
         if self.layout.squared_radius is not None:
-            _pull_into_ball(steps[: self.layout.ball_columns], self.layout.squared_radius)
+            _clip_to_ball(steps[: self.layout.ball_columns], self.layout.squared_radius)
         return unclipped
 
     @staticmethod
@@ -283,7 +283,7 @@ def _power_of_two(limit: int) -> int:
     return 1 << max(0, limit.bit_length() - 1)
 
 
-def _pull_into_ball(features: Floats, squared_radius: int) -> None:
+def _clip_to_ball(features: Floats, squared_radius: int) -> None:
     """Scale rows outside the ball down, in place, so that Σ steps² ≤ squared_radius holds exactly.
 
     The squared norm is an exact integer. The factor √(R²/norm²) is shrunk by 2⁻⁴⁰, far more than its rounding error,

@@ -14,8 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from equipoise._util.canonical import StrictJSONError, canonical_json, sha256_hex, strict_json
 from equipoise.agreement.schema import PARTY_NAME
 from equipoise.errors import VerificationError
-from equipoise.protocol.keys import public_hex
-from equipoise.protocol.public_keys import verify
+from equipoise.protocol.keys import public_hex, verify
 
 FORMAT = "equipoise-export"
 VERSION = 2
@@ -24,7 +23,7 @@ MANIFEST, AGREEMENT, SETTLEMENT = "manifest.json", "agreement.json", "settlement
 EVENTS, ANSWERS = "events.jsonl", "answers.jsonl"
 NOISE = "noise.secret"  # of rewards made by noise: without it nobody could settle again
 PARTS = {"submissions": ".json", "receipts": ".json", "rewards": ".nc"}  # one file of each party
-MOST_MANIFEST_BYTES = 16 * 2**20  # it is read before anybody's signature is
+MAX_MANIFEST_BYTES = 16 * 2**20  # it is read before anybody's signature is
 _PARTY = PARTY_NAME.strip("^$")
 NAMES = re.compile(
     "|".join(
@@ -58,7 +57,7 @@ class Manifest:
     def parse(cls, data: bytes) -> Self:
         """Read it, and check the signature."""
         try:
-            document = strict_json(data, max_bytes=MOST_MANIFEST_BYTES)
+            document = strict_json(data, max_bytes=MAX_MANIFEST_BYTES)
             if document["format"] != FORMAT or document["version"] not in VERSIONS:
                 raise ValueError(f"format {document['format']!r}, version {document['version']!r}")
             signature = str(document.pop("signature"))

@@ -1,4 +1,9 @@
-"""An Ed25519 signing key, as a PEM file only its owner can read: a party's, or a service's."""
+"""Ed25519 keys, of parties and of services: private ones in files, public ones as people compare them, signatures.
+
+A private key is a PEM file that only its owner can read. A public key is 64 hexadecimal digits on the wire. People
+compare its fingerprint, half as long: the first 128 bits of its SHA-256 in groups of four, which no one can find a
+second key for.
+"""
 
 import os
 import shlex
@@ -6,8 +11,8 @@ import stat
 import warnings
 from pathlib import Path
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
@@ -15,10 +20,13 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from equipoise._util.files import is_there, write_new_file
-from equipoise.errors import KeyFileError, KeyFileWarning
+from equipoise._util.canonical import sha256_hex
+from equipoise._util.files import exists, write_new_file
+from equipoise.errors import KeyFileError, KeyFileWarning, VerificationError
+from equipoise.models.section import validate_public_key
 
-MOST_BYTES = 2**16
+MAX_BYTES = 2**16
+_GROUPS = 8  # of four digits, in a fingerprint
 
 
 def create_key(path: Path) -> Ed25519PrivateKey:
@@ -36,11 +44,11 @@ def create_key(path: Path) -> Ed25519PrivateKey:
 
 def load_or_create_key(path: Path) -> Ed25519PrivateKey:
     """The key in a file, made now if there is none; of two processes that make it at once, one does."""
-    if not is_there(path):
+    if not exists(path):
         try:
             return create_key(path)
         except KeyFileError:
-            if not is_there(path):
+            if not exists(path):
                 raise
     return load_key(path)
 
@@ -49,7 +57,7 @@ def load_key(path: Path) -> Ed25519PrivateKey:
     """Read a key written by `create_key` (or any unencrypted Ed25519 key in PEM form)."""
     try:
         with path.open("rb") as file:
-            mode, data = os.fstat(file.fileno()).st_mode, file.read(MOST_BYTES)
+            mode, data = os.fstat(file.fileno()).st_mode, file.read(MAX_BYTES)
         _check_mode(path, mode)
         key = load_pem_private_key(data, password=None)
     except OSError as error:
@@ -85,3 +93,32 @@ def _check_mode(path: Path, mode: int) -> None:
 def public_hex(key: Ed25519PrivateKey) -> str:
     """Public half as the 64 hexadecimal digits that agreements and submissions use."""
     return key.public_key().public_bytes_raw().hex()
+
+
+def fingerprint(public_key: str) -> str:
+    """What people read to each other, as in 2c26-b46b-68ff-c68f-f99b-453c-1d30-4134."""
+    digits = sha256_hex(bytes.fromhex(public_key))
+    return "-".join(digits[4 * group : 4 * group + 4] for group in range(_GROUPS))
+
+
+def same_fingerprint(first: str, second: str) -> bool:
+    """Whether two people mean the same, however they wrote dashes, spaces and capitals."""
+    return _bare(first) == _bare(second)
+
+
+def verify(public_key: str, signature: str, data: bytes, *, what: str) -> None:
+    """Refuse a signature that the key did not make; `what` is what was signed, for the message."""
+    try:
+        validate_public_key(public_key)
+    except ValueError as error:
+        raise VerificationError(f"{what} cannot be trusted: {error}") from error
+    try:
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(public_key)).verify(bytes.fromhex(signature), data)
+    except (InvalidSignature, ValueError) as error:
+        raise VerificationError(
+            f"{what} was not signed with the key {fingerprint(public_key)}, or was altered afterwards"
+        ) from error
+
+
+def _bare(text: str) -> str:
+    return "".join(letter for letter in text.lower() if letter.isalnum())

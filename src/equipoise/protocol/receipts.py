@@ -4,18 +4,16 @@ A receipt names the event that recorded it and that event's digest, so that a lo
 place, contradicts the receipt. What comes before that event cannot be rewritten either: its digest covers all of it.
 """
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from equipoise._util.canonical import StrictJSONError, canonical_json, strict_json
 from equipoise.agreement.schema import PartyName
 from equipoise.errors import VerificationError
 from equipoise.models.section import Hex64
-from equipoise.protocol.public_keys import verify
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from equipoise.protocol.keys import verify
 
 RoundName = Annotated[str, Field(pattern=r"^[a-z0-9]{4,40}$")]
 Moment = Annotated[int, Field(ge=0)]  # milliseconds since 1970, by the service's clock
@@ -38,7 +36,7 @@ class _Signed(BaseModel):
     signature: Annotated[str, Field(pattern=r"^[0-9a-f]{128}$")]
 
     @classmethod
-    def signed(cls, key: "Ed25519PrivateKey", **said: str | int) -> Self:
+    def signed(cls, key: Ed25519PrivateKey, **said: str | int) -> Self:
         """Make one of all it says besides format, version, service and signature."""
         unsigned = {"format": cls.KIND, "version": 1, "service": key.public_key().public_bytes_raw().hex(), **said}
         return cls.model_validate({**unsigned, "signature": key.sign(canonical_json(unsigned)).hex()})

@@ -8,19 +8,18 @@ nonce is known, and once nonces are forgotten, because it is old. TLS still keep
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import Self
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from equipoise._util.canonical import sha256_hex
 from equipoise.errors import VerificationError
-from equipoise.protocol.public_keys import verify
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from equipoise.protocol.keys import verify
 
 KEY, TIME, NONCE, SIGNATURE = "Equipoise-Key", "Equipoise-Time", "Equipoise-Nonce", "Equipoise-Signature"
 WINDOW = 300  # seconds that the sender's clock and the receiver's may be apart
 _LENGTHS = {KEY: 64, NONCE: 32, SIGNATURE: 128}
-_MOST_DIGITS = 12
+_MAX_DIGITS = 12
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class SignedRequest:
             if name in _LENGTHS and not (len(value) == _LENGTHS[name] and set(value) <= set("0123456789abcdef")):
                 raise VerificationError(f"the header {name} must be {_LENGTHS[name]} lower-case hexadecimal digits")
         time = str(found[TIME])
-        if not (time.isascii() and time.isdigit() and len(time) <= _MOST_DIGITS):
+        if not (time.isascii() and time.isdigit() and len(time) <= _MAX_DIGITS):
             raise VerificationError(f"the header {TIME} must be seconds since 1970, in digits")
         return cls(str(found[KEY]), int(time), str(found[NONCE]), str(found[SIGNATURE]))
 
@@ -57,7 +56,7 @@ class SignedRequest:
 
 
 def sign_request(
-    key: "Ed25519PrivateKey", *, audience: str, method: str, target: str, body: bytes, time: int
+    key: Ed25519PrivateKey, *, audience: str, method: str, target: str, body: bytes, time: int
 ) -> dict[str, str]:
     """Headers that make a request a signed one; `audience` is the service's public key, `target` path and query."""
     nonce = secrets.token_hex(16)

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from equipoise._util.canonical import StrictJSONError, canonical_json, read_limited, strict_json
@@ -20,7 +22,7 @@ from equipoise.agreement.schema import PartyName
 from equipoise.errors import SubmissionError
 from equipoise.guarantee import MAX_STATISTIC_LENGTH, Guarantee
 from equipoise.models import LARGEST_NOISE, layout_of
-from equipoise.models.section import Hex64, somebodys_key
+from equipoise.models.section import Hex64, validate_public_key
 
 FORMAT: Literal["equipoise-submission"] = "equipoise-submission"
 VERSION = 1
@@ -80,7 +82,7 @@ class Submission(_Strict):
     def parse(cls, data: bytes, *, name: str = "submission") -> Self:
         """Read a submission received as bytes."""
         try:
-            document = strict_json(data, max_bytes=most_bytes(MAX_STATISTIC_LENGTH))
+            document = strict_json(data, max_bytes=max_submission_bytes(MAX_STATISTIC_LENGTH))
             return cls.model_validate(document)
         except StrictJSONError as error:
             raise SubmissionError(f"{name} is not a submission: {error}") from error
@@ -112,9 +114,9 @@ class Submission(_Strict):
         # Not left to the signature: to an all-zero key, all-zero signatures of one text in four are genuine.
         if self.id == PLACEHOLDER_ID:
             raise SubmissionError(f"{who} is a preview, paid for by no ledger; ask the party to release")
-        if self.agreement != agreement.identity:
+        if self.agreement != agreement.identity_digest:
             raise SubmissionError(
-                f"{who} was made for agreement {self.agreement[:12]}…, not {agreement.identity[:12]}…; "
+                f"{who} was made for agreement {self.agreement[:12]}…, not {agreement.identity_digest[:12]}…; "
                 "all parties must release under the same agreement file"
             )
         if self.party not in agreement.party_names:
@@ -173,11 +175,8 @@ class Submission(_Strict):
             )
 
     def _check_signature(self, who: str) -> None:
-        from cryptography.exceptions import InvalidSignature  # `--help` need not load it
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
         try:
-            somebodys_key(self.public_key)
+            validate_public_key(self.public_key)
         except ValueError as error:
             raise SubmissionError(f"{who} cannot be trusted: {error}") from error
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(self.public_key))
@@ -189,12 +188,12 @@ class Submission(_Strict):
             ) from error
 
 
-def most_bytes(numbers: int) -> int:
+def max_submission_bytes(numbers: int) -> int:
     """How long a submission with so many numbers can be, as `to_json` writes it."""
     return _FRAME + (_DIGITS + 1) * numbers
 
 
-def one_of_each(agreement: Agreement, submissions: Iterable[Submission]) -> tuple[Submission, ...]:
+def validate_submissions(agreement: Agreement, submissions: Iterable[Submission]) -> tuple[Submission, ...]:
     """Submissions in the order of the agreement's parties, each genuine and the only one of its party."""
     by_party: dict[str, Submission] = {}
     for submission in submissions:

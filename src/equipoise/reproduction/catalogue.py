@@ -27,7 +27,7 @@ from equipoise.reproduction.control import (
 )
 from equipoise.reproduction.effort import FULL, Effort, Tick
 from equipoise.reproduction.outcome import Outcome, runs_file
-from equipoise.reproduction.prior import prior_loss
+from equipoise.reproduction.posteriors import prior_loss
 from equipoise.reproduction.settings import NOISE_SEED, Setting
 from equipoise.reproduction.sweep import USUAL, Run, Variation, read_runs, vary_epsilon
 from equipoise.reproduction.tables import coverage, samples, thinning
@@ -57,7 +57,7 @@ class Bench:
                 sources.load(table, self.data)
 
     def setting(self, name: str) -> Setting:
-        """One of the paper's three."""
+        """One of the paper's three data sets, by name."""
         if name not in self._settings:
             self.tick(f"{name}: preparing the data")
             if name == SYN:

@@ -4,29 +4,26 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.errors import ExperimentError
 from equipoise.inference.scenario import Scenario
-from equipoise.mediation.appraisal import derived_seed
+from equipoise.mediation.seeds import derived_seed
 from equipoise.reproduction.control import MONOTONE, with_noise
 from equipoise.reproduction.effort import Effort, Tick
 from equipoise.reproduction.outcome import Outcome
 from equipoise.reproduction.pictures import draw_contours
-from equipoise.reproduction.posteriors import Asked, Measure, as_drawn, find
-from equipoise.reproduction.prior import prior_draws
+from equipoise.reproduction.posteriors import Asked, Measure, as_drawn, find, prior_draws
 from equipoise.reproduction.releases import plain_submissions
 from equipoise.reproduction.settings import EPSILONS, NOISE_SEED, PARTIES, Setting
-from equipoise.reproduction.sharing import COALITIONS, shared_out
+from equipoise.reproduction.sweep import COALITIONS, shared_out
 from equipoise.reproduction.verdict import Verdict, fact
 from equipoise.reward.tempering import FIRST_LOOK, Curve, Point
-
-Floats = NDArray[np.float64]
 
 FAIRNESS = 0.5  # ρ of that picture
 PARTY = "2"
 SHARES = (0.5, 0.9)
-MOST_POINTS = 4_000
+MAX_POINTS = 4_000
 NOISES = tuple(2.0**power for power in range(-4, 13))
 
 
@@ -39,7 +36,7 @@ class Cloud:
 
     @property
     def mean(self) -> Floats:
-        """Where it lies."""
+        """The mean of the cloud's points."""
         return np.asarray(self.points.mean(axis=0))
 
     @property
@@ -70,7 +67,7 @@ def contours(name: str, setting: Setting, effort: Effort, folder: Path, *, tick:
         }
         for label, cloud in clouds.items()
     ]
-    thinned = {label: cloud.points[:: -(-len(cloud.points) // MOST_POINTS)] for label, cloud in clouds.items()}
+    thinned = {label: cloud.points[:: -(-len(cloud.points) // MAX_POINTS)] for label, cloud in clouds.items()}
     pictures = draw_contours(folder / name, thinned, "weight w1", "weight w2", SHARES)
     return Outcome(name, rows, pictures, _verdicts(rows))
 
@@ -149,7 +146,7 @@ class _Search:
 
     def prior(self) -> Cloud:
         """Draws of the prior."""
-        return self._in_own_units(prior_draws(self.setting, MOST_POINTS), 0.0)
+        return self._in_own_units(prior_draws(self.setting, MAX_POINTS), 0.0)
 
     def _in_own_units(self, parameters: dict[str, Floats], value: float) -> Cloud:
         """Scaled weights w̃ are of features x/b and targets y/b_y: w = w̃ b_y/b."""

@@ -11,12 +11,11 @@ import numpy as np
 from equipoise.estimate import SURE, Estimate
 from equipoise.inference.engine import Settings
 from equipoise.inference.scenario import Scenario
-from equipoise.mediation.appraisal import derived_seed
+from equipoise.mediation.seeds import derived_seed
 from equipoise.reproduction.effort import Effort, Tick
 from equipoise.reproduction.outcome import Outcome
 from equipoise.reproduction.pictures import Curve, draw_curves
-from equipoise.reproduction.posteriors import Asked, Found, Measure, as_drawn, find
-from equipoise.reproduction.prior import prior_loss
+from equipoise.reproduction.posteriors import Asked, Found, Measure, as_drawn, find, prior_loss
 from equipoise.reproduction.releases import plain_submissions
 from equipoise.reproduction.settings import EPSILONS, NOISE_SEED, PARTIES, Setting
 from equipoise.reproduction.verdict import Verdict, below, fact, falls, mean_of_runs, negated, rises
@@ -41,7 +40,7 @@ class Controlled:
     found: Found
 
     def row(self) -> dict[str, float | int | str]:
-        """For a table of numbers."""
+        """The numbers of one controlled reward, by column of a table."""
         return {
             "mechanism": self.mechanism,
             "amount": self.amount,
@@ -67,7 +66,7 @@ def read_tempered(path: Path) -> list[Controlled]:
 
 
 def with_noise(tau: float) -> Scenario:
-    """Everybody together, as much noise added to each."""
+    """The scenario of everybody together, with as much noise added to each."""
     return Scenario(None, 1.0, dict.fromkeys(PARTIES, tau))
 
 
@@ -113,7 +112,7 @@ def scan(setting: Setting, *, tick: Tick = lambda _what: None) -> list[int]:
         asked = [Asked(with_noise(tau), 7) for tau in TAUS[2:]]
         found = find(agreement, sent, asked, SCAN, measure, noise_seed=noise_seed)
         steps = [after.value - before.value for before, after in itertools.pairwise(found)]
-        if max(step.in_errors for step in steps) > SURE:
+        if max(step.z_score for step in steps) > SURE:
             rising.append(noise_seed)
     return rising
 

@@ -19,11 +19,11 @@ class Effort:
     logistic: Settings
 
     def settings(self, setting: Setting) -> Settings:
-        """Of a data set's posteriors."""
+        """Settings by which a data set's posteriors are sampled."""
         return self.logistic if setting.kind == "logistic" else self.linear
 
     def described(self, setting: Setting) -> dict[str, object]:
-        """For the record."""
+        """How a data set's posteriors were sampled, for the record of a run."""
         chosen = self.settings(setting)
         return {
             "effort": self.name,

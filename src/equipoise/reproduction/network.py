@@ -11,12 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.errors import ExperimentError
 from equipoise.inference.runtime import ONE_AT_A_TIME, double_precision
 
-Floats = NDArray[np.float64]
 Layers = list[tuple[Array, Array]]
 State = tuple[Layers, tuple[Layers, Layers], Array]  # Adam's: weights, two moments, steps
 

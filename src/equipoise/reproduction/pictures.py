@@ -3,20 +3,19 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from numpy.typing import NDArray
+from scipy.stats import gaussian_kde
 
 from equipoise.estimate import Estimate
 from equipoise.report.charts.drawing import WIDTH, legend_below, legend_height, saved
 from equipoise.report.charts.style import look
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-Draw = Callable[["Axes"], list[object]]  # returns what the legend names
+Draw = Callable[[Axes], list[object]]  # returns what the legend names
 
 HEIGHT, BELOW = 2.4, 0.5
 LEFT = 0.72
@@ -44,7 +43,7 @@ def draw_curves(
 ) -> list[Path]:
     """Write one picture in all kinds; `path` has no ending. Looks are counted from `first_look`."""
 
-    def draw(axes: "Axes") -> list[object]:
+    def draw(axes: Axes) -> list[object]:
         handles: list[object] = []
         for place, curve in enumerate(curves, first_look):
             style = look(place)
@@ -63,8 +62,6 @@ def draw_curves(
             axes.fill_between(curve.x, low, high, color=style.colour, alpha=0.2, linewidth=0)
             handles.append(line)
         if logarithmic:
-            from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
-
             places = sorted({x for curve in curves for x in curve.x})
             axes.set_xscale("log")
             axes.xaxis.set_major_locator(FixedLocator(places))
@@ -80,8 +77,6 @@ def draw_contours(
     path: Path, clouds: dict[str, NDArray[np.float64]], x_label: str, y_label: str, shares: Sequence[float]
 ) -> list[Path]:
     """Regions of highest density of clouds of points [points, 2] that hold the given shares, and their means."""
-    from scipy.stats import gaussian_kde
-
     narrow = [np.quantile(points, [0.01, 0.99], axis=0) for points in list(clouds.values())[1:]]
     low, high = np.min([one[0] for one in narrow], axis=0), np.max([one[1] for one in narrow], axis=0)
     middle = np.mean(next(iter(clouds.values())), axis=0)  # of the first, which may be far wider than the picture
@@ -90,7 +85,7 @@ def draw_contours(
     across, up = (np.linspace(low[k] - margin[k], high[k] + margin[k], GRID) for k in range(2))
     x, y = np.meshgrid(across, up)
 
-    def draw(axes: "Axes") -> list[object]:
+    def draw(axes: Axes) -> list[object]:
         handles: list[object] = []
         for place, points in enumerate(clouds.values()):
             style = look(place)
@@ -110,7 +105,7 @@ def draw_contours(
 def _write(path: Path, labels: list[str], x_label: str, y_label: str, tall: float, draw: Draw) -> list[Path]:
     below = BELOW + legend_height(labels)
 
-    def whole(figure: "Figure") -> None:
+    def whole(figure: Figure) -> None:
         height = figure.get_figheight()
         box = (LEFT / WIDTH, below / height, 1 - (LEFT + 0.12) / WIDTH, 1 - (below + 0.1) / height)
         axes = figure.add_axes(box)

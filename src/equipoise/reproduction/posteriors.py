@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise._util.cores import usable_cores
 from equipoise.agreement import Agreement
 from equipoise.estimate import Estimate
@@ -21,6 +21,7 @@ from equipoise.inference import baselines, engine
 from equipoise.inference.collapsed import own_coordinates
 from equipoise.inference.diagnostics import independent
 from equipoise.inference.engine import Problem, Sampled, Settings
+from equipoise.inference.infer import infer
 from equipoise.inference.models.linear import regression_coordinates
 from equipoise.inference.problem import observations_of, problem_of, scenario_arrays
 from equipoise.inference.processes import sample_one, spread, tasks_of
@@ -28,14 +29,15 @@ from equipoise.inference.runtime import double_precision, on_accelerator
 from equipoise.inference.scenario import Scenario
 from equipoise.models.base import Rows
 from equipoise.protocol.submission import Submission
+from equipoise.reproduction.releases import plain_submissions
+from equipoise.reproduction.settings import EPSILONS, NOISE_SEED, Setting
 from equipoise.reward.scoring import loss_on
 from equipoise.valuation.divergence import divergence, divergence_between
 
-Floats = NDArray[np.float64]
 Result = TypeVar("Result")
 
-MOST_DRAWS_TO_PREDICT_WITH = 10_000
-MOST_DRAWS_TO_COMPARE = 2_400  # neighbours are sought some thirty times
+MAX_DRAWS_TO_PREDICT_WITH = 10_000
+MAX_DRAWS_TO_COMPARE = 2_400  # neighbours are sought some thirty times
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Measure:
 
     def __call__(self, drawn: Drawn) -> Found:
         number = len(drawn.parameters["weights"])
-        step = -(-number // MOST_DRAWS_TO_PREDICT_WITH)
+        step = -(-number // MAX_DRAWS_TO_PREDICT_WITH)
         loss = loss_on(self.rows, {name: part[::step] for name, part in drawn.parameters.items()}).value
         similarity = 0.0
         if self.whole is not None:
@@ -84,7 +86,7 @@ class Measure:
 
 def _fewer(coordinates: Floats) -> Floats:
     chains, length, _ = coordinates.shape
-    return coordinates[:, :: max(1, chains * length // MOST_DRAWS_TO_COMPARE)]
+    return coordinates[:, :: max(1, chains * length // MAX_DRAWS_TO_COMPARE)]
 
 
 def as_drawn(drawn: Drawn) -> Drawn:
@@ -152,3 +154,14 @@ def drawn_of(problem: Problem, sampled: Sampled) -> Drawn:
         coordinates = own_coordinates(problem.model, problem.prior, sampled.positions)
     shaped = coordinates.reshape(chains, length, -1)
     return Drawn(shaped, flat, float(np.max(sampled.diagnostics.rhat)))
+
+
+def prior_draws(setting: Setting, number: int) -> dict[str, Floats]:
+    """Parameters drawn from the prior."""
+    agreement, sent = plain_submissions(setting, EPSILONS, NOISE_SEED)  # of which nothing is used but the agreement
+    return dict(infer(agreement, sent, method="prior", draws=number).draws)
+
+
+def prior_loss(setting: Setting) -> float:
+    """MNLP of the prior on the test rows."""
+    return loss_on(setting.test_rows, prior_draws(setting, MAX_DRAWS_TO_PREDICT_WITH)).value

@@ -54,7 +54,7 @@ def submissions(setting: Setting, senders: list[Sender], noise_seed: int) -> tup
         unsigned = Submission(
             format=FORMAT,
             version=VERSION,
-            agreement=agreement.identity,
+            agreement=agreement.identity_digest,
             party=sender.name,
             id=sha256_hex(f"{setting.name} {noise_seed} {sender!r}".encode()),
             guarantee=StatedGuarantee(order=guarantee.order, epsilon=guarantee.epsilon),

@@ -10,14 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
 from equipoise.models.base import Rows
 from equipoise.reproduction import network, sources
 from equipoise.reward.scoring import scaled_rows
-
-Floats = NDArray[np.float64]
 
 PARTIES = ("1", "2", "3")
 EPSILONS = {"1": 0.2, "2": 0.1, "3": 0.2}
@@ -53,7 +51,7 @@ class Setting:
 
     @property
     def kind(self) -> str:
-        """The model."""
+        """The kind of model that is learnt."""
         return "logistic" if self.name == "Diab" else "linear"
 
     def agreement(self, parties: Sequence[str]) -> Agreement:
@@ -132,7 +130,7 @@ class Setting:
         return replace(self, tables=tables)
 
     def halved(self) -> "Setting":
-        """With the first half of every party's rows."""
+        """The same data set with the first half of every party's rows."""
         halves = {party: (x[: len(y) // 2], y[: len(y) // 2]) for party, (x, y) in self.tables.items()}
         return replace(self, tables=halves)
 

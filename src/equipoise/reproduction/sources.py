@@ -4,11 +4,9 @@ import os
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.errors import ExperimentError
-
-Floats = NDArray[np.float64]
 
 VARIABLE = "EQUIPOISE_DATA"
 HOUSING, DIABETES = "california_housing.csv", "pima_indians_diabetes.csv"

@@ -16,18 +16,22 @@ from equipoise.agreement import Agreement
 from equipoise.estimate import Estimate
 from equipoise.inference.runtime import on_accelerator
 from equipoise.inference.scenario import Scenario
-from equipoise.mediation.appraisal import derived_seed
+from equipoise.mediation.seeds import derived_seed
 from equipoise.protocol.submission import Submission
 from equipoise.reproduction.effort import Effort, Tick
 from equipoise.reproduction.posteriors import Asked, Found, Measure, find
 from equipoise.reproduction.releases import Sender, submissions
 from equipoise.reproduction.settings import EPSILONS, NOISE_SEED, PARTIES, RHO, Setting
-from equipoise.reproduction.sharing import COALITIONS, shared_out
 from equipoise.reproduction.verdict import mean_of_runs
+from equipoise.reward.targets import Targets, Terms, decide, mask_of
 from equipoise.reward.tempering import FIRST_LOOK, Curve, Point
+from equipoise.valuation.shapley import ShapleyValues
 
 LEVELS = (0.004, 0.02, 0.1, 0.5, 2.5, 12.5)
 Key = tuple[float | None, tuple[str, ...], int]  # ε, None where it does not matter; coalition; run
+COALITIONS = [
+    tuple(members) for size in range(1, len(PARTIES) + 1) for members in itertools.combinations(PARTIES, size)
+]
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Run:
         return self.values[PARTIES]
 
     def row(self) -> dict[str, float | int]:
-        """For a table of numbers."""
+        """The numbers of one run, by column of a table."""
         found: dict[str, float | int] = {"epsilon": self.epsilon, "run": self.run}
         named = {f"v_{''.join(members)}": value for members, value in self.values.items()}
         named |= {f"phi_{party}": value for party, value in self.shapley.items()}
@@ -237,3 +241,11 @@ def _run(
         known[PARTIES].loss,
         max(one.rhat for one in (*known.values(), got)),
     )
+
+
+def shared_out(values: Mapping[tuple[str, ...], Estimate], rho: float) -> tuple[ShapleyValues, Targets]:
+    """Shapley values, and targets by ρ-Shapley fairness, in the order of the parties."""
+    by_mask = [Estimate(0.0, 0.0)] * 2 ** len(PARTIES)
+    for members in COALITIONS:
+        by_mask[mask_of(members, PARTIES)] = values[members]
+    return decide(PARTIES, [PARTIES], by_mask, Terms(rho, "shares"))  # as the paper, whoever is worse off

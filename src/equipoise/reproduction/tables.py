@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.estimate import Estimate
 from equipoise.inference import gibbs
 from equipoise.inference.engine import Settings
 from equipoise.inference.infer import infer_exact
 from equipoise.inference.scenario import Scenario
-from equipoise.mediation.appraisal import derived_seed
+from equipoise.mediation.seeds import derived_seed
 from equipoise.models import layout_of
 from equipoise.reproduction.effort import Effort, Tick
 from equipoise.reproduction.outcome import Outcome
@@ -23,8 +23,6 @@ from equipoise.reproduction.settings import EPSILONS, NOISE_SEED, PARTIES, Setti
 from equipoise.reproduction.verdict import Verdict, alike, fact, falls, mean_of_runs, rises
 from equipoise.valuation.divergence import divergence, two_sample_terms
 from equipoise.valuation.surprise import surprise
-
-Floats = NDArray[np.float64]
 
 PERCENTILES = (25, 50, 75, 100)
 COVERAGE_EPSILON = 1.0
@@ -51,7 +49,7 @@ PAPER_SAMPLES = {
     ("thinned", 5_000): Estimate(2.119, 0.038),
     ("all", 10_000): Estimate(2.128, 0.030),
 }
-MOST_SAMPLES = 10_000
+MAX_SAMPLES = 10_000
 LIKE_NUTS = 4  # a draw of ours costs a fraction of one of NUTS, and is more like the one before
 BURN_IN = 10_000  # sweeps
 
@@ -194,9 +192,9 @@ def thinning(name: str, setting: Setting, effort: Effort, samples: int, *, tick:
 def samples(name: str, setting: Setting, effort: Effort, *, tick: Tick = lambda _what: None) -> Outcome:
     """Subsets of 10,000 draws of everybody's posterior: the first m, or every 10,000/m-th."""
     agreement, sent = plain_submissions(setting, EPSILONS, NOISE_SEED)
-    tick(f"{setting.name}: {MOST_SAMPLES:,} draws, {effort.runs} times")
+    tick(f"{setting.name}: {MAX_SAMPLES:,} draws, {effort.runs} times")
     asked = [Asked(Scenario(), derived_seed(0, "samples", run)) for run in range(effort.runs)]
-    settings = Settings(draws=LIKE_NUTS * MOST_SAMPLES, chains=25, max_thinning=1, warm_up=effort.logistic.warm_up)
+    settings = Settings(draws=LIKE_NUTS * MAX_SAMPLES, chains=25, max_thinning=1, warm_up=effort.logistic.warm_up)
     runs = find(agreement, sent, asked, settings, _subsets)
     theirs, ours = (mean_of_runs([[run[key][place] for run in runs] for key in PAPER_SAMPLES]) for place in (0, 1))
     rows: list[dict[str, Any]] = []
@@ -224,7 +222,7 @@ def samples(name: str, setting: Setting, effort: Effort, *, tick: Tick = lambda 
         fact(
             "the standard deviation falls with the number of draws",
             many < few,
-            f"{few:.3f} with 1,000 draws, {many:.3f} with {MOST_SAMPLES:,}",
+            f"{few:.3f} with 1,000 draws, {many:.3f} with {MAX_SAMPLES:,}",
         ),
     ]
     return Outcome(name, rows, [], verdicts)
@@ -232,9 +230,9 @@ def samples(name: str, setting: Setting, effort: Effort, *, tick: Tick = lambda 
 
 def _subsets(drawn: Drawn) -> dict[tuple[str, int], tuple[float, float]]:
     # Draws of all chains in turn, as if they had been taken one after the other.
-    draws = np.swapaxes(drawn.coordinates[:, ::LIKE_NUTS], 0, 1).reshape(-1, drawn.coordinates.shape[2])[:MOST_SAMPLES]
+    draws = np.swapaxes(drawn.coordinates[:, ::LIKE_NUTS], 0, 1).reshape(-1, drawn.coordinates.shape[2])[:MAX_SAMPLES]
     found = {}
     for how, number in PAPER_SAMPLES:
-        chosen = draws[:number] if how == "first" else draws[:: MOST_SAMPLES // number]
+        chosen = draws[:number] if how == "first" else draws[:: MAX_SAMPLES // number]
         found[how, number] = _theirs(chosen), divergence(chosen[None]).value
     return found

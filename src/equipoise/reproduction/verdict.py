@@ -26,20 +26,20 @@ class Verdict:
 def rises(claim: str, values: Sequence[Estimate]) -> Verdict:
     """Whether numbers rise from each to the next: no fall beyond chance, and a rise from first to last beyond it."""
     steps = [after - before for before, after in itertools.pairwise(values)]
-    worst = min(steps, key=lambda step: step.in_errors)
+    worst = min(steps, key=lambda step: step.z_score)
     whole = values[-1] - values[0]
     reason = f"from {values[0]} to {values[-1]}; the least step is {_signed(worst)}"
-    if worst.in_errors < -SURE:
+    if worst.z_score < -SURE:
         return Verdict(claim, "does not hold", reason)
-    if whole.in_errors > SURE and worst.in_errors > -UNSURE:
+    if whole.z_score > SURE and worst.z_score > -UNSURE:
         return Verdict(claim, "holds", reason)
     return Verdict(claim, "cannot tell", reason)
 
 
 def falls(claim: str, values: Sequence[Estimate]) -> Verdict:
-    """The same for falling numbers."""
+    """Whether numbers fall from each to the next: no rise beyond chance, and a fall from first to last beyond it."""
     word = rises(claim, [Estimate(-one.value, one.error) for one in values]).word
-    worst = max((after - before for before, after in itertools.pairwise(values)), key=lambda step: step.in_errors)
+    worst = max((after - before for before, after in itertools.pairwise(values)), key=lambda step: step.z_score)
     return Verdict(claim, word, f"from {values[0]} to {values[-1]}; the highest step is {_signed(worst)}")
 
 
@@ -49,22 +49,22 @@ def generally_falls(claim: str, values: Sequence[Estimate]) -> Verdict:
     falling = sum(after.value < before.value for before, after in pairs)
     whole = values[-1] - values[0]
     reason = f"from {values[0]} to {values[-1]}; of {len(pairs)} pairs, {falling} fall"
-    if whole.in_errors > SURE or falling < GENERALLY * len(pairs):
+    if whole.z_score > SURE or falling < GENERALLY * len(pairs):
         return Verdict(claim, "does not hold", reason)
-    return Verdict(claim, "holds" if whole.in_errors < -SURE else "cannot tell", reason)
+    return Verdict(claim, "holds" if whole.z_score < -SURE else "cannot tell", reason)
 
 
 def below(claim: str, pairs: Sequence[tuple[Estimate, Estimate]]) -> Verdict:
     """Whether the first is below the second: nowhere above it beyond chance, and somewhere below it beyond chance."""
     gaps = [second - first for first, second in pairs]
-    worst = min(gaps, key=lambda gap: gap.in_errors)
-    best = max(gaps, key=lambda gap: gap.in_errors)
+    worst = min(gaps, key=lambda gap: gap.z_score)
+    best = max(gaps, key=lambda gap: gap.z_score)
     reason = f"{len(gaps)} comparisons; the gap is between {_signed(worst)} and {_signed(best)}"
     if len(gaps) == 1:
         reason = f"{pairs[0][0]} against {pairs[0][1]}; the gap is {_signed(worst)}"
-    if worst.in_errors < -SURE:
+    if worst.z_score < -SURE:
         return Verdict(claim, "does not hold", reason)
-    if worst.in_errors > -UNSURE and best.in_errors > SURE:
+    if worst.z_score > -UNSURE and best.z_score > SURE:
         return Verdict(claim, "holds", reason)
     return Verdict(claim, "cannot tell", reason)
 
@@ -72,11 +72,11 @@ def below(claim: str, pairs: Sequence[tuple[Estimate, Estimate]]) -> Verdict:
 def alike(claim: str, pairs: Sequence[tuple[Estimate, Estimate]]) -> Verdict:
     """Whether numbers that should be equal differ by no more than chance."""
     gaps = [second - first for first, second in pairs]
-    worst = max(gaps, key=lambda gap: abs(gap.in_errors))
+    worst = max(gaps, key=lambda gap: abs(gap.z_score))
     reason = f"{len(gaps)} comparisons; the largest difference is {_signed(worst)}"
-    if abs(worst.in_errors) > SURE:
+    if abs(worst.z_score) > SURE:
         return Verdict(claim, "does not hold", reason)
-    return Verdict(claim, "holds" if abs(worst.in_errors) < UNSURE + 1 else "cannot tell", reason)
+    return Verdict(claim, "holds" if abs(worst.z_score) < UNSURE + 1 else "cannot tell", reason)
 
 
 def fact(claim: str, truth: bool, reason: str) -> Verdict:
@@ -111,4 +111,4 @@ def mean_of_runs(runs: Sequence[Sequence[Estimate | float]]) -> list[Estimate]:
 
 
 def _signed(gap: Estimate) -> str:
-    return f"{gap} ({gap.in_errors:+.1f} standard errors)" if gap.error else f"{gap.value:+.4g}"
+    return f"{gap} ({gap.z_score:+.1f} standard errors)" if gap.error else f"{gap.value:+.4g}"

@@ -29,7 +29,7 @@ from equipoise.inference.diagnostics import Diagnostics
 from equipoise.inference.posterior import Posterior, load_arviz
 from equipoise.inference.scenario import Scenario
 from equipoise.reward import prediction
-from equipoise.reward.features import feature_matrix
+from equipoise.reward.prediction import feature_matrix
 from equipoise.reward.reading import DIAGNOSTICS, POSTERIOR, UNCONSTRAINED, RewardFile
 from equipoise.reward.scoring import mean_negative_log_probability, scaled_rows
 from equipoise.reward.summary import WEIGHT, displayed

@@ -21,9 +21,9 @@ from equipoise.estimate import UNSURE, Estimate
 FIRST = 2.0**-6  # of 1/ε, where added noise hardly matters beside the party's own
 GROWTH = 2.0
 FINEST = 1024  # places of the grid between a τ and its double: 0.07 % apart
-MOST_STEPS = 48
-MOST_HALVINGS = 12
-MOST_TRIES = 5  # verifications
+MAX_STEPS = 48
+MAX_HALVINGS = 12
+MAX_TRIES = 5  # verifications
 
 NO_ROOT = "even with the most noise that was tried the reward is worth more than its target; no root was found"
 EARLIER_ROOT = (
@@ -65,7 +65,7 @@ def add_noise(
         fresh = [tau for tau in taus if tau not in known]
         known.update(zip(fresh, at(fresh), strict=True))
 
-    for step in range(0, MOST_STEPS, 4):
+    for step in range(0, MAX_STEPS, 4):
         look([scale * FIRST * GROWTH ** (step + k) for k in range(4)])
         if any(value.value < target for value in known.values()):
             break
@@ -74,7 +74,7 @@ def add_noise(
         return Noised(last, verify(last), 0, False, NO_ROOT)
 
     best: Noised | None = None
-    for attempt in range(MOST_TRIES):
+    for attempt in range(MAX_TRIES):
         tau = _narrow(known, target, scale, look, tolerance)
         attained = verify(tau)
         miss = abs(attained.value - target)
@@ -94,7 +94,7 @@ def _narrow(
     high = min(tau for tau, value in known.items() if value.value < target)
     low = max(tau for tau in known if tau < high)
     best = min((low, high), key=lambda tau: abs(known[tau].value - target))
-    for _ in range(MOST_HALVINGS):
+    for _ in range(MAX_HALVINGS):
         if abs(known[best].value - target) <= 0.5 * tolerance and best > 0:
             break
         above, below = known[low].value, known[high].value

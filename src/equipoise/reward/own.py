@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
-from equipoise.inference.posterior import Floats, Posterior
+from equipoise.inference.posterior import Posterior
 from equipoise.inference.problem import model_of
 
 

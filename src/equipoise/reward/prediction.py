@@ -2,24 +2,29 @@
 
 Arithmetic is in scaled units, where columns far from zero lose no digits; what goes in and comes out is in the
 columns' own. Draws are what a sampler left; all functions of them here are deterministic.
+
+Rows come in whatever holds them: features by name (a data frame, an Arrow table, a dictionary of columns) or, without
+names, in the agreed order. They stay as they are: a value beyond the agreed bounds is extrapolated from, not clipped.
 """
 
-from collections.abc import Iterator
+import difflib
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
+from equipoise._util.text import first_few
 from equipoise.agreement import Agreement
-from equipoise.errors import MediationError
+from equipoise.errors import MediationError, TableError
 from equipoise.inference.posterior import Posterior
 from equipoise.models.columns import LabelColumn
-from equipoise.reward.features import feature_matrix
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
-
-Floats = NDArray[np.float64]
 
 _STREAM = 0xE90
 
@@ -90,3 +95,97 @@ def _tails(share: float) -> list[float]:
     if not 0 < share < 1:
         raise MediationError(f"return_interval = {share!r} is not a probability between 0 and 1; give 0.9 for 90 %")
     return [(1 - float(share)) / 2, (1 + float(share)) / 2]
+
+
+def feature_matrix(agreement: Agreement, rows: Any) -> Floats:
+    """Features [rows, columns] in the agreed order; every cell a finite number."""
+    model = agreement.model
+    if len(model.columns) == 1:
+        raise MediationError(
+            f"a {model.noun} has no features to predict from; simulate new observations with "
+            "sample_predictions(), or look at the parameters with to_csv() or to_inferencedata()"
+        )
+    names = [column.name for column in model.columns[:-1]]
+    named = _columns_of(rows)
+    matrix = _array(rows, names) if named is None else _by_name(*named, names)
+    for name, values in zip(names, matrix.T, strict=True):
+        _refuse_not_finite(name, values)
+    return matrix
+
+
+def _columns_of(rows: Any) -> tuple[list[str], Callable[[int], Any]] | None:
+    """Names of the columns, and a way to get one by its place; None if there are no names."""
+    if isinstance(rows, Mapping):
+        keys = list(rows)
+        return [str(key) for key in keys], lambda place: rows[keys[place]]
+    if hasattr(rows, "column_names") and hasattr(rows, "column"):  # Arrow
+        return list(rows.column_names), rows.column
+    if hasattr(rows, "columns") and hasattr(rows, "__getitem__"):  # pandas, polars
+        labels = list(rows.columns)
+        return [str(label) for label in labels], lambda place: rows[labels[place]]
+    return None
+
+
+def _by_name(there: list[str], column: Callable[[int], Any], names: list[str]) -> Floats:
+    for name in names:
+        if there.count(name) > 1:
+            raise TableError(f"the column {name!r} appears {there.count(name)} times; keep one")
+        if name not in there:
+            others = {other.strip().casefold(): other for other in there if other not in names}
+            close = difflib.get_close_matches(name.casefold(), others, n=1, cutoff=0.5)
+            hint = f"; did you mean {others[close[0]]!r}?" if close else "."
+            raise TableError(
+                f"the feature {name!r} is not in the table{hint} The table's columns are "
+                f"{first_few(there, 12) or 'none'}; rename the column to match the agreement"
+            )
+    found = [_numbers(name, column(there.index(name))) for name in names]
+    lengths = {len(values) for values in found}
+    if len(lengths) > 1 or lengths == {0}:
+        counts = ", ".join(f"{name} {len(values)}" for name, values in zip(names, found, strict=True))
+        raise TableError(f"the columns must have equally many rows, and at least one; they have: {counts}")
+    return np.column_stack(found)
+
+
+def _numbers(name: str, column: Any) -> Floats:
+    """A column as numbers, missing cells as NaN; through Arrow, which knows how every library marks those."""
+    try:
+        if not isinstance(column, pa.Array | pa.ChunkedArray):
+            column = pa.chunked_array(column) if hasattr(column, "__arrow_c_stream__") else pa.array(column)
+        kind = column.type
+        if not any(
+            is_a(kind)
+            for is_a in (
+                pa.types.is_integer,
+                pa.types.is_floating,
+                pa.types.is_boolean,
+                pa.types.is_decimal,
+                pa.types.is_null,
+            )
+        ):
+            raise TableError(f"the feature {name!r} holds {kind} values, not numbers; convert the column first")
+        values = pc.cast(column, pa.float64(), safe=False)
+        return np.asarray(values.to_numpy(zero_copy_only=False) if isinstance(values, pa.Array) else values.to_numpy())
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise TableError(f"cannot read the feature {name!r} as one column of numbers: {error}") from error
+
+
+def _array(rows: Any, names: list[str]) -> Floats:
+    try:
+        matrix = np.asarray(rows, float)
+    except (TypeError, ValueError) as error:
+        raise TableError(f"rows to predict must be numbers, as many in each row: {error}") from error
+    if matrix.ndim != 2 or matrix.shape[1] != len(names) or not len(matrix):
+        raise TableError(
+            f"the rows to predict have the shape {matrix.shape}; give one row or more of {len(names)} features, in "
+            f"this order: {', '.join(names)}"
+        )
+    return matrix
+
+
+def _refuse_not_finite(name: str, values: Floats) -> None:
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        what = "missing" if np.isnan(values[bad[0]]) else "infinite"
+        raise TableError(
+            f"feature {name!r}, row {bad[0] + 1}: the value is {what}; fill in a number, or leave the row out"
+        )

@@ -16,27 +16,24 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import h5py
 import numpy as np
-from numpy.typing import NDArray
+from h5py import h5d, h5l, h5t, h5z
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
+from equipoise._util.arrays import Floats
 from equipoise._util.canonical import read_limited, strict_json
 from equipoise.agreement import Agreement
 from equipoise.models.section import Finite
 
-if TYPE_CHECKING:
-    import h5py
-
-Floats = NDArray[np.float64]
-
 POSTERIOR, UNCONSTRAINED, DIAGNOSTICS = "posterior", "unconstrained_posterior", "diagnostics"
-MOST_BYTES = 2**30  # of a file, and of its numbers unpacked
-MOST_PACKED, ALWAYS_ALLOWED = 100, 64 * 2**20  # draws hardly get smaller when packed
-MOST_OBJECTS = 200  # in a group
-MOST_DIMENSIONS = 8
-MOST_TEXTS = 10_000  # in heaps, with those that are for netCDF
+MAX_BYTES = 2**30  # of a file, and of its numbers unpacked
+MAX_PACKED, ALWAYS_ALLOWED = 100, 64 * 2**20  # draws hardly get smaller when packed
+MAX_OBJECTS = 200  # in a group
+MAX_DIMENSIONS = 8
+MAX_TEXTS = 10_000  # in heaps, with those that are for netCDF
 _HEAP, _OBJECT = rb"GCOL\x01\0\0\0", struct.Struct("<HHxxxxQ")  # as HDF5's specification has them
 _PACKED_HEAP = rb"FRHP\0[\s\S]{2}(?!\0\0)"  # one with filters, which would unpack whatever it is to
 REQUIRED = ("format", "party", "agreement", "value", "scenario", "sampling", "diagnostics")
@@ -97,11 +94,9 @@ class RewardFile:
     @classmethod
     def read(cls, path: Path) -> "RewardFile":
         """Read one, or raise whatever shows that it is none."""
-        import h5py
-
-        data = read_limited(path, max_bytes=MOST_BYTES)
-        if len(data) > MOST_BYTES:
-            raise ValueError(f"it has more than {MOST_BYTES:,} bytes")
+        data = read_limited(path, max_bytes=MAX_BYTES)
+        if len(data) > MAX_BYTES:
+            raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
         _refuse_endless_heaps(data)
         if re.search(_PACKED_HEAP, data):
             raise ValueError("its names and attributes are packed, which no reward's are")
@@ -163,23 +158,19 @@ def _refuse_endless_heaps(data: bytes) -> None:
             index, _, size = _OBJECT.unpack_from(data, place)
             step = _OBJECT.size + -(-size // 8) * 8 if index else size  # object 0 is what is left
             steps += 1
-            if step < _OBJECT.size or steps > MOST_TEXTS:
+            if step < _OBJECT.size or steps > MAX_TEXTS:
                 raise ValueError("its texts lie in it as no reward has them")
             place += step
 
 
-def _groups(file: "h5py.File") -> Iterator[tuple[str, "h5py.Group"]]:
-    import h5py
-
+def _groups(file: h5py.File) -> Iterator[tuple[str, h5py.Group]]:
     for name, group in _members(file):
         if name not in (POSTERIOR, UNCONSTRAINED, DIAGNOSTICS) or not isinstance(group, h5py.Group):
             raise ValueError(f"it has {name!r}, which no reward has")
         yield name, group
 
 
-def _datasets(group: "h5py.Group") -> Iterator[tuple[str, "h5py.Dataset"]]:
-    import h5py
-
+def _datasets(group: h5py.Group) -> Iterator[tuple[str, h5py.Dataset]]:
     for name, dataset in _members(group):
         if not isinstance(dataset, h5py.Dataset):
             raise ValueError(f"{name!r} holds no numbers")
@@ -187,22 +178,18 @@ def _datasets(group: "h5py.Group") -> Iterator[tuple[str, "h5py.Dataset"]]:
         yield name, dataset
 
 
-def _members(group: "h5py.Group") -> Iterator[tuple[str, Any]]:
+def _members(group: h5py.Group) -> Iterator[tuple[str, Any]]:
     """What is in a group itself, and not behind a link to elsewhere."""
-    import h5py
-
-    if len(group) > MOST_OBJECTS:
-        raise ValueError(f"it has {len(group):,} objects in one group; a reward has {MOST_OBJECTS} at most")
+    if len(group) > MAX_OBJECTS:
+        raise ValueError(f"it has {len(group):,} objects in one group; a reward has {MAX_OBJECTS} at most")
     for name in group:
-        if group.id.links.get_info(name.encode()).type != h5py.h5l.TYPE_HARD:
+        if group.id.links.get_info(name.encode()).type != h5l.TYPE_HARD:
             raise ValueError(f"{name!r} is a link to somewhere else")
         yield name, group[name]
 
 
-def _refuse_strange_storage(name: str, dataset: "h5py.Dataset") -> None:
+def _refuse_strange_storage(name: str, dataset: h5py.Dataset) -> None:
     """Refuse numbers that lie in other files or are packed otherwise than ours, and what are no numbers."""
-    from h5py import h5d, h5t, h5z
-
     plan = dataset.id.get_create_plist()
     if plan.get_external_count() or plan.get_layout() not in (h5d.COMPACT, h5d.CONTIGUOUS, h5d.CHUNKED):
         raise ValueError(f"{name!r} has its numbers in other files, which a reward must not")
@@ -212,28 +199,24 @@ def _refuse_strange_storage(name: str, dataset: "h5py.Dataset") -> None:
     kind = dataset.id.get_type()
     if not _is_float(dataset) and not (kind.get_class() == h5t.INTEGER and kind.get_size() <= 8):  # counts a dimension
         raise ValueError(f"{name!r} has something else than 64-bit numbers")
-    if dataset.shape is None or len(dataset.shape) > MOST_DIMENSIONS:
+    if dataset.shape is None or len(dataset.shape) > MAX_DIMENSIONS:
         raise ValueError(f"{name!r} has the shape {dataset.shape}")
 
 
-def _is_float(dataset: "h5py.Dataset") -> bool:
-    from h5py import h5t
-
+def _is_float(dataset: h5py.Dataset) -> bool:
     return bool(dataset.id.get_type().equal(h5t.IEEE_F64LE))
 
 
-def _refuse_bombs(datasets: "list[h5py.Dataset]", size: int) -> None:
+def _refuse_bombs(datasets: list[h5py.Dataset], size: int) -> None:
     """Refuse what would unpack to more than a file of this size can honestly hold."""
     unpacked = sum(8 * max(math.prod(one.shape), math.prod(one.chunks or ())) for one in datasets)
-    allowed = min(MOST_BYTES, max(ALWAYS_ALLOWED, MOST_PACKED * size))
+    allowed = min(MAX_BYTES, max(ALWAYS_ALLOWED, MAX_PACKED * size))
     if unpacked > allowed:
         raise ValueError(f"its {size:,} bytes would unpack to {unpacked:,}; at most {allowed:,} are read")
 
 
-def _refuse_packed_bombs(dataset: "h5py.Dataset") -> None:
+def _refuse_packed_bombs(dataset: h5py.Dataset) -> None:
     """Refuse a chunk that unpacks to more than its size, which HDF5 would make room for, however much it is."""
-    from h5py import h5z
-
     plan = dataset.id.get_create_plist()
     filters = [plan.get_filter(place)[0] for place in range(plan.get_nfilters())]
     if h5z.FILTER_DEFLATE not in filters:
@@ -251,9 +234,7 @@ def _refuse_packed_bombs(dataset: "h5py.Dataset") -> None:
             raise ValueError(f"it has a chunk that cannot be unpacked: {error}") from error
 
 
-def _text(file: "h5py.File", name: str) -> str:
-    import h5py
-
+def _text(file: h5py.File, name: str) -> str:
     found = file.attrs.get_id(name)
     if found.shape != () or h5py.check_string_dtype(found.dtype) is None:
         raise ValueError(f"its attribute {name!r} is no text")
@@ -261,9 +242,7 @@ def _text(file: "h5py.File", name: str) -> str:
     return text if isinstance(text, str) else bytes(text).decode()
 
 
-def _whole_number(file: "h5py.File", name: str) -> int:
-    from h5py import h5t
-
+def _whole_number(file: h5py.File, name: str) -> int:
     found = file.attrs.get_id(name)
     if math.prod(found.shape) != 1 or found.get_type().get_class() != h5t.INTEGER:
         raise ValueError(f"its attribute {name!r} is no whole number")

@@ -9,15 +9,14 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
 from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
 from equipoise.inference.posterior import Posterior
 from equipoise.models.base import Model, Rows
-
-Floats = NDArray[np.float64]
 
 ROWS_AT_ONCE = 2_000
 LIKELY_ROWS, LIKELY_DRAWS = 500, 1_000  # to expect an error by

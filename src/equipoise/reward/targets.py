@@ -13,20 +13,24 @@ All of these are estimates, and targets must not turn on their errors:
 * For some, no ρ will do: they bring nothing, and yet have something alone, or alone are worth as much as all together.
   The agreed fallback says what they get: their own posterior ("alone"), or their share all the same ("shares").
 
+`decide` goes all the way from the values of all coalitions, for one team or several.
+
 Standard errors of targets come from simulated estimates, ρ included: near φ = 0 slopes tell nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.estimate import ABOVE_ZERO, SURE, UNSURE, Estimate
+from equipoise.valuation.shapley import ShapleyValues, exact_shapley, members, weights
 
-Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+Teams = Sequence[Sequence[str]]
 
 Fallback = Literal["alone", "shares"]
 
@@ -75,14 +79,14 @@ class Stakes:
 
     @property
     def errors(self) -> tuple[Floats, Floats, Floats]:
-        """Standard errors of all three."""
+        """Standard errors of Shapley values, values alone and values of teams."""
         parties = len(self.shapley)
         found = np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
         return found[:parties], found[parties : 2 * parties], found[2 * parties :]
 
     @property
     def estimates(self) -> tuple[list[Estimate], list[Estimate], list[Estimate]]:
-        """All three with their errors."""
+        """Shapley values, values alone and values of teams, each with its standard error."""
         values = (self.shapley, self.alone, self.worth)
         first, second, third = (
             [Estimate(*pair) for pair in zip(one.tolist(), error.tolist(), strict=True)]
@@ -274,10 +278,83 @@ def _largest_exponent(claims: Iterable[tuple[float, Estimate]], best: float, gra
     """
     bound = 1.0
     for value, claim in claims:
-        if claim.in_errors <= ABOVE_ZERO or (value == best and (claim - grand).in_errors <= UNSURE):
+        if claim.z_score <= ABOVE_ZERO or (value == best and (claim - grand).z_score <= UNSURE):
             continue  # there is no claim, or whatever ρ is, the target is no less
         if claim.value > grand.value or value <= 0:
             return None
         if value < best:
             bound = min(bound, float(np.log(claim.value / grand.value) / np.log(value / best)))
     return bound if bound > 0 else None
+
+
+def decide(
+    parties: Sequence[str], teams: Teams, values: Sequence[Estimate], terms: Terms
+) -> tuple[ShapleyValues, Targets]:
+    """Shapley values and everybody's targets; coalitions are numbered by their bits, nobody first."""
+    worth, errors = np.array([one.value for one in values]), np.array([one.error for one in values])
+    matrix = quantities(parties, teams)
+    found, number = matrix @ worth, len(parties)
+    stakes = Stakes(
+        found[:number],
+        found[number : 2 * number],
+        found[2 * number :],
+        team_numbers(parties, teams),
+        (matrix * errors**2) @ matrix.T,
+    )
+    return exact_shapley(worth, errors), set_targets(stakes, terms)
+
+
+def decide_from(
+    parties: Sequence[str],
+    teams: Teams,
+    shapley: ShapleyValues,
+    alone: Sequence[Estimate],
+    worth: Sequence[Estimate],
+    terms: Terms,
+) -> Targets:
+    """Targets where not all coalitions are known; Shapley values, values alone and of teams as if independent.
+
+    But for the value of all together, whose covariance with the Shapley values is known.
+    """
+    errors = [one.error for one in (*alone, *worth)]
+    covariance = np.diag(np.square([*shapley.errors, *errors]))
+    number = len(parties)
+    covariance[:number, :number] = shapley.covariance
+    if len(teams) == 1:
+        covariance[:number, -1] = covariance[-1, :number] = shapley.covariance_with_grand
+    return set_targets(
+        Stakes(
+            shapley.values,
+            np.array([one.value for one in alone]),
+            np.array([one.value for one in worth]),
+            team_numbers(parties, teams),
+            covariance,
+        ),
+        terms,
+    )
+
+
+def quantities(parties: Sequence[str], teams: Teams) -> Floats:
+    """What targets depend on, from values of coalitions [2 parties + teams, 2ⁿ]: Shapley values, alone, teams."""
+    number = len(parties)
+    single = np.zeros((number, 2**number))
+    single[np.arange(number), 2 ** np.arange(number)] = 1.0
+    whole = np.zeros((len(teams), 2**number))
+    whole[np.arange(len(teams)), [mask_of(team, parties) for team in teams]] = 1.0
+    return np.concatenate([weights(number), single, whole])
+
+
+def team_numbers(parties: Sequence[str], teams: Teams) -> NDArray[np.intp]:
+    """The number of every party's team."""
+    return np.array([next(place for place, team in enumerate(teams) if party in team) for party in parties])
+
+
+def every_coalition(parties: Sequence[str]) -> list[tuple[str, ...]]:
+    """All coalitions as they are numbered, nobody first."""
+    number = len(parties)
+    return [tuple(parties[place] for place in members(mask, number)) for mask in range(2**number)]
+
+
+def mask_of(coalition: Sequence[str], parties: Sequence[str]) -> int:
+    """The number of a coalition."""
+    return sum(1 << parties.index(party) for party in coalition)

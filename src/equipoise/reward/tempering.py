@@ -10,19 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.interpolate import PchipInterpolator
-from scipy.optimize import brentq, isotonic_regression
+import scipy  # whose parts, a second in all, are loaded when they are first used: reports need only numbers from here
 
+from equipoise._util.arrays import Floats
 from equipoise.estimate import UNSURE, Estimate
-
-Floats = NDArray[np.float64]
 
 # Targets are seldom far below the whole, so the first look is closest there; then it is ever coarser.
 FIRST_LOOK = (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 64, 1 / 256, 1 / 1024)
 FURTHER = 1 / 4  # ratio of neighbouring κ beyond, for targets next to nothing
-MOST_FURTHER = 20
-MOST_TRIES = 5  # verifications of one target
+MAX_FURTHER = 20
+MAX_TRIES = 5  # verifications of one target
 
 AtKappas = Callable[[Sequence[float]], Sequence[Estimate]]
 
@@ -47,9 +44,9 @@ class Curve:
         errors = np.array([0.0, *(point.value.error for point in self.points)])
         # The prior's value is known: its weight is that of a million draws.
         least = max(float(np.min(errors[1:])), 1e-9)
-        fitted = isotonic_regression(values, weights=1 / np.maximum(errors, 1e-3 * least) ** 2).x
+        fitted = scipy.optimize.isotonic_regression(values, weights=1 / np.maximum(errors, 1e-3 * least) ** 2).x
         fitted = np.maximum(fitted - fitted[0], 0.0)
-        self._interpolate = PchipInterpolator(self._place(kappas), fitted)
+        self._interpolate = scipy.interpolate.PchipInterpolator(self._place(kappas), fitted)
         self.highest = float(fitted[-1])
 
     def __call__(self, kappa: float) -> float:
@@ -61,7 +58,7 @@ class Curve:
             return 0.0
         if value >= self.highest:
             return 1.0
-        return float(brentq(lambda kappa: self(kappa) - value, 0.0, 1.0, xtol=1e-12))
+        return float(scipy.optimize.brentq(lambda kappa: self(kappa) - value, 0.0, 1.0, xtol=1e-12))
 
     def _place(self, kappas: Floats) -> Floats:
         return np.log1p(kappas / self._offset)
@@ -70,9 +67,9 @@ class Curve:
 def first_curve(whole: Estimate, lowest_target: float, at: AtKappas) -> Curve:
     """Look at some κ, and at ever smaller ones until the curve is below the lowest target."""
     points = [Point(kappa, value) for kappa, value in zip(FIRST_LOOK, at(FIRST_LOOK), strict=True)]
-    for _ in range(MOST_FURTHER):
+    for _ in range(MAX_FURTHER):
         last = points[-1].value
-        if last.value < lowest_target or last.in_errors <= UNSURE:  # as good as nothing
+        if last.value < lowest_target or last.z_score <= UNSURE:  # as good as nothing
             break
         kappa = FURTHER * points[-1].kappa
         points.append(Point(kappa, at([kappa])[0]))
@@ -102,7 +99,7 @@ def temper(
     """
     best: dict[int, Tempered] = {}
     points = [point for point in curve.points if point.kappa < 1]
-    for attempt in range(MOST_TRIES):
+    for attempt in range(MAX_TRIES):
         wanted = {
             index: (curve.kappa_of(target), attempt)
             for index, (target, _) in enumerate(targets)

@@ -15,10 +15,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import select
 from sqlalchemy.engine import URL
 
-from equipoise._util.files import is_there
+from equipoise._util.files import exists
 from equipoise.errors import KeyFileError, ServiceError
-from equipoise.protocol.keys import create_key, load_key, public_hex
-from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.keys import create_key, fingerprint, load_key, public_hex
 from equipoise.service.db import event_log
 from equipoise.service.db.database import Database
 from equipoise.service.db.tables import Event
@@ -103,7 +102,7 @@ def _service_key(database: Database, path: Path, clock: Callable[[], int], *, be
     with database.writing(exclusive=True) as session:
         first = session.scalars(select(Event).where(Event.sequence == 1)).one_or_none()
         if first is None:
-            if is_there(path):
+            if exists(path):
                 _archive_key(path, begin_anew=begin_anew)
             fresh.unlink(missing_ok=True)
             agreed = public_hex(create_key(fresh))
@@ -115,11 +114,11 @@ def _service_key(database: Database, path: Path, clock: Callable[[], int], *, be
                     f"the database holds the service with the key {agreed[:16]}…, so that no other can begin in it; "
                     "leave out --begin-anew, or give another folder or database"
                 )
-    if not is_there(path) and is_there(fresh):
+    if not exists(path) and exists(fresh):
         with suppress(KeyFileError, FileNotFoundError):  # another process was quicker
             if public_hex(load_key(fresh)) == agreed:
                 fresh.replace(path)
-    found = load_key(path) if is_there(path) else None
+    found = load_key(path) if exists(path) else None
     if found is None or public_hex(found) != agreed:
         which = "is missing" if found is None else "is another one"
         raise ServiceError(

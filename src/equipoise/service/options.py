@@ -19,7 +19,7 @@ class Options(SettlementSettings):
     """Settings for a settlement by a service; what is left out is the agreement's, or its default.
 
     Submissions of parties in `without` do not count, though they are there; the log and the settlement say so.
-    There is no seed among them: it follows from the submissions (`equipoise.protocol.seeds`).
+    There is no seed among them: it follows from the submissions (`equipoise.mediation.seeds`).
     """
 
     model_config = ConfigDict(strict=True)

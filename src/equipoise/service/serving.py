@@ -20,7 +20,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from equipoise._util.files import replaced_file
 from equipoise.errors import ServiceError
-from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.keys import fingerprint
 from equipoise.service.context import KEY, Context
 from equipoise.service.embedded import EmbeddedWorker
 from equipoise.service.jobs.lease import LEASE

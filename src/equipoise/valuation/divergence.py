@@ -17,14 +17,13 @@ from functools import cache
 from typing import Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 from scipy.spatial import cKDTree
 
+from equipoise._util.arrays import Floats
 from equipoise.estimate import Estimate
 from equipoise.inference.diagnostics import ess_mean
 
-Floats = NDArray[np.float64]
 Estimator = Literal["knn-entropy", "knn-copula", "knn", "gaussian-fit", "classifier"]
 
 NEIGHBOURS = 4  # the paper's k

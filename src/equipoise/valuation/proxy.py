@@ -13,14 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
 from equipoise.inference import collapsed
 from equipoise.inference.observations import Scenarios
 from equipoise.inference.problem import observations_of, problem_of
 from equipoise.inference.runtime import ONE_AT_A_TIME, double_precision, use_compilation_cache
 from equipoise.protocol.submission import Submission
-
-Floats = NDArray[np.float64]
 
 NUMBERS_AT_ONCE = 20_000_000  # of double precision, in one batch of matrices
 

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.estimate import Estimate
-from equipoise.valuation.shapley import Floats, ShapleyValues, weights
+from equipoise.valuation.shapley import ShapleyValues, weights
 
 Coalition = frozenset[int]
 Evaluate = Callable[[Sequence[Coalition]], Sequence[Estimate]]

@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.estimate import Estimate
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class ShapleyValues:
 
     @property
     def errors(self) -> Floats:
-        """Standard errors."""
+        """Standard errors of the Shapley values [parties]."""
         return np.sqrt(np.maximum(np.diag(self.covariance), 0.0))
 
     def __getitem__(self, party: int) -> Estimate:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
 from equipoise.errors import InferenceError
 from equipoise.estimate import Estimate
@@ -12,7 +13,7 @@ from equipoise.inference.posterior import Posterior
 from equipoise.inference.problem import model_of
 from equipoise.valuation import Estimator, check_estimator
 from equipoise.valuation.divergence import Estimator as OfCoordinates
-from equipoise.valuation.divergence import Floats, divergence, divergence_between
+from equipoise.valuation.divergence import divergence, divergence_between
 
 ByChain = dict[str, NDArray[np.float64]]  # parameters [chains, draws, …]
 
@@ -31,7 +32,7 @@ def surprise(
     """
     check_estimator(estimator)
     model, prior = model_of(agreement)
-    posterior.relied_on(force=force)
+    posterior.require_converged(force=force)
     coordinates = _by_chain(posterior, _coordinates(model, prior, posterior))
     if estimator == "conjugate-fit":
         draws = {name: _by_chain(posterior, values) for name, values in posterior.draws.items()}
@@ -62,7 +63,7 @@ def similarity(agreement: Agreement, reward: Posterior, grand: Posterior, *, for
         return Estimate(0.0, 0.0)
     model, prior = model_of(agreement)
     first, second = (
-        _by_chain(posterior.relied_on(force=force), _coordinates(model, prior, posterior))
+        _by_chain(posterior.require_converged(force=force), _coordinates(model, prior, posterior))
         for posterior in (grand, reward)
     )
     found = divergence_between(first, second)

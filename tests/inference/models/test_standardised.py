@@ -19,11 +19,12 @@ from engine_setup import jit
 from equipoise.errors import InferenceError
 from equipoise.inference import collapsed, engine
 from equipoise.inference.engine import Problem, Settings
-from equipoise.inference.infer import check_settings, infer, infer_exact
+from equipoise.inference.infer import infer, infer_exact
 from equipoise.inference.models.linear import StandardisedLinear
 from equipoise.inference.observations import Scenarios
 from equipoise.inference.problem import model_of, observations_of
 from equipoise.inference.quantile_maps import RATIO_STRETCH, log_normal_table, ratio_table, transport
+from equipoise.inference.scenario import check_method
 from equipoise.party.release import release
 from equipoise.valuation.divergence import divergence
 from equipoise.valuation.proxy import normal_proxy
@@ -208,8 +209,8 @@ def test_typical_ranges_move_beliefs() -> None:
 
 def test_gibbs_sampling_needs_the_conjugate_prior() -> None:
     with pytest.raises(InferenceError, match='needs the conjugate prior.*use "collapsed"'):
-        check_settings(agreed(), "gibbs", None, 400, None, 0)
-    check_settings(agreed(prior="conjugate"), "gibbs", None, 400, None, 0)
+        check_method("gibbs", agreed().model.gibbs_refusal)
+    assert check_method("gibbs", agreed(prior="conjugate").model.gibbs_refusal) == "gibbs"
 
 
 @pytest.mark.slow

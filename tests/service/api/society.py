@@ -9,8 +9,7 @@ import equipoise as eq
 import rounds as small
 from equipoise.mediation.journal import FileJournal
 from equipoise.party.release import release
-from equipoise.protocol.keys import public_hex
-from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.keys import fingerprint, public_hex
 from equipoise.protocol.submission import Submission
 from equipoise.service.context import Context
 from equipoise.service.options import Options
@@ -114,7 +113,7 @@ def settle(context: Context, round_id: str) -> None:
     from equipoise.mediation.mediator import settle as mediated
 
     task = settlements.task_for(context, round_id)
-    with FileJournal(None, task.inputs) as journal:
+    with FileJournal(None, task.inputs_digest) as journal:
         made = mediated(task, journal, processes=1, progress=False)
     with context.database.writing(exclusive=True) as session:
         results.store(session, context, round_id, made)

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 
 from equipoise.errors import ServiceError
 from equipoise.guarantee import MAX_STATISTIC_LENGTH
-from equipoise.protocol.submission import most_bytes
+from equipoise.protocol.submission import max_submission_bytes
 from equipoise.service.context import Context
 from equipoise.service.errors import RateLimited, Refusal
 from equipoise.service.logs import configure_logging
@@ -125,7 +125,7 @@ def test_bodies_together_have_a_limit_and_are_let_go() -> None:
         ("POST", "/v1/rounds/abcd/invitations", 2**16),
         ("POST", "/v1/rounds/abcd/settlement", 2**16),
         ("POST", "/v1/rounds", 2**21),
-        ("PUT", "/v1/rounds/abcd/submission", most_bytes(MAX_STATISTIC_LENGTH)),
+        ("PUT", "/v1/rounds/abcd/submission", max_submission_bytes(MAX_STATISTIC_LENGTH)),
     ],
 )
 def test_every_route_takes_so_much(caller: Caller, method: str, path: str, most: int) -> None:

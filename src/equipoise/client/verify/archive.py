@@ -16,15 +16,15 @@ from typing import Any, Self
 
 from equipoise._util.canonical import StrictJSONError, strict_json
 from equipoise.errors import VerificationError
-from equipoise.protocol.export import ANSWERS, EVENTS, MANIFEST, MOST_MANIFEST_BYTES, NAMES, PARTS
+from equipoise.protocol.export import ANSWERS, EVENTS, MANIFEST, MAX_MANIFEST_BYTES, NAMES, PARTS
 
-MOST_FILES = 50_000
-MOST_BYTES = 4 * 2**30  # of all files together, unpacked
-MOST_DIRECTORY_BYTES = 16 * 2**20  # of the list of files, read at once
-MOST_DOCUMENT_BYTES = 128 * 2**20
-MOST_LOG_BYTES, MOST_LINE_BYTES = 256 * 2**20, 2**20
+MAX_FILES = 50_000
+MAX_BYTES = 4 * 2**30  # of all files together, unpacked
+MAX_DIRECTORY_BYTES = 16 * 2**20  # of the list of files, read at once
+MAX_DOCUMENT_BYTES = 128 * 2**20
+MAX_LOG_BYTES, MAX_LINE_BYTES = 256 * 2**20, 2**20
 _PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_MOST_BYTES_OF = {MANIFEST: MOST_MANIFEST_BYTES, EVENTS: MOST_LOG_BYTES}
+_MAX_BYTES_OF = {MANIFEST: MAX_MANIFEST_BYTES, EVENTS: MAX_LOG_BYTES}
 _ENCRYPTED = 0x1
 # What the library for zip files answers damage with.
 _DAMAGES = (
@@ -46,9 +46,9 @@ class _InParts(io.BufferedReader):
 
     def read(self, size: int | None = -1, /) -> bytes:
         wanted = -1 if size is None else size
-        found = super().read(min(wanted, MOST_DIRECTORY_BYTES + 1) if wanted >= 0 else MOST_DIRECTORY_BYTES + 1)
-        if len(found) > MOST_DIRECTORY_BYTES:
-            raise VerificationError(f"the export has a list of files of more than {MOST_DIRECTORY_BYTES:,} bytes")
+        found = super().read(min(wanted, MAX_DIRECTORY_BYTES + 1) if wanted >= 0 else MAX_DIRECTORY_BYTES + 1)
+        if len(found) > MAX_DIRECTORY_BYTES:
+            raise VerificationError(f"the export has a list of files of more than {MAX_DIRECTORY_BYTES:,} bytes")
         return found
 
 
@@ -83,10 +83,10 @@ class Archive:
 
     def _checked(self) -> tuple[str, ...]:
         entries = self._zip.infolist()
-        if len(entries) > MOST_FILES:
-            raise VerificationError(f"the export has {len(entries):,} files; at most {MOST_FILES:,} are read")
-        if sum(entry.file_size for entry in entries) > MOST_BYTES:
-            raise VerificationError(f"the export would unpack to more than {MOST_BYTES:,} bytes, which is not read")
+        if len(entries) > MAX_FILES:
+            raise VerificationError(f"the export has {len(entries):,} files; at most {MAX_FILES:,} are read")
+        if sum(entry.file_size for entry in entries) > MAX_BYTES:
+            raise VerificationError(f"the export would unpack to more than {MAX_BYTES:,} bytes, which is not read")
         seen: set[str] = set()
         for entry in entries:
             if not NAMES.fullmatch(entry.filename):
@@ -111,7 +111,7 @@ class Archive:
 
     def read(self, name: str) -> bytes:
         """A file that fits into memory."""
-        most = _MOST_BYTES_OF.get(name, MOST_DOCUMENT_BYTES)
+        most = _MAX_BYTES_OF.get(name, MAX_DOCUMENT_BYTES)
         if name in self.names and self._zip.getinfo(name).file_size > most:
             raise VerificationError(f"the file {name!r} is larger than {most:,} bytes, which is not read")
         return b"".join(self.chunks(name))
@@ -124,9 +124,9 @@ class Archive:
         return found.hexdigest()
 
     def document(self, name: str) -> Any:
-        """A JSON file."""
+        """A file of the export, read as JSON."""
         try:
-            return strict_json(self.read(name), max_bytes=MOST_DOCUMENT_BYTES)
+            return strict_json(self.read(name), max_bytes=MAX_DOCUMENT_BYTES)
         except StrictJSONError as error:
             raise VerificationError(f"the file {name!r} of the export cannot be read: {error}") from error
 
@@ -142,7 +142,7 @@ class Archive:
         found = []
         for number, line in enumerate(self.read(name).splitlines(), start=1):
             try:
-                found.append(strict_json(line, max_bytes=MOST_LINE_BYTES))
+                found.append(strict_json(line, max_bytes=MAX_LINE_BYTES))
             except StrictJSONError as error:
                 raise VerificationError(f"line {number} of {what} cannot be read: {error}") from error
         return found

@@ -22,8 +22,8 @@ from equipoise.client.verify.log import ACCEPTED, CREATED, FETCHED, SETTLED, STA
 from equipoise.client.verify.settlement import SettledRound, check_answers
 from equipoise.errors import EquipoiseError, VerificationError
 from equipoise.protocol.export import AGREEMENT, MANIFEST, SETTLEMENT, Manifest, file_of
+from equipoise.protocol.keys import fingerprint, same_fingerprint
 from equipoise.protocol.log import check_chain
-from equipoise.protocol.public_keys import fingerprint, same_fingerprint
 from equipoise.protocol.receipts import Receipt, RewardReceipt, any_receipt
 from equipoise.protocol.submission import Submission
 
@@ -197,11 +197,11 @@ class _Examination:
         if not created:
             raise VerificationError(f"the log has no event that made round {self.manifest.round!r}")
         stated = created[0].details.get("agreement")
-        if stated != self.agreement.identity:
+        if stated != self.agreement.identity_digest:
             raise VerificationError(
-                f"the round was made with agreement {stated}, but the export has {self.agreement.identity}"
+                f"the round was made with agreement {stated}, but the export has {self.agreement.identity_digest}"
             )
-        return f"identity {self.agreement.identity}"
+        return f"identity {self.agreement.identity_digest}"
 
     def _submissions_genuine(self) -> str:
         accepted = {one.details["party"]: one.details["digest"] for one in self.log.of_kind(ACCEPTED)}
@@ -252,7 +252,7 @@ class _Examination:
     def _agrees(self, receipt: Receipt | RewardReceipt, name: str) -> None:
         """The receipt is the service's, for this round, and its event is in the log and says the same."""
         receipt.check(self.manifest.service)
-        if (receipt.round, receipt.agreement) != (self.manifest.round, self.agreement.identity):
+        if (receipt.round, receipt.agreement) != (self.manifest.round, self.agreement.identity_digest):
             raise VerificationError(f"{name} is for round {receipt.round!r}, or for another agreement than this one")
         event = self.events[receipt.event - 1] if receipt.event <= len(self.events) else None
         if event is None or event["digest"] != receipt.event_digest:
@@ -316,7 +316,7 @@ class _Examination:
             self.settled.check_recent()
         self.settled.check_answers(self.archive.answers())
         origin = self.settled.check_seed(self.log.chosen, may_be_chosen=not started.salted)
-        return f"decisions {self.settled.settlement.decisions}; {origin}"
+        return f"decisions {self.settled.settlement.decisions_digest}; {origin}"
 
     def _rewards_as_decided(self) -> str:
         awards = self.settled.with_rewards.awards

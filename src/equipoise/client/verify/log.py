@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from equipoise.errors import VerificationError
+from equipoise.protocol.keys import fingerprint, same_fingerprint
 from equipoise.protocol.log import LET_IN, concerned, mark_of
-from equipoise.protocol.public_keys import fingerprint, same_fingerprint
 from equipoise.protocol.submission import Submission
 
 CREATED, ACCEPTED, SETTLED = "round-created", "submission-accepted", "settled"
@@ -44,7 +44,7 @@ class RoundLog:
 
     @classmethod
     def of(cls, events: Sequence[Mapping[str, Any]], round_id: str) -> "RoundLog":
-        """Of a chain that was checked; details that are none are empty.
+        """The log of a round from a chain of events that was checked; details that are no object are empty.
 
         A link that is about the round, or about somebody in it, is refused: it hides what happened.
         """

@@ -15,9 +15,10 @@ from equipoise.client.verify.archive import Archive
 from equipoise.errors import VerificationError
 from equipoise.inference.scenario import DRAWS
 from equipoise.mediation import mediator
-from equipoise.mediation.appraisal import Appraisal, Pooled, Request, derived_seed
 from equipoise.mediation.audit import audit
 from equipoise.mediation.journal import name_of
+from equipoise.mediation.requests import Appraisal, Pooled, Request
+from equipoise.mediation.seeds import derived_seed
 from equipoise.mediation.settlement import CoalitionValue, Contribution, Settlement
 from equipoise.protocol.export import NOISE, SETTLEMENT, file_of
 from equipoise.protocol.receipts import RewardReceipt
@@ -43,8 +44,10 @@ class SettledRound:
     ) -> None:
         """Refuse a settlement of other inputs, or another than the one the log says was decided."""
         settlement = self.settlement
-        if settlement.agreement.identity != agreement.identity:
-            raise VerificationError(f"the settlement is of agreement {settlement.agreement.identity}, not of this one")
+        if settlement.agreement.identity_digest != agreement.identity_digest:
+            raise VerificationError(
+                f"the settlement is of agreement {settlement.agreement.identity_digest}, not of this one"
+            )
         if odd := sorted(set(settlement.contributions) ^ set(submissions)):
             raise VerificationError(f"{odd[0]!r} is in the settlement or among the submissions, but not in both")
         for party, submission in submissions.items():
@@ -52,10 +55,11 @@ class SettledRound:
                 raise VerificationError(
                     f"the settlement used another submission of {party!r} than the one that is here"
                 )
-        if not logged or logged[-1] != settlement.decisions:
+        if not logged or logged[-1] != settlement.decisions_digest:
             said = "nothing of a settlement" if not logged else f"{str(logged[-1])[:16]}…"
             raise VerificationError(
-                f"the decisions are {settlement.decisions[:16]}…, but the log says {said}: the settlement was changed"
+                f"the decisions are {settlement.decisions_digest[:16]}…, but the log says {said}: the settlement was "
+                "changed"
             )
 
     def check_options(self, chosen: Mapping[str, Any]) -> None:
@@ -184,7 +188,7 @@ class SettledRound:
     def check_reward_receipt(self, receipt: RewardReceipt, name: str) -> None:
         """Refuse a settlement that decided otherwise than the service signed when it handed out a reward."""
         award = self.settlement.awards.get(receipt.party)
-        if (self.settlement.decisions, award and award.digest) != (receipt.decisions, receipt.reward):
+        if (self.settlement.decisions_digest, award and award.digest) != (receipt.decisions, receipt.reward):
             raise VerificationError(
                 f"{name} is for another reward of {receipt.party!r}, or of other decisions, than the settlement here: "
                 "what was decided was changed after the reward was handed out, or the reward was"
@@ -257,12 +261,12 @@ class SettledRound:
             )
         except TypeError as error:
             raise VerificationError(f"the options of the settlement are not those of this version ({error})") from error
-        if anew.decisions != recorded.decisions:
+        if anew.decisions_digest != recorded.decisions_digest:
             then, here = recorded.environment, anew.environment
             other = [f"{name} {then.get(name)} then, {one} here" for name, one in here.items() if then.get(name) != one]
             why = f"; versions differ, which alone can do that: {', '.join(other)}" if other else ""
-            raise VerificationError(f"settling again decides otherwise ({anew.decisions[:16]}…){why}")
-        return f"decisions {anew.decisions}"
+            raise VerificationError(f"settling again decides otherwise ({anew.decisions_digest[:16]}…){why}")
+        return f"decisions {anew.decisions_digest}"
 
 
 def check_answers(answers: Sequence[Any], submissions: Mapping[str, Submission]) -> None:

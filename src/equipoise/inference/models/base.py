@@ -18,12 +18,12 @@ import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.inference import moment_likelihood
 from equipoise.inference.moment_likelihood import RowMoments
 from equipoise.inference.observations import Observed
 from equipoise.inference.runtime import compiler_options
 
-Floats = NDArray[np.float64]
 Draws = Mapping[str, Floats]
 
 # Logarithms of rates and variances stay in ±SAFE: their exponentials, squares and reciprocal squares are all finite.
@@ -158,7 +158,7 @@ class Family(EngineModel, Generic[Prior]):
         """Named parameters at a position."""
 
     def prepare(self, observed: Observed) -> Observed:
-        """Nothing needs arranging."""
+        """The view itself: there is nothing to arrange."""
         return observed
 
     def log_likelihood(self, prior: Prior, evidence: Observed, position: Array) -> Array:

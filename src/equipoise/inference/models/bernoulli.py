@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from equipoise._util.arrays import Floats
 from equipoise.inference.conjugate import dirichlet_divergence, fit_dirichlet
-from equipoise.inference.models.base import Draws, Family, Floats, Released, single_entry
+from equipoise.inference.models.base import Draws, Family, Released, single_entry
 from equipoise.inference.moment_likelihood import RowMoments
 from equipoise.inference.quantile_maps import Table, beta_table, transport
 
@@ -58,7 +59,7 @@ class Bernoulli(Family[BernoulliPrior]):
         return {"probability": rng.beta(first, second, size=draws)}
 
     def conjugate_divergence(self, prior: BernoulliPrior, draws: Draws) -> float:
-        """Of the Beta distribution that fits best."""
+        """Divergence from the prior of the Beta distribution that fits the draws best."""
         both = np.stack([draws["probability"], 1 - draws["probability"]], axis=1)
         return dirichlet_divergence(fit_dirichlet(both), np.array([float(prior.positive), float(prior.negative)]))
 

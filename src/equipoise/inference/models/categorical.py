@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from equipoise._util.arrays import Floats
 from equipoise.inference.conjugate import dirichlet_divergence, fit_dirichlet
-from equipoise.inference.models.base import Draws, Family, Floats, Released
+from equipoise.inference.models.base import Draws, Family, Released
 from equipoise.inference.moment_likelihood import RowMoments
 from equipoise.inference.observations import Observed
 from equipoise.inference.quantile_maps import Table, beta_table, transport
@@ -109,7 +110,7 @@ class Categorical(Family[CategoricalPrior]):
         return {"probabilities": rng.dirichlet(np.asarray(prior.concentrations) + counts, size=draws)}
 
     def conjugate_divergence(self, prior: CategoricalPrior, draws: Draws) -> float:
-        """Of the Dirichlet distribution that fits best."""
+        """Divergence from the prior of the Dirichlet distribution that fits the draws best."""
         return dirichlet_divergence(fit_dirichlet(draws["probabilities"]), np.asarray(prior.concentrations))
 
 

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from equipoise.inference.models.base import SAFE, Floats, Released, single_entry
+from equipoise._util.arrays import Floats
+from equipoise.inference.models.base import SAFE, Released, single_entry
 from equipoise.inference.models.rate import Rate, RatePrior, log_rate, rate_prior, total_in_units
 from equipoise.inference.moment_likelihood import RowMoments
 

@@ -10,8 +10,9 @@ import numpy as np
 from jax import Array
 from jax.lax import stop_gradient
 
+from equipoise._util.arrays import Floats
 from equipoise.inference.conjugate import check_possible, normal_gamma_divergence, repaired
-from equipoise.inference.models.base import SAFE, Draws, Family, Floats, Released
+from equipoise.inference.models.base import SAFE, Draws, Family, Released
 from equipoise.inference.moment_likelihood import RowMoments
 from equipoise.inference.quantile_maps import Table, log_gamma_table, transport
 
@@ -71,7 +72,7 @@ class Gaussian(Family[GaussianPrior]):
     def conjugate_draws(
         self, rng: np.random.Generator, prior: GaussianPrior, released: Released, draws: int
     ) -> dict[str, Floats]:
-        """From the normal-inverse-gamma posterior."""
+        """Independent draws from the normal-inverse-gamma posterior."""
         rows = released.total_rows
         first, second = released.tempered.sum(axis=0)
         if released.repair and rows > 0:
@@ -86,7 +87,7 @@ class Gaussian(Family[GaussianPrior]):
         return {"mean": mean + np.sqrt(variance / strength) * rng.normal(size=draws), "variance": variance}
 
     def conjugate_divergence(self, prior: GaussianPrior, draws: Draws) -> float:
-        """Of the normal-inverse-gamma distribution that fits best."""
+        """Divergence from the prior of the normal-inverse-gamma distribution that fits the draws best."""
         mean, strength = np.array([float(prior.mean)]), np.array([[float(prior.mean_strength)]])
         return normal_gamma_divergence(
             draws["mean"][:, None], draws["variance"], mean, strength, float(prior.shape), float(prior.scale)

@@ -20,9 +20,10 @@ from jax import Array
 from numpy.typing import ArrayLike
 from scipy import special, stats
 
+from equipoise._util.arrays import Floats
 from equipoise.inference.conjugate import check_possible, normal_gamma_divergence, repaired
-from equipoise.inference.correlation import correlation_root
-from equipoise.inference.models.base import Draws, EngineModel, Floats, Released, features_of_party
+from equipoise.inference.laplace import inverse_lower
+from equipoise.inference.models.base import Draws, EngineModel, Released, features_of_party
 from equipoise.inference.models.standardised import (
     LARGEST_DEVIATION,
     Standardised,
@@ -32,10 +33,9 @@ from equipoise.inference.models.standardised import (
 )
 from equipoise.inference.moment_likelihood import RowMoments
 from equipoise.inference.observations import Observed
-from equipoise.inference.quantile_maps import Table, log_gamma_table, transport
+from equipoise.inference.quantile_maps import Table, correlation_root, log_gamma_table, transport
 from equipoise.inference.runtime import compiler_options
 from equipoise.inference.statistic_likelihood import MatrixNoise, factorise, log_likelihood, solve
-from equipoise.inference.triangular import inverse_lower
 
 if TYPE_CHECKING:
     from equipoise.models.linear import LinearModel
@@ -299,7 +299,7 @@ class LinearRegression(EngineModel):
         return {"weights": weights, "variance": variance, "feature_mean": means, "feature_covariance": covariances}
 
     def conjugate_divergence(self, prior: LinearPrior, draws: Draws) -> float:
-        """Of the normal-inverse-gamma distribution that fits best."""
+        """Divergence from the prior of the normal-inverse-gamma distribution that fits the draws best."""
         return normal_gamma_divergence(
             draws["weights"],
             draws["variance"],

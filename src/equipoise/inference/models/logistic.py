@@ -26,14 +26,22 @@ import numpy as np
 from jax import Array
 from scipy import special, stats
 
+from equipoise._util.arrays import Floats
 from equipoise.inference import moment_likelihood
 from equipoise.inference.conjugate import repaired
-from equipoise.inference.correlation import correlation_root, partial_correlation_table
-from equipoise.inference.models.base import Draws, EngineModel, Floats, features_of_party
+from equipoise.inference.models.base import Draws, EngineModel, features_of_party
 from equipoise.inference.models.standardised import Standardised, StandardisedPrior, Typical, standardised_prior
 from equipoise.inference.moment_likelihood import RowMoments
 from equipoise.inference.observations import Observed
-from equipoise.inference.quantile_maps import GRID, Table, inverse_at, transport, truncated_normal_table
+from equipoise.inference.quantile_maps import (
+    GRID,
+    Table,
+    correlation_root,
+    inverse_at,
+    partial_correlation_table,
+    transport,
+    truncated_normal_table,
+)
 from equipoise.inference.runtime import compiler_options
 
 if TYPE_CHECKING:
@@ -69,7 +77,7 @@ def logistic_prior(
     sd_spread: float,
     sd_max: float,
 ) -> LogisticPrior:
-    """Prepare a prior."""
+    """The prior of a logistic regression, with its maps tabulated."""
     return LogisticPrior(
         coefficient_scale=jnp.array([weight_scale] * width + [bias_scale]),
         log_norm=_log_norm_table(width + 1, degrees_of_freedom, max_squared_norm),
@@ -135,7 +143,7 @@ class LogisticRegression(EngineModel):
         return self.focus + (1 if self.shared else self.slots) * self._data_dimension
 
     def prepare(self, observed: Observed) -> Observed:
-        """Nothing to arrange."""
+        """The view itself: there is nothing to arrange."""
         return observed
 
     def coefficients(self, prior: LogisticPrior, position: Array) -> Array:
@@ -207,14 +215,14 @@ class LogisticRegression(EngineModel):
         return np.concatenate([fixed[-1, : width + 1], fixed[rows, columns]])
 
     def deviation_coordinates(self, prior: Any, deviations: Floats) -> Floats:
-        """Of the truncated normal distributions."""
+        """Standard normal coordinates of the deviations of the features' truncated normal distributions."""
         fraction = np.clip(deviations / float(prior.largest_deviation), 1e-12, 1 - 1e-12)
         return inverse_at(prior.deviation, special.logit(fraction))
 
 
 @dataclass(frozen=True)
 class StandardisedLogistic(Standardised, LogisticRegression):
-    """Logistic regression."""
+    """Logistic regression with a standardised prior."""
 
     @property
     def _first(self) -> int:

@@ -40,7 +40,7 @@ class Rate(Family[RatePrior]):
         return {"rate": jnp.exp(log_rate(prior, position))}
 
     def conjugate_divergence(self, prior: RatePrior, draws: Draws) -> float:
-        """Of the gamma distribution that fits best."""
+        """Divergence from the prior of the gamma distribution that fits the draws best."""
         return gamma_divergence(*fit_gamma(draws["rate"]), float(prior.shape), float(prior.rate))
 
 

@@ -32,14 +32,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from equipoise.inference.correlation import correlation_root, partial_correlation_table
-from equipoise.inference.models.base import Floats
+from equipoise._util.arrays import Floats
 from equipoise.inference.quantile_maps import (
     RATIO_STRETCH,
     Table,
+    correlation_root,
     inverse_at,
     inverse_table,
     log_normal_table,
+    partial_correlation_table,
     ratio_table,
     stacked,
     transport,

@@ -11,8 +11,8 @@ from typing import Any
 
 import jax
 import numpy as np
-from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise._util.display import Chart, Interval, Table
 from equipoise.agreement import Agreement
 from equipoise.errors import AgreementError
@@ -26,8 +26,6 @@ from equipoise.inference.scenario import is_whole
 from equipoise.mediation.advice import expected, quality
 from equipoise.mediation.advice.imagined import Assumed, imagine
 from equipoise.reward.targets import PRECISION, Stakes, Targets, Terms, set_targets, who_counts
-
-Floats = NDArray[np.float64]
 
 SIMULATIONS = 16
 SAMPLED = 3  # more rounds, that are sampled as well
@@ -129,7 +127,7 @@ class Advice:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As plain numbers and strings."""
+        """The advice as plain numbers and strings."""
         return asdict(self)
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.inference import collapsed, engine
 from equipoise.inference.engine import Problem, Settings
 from equipoise.inference.observations import Scenarios
@@ -24,8 +24,6 @@ from equipoise.inference.runtime import ONE_AT_A_TIME, use_compilation_cache
 from equipoise.mediation.advice.imagined import ImaginedRound
 from equipoise.valuation.divergence import divergence
 from equipoise.valuation.proxy import normal_surprise
-
-Floats = NDArray[np.float64]
 
 EVERY_ORDER_UP_TO = 4  # parties; beyond, each round has one random order of arrival and its reverse
 SAMPLED_SIZE = 1  # parties of the largest coalition that is sampled, where there are more than two
@@ -144,7 +142,7 @@ def _asked(choices: Choices, indices: Sequence[int], coalitions: Sequence[frozen
 
 
 def _quantities(task: Task, values: dict[_Name, float], index: int) -> Floats:
-    """At one choice; coalitions without a value count nothing."""
+    """What advice is about, at one choice; coalitions without a value count nothing."""
     worth = np.array([values.get(_name(members, task.choices, index), 0.0) for members in task.plan.coalitions])
     return np.asarray(task.plan.counts @ worth)
 

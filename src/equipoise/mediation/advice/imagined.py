@@ -10,18 +10,16 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
 from equipoise.guarantee import Guarantee
 from equipoise.inference import collapsed
+from equipoise.inference.collapsed import row_moments
 from equipoise.inference.observations import Observations
-from equipoise.inference.predictive import row_moments
 from equipoise.inference.runtime import ONE_AT_A_TIME
 from equipoise.models import layout_of
 from equipoise.models.base import Rows
-
-Floats = NDArray[np.float64]
 
 NEW_ROWS = 200  # to predict, in each imagined round
 
@@ -46,7 +44,7 @@ class ImaginedRound:
 def imagine(
     agreement: Agreement, model: Any, prior: Any, parties: Sequence[Assumed], number: int, rng: np.random.Generator
 ) -> list[ImaginedRound]:
-    """So many independent rounds."""
+    """Independent rounds that the agreement, its prior and the parties' assumed sizes could lead to."""
     layout = layout_of(agreement)
     positions = rng.normal(size=(number, model.dimension))
     with ONE_AT_A_TIME:

@@ -8,16 +8,14 @@ from collections.abc import Mapping, Sequence
 
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize, special
 
+from equipoise._util.arrays import Floats
 from equipoise.inference import collapsed
 from equipoise.inference.runtime import ONE_AT_A_TIME
 from equipoise.mediation.advice.expected import Normal, Task, tempered, tempered_surprise
 from equipoise.models.base import Rows
 from equipoise.reward.scoring import loss_on
-
-Floats = NDArray[np.float64]
 
 DRAWS = 256
 SHARE = 0.9  # of new rows, that an interval is to hold

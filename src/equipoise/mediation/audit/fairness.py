@@ -23,7 +23,7 @@ def useless_get_nothing(settlement: Settlement) -> Found:
         finest = max(finest, brought.detectable)
         if not brought.possible:
             continue
-        if award.target.value <= 0 or award.target.in_errors <= UNSURE:
+        if award.target.value <= 0 or award.target.z_score <= UNSURE:
             settled.append(party)
         elif brought.exactly:
             return "fails", f"{party} adds nothing to any coalition and gets {award.target} nats"
@@ -53,7 +53,7 @@ def equals_get_alike(settlement: Settlement) -> Found:
         gap = one.target - other.target
         if difference.exactly and abs(gap.value) > SAME * one.target.value:
             return "fails", f"{first} and {second} bring the same and get {one.target} and {other.target} nats"
-        (alike if abs(gap.in_errors) <= UNSURE or gap.value == 0 else doubtful).append(f"{first} and {second}")
+        (alike if abs(gap.z_score) <= UNSURE or gap.value == 0 else doubtful).append(f"{first} and {second}")
     power = f"a difference of {finest:.2g} nats in every coalition would be seen in 9 of 10 rounds"
     if doubtful:
         which = "; ".join(doubtful)
@@ -82,7 +82,7 @@ def better_get_more(settlement: Settlement) -> Found:
                 continue
             return "fails", f"{words} for targets of {one.target} and {other.target}"
         if one.attained.value <= other.attained.value:
-            if abs((one.attained - other.attained).in_errors) > SURE:
+            if abs((one.attained - other.attained).z_score) > SURE:
                 return "fails", words
             doubtful.append(words)
     if doubtful:
@@ -112,7 +112,7 @@ def more_than_before(settlement: Settlement, reference: Settlement | None) -> Fo
             continue  # there is no more to be had
         words = f"{party} brings more than before and gets {after.target} instead of {before.target} nats"
         if after.target.value <= before.target.value:
-            sure = (before.target - after.target).in_errors > UNSURE
+            sure = (before.target - after.target).z_score > UNSURE
             return ("fails" if sure else "cannot tell"), words
         kept.append(words)
     if kept:
@@ -123,7 +123,7 @@ def more_than_before(settlement: Settlement, reference: Settlement | None) -> Fo
 def _rose(changes: list[Estimate]) -> bool:
     """Whether values rose, and none of them fell as far as can be told."""
     found = AllZero.of(changes)
-    lowest = min(change.in_errors for change in changes)
+    lowest = min(change.z_score for change in changes)
     return not found.possible and found.mean.value > 0 and lowest >= -critical(len(changes))
 
 

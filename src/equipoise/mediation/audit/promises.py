@@ -10,12 +10,12 @@ from equipoise.mediation.settlement import Award, Settlement
 
 def values_not_negative(settlement: Settlement) -> Found:
     """V1: no coalition's value is negative."""
-    lowest = min(settlement.coalitions, key=lambda one: one.value.in_errors)
+    lowest = min(settlement.coalitions, key=lambda one: one.value.z_score)
     who = ", ".join(lowest.members)
     numbers = f"least sure to be above 0, of {len(settlement.coalitions)}, is {{{who}}} with {lowest.value} nats"
-    if lowest.value.in_errors > UNSURE:
+    if lowest.value.z_score > UNSURE:
         return "holds", numbers
-    if lowest.value.in_errors >= -max(SURE, critical(len(settlement.coalitions))):
+    if lowest.value.z_score >= -max(SURE, critical(len(settlement.coalitions))):
         return "cannot tell", f"{numbers}, which may be 0"
     return "fails", f"{numbers}; a divergence cannot be negative, so its estimate is wrong"
 
@@ -61,7 +61,7 @@ def _made_otherwise(settlement: Settlement, award: Award) -> str:
     assert award.reward is not None
     scenario = award.reward.posterior.scenario
     stated = {party: award.tau for party in _made_from(award) if award.tau}
-    if award.reward.agreement.identity != settlement.agreement.identity:
+    if award.reward.agreement.identity_digest != settlement.agreement.identity_digest:
         return f"the reward of {award.party} belongs to another agreement"
     if set(scenario.coalition or ()) != set(_made_from(award)):
         return f"the reward of {award.party} was made from other releases than stated"
@@ -82,7 +82,7 @@ def whole_posterior_handed_out(settlement: Settlement) -> Found:
             why = f": {', '.join(alone)} would be worth less with it than alone" if alone else ""
             return "fails", f"nobody of {{{', '.join(team)}}} gets its posterior untempered{why}"
         award = best[0]
-        if abs((award.attained - whole).in_errors) > SURE:
+        if abs((award.attained - whole).z_score) > SURE:
             return "fails", f"{award.party} gets it, but worth {award.attained}, not {whole} nats"
         names.append(f"{award.party} gets all {whole} nats")
     return "holds", "; ".join(names)
@@ -96,22 +96,22 @@ def nobody_loses(settlement: Settlement) -> Found:
     gains: dict[str, Estimate] = {}
     for party, award in settlement.awards.items():
         alone = settlement.value(party)
-        if alone.in_errors > ABOVE_ZERO and not award.falls_back and award.team != (party,):
-            gains[party] = min(award.attained - alone, award.target - alone, key=lambda gain: gain.in_errors)
+        if alone.z_score > ABOVE_ZERO and not award.falls_back and award.team != (party,):
+            gains[party] = min(award.attained - alone, award.target - alone, key=lambda gain: gain.z_score)
     own = [party for party, award in settlement.awards.items() if award.falls_back]
     fallen = f"; {', '.join(own)}: no share would do, so the reward is its own posterior, as agreed" if own else ""
     if not gains:
         return "holds", f"nobody has anything to lose{fallen}"
-    worst = min(gains, key=lambda party: gains[party].in_errors)
+    worst = min(gains, key=lambda party: gains[party].z_score)
     award, alone = settlement.awards[worst], settlement.value(worst)
     numbers = (
         f"least sure is the gain of {worst}: target {award.target}, reward {award.attained}, alone {alone} nats{fallen}"
     )
-    if gains[worst].in_errors > UNSURE:
+    if gains[worst].z_score > UNSURE:
         return "holds", numbers
     bound = "none" if settlement.rational_rho is None else f"{settlement.rational_rho:.3g}"
     words = f"{numbers}; rho = {settlement.rho:.3g}, and the largest that leaves nobody worse off is {bound}"
-    return ("cannot tell" if gains[worst].in_errors >= -critical(len(gains)) else "fails"), words
+    return ("cannot tell" if gains[worst].z_score >= -critical(len(gains)) else "fails"), words
 
 
 def similar_in_order(settlement: Settlement) -> Found:
@@ -130,7 +130,7 @@ def similar_in_order(settlement: Settlement) -> Found:
         for low, high in itertools.pairwise(awards):
             if high.similarity.value < low.similarity.value and low.kappa < high.kappa:
                 words = f"{high.party}'s reward ({high.similarity}) is not closer than {low.party}'s ({low.similarity})"
-                if abs((high.similarity - low.similarity).in_errors) > SURE:
+                if abs((high.similarity - low.similarity).z_score) > SURE:
                     return "fails", words
                 doubtful.append(words)
         closest.append(f"from {awards[0].similarity.value:.2f} to {awards[-1].similarity.value:.2f} nats")

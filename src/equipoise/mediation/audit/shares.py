@@ -8,8 +8,7 @@ import numpy as np
 from equipoise.estimate import SURE, UNSURE, Estimate
 from equipoise.mediation.audit.verdict import Found, same
 from equipoise.mediation.settlement import Award, Settlement
-from equipoise.reward.deciding import decide, decide_from, every_coalition
-from equipoise.reward.targets import Targets
+from equipoise.reward.targets import Targets, decide, decide_from, every_coalition
 from equipoise.valuation.shapley import ShapleyValues
 from equipoise.valuation.surprise import surprise
 

@@ -47,7 +47,7 @@ class AllZero:
 
     @classmethod
     def of(cls, numbers: Sequence[Estimate]) -> "AllZero":
-        """Of one number or more."""
+        """The test for these numbers, one or more."""
         exactly = all(one.value == 0 for one in numbers)
         known = [one for one in numbers if one.error == 0]
         if any(one.value for one in known) or len(known) == len(numbers):  # nothing else is needed
@@ -55,13 +55,13 @@ class AllZero:
         numbers = [one for one in numbers if one.error > 0]
         weights = [one.error**-2 for one in numbers]
         mean = sum(weight * one.value for weight, one in zip(weights, numbers, strict=True)) / sum(weights)
-        furthest = max((one.in_errors for one in numbers), key=abs)
+        furthest = max((one.z_score for one in numbers), key=abs)
         return cls(Estimate(mean, sum(weights) ** -0.5), furthest, len(numbers), exactly)
 
     @property
     def possible(self) -> bool:
         """Whether all may be 0."""
-        return abs(self.mean.in_errors) <= critical(1, LEVEL / 2) and abs(self.furthest) <= critical(
+        return abs(self.mean.z_score) <= critical(1, LEVEL / 2) and abs(self.furthest) <= critical(
             self.comparisons, LEVEL / 2
         )
 

@@ -14,7 +14,7 @@ from sqlalchemy import select
 
 from equipoise.errors import EquipoiseError, MediationError
 from equipoise.mediation import mediator
-from equipoise.mediation.appraisal import Request
+from equipoise.mediation.requests import Request
 from equipoise.mediation.settlement import Settlement
 from equipoise.mediation.task import Task
 from equipoise.service.context import Context
@@ -78,7 +78,7 @@ def run_job(worker: WorkerState, claim: Claim) -> None:
 def _run_settlement(worker: WorkerState, heartbeat: Heartbeat) -> None:
     context, claim = worker.context, heartbeat.claim
     task = retry(lambda: settlements.task_for(context, claim.round_id), worker.stop)
-    journal = DatabaseJournal(context, heartbeat, task.inputs)
+    journal = DatabaseJournal(context, heartbeat, task.inputs_digest)
     journal.read_all()
     monitor = LeaseMonitor(worker.lease)
 
@@ -86,7 +86,7 @@ def _run_settlement(worker: WorkerState, heartbeat: Heartbeat) -> None:
         documents = [request.to_json() for request in requests]
         shared = len(requests) >= MIN_SHARED
         batches = retry(
-            lambda: queue.begin_stage(context, claim, what, task.inputs, documents, share=shared), worker.stop
+            lambda: queue.begin_stage(context, claim, what, task.inputs_digest, documents, share=shared), worker.stop
         )
         if batches:
             _cache_task(worker, task)
@@ -178,4 +178,4 @@ def _fail_settlement(context: Context, claim: Claim, problem: str) -> None:
 def _cache_task(worker: WorkerState, task: Task) -> None:
     while len(worker.tasks) >= MAX_TASKS:
         del worker.tasks[next(iter(worker.tasks))]
-    worker.tasks[task.inputs] = task
+    worker.tasks[task.inputs_digest] = task

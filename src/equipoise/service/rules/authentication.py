@@ -7,13 +7,14 @@ only hashes are kept.
 """
 
 import datetime
+import secrets
 from typing import Literal
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
+from equipoise._util.canonical import sha256_hex
 from equipoise.errors import VerificationError
-from equipoise.protocol.one_time_secrets import hashed, new_secret
 from equipoise.protocol.requests import WINDOW, SignedRequest
 from equipoise.service.context import Context
 from equipoise.service.db import event_log
@@ -215,3 +216,13 @@ def _format_time(seconds: int) -> str:
         return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (ValueError, OverflowError, OSError):
         return f"{seconds} seconds after 1970"
+
+
+def new_secret() -> str:
+    """A new secret for a link, a token or a session: 43 letters, digits, - and _."""
+    return secrets.token_urlsafe(32)
+
+
+def hashed(secret: str) -> str:
+    """What is kept of a secret. It has 256 random bits, which nobody can search for, so that a plain hash will do."""
+    return sha256_hex(secret.encode("utf-8", "surrogatepass"))

@@ -19,14 +19,14 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from equipoise.agreement.schema import PARTY_NAME
-from equipoise.models.section import somebodys_key
-from equipoise.protocol.one_time_secrets import hashed, new_secret
-from equipoise.protocol.public_keys import fingerprint, same_fingerprint
+from equipoise.models.section import validate_public_key
+from equipoise.protocol.keys import fingerprint, same_fingerprint
 from equipoise.service.context import Context
 from equipoise.service.db import event_log
 from equipoise.service.db.tables import ROLES, Person, Secret
 from equipoise.service.errors import Conflict, Invalid, NotFound, NotSignedIn, TooMany
 from equipoise.service.rules.access import Actor, require, require_active
+from equipoise.service.rules.authentication import hashed, new_secret
 
 MAX_WAITING = 1_000
 MAX_PER_ADDRESS = 20  # requests that wait, from one address
@@ -290,7 +290,7 @@ def _check_name(name: str) -> None:
 
 def _check_key(public_key: str) -> None:
     try:
-        somebodys_key(public_key)
+        validate_public_key(public_key)
     except ValueError as error:
         raise Invalid(str(error)) from error
 

@@ -10,14 +10,17 @@ import logging
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from equipoise._util.canonical import sha256_hex
 from equipoise.errors import MediationError
+from equipoise.mediation.settlement import Settlement
 from equipoise.protocol.receipts import RewardReceipt
+from equipoise.report.view import PartyView, view_of
+from equipoise.reward.model import Reward
 from equipoise.service.cache import SingleFlightCache
 from equipoise.service.context import Context
 from equipoise.service.db import event_log
@@ -26,10 +29,6 @@ from equipoise.service.errors import Conflict, Damaged, NotFound
 from equipoise.service.logs import FAILURES
 from equipoise.service.rules.access import Actor, get_round, get_seat, require
 from equipoise.service.rules.rounds import excluded_parties
-
-if TYPE_CHECKING:
-    from equipoise.mediation.settlement import Settlement
-    from equipoise.report.view import PartyView
 
 SETTLEMENT = "settlement.json"
 _CACHED_SETTLEMENTS = 8
@@ -42,7 +41,7 @@ def reward_name(party: str) -> str:
     return f"rewards/{party}.nc"
 
 
-def result_files(settlement: "Settlement") -> dict[str, bytes]:
+def result_files(settlement: Settlement) -> dict[str, bytes]:
     """All files of a settlement, by name: the document and the rewards."""
     document = {**settlement.to_json(), "audit": settlement.audit.to_json()}
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
@@ -60,7 +59,7 @@ def store(
     session: Session,
     context: Context,
     round_id: str,
-    settlement: "Settlement",
+    settlement: Settlement,
     *,
     files: dict[str, bytes] | None = None,
 ) -> None:
@@ -69,13 +68,13 @@ def store(
     `files` are `result_files(settlement)`, if they were made before, so that nobody waits for them.
     """
     found = get_round(session, round_id)
-    if found.state == "settled" and found.decisions == settlement.decisions:
+    if found.state == "settled" and found.decisions == settlement.decisions_digest:
         return
     if found.state != "settling":
         raise Conflict(f"round {round_id} is {found.state}, so that no settlement is expected")
     for name, content in (result_files(settlement) if files is None else files).items():
         session.add(Result(round_id=round_id, name=name, digest=sha256_hex(content), content=content))
-    found.state, found.settled, found.decisions = "settled", context.clock(), settlement.decisions
+    found.state, found.settled, found.decisions = "settled", context.clock(), settlement.decisions_digest
     event_log.append(
         session,
         time=found.settled,
@@ -86,7 +85,7 @@ def store(
     )
 
 
-def settlement(context: Context, actor: Actor | None, round_id: str) -> "Settlement":
+def settlement(context: Context, actor: Actor | None, round_id: str) -> Settlement:
     """The whole settlement, without draws. Options of versions up to 0.6 hold the noise secret, nobody's to see."""
     require(actor, "see-settlement")
     with context.database.reading() as session:
@@ -99,13 +98,11 @@ def document(context: Context, actor: Actor | None, round_id: str) -> dict[str, 
     with context.database.reading() as session:
         found = _settlement(session, get_round(session, round_id))
     plain = {**found.to_json(), "audit": found.audit.to_json()}
-    return {**plain, "options": {**plain["options"], "noise_secret": None}, "decisions": found.decisions}
+    return {**plain, "options": {**plain["options"], "noise_secret": None}, "decisions": found.decisions_digest}
 
 
-def party_view(context: Context, actor: Actor | None, round_id: str) -> "PartyView":
+def party_view(context: Context, actor: Actor | None, round_id: str) -> PartyView:
     """What a party may know of a settlement: its own share."""
-    from equipoise.report.view import view_of
-
     actor = require(actor, "see-own-result")
     with context.database.reading() as session:
         found, _ = get_seat(session, actor, round_id)
@@ -226,7 +223,7 @@ def _decided_reward(session: Session, found: Round, party: str) -> tuple[bytes, 
     digest = sha256_hex(kept.content)
     award = settled.awards.get(party)
     is_of = _rewards.get(digest, lambda: _reward_digest(kept.content))
-    if award is None or is_of != award.digest or settled.decisions != _logged_decisions(session, found):
+    if award is None or is_of != award.digest or settled.decisions_digest != _logged_decisions(session, found):
         logging.getLogger(FAILURES).error(
             "the reward of %r in round %s is not the one that was decided (its file is %s); restore a backup",
             party,
@@ -237,7 +234,7 @@ def _decided_reward(session: Session, found: Round, party: str) -> tuple[bytes, 
             f"the reward of {party!r} that is kept here is not the one that was decided, so that it is not handed out; "
             "tell the operator, whose log has a line on it"
         )
-    return kept.content, {"digest": digest, "reward": award.digest, "decisions": settled.decisions}
+    return kept.content, {"digest": digest, "reward": award.digest, "decisions": settled.decisions_digest}
 
 
 def _logged_decisions(session: Session, found: Round) -> Any:
@@ -258,8 +255,6 @@ def _handed_out(session: Session, found: Round, party: str, says: dict[str, str]
 
 def _reward_digest(content: bytes) -> str:
     """The digest of the reward in a file; empty if the file cannot be read."""
-    from equipoise.reward.model import Reward
-
     with tempfile.TemporaryDirectory(prefix="equipoise-") as folder:
         path = Path(folder) / "reward.nc"
         path.write_bytes(content)
@@ -274,18 +269,16 @@ def _require_settled(found: Round) -> None:
         raise Conflict(f"the round is {found.state}, not settled yet; look again later", code="not-settled")
 
 
-def _settlement(session: Session, found: Round) -> "Settlement":
+def _settlement(session: Session, found: Round) -> Settlement:
     _require_settled(found)
     place = (Result.round_id == found.id, Result.name == SETTLEMENT)
     digest = session.scalars(select(Result.digest).where(*place)).one()
     return _parsed.get(digest, lambda: _read(session.scalars(select(Result.content).where(*place)).one()))
 
 
-_parsed: "SingleFlightCache[Settlement]" = SingleFlightCache(_CACHED_SETTLEMENTS)
+_parsed: SingleFlightCache[Settlement] = SingleFlightCache(_CACHED_SETTLEMENTS)
 _rewards: SingleFlightCache[str] = SingleFlightCache(_CACHED_DIGESTS)
 
 
-def _read(content: bytes) -> "Settlement":
-    from equipoise.mediation.settlement import Settlement  # loads JAX, which most requests need not wait for
-
+def _read(content: bytes) -> Settlement:
     return Settlement.parse(json.loads(content), name="the settlement of the round")

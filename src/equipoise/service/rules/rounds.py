@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from equipoise._util.canonical import sha256_hex
 from equipoise.agreement import Agreement
-from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.keys import fingerprint
 from equipoise.service.context import Context
 from equipoise.service.db import event_log
 from equipoise.service.db.tables import Person, Round, Seat, SubmissionRow, parse_agreement, serialize_agreement
@@ -65,7 +65,7 @@ def create(context: Context, actor: Actor | None, agreement: Agreement, *, invit
     now = context.clock()
     round_id = "".join(secrets.choice(_LETTERS) for _ in range(_LENGTH))
     text, secret = serialize_agreement(agreement), secrets.token_hex(16)
-    if parse_agreement(text).identity != agreement.identity:
+    if parse_agreement(text).identity_digest != agreement.identity_digest:
         raise Invalid("the agreement changes when it is written as JSON; write its numbers and texts more plainly")
     with context.database.writing(exclusive=True) as session:
         require_active(session, actor)
@@ -74,7 +74,7 @@ def create(context: Context, actor: Actor | None, agreement: Agreement, *, invit
                 id=round_id,
                 title=agreement.title,
                 agreement_json=text,
-                identity=agreement.identity,
+                identity=agreement.identity_digest,
                 state="open",
                 created=now,
                 noise_secret=secret,
@@ -92,7 +92,7 @@ def create(context: Context, actor: Actor | None, agreement: Agreement, *, invit
             kind="round-created",
             person=actor.person_id,
             round_id=round_id,
-            agreement=agreement.identity,
+            agreement=agreement.identity_digest,
             title=agreement.title,
             invited="all" if invite else "none",
             noise=sha256_hex(secret.encode("ascii")),

@@ -4,7 +4,6 @@ import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
@@ -12,6 +11,7 @@ from sqlalchemy.orm import Session
 from equipoise._util.canonical import canonical_json
 from equipoise.errors import EquipoiseError, SubmissionError
 from equipoise.mediation.settings import SettlementSettings
+from equipoise.mediation.task import Task, task_of
 from equipoise.protocol.submission import Submission
 from equipoise.service.context import Context
 from equipoise.service.db import event_log
@@ -20,9 +20,6 @@ from equipoise.service.errors import Conflict, Invalid
 from equipoise.service.options import Options
 from equipoise.service.rules.access import Actor, get_round, get_seat, require, require_active
 from equipoise.service.rules.rounds import require_open
-
-if TYPE_CHECKING:
-    from equipoise.mediation.task import Task
 
 
 @dataclass(frozen=True)
@@ -144,7 +141,7 @@ def progress(context: Context, actor: Actor | None, round_id: str) -> Progress:
     )
 
 
-def task_for(context: Context, round_id: str) -> "Task":
+def task_for(context: Context, round_id: str) -> Task:
     """The task of a round that is being settled, for a worker."""
     with context.database.reading() as session:
         found = get_round(session, round_id)
@@ -181,9 +178,7 @@ def _noise_secret(found: Round, options: Options) -> str | None:
     return found.noise_secret or secrets.token_hex(16)  # rounds that a version up to 0.7 made have none at first
 
 
-def _task(found: Round, sent: Sequence[bytes], options: Options, secret: str | None, seed: int | None = None) -> "Task":
-    from equipoise.mediation.task import task_of  # loads JAX, which most requests need not wait for
-
+def _task(found: Round, sent: Sequence[bytes], options: Options, secret: str | None, seed: int | None = None) -> Task:
     # Partial: an operator sees who has not submitted, and says on the command line that it is meant.
     settings = SettlementSettings.of(options, {"seed": seed, "noise_secret": secret, "partial": True})
     return task_of(found.agreement, [Submission.parse(data) for data in sent], settings)

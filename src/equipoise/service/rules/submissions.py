@@ -10,7 +10,7 @@ from equipoise._util.canonical import sha256_hex
 from equipoise.errors import SubmissionError
 from equipoise.models import layout_of
 from equipoise.protocol.receipts import Receipt
-from equipoise.protocol.submission import Submission, most_bytes
+from equipoise.protocol.submission import Submission, max_submission_bytes
 from equipoise.service.context import Context
 from equipoise.service.db import event_log
 from equipoise.service.db.tables import Round, SubmissionRow
@@ -73,7 +73,7 @@ def _existing_receipt(session: Session, found: Round, actor: Actor, data: bytes)
 
 def _checked(found: Round, actor: Actor, data: bytes) -> Submission:
     agreed = found.agreement
-    if len(data) > (most := most_bytes(len(layout_of(agreed)))):
+    if len(data) > (most := max_submission_bytes(len(layout_of(agreed)))):
         raise TooLarge(f"a submission to this round has at most {most:,} bytes, not {len(data):,}")
     try:
         submission = Submission.parse(data)

@@ -8,7 +8,9 @@ from dataclasses import replace
 
 from markupsafe import Markup
 
+from equipoise.report.operator import operator_page
 from equipoise.report.page import Page, rendered, rendered_fragment
+from equipoise.report.party import party_page
 from equipoise.service.cache import SingleFlightCache
 from equipoise.service.context import Context
 from equipoise.service.rules import results
@@ -42,14 +44,9 @@ def report_fragment(context: Context, actor: Actor, round_id: str, tab: str | No
 
 
 def _report(context: Context, actor: Actor, round_id: str, form: str, render: Callable[[Page], str]) -> str:
-    # What draws reports loads JAX, which most requests need not wait for.
     if actor.role == "party":
-        from equipoise.report.party import party_page
-
         own = results.party_view(context, actor, round_id)
         key = (context.public_key, round_id, own.party, form)
         return _RENDERED.get(key, lambda: render(party_page(own)))
-    from equipoise.report.operator import operator_page
-
     settlement = results.settlement(context, actor, round_id)
     return _RENDERED.get((context.public_key, round_id, "", form), lambda: render(operator_page(settlement)))

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from equipoise._util.canonical import StrictJSONError, strict_json
 from equipoise.errors import EquipoiseError
 from equipoise.guarantee import MAX_STATISTIC_LENGTH
-from equipoise.protocol.submission import most_bytes
+from equipoise.protocol.submission import max_submission_bytes
 from equipoise.service.errors import UnsupportedMediaType
 from equipoise.service.web.api.schemas import Problem
 from equipoise.service.web.auth import authenticate, authenticators_of, check_head
@@ -25,7 +25,7 @@ _MAX_BYTES_OF = {
     ("POST", "/v1/people"): 2**13,  # strangers'
     ("POST", "/v1/operators"): 2**13,
     ("POST", "/v1/rounds"): 2 * 2**20,
-    ("PUT", "/v1/rounds/{round}/submission"): most_bytes(MAX_STATISTIC_LENGTH),
+    ("PUT", "/v1/rounds/{round}/submission"): max_submission_bytes(MAX_STATISTIC_LENGTH),
 }
 
 # Any request can get these, whatever it asks.

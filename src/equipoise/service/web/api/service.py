@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse
 from sqlalchemy import delete
 
 from equipoise._version import __version__
-from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.keys import fingerprint
 from equipoise.service.context import MIN_FREE_BYTES, Context
 from equipoise.service.db.database import FULL
 from equipoise.service.db.tables import Nonce

@@ -21,7 +21,7 @@ from equipoise import __version__
 from equipoise._util.canonical import sha256_hex
 from equipoise._util.text import counted
 from equipoise.estimate import Estimate
-from equipoise.protocol.public_keys import fingerprint
+from equipoise.protocol.keys import fingerprint
 from equipoise.report import style_sheet
 from equipoise.report.wording import estimate, number
 from equipoise.service.errors import Invalid, NotFound, Refusal

@@ -145,7 +145,7 @@ def duration(seconds: float) -> str:
 
 def explanation(agreement: Agreement) -> Explanation:
     """What was agreed, in sentences and columns."""
-    return _explanations.get(agreement.identity, lambda: explain(agreement))
+    return _explanations.get(agreement.identity_digest, lambda: explain(agreement))
 
 
 @lru_cache(maxsize=1024)

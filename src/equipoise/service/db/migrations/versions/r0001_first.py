@@ -18,7 +18,7 @@ APPEND_ONLY = "the log of events is append-only"
 
 
 def upgrade() -> None:
-    """Make everything."""
+    """Create all tables of the first version."""
     op.create_table(
         "events",
         sa.Column("sequence", NUMBER, autoincrement=False, nullable=False),

@@ -14,5 +14,5 @@ depends_on: str | None = None
 
 
 def upgrade() -> None:
-    """Add the column."""
+    """Add the column that says where a request to join came from."""
     op.add_column("people", sa.Column("origin", sa.String(length=64), nullable=True))

@@ -1,0 +1,89 @@
+"""What is asked to value a coalition, and what is answered: keys and results of a journal.
+
+A request says everything its answer depends on besides the inputs of the run, its seed included. Nothing here samples,
+so that whoever reads or checks a settlement needs no sampler.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from equipoise.estimate import Estimate
+from equipoise.inference.scenario import Scenario, UnitNoise
+
+
+@dataclass(frozen=True)
+class Request:
+    """A scenario to be valued; `tau` is added to every member's statistic, as noise `noise_seed` (`UnitNoise`).
+
+    `extra` names members to whose statistics more is added.
+    """
+
+    coalition: tuple[str, ...]
+    draws: int
+    seed: int
+    kappa: float = 1.0
+    tau: float = 0.0
+    noise_seed: UnitNoise = 0
+    extra: tuple[tuple[str, float], ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The request as plain values: the key of its answer in a journal."""
+        return asdict(self) | {"coalition": list(self.coalition), "extra": [list(one) for one in self.extra]}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Self:
+        """The inverse of `to_json`."""
+        numbers = {name: float(document[name]) for name in ("kappa", "tau")}  # 1 and 1.0 would be two keys
+        extra = tuple((party, float(tau)) for party, tau in document["extra"])
+        return cls(**document | numbers | {"coalition": tuple(document["coalition"]), "extra": extra})
+
+    @property
+    def scenario(self) -> Scenario:
+        """The scenario that the engine is asked to sample."""
+        tau = dict.fromkeys(self.coalition, self.tau) if self.tau else {}
+        return Scenario(self.coalition, self.kappa, tau | {party: self.tau + more for party, more in self.extra})
+
+
+@dataclass(frozen=True)
+class Appraisal:
+    """A scenario's value, from so many draws; `problems` say why they should not be relied on."""
+
+    value: Estimate
+    draws: int
+    rhat: float
+    ess: float
+    problems: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The answer as plain numbers and strings."""
+        return asdict(self) | {"problems": list(self.problems)}
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Self:
+        """The inverse of `to_json`."""
+        return cls(**document | {"value": Estimate(**document["value"]), "problems": tuple(document["problems"])})
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """A value from several sets of independent draws, each counted by its size."""
+
+    parts: tuple[Appraisal, ...]
+
+    @property
+    def draws(self) -> int:
+        """The number of draws of all parts."""
+        return sum(part.draws for part in self.parts)
+
+    @property
+    def value(self) -> Estimate:
+        """The mean of the parts' values, weighted by their draws."""
+        shares = np.array([part.draws for part in self.parts]) / self.draws
+        values = np.array([part.value.value for part in self.parts])
+        errors = np.array([part.value.error for part in self.parts])
+        return Estimate(float(shares @ values), float(np.sqrt(np.sum((shares * errors) ** 2))))
+
+    def __add__(self, part: Appraisal) -> "Pooled":
+        return Pooled((*self.parts, part))
