@@ -197,6 +197,7 @@ def test_explained_in_words() -> None:
     assert "multiply the odds of y by up to 2.3" in logistic
     assert "age 12.5 around 50" in logistic
     old = "\n".join(explain(Agreement.parse(bare("linear", form=1))).sentences)
-    assert "NormalInverseGamma(shape = 2.0" in old
+    assert "Believed before any data, each nine times out of ten: age: 0 → 100 between" in old
+    assert "NormalInverseWishart(scope = " in old
     typical = explain(Agreement.parse(bare("linear", column=", typical = [20, 60]"))).columns[0]
     assert typical == ("age", "feature", "0 to 100, clipped; typically 20 to 60")

@@ -247,9 +247,10 @@ class Model(Section, ABC):
             return (f"Prior beliefs: {stated(self.prior)}.",)
         own = self.own_units(drawn)
         told = []
-        for one in (one for axis in self.axes() for one in axis.parameters):
-            low, high = sorted(one.factor * end for end in np.quantile(own[one.name], (0.05, 0.95)))
-            told.append(f"{one.label} is between {_two_figures(low)} and {_two_figures(high)}")
+        for axis in self.axes():
+            for one in axis.parameters:
+                low, high = sorted(one.factor * end for end in np.quantile(own[one.name], (0.05, 0.95)))
+                told.append(f"{one.label} between {_two_figures(low)} and {_two_figures(high)} ({axis.unit})")
         more = len(told) - MAX_SHOWN
         shown = "; ".join(told[:MAX_SHOWN]) + (f"; and so on for {counted(more, 'other')}" if more > 0 else "")
         return (f"Believed before any data, each nine times out of ten: {shown}.",)

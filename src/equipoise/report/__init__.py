@@ -4,32 +4,31 @@ The operator's edition shows everything. A party's edition shows what that party
 is rendered from a `PartyView`, which holds no more than that.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from equipoise._util.files import replaced_file
 from equipoise.errors import MediationError
 from equipoise.mediation import folders
-from equipoise.report.page import rendered, rendered_fragment, style_sheet
+from equipoise.mediation.settlement import Settlement
+from equipoise.report.page import Page, rendered, rendered_fragment, style_sheet
+from equipoise.report.view import PartyView, view_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from equipoise.mediation.other_priors import UnderPrior
-    from equipoise.mediation.settlement import Settlement
-    from equipoise.report.page import Page
+    from equipoise.mediation.other_priors import UnderPrior  # loads JAX
 
 FILE = folders.REPORT
 
-__all__ = ["FILE", "fragment", "render", "style_sheet", "write_report", "write_reports"]
+__all__ = ["FILE", "fragment", "operator_page", "party_page", "render", "style_sheet", "write_report", "write_reports"]
 
 
-def render(settlement: "Settlement", *, party: str | None = None) -> str:
+def render(settlement: Settlement, *, party: str | None = None) -> str:
     """The report as HTML: the operator's edition, or that of one party."""
     return rendered(_page(settlement, party))
 
 
-def fragment(settlement: "Settlement", *, party: str | None = None) -> str:
+def fragment(settlement: Settlement, *, party: str | None = None) -> str:
     """Summary, contents and sections of an edition, as one `<div>` for a page that has a title and `style_sheet`.
 
     It holds no style and no script, so the page may forbid both within itself. Headings begin at the second level.
@@ -37,21 +36,30 @@ def fragment(settlement: "Settlement", *, party: str | None = None) -> str:
     return rendered_fragment(_page(settlement, party))
 
 
-def _page(settlement: "Settlement", party: str | None, priors: "Mapping[str, UnderPrior] | None" = None) -> "Page":
-    if party is None:
-        from equipoise.report.operator import operator_page
+def operator_page(settlement: Settlement, priors: "Mapping[str, UnderPrior] | None" = None) -> Page:
+    """The operator's edition; `priors` is the round under other priors."""
+    from equipoise.report.operator import operator_page as page  # loads Matplotlib, as a party's does
 
+    return page(settlement, priors)
+
+
+def party_page(view: PartyView) -> Page:
+    """A party's edition."""
+    from equipoise.report.party import party_page as page
+
+    return page(view)
+
+
+def _page(settlement: Settlement, party: str | None, priors: "Mapping[str, UnderPrior] | None" = None) -> Page:
+    if party is None:
         return operator_page(settlement, priors)
     if party not in settlement.contributions:
         raise MediationError(f"{party!r} took no part; the parties are {', '.join(settlement.parties)}")
-    from equipoise.report.party import party_page
-    from equipoise.report.view import view_of
-
     return party_page(view_of(settlement, party))
 
 
 def write_report(
-    settlement: "Settlement",
+    settlement: Settlement,
     path: str | Path,
     *,
     party: str | None = None,
@@ -74,7 +82,7 @@ def write_report(
         ) from error
 
 
-def write_reports(settlement: "Settlement", folder: str | Path) -> None:
+def write_reports(settlement: Settlement, folder: str | Path) -> None:
     """Write every edition: `report.html` for the operator, and `for/PARTY/report.html` for each party."""
     place = Path(folder)
     folders.make_passable(place)

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 from markupsafe import Markup
 
-from equipoise.report.operator import operator_page
+from equipoise.report import operator_page, party_page
 from equipoise.report.page import Page, rendered, rendered_fragment
-from equipoise.report.party import party_page
 from equipoise.service.cache import SingleFlightCache
 from equipoise.service.context import Context
 from equipoise.service.rules import results
