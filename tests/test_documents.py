@@ -181,6 +181,12 @@ def test_links_lead_somewhere() -> None:
                 assert (document.parent / link).exists(), f"{document.name}: {link}"
 
 
+def test_files_named_in_the_documents_exist() -> None:
+    for document in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        for file in re.findall(r"`([a-z_]+(?:/[a-z_0-9]+)+\.py)`", document.read_text(encoding="utf-8")):
+            assert (ROOT / file).exists() or (ROOT / "src" / "equipoise" / file).exists(), f"{document.name}: {file}"
+
+
 def test_names_in_the_notation_exist() -> None:
     names = re.findall(r"`(equipoise[\w.]+)`", NOTATION)
     assert len(names) > 12
