@@ -64,9 +64,31 @@ class Choice:
 
 @dataclass(frozen=True, repr=False)
 class Advice:
-    """Choices from strong to weak privacy, and what was assumed.
+    """What each ε would buy a party, and what was assumed. `advise` makes one.
 
-    `knee` is the place of the choice after which weaker privacy buys clearly less quality than before, if there is one.
+    Attributes
+    ----------
+    party, rows : str, int
+        Who asked, and how many rows it has.
+    others : dict of str to Assumed
+        Rows and ε that were assumed of the others.
+    delta : float
+        δ of the (ε, δ) readings.
+    rho : float or "max"
+        The agreed fairness exponent.
+    choices : tuple of Choice
+        One for each ε, from strong to weak privacy: expected values in nats, losses, qualities, and widths of
+        prediction intervals in the target's unit.
+    knee : int, optional
+        Place of the choice after which weaker privacy buys clearly less quality than before, if there is one.
+    simulations, seed : int
+        Imagined rounds, and the seed they were drawn with.
+    loss_prior, loss_truth : float
+        Mean negative log probability of new rows by the prior, and by the truth.
+    target : str
+        The target's name.
+    width_prior, width_truth : float, optional
+        Widths of intervals that should hold 90 % of new rows, by the prior and by the truth; None for labels.
     """
 
     party: str
@@ -129,7 +151,7 @@ class Advice:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As plain numbers and strings."""
+        """The advice as plain numbers, strings, lists and dictionaries."""
         return asdict(self)
 
 
@@ -146,10 +168,45 @@ def advise(
     seed: int = 0,
     progress: bool | None = None,
 ) -> Advice:
-    """Say what each ε would buy a party of so many rows.
+    """Say what each ε would buy a party of so many rows, before it releases anything.
 
-    `others` maps parties to (rows, ε); whoever is not named is assumed to have as many rows as the party and to release
-    at the largest ε agreed. `delta` is for the (ε, δ) reading of each ε.
+    Rounds are imagined from the agreement alone. No row is read, so following the advice reveals nothing.
+
+    Parameters
+    ----------
+    agreement : Agreement or path
+        What the parties agreed to.
+    party : str
+        Who asks.
+    rows : int
+        How many rows it has.
+    epsilons : sequence of float, optional
+        ε to compare, at the agreement's Rényi order; by default seven, up to the largest agreed.
+    others : mapping of str to (int, float), optional
+        Rows and ε to assume of other parties; by default as many rows as the party, and the largest ε agreed.
+    delta : float
+        δ for the (ε, δ) reading of each ε.
+    simulations : int
+        Rounds to imagine, 2 or more; errors shrink with their square root.
+    seed : int
+        The same seed gives the same advice.
+    progress : bool, optional
+        Whether to show a progress bar; by default on a terminal.
+
+    Returns
+    -------
+    Advice
+        One choice for each ε.
+
+    Raises
+    ------
+    AgreementError
+        A party or an ε is not within the agreement, or a number is no whole one.
+
+    Examples
+    --------
+    >>> advice = eq.advise("agreement.toml", party="north", rows=500, epsilons=[0.1, 1.0])  # doctest: +SKIP
+    >>> [choice.reward for choice in advice.choices]  # doctest: +SKIP
     """
     agreement = Agreement.of(agreement)
     agreement.party(party)
