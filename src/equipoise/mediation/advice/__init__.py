@@ -118,15 +118,17 @@ class Advice:
         Returns
         -------
         Display
-            One row for each ε, from strong to weak privacy.
+            One row for each ε, from strong to weak privacy: what predictions are like alone → with the reward, then
+            values in nats.
         """
+        numbers = self.width_prior is not None
         rows = [
             (
                 f"{one.epsilon_delta:.3g}",
                 f"{one.epsilon:g}",
+                *((f"{_half(one.width_alone)} → {_half(one.width_reward)}",) if numbers else ()),
+                f"{one.quality_alone:.0%} → {one.quality_reward:.0%}",
                 *map(str, (one.alone, one.shapley, one.reward)),
-                f"{one.quality_alone:.0%}",
-                f"{one.quality_reward:.0%}",
             )
             for one in self.choices
         ]
@@ -140,13 +142,19 @@ class Advice:
             )
             for one in self.choices
         ]
-        knee = [] if self.knee is None else [f"After ε = {self.choices[self.knee].epsilon:g} more buys clearly less."]
+        notes = [] if self.knee is None else [f"After ε = {self.choices[self.knee].epsilon:g} more buys clearly less."]
+        if numbers:
+            notes.append(
+                f"±{self.target} is half the width of an interval that should hold 90 % of new rows: "
+                f"±{_half(self.width_prior)} who knows nothing, ±{_half(self.width_truth)} who knows the truth."
+            )
+        predictions = (*([f"±{self.target}"] if numbers else []), "known")
         return Display(
             f"Advice to {self.party} with {self.rows:,} rows, from {self.simulations} imagined rounds",
-            (f"ε at δ = {self.delta:g}", "Rényi ε", "alone", "Shapley value", "reward", "known alone", "with reward"),
+            (f"ε at δ = {self.delta:g}", "Rényi ε", *predictions, "alone", "Shapley value", "reward"),
             rows,
             Chart("value in nats, ± two standard errors", lines),
-            knee,
+            notes,
             numeric_from=0,
         )
 
@@ -360,6 +368,10 @@ def _targets(agreement: Agreement, stakes: Stakes) -> Targets:
     terms = Terms(agreement.reward.rho, agreement.reward.fallback, PRECISION, 2 * PRECISION)
     known = replace(stakes, covariance=np.zeros_like(stakes.covariance))
     return set_targets(stakes, terms, who_counts(known, terms))
+
+
+def _half(width: float | None) -> str:
+    return "" if width is None else f"{width / 2:.3g}"
 
 
 def _share(part: float, whole: float) -> float:
