@@ -59,7 +59,7 @@ def test_advice_leads_with_predictions_in_the_targets_unit() -> None:
     assert title == "Advice to north with 500 rows, from 8 imagined rounds"
     assert headers.split()[-6:] == ["±progression", "known", "alone", "Shapley", "value", "reward"]
     assert "4.89        1     150 → 120  50% → 75%" in row
-    assert "±200 who knows nothing, ±100 who knows the truth" in note
+    assert "±200 if nothing is known, ±100 if all is" in note
     ElementTree.fromstring(advice._repr_html_().replace("&#160;", " "))
     labels = replace(advice, choices=(replace(choice, width_alone=None, width_reward=None),), width_prior=None)
     assert "progression" not in repr(labels)

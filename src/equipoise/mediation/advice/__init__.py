@@ -146,7 +146,7 @@ class Advice:
         if numbers:
             notes.append(
                 f"±{self.target} is half the width of an interval that should hold 90 % of new rows: "
-                f"±{_half(self.width_prior)} who knows nothing, ±{_half(self.width_truth)} who knows the truth."
+                f"±{_half(self.width_prior)} if nothing is known, ±{_half(self.width_truth)} if all is."
             )
         predictions = (*([f"±{self.target}"] if numbers else []), "known")
         return Display(
