@@ -108,6 +108,7 @@ def test_a_docstring_that_does_not_fit_would_be_noticed() -> None:
 
     with pytest.raises(AssertionError):
         _check("function", function, whole=False)
+    assert {"load", "audit", "values", "value"} <= {name for name, _ in _members(eq.Settlement)}
 
 
 def _folder(place: Path) -> Path:

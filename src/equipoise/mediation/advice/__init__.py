@@ -178,7 +178,7 @@ def advise(
 ) -> Advice:
     """Say what each ε would buy a party of so many rows, before it releases anything.
 
-    Rounds are imagined from the agreement alone. No row is read, so following the advice reveals nothing.
+    Rounds are imagined from the agreement and numbers of rows. No row is read, so following the advice reveals nothing.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ def advise(
     delta : float
         δ for the (ε, δ) reading of each ε.
     simulations : int
-        Rounds to imagine, 2 or more; errors shrink with their square root.
+        Rounds to imagine, 2 or more; the more, the smaller the errors.
     seed : int
         The same seed gives the same advice.
     progress : bool, optional
