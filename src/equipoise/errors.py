@@ -6,49 +6,56 @@ that a script can tell a bad table from a refused spend; the codes are part of t
 
 
 class EquipoiseError(Exception):
-    """Root of everything Equipoise raises on purpose."""
+    """Root of everything Equipoise raises on purpose; `exit_code` is what the command line then ends with."""
 
     exit_code = 1
 
 
 class AgreementError(EquipoiseError):
-    """The agreement is malformed, or the request does not fit it."""
+    """The agreement is malformed, or what is asked for does not fit it.
+
+    Raised when an agreement is read, and when a party, a guarantee or a number is not within it.
+    """
 
     exit_code = 3
 
 
 class TableError(EquipoiseError):
-    """The private table cannot be read as the agreement demands."""
+    """A table cannot be read as the agreement demands: a missing column, a cell that is no number, no rows.
+
+    Raised for a private table before anything is spent, by `release` also if many of its values lie outside the agreed
+    bounds, and for rows to predict.
+    """
 
     exit_code = 4
 
 
 class PrivacyError(EquipoiseError):
-    """The requested guarantee or spend is refused."""
+    """The requested guarantee or spend is refused, or the party did not confirm it."""
 
     exit_code = 5
 
 
 class GuaranteeError(PrivacyError):
-    """The numbers do not describe a privacy guarantee."""
+    """The numbers do not describe a privacy guarantee, such as an ε that is not positive."""
 
 
 class LedgerError(PrivacyError):
-    """The ledger cannot be used: broken chain, unreadable file, locked by another process."""
+    """The ledger cannot be used: it was changed, cannot be read or written, or another process holds it."""
 
 
 class BudgetError(LedgerError):
-    """The spend would exceed the cap, or touches columns whose public bounds have changed."""
+    """The ledger refuses a spend: above its cap, a second one under an agreement, or of columns with changed bounds."""
 
 
 class SubmissionError(EquipoiseError):
-    """A submission is malformed, forged or does not belong to this agreement."""
+    """A submission is malformed, forged or does not belong to this agreement; raised when it is read or checked."""
 
     exit_code = 6
 
 
 class ClippingWarning(UserWarning):
-    """Much of a column lies outside its agreed bounds."""
+    """Much of a column lies outside its agreed bounds; `release` warns if it was allowed to clip it."""
 
 
 class KeyFileWarning(UserWarning):
@@ -56,23 +63,23 @@ class KeyFileWarning(UserWarning):
 
 
 class KeyFileError(EquipoiseError):
-    """A signing key cannot be read, or is not the one the agreement names."""
+    """A signing key cannot be read or written, or is not the one the agreement names for the party."""
 
     exit_code = 7
 
 
 class InferenceError(EquipoiseError):
-    """A posterior cannot be computed as asked."""
+    """A posterior cannot be computed or used as asked: an unknown method or parameter, no submissions, a κ beyond 1."""
 
     exit_code = 8
 
 
 class ConvergenceError(InferenceError):
-    """The chains of a posterior do not agree well enough to be relied on."""
+    """The chains of a posterior do not agree well enough to be relied on; more draws, or `force`, are the remedies."""
 
 
 class MediationError(EquipoiseError):
-    """A round cannot be settled as asked, or a settlement cannot be read."""
+    """A round cannot be settled as asked, or a settlement or a reward cannot be read or used as asked."""
 
     exit_code = 9
 

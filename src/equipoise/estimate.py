@@ -10,7 +10,27 @@ UNSURE, ABOVE_ZERO, SURE = 2.0, 3.0, 4.0
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimated number and its standard error, which covers everything random in how it was computed."""
+    """An estimated number and its standard error, which covers everything random in how it was computed.
+
+    `float(estimate)` is the number. The difference of two estimates takes their errors to be independent.
+
+    Parameters
+    ----------
+    value : float
+        The number.
+    error : float
+        Its standard error, 0 or more.
+
+    Raises
+    ------
+    ValueError
+        The standard error is negative, or not a number.
+
+    Examples
+    --------
+    >>> print(eq.Estimate(2.314, 0.041) - eq.Estimate(2.0, 0.03))
+    0.314 ± 0.051
+    """
 
     value: float
     error: float
@@ -37,7 +57,7 @@ class Estimate:
 
     @property
     def z_score(self) -> float:
-        """The value in standard errors: how far from 0 it is, in units of what chance makes of it."""
+        """The value divided by its standard error; infinite if there is no error, and 0 for 0."""
         if self.error == 0:
             return math.copysign(math.inf, self.value) if self.value else 0.0
         return self.value / self.error
@@ -48,6 +68,22 @@ class Estimate:
         return self.z_score
 
     def probability_above(self, other: "Estimate | float") -> float:
-        """How probable it is that the true number is above another's, if their errors are independent and normal."""
+        """How probable it is that the true number is above another's, if their errors are independent and normal.
+
+        Parameters
+        ----------
+        other : Estimate or float
+            What to compare with; a plain number has no error.
+
+        Returns
+        -------
+        float
+            From 0 to 1.
+
+        Examples
+        --------
+        >>> round(eq.Estimate(2.3, 0.1).probability_above(2.1), 3)
+        0.977
+        """
         difference = self - (other if isinstance(other, Estimate) else Estimate(float(other), 0.0))
         return 0.5 * math.erfc(-difference.z_score / math.sqrt(2))

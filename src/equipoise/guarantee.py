@@ -52,9 +52,24 @@ LARGEST_EPSILON = 1e6  # far beyond anything private; keeps the search in ordina
 class Guarantee:
     """(λ, ε)-Rényi differential privacy under replacing one row, by Gaussian noise.
 
-    >>> Guarantee(order=2, epsilon=0.1).zcdp
+    Parameters
+    ----------
+    order : float
+        Rényi order λ, above 1.
+    epsilon : float
+        ε at that order, above 0; smaller is more private.
+
+    Raises
+    ------
+    GuaranteeError
+        A number is out of range, or none.
+
+    Examples
+    --------
+    >>> guarantee = eq.Guarantee(order=2, epsilon=0.1)
+    >>> guarantee.zcdp
     0.05
-    >>> round(Guarantee(order=2, epsilon=0.1).epsilon_at(1e-6), 2)
+    >>> round(guarantee.epsilon_at(1e-6), 2)
     1.37
     """
 
@@ -75,7 +90,20 @@ class Guarantee:
 
     @classmethod
     def from_zcdp(cls, zcdp: float, *, order: float) -> Self:
-        """State a ρ-zCDP guarantee at the agreement's Rényi order: ε = λρ."""
+        """State a ρ-zCDP guarantee at a Rényi order: ε = λρ.
+
+        Parameters
+        ----------
+        zcdp : float
+            The zero-concentrated parameter ρ, above 0.
+        order : float
+            Rényi order λ, an agreement's `privacy.order`.
+
+        Returns
+        -------
+        Guarantee
+            With a `zcdp` that rounding has not raised above the one given.
+        """
         zcdp = _number("zCDP rho", zcdp)
         if not (math.isfinite(zcdp) and zcdp > 0):
             raise GuaranteeError(f"zCDP rho must be a positive number, not {zcdp!r}")
@@ -86,7 +114,30 @@ class Guarantee:
 
     @classmethod
     def from_approx(cls, epsilon: float, delta: float, *, order: float) -> Self:
-        """State an (ε, δ) guarantee at the agreement's Rényi order, with no more noise than it needs."""
+        """State an (ε, δ) guarantee at a Rényi order, with no more noise than it needs.
+
+        Parameters
+        ----------
+        epsilon, delta : float
+            The guarantee, with ε above 0 and δ between 0 and 1.
+        order : float
+            Rényi order λ, an agreement's `privacy.order`.
+
+        Returns
+        -------
+        Guarantee
+            The weakest that is certified to be (ε, δ)-differentially private.
+
+        Raises
+        ------
+        GuaranteeError
+            A number is out of range, or δ is below what can be certified.
+
+        Examples
+        --------
+        >>> round(eq.Guarantee.from_approx(1.37, 1e-6, order=2).epsilon, 3)
+        0.1
+        """
         return cls.from_zcdp(zcdp_of(epsilon, delta), order=order)
 
     @property
@@ -95,12 +146,26 @@ class Guarantee:
         return self.epsilon / self.order
 
     def epsilon_at(self, delta: float = DEFAULT_DELTA) -> float:
-        """Smallest ε for which (ε, delta)-differential privacy is certified."""
+        """Smallest ε for which (ε, δ)-differential privacy is certified.
+
+        Parameters
+        ----------
+        delta : float
+            δ, between 0 and 1.
+
+        Returns
+        -------
+        float
+            By the exact profile of Gaussian noise.
+        """
         return epsilon_of(self.zcdp, delta)
 
     @property
     def guess(self) -> float:
-        """How often somebody who knows all other rows can tell which of two equally likely values one row has."""
+        """How often somebody who knows all other rows can tell which of two equally likely values one row has.
+
+        From 0.5, a coin's, to 1, no privacy at all.
+        """
         return guess_of(self.zcdp)
 
 

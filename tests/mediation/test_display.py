@@ -1,11 +1,13 @@
 """Settlements show themselves, and answer in the words people try."""
 
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 import equipoise as eq
+from equipoise.mediation.advice import Advice, Choice
 
 
 @pytest.mark.engine
@@ -47,3 +49,17 @@ def test_paths_in_place_of_objects(settled: eq.Settlement, sent: list[eq.Submiss
         eq.mediate(settled.agreement, paths, rho=2)
     with pytest.raises(TypeError, match="there is no setting 'roh'"):
         eq.mediate(settled.agreement, paths, roh=0.5)
+
+
+def test_advice_leads_with_predictions_in_the_targets_unit() -> None:
+    value = eq.Estimate(2.0, 0.1)
+    choice = Choice(1.0, 0.5, 4.89, value, value, value, value, 1.0, 0.9, 0.5, 0.75, 300.0, 240.0)
+    advice = Advice("north", 500, {}, 1e-6, "max", (choice,), None, 8, 0, 2.0, 0.8, "progression", 400.0, 200.0)
+    title, headers, _, row, note = repr(advice).splitlines()
+    assert title == "Advice to north with 500 rows, from 8 imagined rounds"
+    assert headers.split()[-6:] == ["±progression", "known", "alone", "Shapley", "value", "reward"]
+    assert "4.89        1     150 → 120  50% → 75%" in row
+    assert "±200 if nothing is known, ±100 if all is" in note
+    ElementTree.fromstring(advice._repr_html_().replace("&#160;", " "))
+    labels = replace(advice, choices=(replace(choice, width_alone=None, width_reward=None),), width_prior=None)
+    assert "progression" not in repr(labels)

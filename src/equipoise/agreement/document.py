@@ -25,7 +25,46 @@ FORMAT = 2  # whose regressions have standardised priors unless agreed otherwise
 
 
 class Agreement(Section):
-    """The whole agreement. Load one with `Agreement.load(path)`."""
+    """What all parties sign up to: model, columns, public bounds, priors, privacy, reward rule. It cannot be changed.
+
+    Read one with `load` or `parse`; `equipoise agreement new` writes a first draft.
+
+    Attributes
+    ----------
+    format : int
+        Format of the document, 1 or 2.
+    title : str
+        For people.
+    model : Model
+        The kind of model, its columns with public bounds, and its prior.
+    privacy : Privacy
+        Rényi order (`order`), and the largest ε (`max_epsilon`) and, if there is one, the smallest (`min_epsilon`) that
+        a party may choose.
+    reward : RewardRule
+        Mechanism, fairness exponent ρ, and what the operator may choose.
+    parties : tuple of Party
+        The members: each a name and, where agreed, a public key.
+
+    Examples
+    --------
+    >>> agreement = eq.Agreement.parse('''
+    ... format = 2
+    ... [model]
+    ... kind = "linear"
+    ... features = [{ name = "age", bounds = [18, 90] }]
+    ... target = { name = "progression", bounds = [0, 400] }
+    ... [privacy]
+    ... max_epsilon = 2.0
+    ... [[parties]]
+    ... name = "north"
+    ... [[parties]]
+    ... name = "south"
+    ... ''')
+    >>> agreement.party_names
+    ('north', 'south')
+    >>> agreement.guarantee(approx=(3.0, 1e-6)).epsilon < agreement.privacy.max_epsilon
+    True
+    """
 
     format: Annotated[StrictInt, Field(ge=1, le=FORMAT)]
     title: Annotated[str, Field(max_length=200)] = ""
@@ -74,12 +113,32 @@ class Agreement(Section):
 
     @classmethod
     def of(cls, agreement: "Agreement | str | Path") -> "Agreement":
-        """The agreement itself, or the one in a file."""
+        """The agreement that is given, or the one in the file whose path is given."""
         return agreement if isinstance(agreement, Agreement) else cls.load(agreement)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read and check an agreement file."""
+        """Read and check an agreement file.
+
+        Parameters
+        ----------
+        path : path
+            A TOML file.
+
+        Returns
+        -------
+        Agreement
+
+        Raises
+        ------
+        AgreementError
+            The file cannot be read, or says something that cannot be agreed to; every mistake is named.
+
+        Examples
+        --------
+        >>> eq.Agreement.load("agreement.toml").party_names
+        ('north', 'south')
+        """
         try:
             text = read_limited(Path(path)).decode("utf-8-sig")  # Windows editors like to add a byte-order mark
         except (OSError, ValueError) as error:
@@ -91,7 +150,24 @@ class Agreement(Section):
 
     @classmethod
     def parse(cls, text: str, *, name: str = "agreement") -> Self:
-        """Check an agreement given as TOML text."""
+        """Check an agreement given as TOML text.
+
+        Parameters
+        ----------
+        text : str
+            The document.
+        name : str
+            What error messages call it.
+
+        Returns
+        -------
+        Agreement
+
+        Raises
+        ------
+        AgreementError
+            It says something that cannot be agreed to; every mistake is named.
+        """
         try:
             document = strict_toml(text)
         except ValueError as error:  # also numbers of thousands of digits
@@ -123,11 +199,11 @@ class Agreement(Section):
 
     @property
     def party_names(self) -> tuple[str, ...]:
-        """Names of all members."""
+        """Names of all members, in the order of the document."""
         return tuple(party.name for party in self.parties)
 
     def party(self, name: str) -> Party:
-        """Look a member up by its exact name."""
+        """The member of an exact name; `AgreementError` if there is none."""
         for party in self.parties:
             if party.name == name:
                 return party
@@ -142,7 +218,29 @@ class Agreement(Section):
         zcdp: float | None = None,
         approx: tuple[float, float] | None = None,
     ) -> Guarantee:
-        """State a guarantee, given in any one of three ways, at this agreement's order; refuse one above the cap."""
+        """State a guarantee, given in exactly one of three ways, at the agreement's Rényi order.
+
+        Parameters
+        ----------
+        epsilon : float, optional
+            ε at that order.
+        zcdp : float, optional
+            Zero-concentrated ρ.
+        approx : (float, float), optional
+            (ε, δ).
+
+        Returns
+        -------
+        Guarantee
+
+        Raises
+        ------
+        AgreementError
+            It is weaker than `privacy.max_epsilon` or stronger than `privacy.min_epsilon` allows, or not given in
+            exactly one way.
+        GuaranteeError
+            The numbers do not describe a guarantee.
+        """
         given = [
             name for name, value in (("epsilon", epsilon), ("zcdp", zcdp), ("approx", approx)) if value is not None
         ]

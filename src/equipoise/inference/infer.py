@@ -64,11 +64,50 @@ def infer(
 ) -> Posterior:
     """Sample the noise-aware posterior of one scenario.
 
-    `coalition` names the parties to learn from (default: all that submitted); `kappa` tempers their joint likelihood;
-    `tau` adds noise to parties' statistics, the same for the same `noise_seed`. Methods: "collapsed" (statistics
-    integrated out; what "auto" picks), "gibbs" (linear regression with the conjugate prior only; the paper's Algorithm
-    1), and the baselines "naive" (ignores the noise) and "prior". Whole rounds are drawn, so a few more than `draws`
-    draws are returned (fewer if chains had to be dropped). The same seed gives the same draws.
+    Parameters
+    ----------
+    agreement : Agreement or path
+        What the parties agreed to.
+    submissions : sequence of Submission
+        What they released.
+    coalition : sequence of str, optional
+        The parties to learn from; by default all that submitted.
+    kappa : float
+        Tempering factor of their joint likelihood, from 0 (the prior) to 1.
+    tau : mapping of str to float, optional
+        Noise to add to parties' statistics: 1/ε′ − 1/ε makes a release at ε one at ε′.
+    method : {"auto", "collapsed", "gibbs", "naive", "prior"}
+        "collapsed" integrates statistics out, and is what "auto" picks; "gibbs" is the paper's Algorithm 1, for linear
+        regression with the conjugate prior only; "naive" (which ignores the noise) and "prior" are baselines.
+    rule : {"power", "scaled"}, optional
+        Tempering rule, see `docs/inference.md`; by default the method's own.
+    draws : int
+        Draws to make. Whole rounds are drawn, so a few more are returned (fewer if chains had to be dropped).
+    chains : int, optional
+        Chains, 4 or more; by default 16, or 256 on an accelerator.
+    seed : int
+        The same seed gives the same draws.
+    noise_seed : int or str
+        Which noise `tau` scales: a number, or a secret of 32 hexadecimal digits.
+    progress : bool, optional
+        Whether to show a progress bar; by default on a terminal.
+
+    Returns
+    -------
+    Posterior
+        It may not have converged: `converged` says so.
+
+    Raises
+    ------
+    InferenceError
+        The options do not fit each other or the model, or there are no submissions.
+    SubmissionError
+        A submission is forged, or does not belong to the agreement.
+
+    Examples
+    --------
+    >>> posterior = eq.infer("agreement.toml", submissions, coalition=["north", "south"])  # doctest: +SKIP
+    >>> posterior.converged, posterior.mean("weights")  # doctest: +SKIP
     """
     scenario = Scenario(coalition, kappa, tau or {})
     return infer_batch(
@@ -103,14 +142,44 @@ def infer_batch(
     finished: Finished | None = None,
     believed: Agreement | None = None,
 ) -> list[Posterior]:
-    """Sample many scenarios with one compiled program; options as in `infer`.
+    """Sample many scenarios with one compiled program.
 
-    One `seed` for all scenarios gives them common random numbers, which suits differences between them; a list of
-    seeds, one each, makes them independent. `processes` spreads them over so many processes; by default over all cores
-    if there are many scenarios, or as an active `joblib.parallel_config` says (for example on a Dask cluster).
-    `finished` is called with the place and posterior of every scenario as soon as it is there, in any order; nothing is
-    then kept or returned. `label` is what the progress bar says. `believed` has other priors than the agreement that
-    submissions were made under, and differs from it in nothing else.
+    Parameters
+    ----------
+    agreement, submissions, method, rule, draws, chains, noise_seed, progress
+        As in `infer`.
+    scenarios : sequence of Scenario
+        What to sample.
+    seed : int or sequence of int
+        One for all scenarios gives them common random numbers, which suits differences between them; a list, one for
+        each, makes them independent.
+    processes : int, optional
+        Processes to spread scenarios over; by default all cores if there are many scenarios, or as an active
+        `joblib.parallel_config` says (for example on a Dask cluster).
+    label : str
+        What the progress bar says.
+    finished : callable, optional
+        Called with the place and posterior of every scenario as soon as it is there, in any order; nothing is then kept
+        or returned.
+    believed : Agreement, optional
+        An agreement with other priors than the one that submissions were made under, and different in nothing else.
+
+    Returns
+    -------
+    list of Posterior
+        In the order of the scenarios; empty if `finished` took them.
+
+    Raises
+    ------
+    InferenceError
+        The options do not fit each other or the model, or there are no submissions.
+    SubmissionError
+        A submission is forged, or does not belong to the agreement.
+
+    Examples
+    --------
+    >>> scenarios = [eq.Scenario(["north"]), eq.Scenario(["north"], kappa=0.5)]  # doctest: +SKIP
+    >>> whole, half = eq.infer_batch("agreement.toml", submissions, scenarios)  # doctest: +SKIP
     """
     agreement = Agreement.of(agreement)
     chosen = check_method(method, agreement.model.gibbs_refusal)
@@ -167,10 +236,32 @@ def infer_exact(
     seed: int = 0,
     progress: bool | None = None,
 ) -> Posterior:
-    """Sample the posterior given *exact* statistics {party: (rows, entries)}: what noise and privacy cost, at best.
+    """Sample the posterior given *exact* statistics, to see what noise costs.
 
     Models with a conjugate prior are sampled directly. Logistic regression, and linear regression with a standardised
     prior, use their collapsed posterior with no noise.
+
+    Parameters
+    ----------
+    agreement : Agreement or path
+        What the parties agreed to.
+    statistics : mapping of str to (int, sequence of float)
+        Rows and entries of each party's statistic, as `Submission.values` has them.
+    coalition, kappa, draws, chains, seed, progress
+        As in `infer`.
+
+    Returns
+    -------
+    Posterior
+
+    Raises
+    ------
+    InferenceError
+        The options, or the statistics, do not fit the model.
+
+    Examples
+    --------
+    >>> posterior = eq.infer_exact("agreement.toml", {"north": (500, sums)})  # doctest: +SKIP
     """
     agreement, scenario = Agreement.of(agreement), Scenario(coalition, kappa)
     _check_sizes([scenario], [seed], draws, chains)

@@ -23,10 +23,32 @@ MAX_SHOWN = 24  # numbers in a summary
 class Posterior:
     """Draws from the posterior of one scenario.
 
-    `draws` maps each parameter to an array [draws, …] of all kept chains together; `chains` says how many there were,
-    in order; `noise_seed` says which noise τ added. Regression parameters are in scaled units, where every column spans
-    [−1, 1]; the bias is the last weight. `coordinates` [draws, d] are the model's own parameters mapped so that the
-    prior is N(0, I); samplers that do not work in them leave it None.
+    `infer` makes one. Regression parameters are in scaled units, where every column spans [−1, 1]; the bias is the last
+    weight. `len(posterior)` is the number of draws.
+
+    Attributes
+    ----------
+    draws : dict of str to array
+        Each parameter [draws, …], of all kept chains together, one after the other.
+    diagnostics : Diagnostics
+        Split-R̂, effective sample sizes, divergences, and `problems` in words.
+    scenario : Scenario
+        What was inferred from.
+    method, rule : str
+        By which sampler and tempering rule.
+    seed, noise_seed : int, int or str
+        Of the draws, and of the noise that τ scales.
+    chains : int
+        Chains that were kept.
+    coordinates : array, optional
+        The model's own parameters [draws, d] mapped so that the prior is N(0, I); samplers that do not work in them
+        leave it None.
+
+    Examples
+    --------
+    >>> posterior = eq.Reward.load("reward.nc").posterior
+    >>> posterior.converged, posterior.mean("weights").round(1)
+    (True, array([ 0.8, -0.3,  0.1]))
     """
 
     draws: dict[str, Floats]
@@ -44,11 +66,11 @@ class Posterior:
 
     @property
     def converged(self) -> bool:
-        """Whether the draws can be relied on."""
+        """Whether the draws can be relied on: the chains agree, are long enough, and hardly ever diverged."""
         return self.diagnostics.converged
 
     def require_converged(self, *, force: bool = False) -> Self:
-        """This posterior, if it can be relied on; anything computed from draws should go through here."""
+        """This posterior, if it has converged or is forced; otherwise `ConvergenceError`, which says what is wrong."""
         if not self.converged and not force:
             raise ConvergenceError(
                 f"this posterior has not converged: {'; '.join(self.diagnostics.problems)}. Ask for more draws, or "
@@ -109,7 +131,7 @@ class Posterior:
         return self.draws[parameter]
 
     def to_inferencedata(self) -> "arviz.InferenceData":
-        """Draws by chain, with the scenario as attributes, for ArviZ."""
+        """The posterior for ArviZ: draws by chain, with the scenario as attributes."""
         library = load_arviz()
         by_chain = {name: values.reshape(self.chains, -1, *values.shape[1:]) for name, values in self.draws.items()}
         attributes: dict[str, Any] = {

@@ -27,7 +27,27 @@ DRAWS = 4_000  # of a posterior, unless asked for otherwise
 
 @dataclass(frozen=True)
 class Scenario:
-    """What to infer from: which parties (None: all that submitted), tempering factor κ, added noise τ by party."""
+    """What to infer from, for `infer_batch`.
+
+    Parameters
+    ----------
+    coalition : sequence of str, optional
+        The parties to learn from; None for all that submitted.
+    kappa : float
+        Tempering factor of their joint likelihood, from 0 (the prior) to 1.
+    tau : mapping of str to float
+        Noise added to parties' statistics, 0 or more: 1/ε′ − 1/ε makes a release at ε one at ε′.
+
+    Raises
+    ------
+    InferenceError
+        The coalition is empty or no list, or a number is out of range.
+
+    Examples
+    --------
+    >>> eq.Scenario(["north", "south"], kappa=0.5, tau={"south": 1.0}).coalition
+    ('north', 'south')
+    """
 
     coalition: Sequence[str] | None = None
     kappa: float = 1.0

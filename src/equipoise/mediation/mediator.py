@@ -88,14 +88,16 @@ def mediate(
     Raises
     ------
     MediationError
-        The settings do not fit the round, or would leave the agreement.
+        The settings do not fit the round, or would leave the agreement; or parties are missing.
+    SubmissionError
+        A submission is forged, or does not belong to the agreement.
     ConvergenceError
         A posterior has not converged, with four and sixteen times the draws either, and `force` is not set.
 
     Examples
     --------
     >>> settlement = eq.mediate("agreement.toml", ["north.json", "south.json"])  # doctest: +SKIP
-    >>> settlement.awards["north"].attained  # doctest: +SKIP
+    >>> print(settlement.awards["north"].attained)  # doctest: +SKIP
     """
     agreed = Agreement.of(agreement)
     sent = [one if isinstance(one, Submission) else Submission.load(one) for one in submissions]

@@ -90,6 +90,11 @@ class SettlementSettings(BaseModel):
         Settle otherwise than agreed all the same; promise P3 is then broken, and every report shows it.
     force : bool
         Settle with posteriors that have not converged.
+
+    Examples
+    --------
+    >>> eq.SettlementSettings(rho=0.5, draws=2000).rho
+    0.5
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -121,7 +126,26 @@ class SettlementSettings(BaseModel):
 
     @classmethod
     def of(cls, settings: "SettlementSettings | None", overrides: Mapping[str, Any]) -> "SettlementSettings":
-        """Settings (the default ones if there are none) with some replaced; a mistake is refused by its name."""
+        """Settings with some of them replaced; a mistake is refused by its name.
+
+        Parameters
+        ----------
+        settings : SettlementSettings, optional
+            What to begin with; by default the default ones.
+        overrides : mapping of str to object
+            New values by name.
+
+        Returns
+        -------
+        SettlementSettings
+
+        Raises
+        ------
+        TypeError
+            There is no such setting.
+        MediationError, InferenceError
+            A value cannot be used.
+        """
         if unknown := sorted(set(overrides) - set(cls.model_fields)):
             raise TypeError(
                 f"there is no setting {unknown[0]!r} of a settlement; there are {', '.join(cls.model_fields)}"

@@ -136,12 +136,52 @@ class Award:
 
 @dataclass(frozen=True, repr=False)
 class Settlement:
-    """What was decided.
+    """A settled round: everything the mediator decided, with what it was decided from. `mediate` makes one.
 
-    `options` are the mediator's choices, `seed` among them; `prior` summarises what is believed before any data;
-    `environment` names versions. `nothing` names those who count as bringing nothing, because their Shapley values
-    cannot be told from 0; None in settlements of versions up to 0.6, which repaired negative ones for everybody
-    (`shapley_repair`: by how much contributions to nobody were up-weighted).
+    Attributes
+    ----------
+    agreement : Agreement
+        What the parties agreed to.
+    contributions : dict of str to Contribution
+        What each party submitted: rows, ε and digests.
+    options : dict
+        The mediator's choices as plain values; `settings` has them as `SettlementSettings`.
+    teams : tuple of tuple of str
+        Who shared what they know with whom.
+    coalitions : tuple of CoalitionValue
+        Every coalition that was valued; `exact` says whether that is all of them.
+    shapley : dict of str to Estimate
+        Shapley values in nats; `shapley_covariance` is that of their errors.
+    rho : float
+        Fairness exponent. `rational_rho` is the largest that leaves nobody worse off than alone, `stable_rho` the
+        largest with which no coalition's best member would leave; None if there is none.
+    curve : tuple of CurvePoint
+        Values of teams' posteriors that were tempered, or had noise added, on the way to rewards.
+    awards : dict of str to Award
+        Of each party: `alone`, `target`, `attained` and `similarity` in nats, `kappa` and `tau`, losses of test rows,
+        and the `reward` itself.
+    prior : dict
+        Quantiles of all parameters before any data.
+    remarks : tuple of Remark
+        What the operator should look at.
+    environment, timings : dict
+        Versions, and seconds.
+    nothing : tuple of str, optional
+        Who counts as bringing nothing, because its Shapley value cannot be told from 0. None in settlements of versions
+        up to 0.6, which repaired negative ones for everybody (`shapley_repair`: by how much contributions to nobody
+        were up-weighted).
+    findings : Audit, optional
+        What the audit found; `audit` has it.
+
+    Examples
+    --------
+    >>> settlement = eq.Settlement.load("out")
+    >>> settlement.parties
+    ('north', 'south', 'west')
+    >>> float(settlement.value("north", "west")) > float(settlement.value("north"))
+    True
+    >>> settlement.audit["P2"].verdict
+    'holds'
     """
 
     agreement: Agreement
@@ -183,7 +223,7 @@ class Settlement:
 
     @property
     def deviations(self) -> tuple[Deviation, ...]:
-        """Where it leaves the agreement, by what was done rather than by what is said about it."""
+        """Where the settlement leaves the agreement, by what was done rather than by what is said about it."""
         agreed, asked = self.agreement.reward, self.settings.rho
         assert asked is not None
         used = asked if "max" in (asked, agreed.rho) else self.rho
@@ -251,7 +291,13 @@ class Settlement:
         return " and ".join(str(self.value(*team)) for team in self.teams)
 
     def to_frame(self) -> "pandas.DataFrame":
-        """One row a party, as a data frame: estimates in two columns each, the value and its standard error."""
+        """The awards as a data frame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row a party; estimates in two columns each, such as `target` and, its standard error, `target_error`.
+        """
         import pandas
 
         frame = pandas.DataFrame(
@@ -312,24 +358,27 @@ class Settlement:
 
     @cached_property
     def values(self) -> Mapping[frozenset[str], Estimate]:
-        """Values of all coalitions that were valued."""
+        """Value in nats of every coalition that was valued, by its members."""
         return {frozenset(one.members): one.value for one in self.coalitions}
 
     @cached_property
     def settings(self) -> SettlementSettings:
-        """The settings it was made with, nothing in them left to the agreement."""
+        """The settings that the settlement was made with, nothing in them left to the agreement."""
         return SettlementSettings.of(None, self.options | {"noise_secret": None})
 
     @property
     def terms(self) -> Terms:
-        """The terms by which targets follow from values."""
+        """The terms by which targets follow from values: exponent, fallback, precision, tolerance."""
         settings = self.settings
         assert settings.rho is not None
         assert settings.tolerance is not None
         return Terms(settings.rho, self.agreement.reward.fallback, settings.precision, settings.tolerance)
 
     def submissions_among(self, given: Iterable[Submission]) -> tuple[Submission, ...]:
-        """The submissions that were settled, in order; refuse others."""
+        """The given submissions in the order of the parties; `MediationError` unless they are those that were settled.
+
+        Forged ones, and two of one party, are a `SubmissionError`.
+        """
         sent = validate_submissions(self.agreement, given)
         if {one.party: Contribution.of(one) for one in sent} != self.contributions:
             raise MediationError("these are not the submissions that were settled; give the same files")
@@ -340,7 +389,7 @@ class Settlement:
         return [self.awards[party] for party in team]
 
     def ratio(self, party: str) -> float:
-        """φ/φ_max, of which the party's share is the power ρ; 0 if it brings nothing, 1 in a team where nobody does."""
+        """A party's φ/φ_max, whose power ρ is its share; 0 if it brings nothing, 1 in a team where nobody does."""
         team, nothing = self.awards[party].team, self.nothing or ()
         if all(member in nothing for member in team):
             return 1.0
@@ -352,7 +401,25 @@ class Settlement:
         return min(max(self.shapley[party].value, 0.0) / best, 1.0) if party in sharing else 0.0
 
     def targets_at(self, rho: float) -> dict[str, float]:
-        """Everybody's target had the fairness exponent been another: v (φ_i/φ_max)^ρ, or what it falls back to."""
+        """Everybody's target in nats, had the fairness exponent been another.
+
+        Parameters
+        ----------
+        rho : float
+            The exponent, from 0 to 1.
+
+        Returns
+        -------
+        dict of str to float
+            v (φ_i/φ_max)^ρ, or what the party falls back to.
+
+        Examples
+        --------
+        >>> settlement = eq.Settlement.load("out")
+        >>> kind, strict = settlement.targets_at(0.2), settlement.targets_at(1.0)
+        >>> all(kind[party] >= strict[party] for party in settlement.parties)
+        True
+        """
         return {
             party: award.alone.value
             if award.falls_back
@@ -362,14 +429,17 @@ class Settlement:
 
     @property
     def audit(self) -> Audit:
-        """The paper's promises, as they were checked when the draws of all rewards were at hand."""
+        """The paper's promises, as they were checked when the draws of all rewards were at hand.
+
+        Iterate over it, or ask by code: `settlement.audit["P4"]` has `verdict` and `reason`.
+        """
         if self.findings is None:
             raise MediationError("this settlement was not audited; equipoise.mediation.audit.audited does that")
         return self.findings
 
     @property
     def precision(self) -> float:
-        """Largest standard error of a target or an attained value."""
+        """Largest standard error, in nats, of a target or an attained value."""
         return max(max(award.target.error, award.attained.error) for award in self.awards.values())
 
     @cached_property
@@ -388,7 +458,7 @@ class Settlement:
         return self.decisions_digest
 
     def probability_above(self, first: str, second: str) -> float:
-        """How probable it is that the first party's Shapley value is truly above the second's."""
+        """How probable it is, from 0 to 1, that the first party's Shapley value is truly above the second's."""
         i, j = self.parties.index(first), self.parties.index(second)
         covariance = np.array(self.shapley_covariance)
         variance = covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]
@@ -396,7 +466,7 @@ class Settlement:
         return Estimate(difference, float(np.sqrt(max(variance, 0.0)))).probability_above(0.0)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain numbers, strings, lists and dictionaries, without draws."""
+        """The settlement as plain numbers, strings, lists and dictionaries, without draws and audit."""
         document = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "findings"}
         awards = {party: asdict(replace(award, reward=None)) for party, award in self.awards.items()}
         for award in awards.values():
@@ -421,11 +491,11 @@ class Settlement:
         return loaded
 
     def to_document(self) -> dict[str, Any]:
-        """What `save` writes: `to_json`, and what the audit found, which only the draws of rewards can tell."""
+        """The document that `save` writes: `to_json`, and what the audit found, which only rewards' draws can tell."""
         return {**self.to_json(), "audit": self.audit.to_json()}
 
     def save(self, folder: str | Path) -> None:
-        """Write `settlement.json` into a folder, made if it is not there, and rewards into the parties' own."""
+        """Write `settlement.json` into a folder, made if it is not there, and rewards into the parties' own folders."""
         place = Path(folder)
         folders.make_passable(place)
         for award in self.awards.values():
@@ -440,7 +510,23 @@ class Settlement:
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:
-        """Read a settlement and its rewards."""
+        """Read a settlement and its rewards.
+
+        Parameters
+        ----------
+        folder : path
+            The folder that `save`, `mediate` or the command line wrote.
+
+        Returns
+        -------
+        Settlement
+            With the rewards that are there.
+
+        Raises
+        ------
+        MediationError
+            It cannot be read as a settlement, or its parts contradict each other.
+        """
         place = Path(folder)
         path = place / FILE
         try:
@@ -459,7 +545,24 @@ class Settlement:
 
     @classmethod
     def parse(cls, document: dict[str, Any], *, name: str = "the document") -> Self:
-        """The inverse of `to_document`: without rewards, so the audit is the one that was made when they were there."""
+        """Read a settlement from what `to_document` returned: without rewards, with the audit that was stored.
+
+        Parameters
+        ----------
+        document : dict
+            Plain values.
+        name : str
+            What error messages call it.
+
+        Returns
+        -------
+        Settlement
+
+        Raises
+        ------
+        MediationError
+            It cannot be read as a settlement, or its parts contradict each other.
+        """
         try:
             document = dict(document)
             found = document.pop("audit", None)

@@ -40,7 +40,24 @@ class Outcome:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """Everybody's outcome as it is and as it would be; errors of the latter cover the choice of noise."""
+    """Everybody's outcome as it is and as it would be with stronger privacy. `what_if` makes one.
+
+    Attributes
+    ----------
+    changes : dict of str to float
+        The smaller ε of each changed party.
+    realisations : int
+        How often the additional noise was drawn.
+    before, after : dict of str to Outcome
+        Of each party: `epsilon`, the value `alone`, the Shapley value (`shapley`) and the `target` of its reward.
+        Errors of `after` cover the choice of noise.
+    team_before, team_after : Estimate
+        Value of all together.
+    rho_before, rho_after : float
+        Fairness exponent.
+    notes : tuple of str
+        What did not go as planned.
+    """
 
     changes: dict[str, float]
     realisations: int
@@ -53,7 +70,7 @@ class WhatIf:
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The outcome as plain numbers and strings."""
+        """The answer as plain numbers, strings, lists and dictionaries."""
         return asdict(self) | {"notes": list(self.notes)}
 
 
@@ -67,7 +84,43 @@ def what_if(
     processes: int | None = None,
     progress: bool | None = None,
 ) -> WhatIf:
-    """Value the round again with smaller ε for some parties; `folder` keeps what was computed for the next question."""
+    """Say what everybody would have got, had some parties chosen stronger privacy.
+
+    Noise is added to their releases, and coalitions with one of them are valued again.
+
+    Parameters
+    ----------
+    settlement : Settlement
+        The settled round; all of its coalitions must have been valued, as they are of up to 12 parties.
+    submissions : sequence of Submission
+        The submissions that were settled.
+    changes : mapping of str to float
+        A smaller ε, at the agreement's Rényi order, by party.
+    realisations : int
+        How often to draw the noise, 2 or more.
+    folder : path, optional
+        Keeps what was computed for the next question.
+    processes : int, optional
+        Processes to sample in; by default as many as there are cores, where that pays.
+    progress : bool, optional
+        Whether to show a progress bar; by default on a terminal.
+
+    Returns
+    -------
+    WhatIf
+        Outcomes before and after.
+
+    Raises
+    ------
+    MediationError
+        Nothing is changed, an ε is not smaller than the one released with, a party took no part, or coalitions were
+        sampled.
+
+    Examples
+    --------
+    >>> answer = eq.what_if(settlement, submissions, {"north": 0.2})  # doctest: +SKIP
+    >>> print(answer.before["north"].target, answer.after["north"].target)  # doctest: +SKIP
+    """
     sent = settlement.submissions_among(submissions)
     extra = _added_noise(settlement, changes)
     if realisations < 2:

@@ -45,7 +45,27 @@ _BEGINNINGS = (b'{"agreement":"', b'{"cap":', b'{"hash":"')  # canonical form of
 
 
 class Ledger:
-    """A ledger file. Reading takes no lock; every change locks, re-reads, checks and only then appends."""
+    """A party's record of privacy spent: one append-only file for all tables that share individuals.
+
+    `release` keeps it. Reading takes no lock; every change locks, re-reads, checks and only then appends.
+
+    Parameters
+    ----------
+    path : path
+        The file, which need not exist yet: the first spend makes it.
+
+    Raises
+    ------
+    LedgerError
+        From every method, if the file was changed, cannot be read or written, or is held by another process.
+
+    Examples
+    --------
+    >>> sent = eq.release("agreement.toml", "north.csv", party="north", epsilon=1.0, ledger="north.ledger")
+    >>> history = eq.Ledger("north.ledger").read()
+    >>> history.total_zcdp, history.cap_zcdp
+    (0.5, 0.5)
+    """
 
     def __init__(self, path: str | Path) -> None:
         try:
@@ -54,7 +74,13 @@ class Ledger:
             raise LedgerError(f"{str(path)!r} cannot be the path of a ledger: {error}") from error
 
     def read(self) -> History:
-        """Everything recorded so far, verified."""
+        """Everything recorded so far, its hash chain verified.
+
+        Returns
+        -------
+        History
+            `spends`, `total_zcdp`, `cap_zcdp`, `amendments`, remembered `domains` of columns, and `submissions` by id.
+        """
         entries, _ = self._entries()
         if not entries:
             raise LedgerError(f"there is no ledger {str(self.path)!r}; the first release makes one")
@@ -67,7 +93,7 @@ class Ledger:
     def check_spend(
         self, agreement: Agreement, party: str, guarantee: Guarantee, *, again: bool, cap_zcdp: float | None
     ) -> None:
-        """Raise if the spend would be refused now. Nothing is written."""
+        """Raise `BudgetError` if a spend would be refused now; nothing is written. Parameters as of `spend`."""
         folder = self.path.parent
         if not is_writable_folder(folder) or (exists(self.path) and not os.access(self.path, os.W_OK)):
             raise LedgerError(f"cannot write {str(self.path)!r}; its folder must exist and be writable: make it first")
@@ -85,10 +111,35 @@ class Ledger:
         cap_zcdp: float | None = None,
         family: str = "",
     ) -> str:
-        """Record a spend and return its hash, the future submission's id. When this returns, the spend is on disk.
+        """Record a spend. When this returns, it is on disk.
 
-        The first spend makes the ledger; its cap is `cap_zcdp`, or exactly this spend if none is given, so that a
-        second release is always a decision and never an accident.
+        Parameters
+        ----------
+        agreement : Agreement
+            What the release is made under; its public bounds are remembered.
+        party : str
+            Who releases.
+        guarantee : Guarantee
+            What is spent.
+        count : int
+            Rows of the table.
+        again : bool
+            Whether a second spend of the party under the agreement is meant.
+        cap_zcdp : float, optional
+            Cap of a new ledger; by default exactly this spend, so that a second release is always a decision and never
+            an accident.
+        family : str
+            Of a new ledger: what its tables have in common.
+
+        Returns
+        -------
+        str
+            Hash of the entry, the future submission's id.
+
+        Raises
+        ------
+        BudgetError
+            Above the cap, a second spend without `again`, or columns whose public bounds have changed.
         """
         with self._locked():
             entries, end = self._entries()
@@ -110,7 +161,7 @@ class Ledger:
             return self._append(entries, end, content)
 
     def record_release(self, submission: Submission) -> None:
-        """Store the finished submission, so that it can be sent again for nothing."""
+        """Store a finished submission, so that it can be sent again for nothing; its spend must be in the ledger."""
         with self._locked():
             entries, end = self._entries()
             if submission.id not in {spend.id for spend in History(entries).spends}:
@@ -118,7 +169,24 @@ class Ledger:
             self._append(entries, end, {"kind": "release", "submission": submission.model_dump()})
 
     def amend(self, *, reason: str, cap_zcdp: float | None = None, domains: Domains | None = None) -> None:
-        """Record a decision: a new cap, or new public bounds for columns released before."""
+        """Record a decision: a new cap, or new public bounds for columns released before.
+
+        Parameters
+        ----------
+        reason : str
+            Why; it stays in the ledger.
+        cap_zcdp : float, optional
+            The new cap, no less than what was spent.
+        domains : dict of str to list, optional
+            New bounds, or labels, of columns by name.
+
+        Raises
+        ------
+        BudgetError
+            The cap is no positive number, or less than what was spent.
+        LedgerError
+            There is no reason, no ledger, or no such column in it.
+        """
         if not reason.strip():
             raise LedgerError("an amendment needs a reason; it stays in the ledger for whoever audits it")
         with self._locked():
@@ -140,7 +208,7 @@ class Ledger:
             self._append(entries, end, {"kind": "amend", "reason": reason, "cap": cap_zcdp, "domains": domains or {}})
 
     def accounts_for(self, submission: Submission) -> bool:
-        """Whether this ledger holds the spend that paid for a submission."""
+        """Whether this ledger holds the spend that paid for a submission, at the guarantee the submission states."""
         history = self.read()
         stored = history.submissions.get(submission.id, submission)
         paid = any(spend.id == submission.id and spend.matches(submission) for spend in history.spends)

@@ -127,12 +127,19 @@ def release(
     ------
     TableError
         The table does not fit the agreement.
+    AgreementError
+        The party or the guarantee is not within the agreement.
     PrivacyError
-        The guarantee is not within the agreement, the budget is spent, or the release was not confirmed.
+        The ledger refuses the spend, the guarantee cannot be had, or the release was not confirmed.
+    KeyFileError
+        The signing key cannot be used.
 
     Examples
     --------
-    >>> eq.release("agreement.toml", "north.csv", party="north", epsilon=0.2, ledger="north.ledger")  # doctest: +SKIP
+    >>> sent = eq.release("agreement.toml", "north.csv", party="north", epsilon=1.0, ledger="north.ledger")
+    >>> sent.save("north.json")
+    >>> print(f"{sent.count} rows at ({sent.stated.epsilon_at(1e-6):.2f}, 1e-6)-DP")
+    60 rows at (4.89, 1e-6)-DP
     """
     agreement = Agreement.of(agreement)
     guarantee = agreement.guarantee(epsilon=epsilon, zcdp=zcdp, approx=approx)
@@ -155,7 +162,33 @@ def release(
 
 
 def resend(agreement: Agreement | str | Path, *, party: str, ledger: str | Path) -> Submission:
-    """Return the submission already made under this agreement. It costs nothing: the same bytes reveal nothing new."""
+    """Return the submission already made under an agreement. It costs nothing: the same bytes reveal nothing new.
+
+    Parameters
+    ----------
+    agreement : Agreement or path
+        What the parties agreed to.
+    party : str
+        The party's name in the agreement.
+    ledger : path
+        The ledger that the release was recorded in.
+
+    Returns
+    -------
+    Submission
+        The latest one, if there are several.
+
+    Raises
+    ------
+    LedgerError
+        The ledger holds none, or cannot be read.
+
+    Examples
+    --------
+    >>> sent = eq.release("agreement.toml", "north.csv", party="north", epsilon=1.0, ledger="north.ledger")
+    >>> eq.resend("agreement.toml", party="north", ledger="north.ledger") == sent
+    True
+    """
     stored = Ledger(ledger).read().stored_submission(Agreement.of(agreement).identity_digest, party)
     if stored is None:
         raise LedgerError(
@@ -180,8 +213,49 @@ def preview(
 ) -> Preview:
     """Do everything a release does except spend, perturb, sign and store.
 
-    The table is read, so every error of a release shows here first, but its statistic is thrown away: even a perturbed
-    one on the screen would be a release.
+    The table is read, so every error of a release but a refusal of much clipping shows here first. Its statistic is
+    thrown away: even a perturbed one on the screen would be a release.
+
+    Parameters
+    ----------
+    agreement : Agreement or path
+        What the parties agreed to.
+    source : path, data frame, Arrow table, dictionary or array
+        The private table.
+    party : str
+        The party's name in the agreement.
+    ledger : path
+        The party's ledger, which need not exist yet; nothing is written.
+    epsilon, zcdp, approx : float, float, (float, float)
+        The guarantee, stated in one of three ways: ε at the agreement's Rényi order, zCDP, or (ε, δ).
+    key : path, optional
+        The signing key; by default the one beside the ledger, if it was made already.
+    again : bool
+        Whether the release would be a second one under the same agreement.
+    cap_zcdp : float, optional
+        The cap of a new ledger.
+    progress : callable, optional
+        Told how much of the table was read.
+
+    Returns
+    -------
+    Preview
+        `submission` has the form of the real one, with noise around zero as its statistic; `guarantee`; `layout`, what
+        the numbers of a statistic are; for the party alone, `clipped`, the share of each column's first values outside
+        the agreed bounds; and `ignored_columns`.
+
+    Raises
+    ------
+    TableError
+        The table does not fit the agreement.
+    AgreementError, PrivacyError, KeyFileError
+        A release would be refused.
+
+    Examples
+    --------
+    >>> seen = eq.preview("agreement.toml", "north.csv", party="north", epsilon=1.0, ledger="north.ledger")
+    >>> seen.submission.count, seen.ignored_columns
+    (60, ('id',))
     """
     agreement = Agreement.of(agreement)
     guarantee = agreement.guarantee(epsilon=epsilon, zcdp=zcdp, approx=approx)

@@ -52,10 +52,36 @@ class StatedGuarantee(_Strict):
 
 
 class Submission(_Strict):
-    """A perturbed statistic with everything needed to use it: count, guarantee, agreement, identity, signature.
+    """A party's perturbed statistic with everything needed to use it: the only thing that leaves its machine.
 
-    `id` is the hash of the ledger entry that paid for the release, so a ledger can be checked against the submissions
-    that are out in the world. It reveals nothing: the entry holds a random number.
+    `release` makes one; `load` reads one. It cannot be changed.
+
+    Attributes
+    ----------
+    format, version : str, int
+        Of the document.
+    agreement : str
+        Identity of the agreement it was made for.
+    party : str
+        Who made it.
+    id : str
+        Hash of the ledger entry that paid for it, so that a ledger can be checked against submissions that are out in
+        the world. It reveals nothing: the entry holds a random number.
+    guarantee : StatedGuarantee
+        Rényi order and ε as written; `stated` has the other readings.
+    count : int
+        Rows of the table.
+    statistic : list of int
+        Perturbed sums, in grid steps; `values` has them in their own units.
+    public_key, signature : str
+        Ed25519, in hexadecimal digits.
+
+    Examples
+    --------
+    >>> sent = eq.release("agreement.toml", "north.csv", party="north", epsilon=1.0, ledger="north.ledger")
+    >>> sent.save("north.json")
+    >>> received = eq.Submission.load("north.json")
+    >>> received.check(eq.Agreement.load("agreement.toml"))
     """
 
     format: Literal["equipoise-submission"]
@@ -71,7 +97,22 @@ class Submission(_Strict):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a submission file; what it says is not yet checked against an agreement."""
+        """Read a submission file; what it says is not yet checked against an agreement.
+
+        Parameters
+        ----------
+        path : path
+            A file that `save` wrote, or anybody.
+
+        Returns
+        -------
+        Submission
+
+        Raises
+        ------
+        SubmissionError
+            It cannot be read, or is not exactly a submission.
+        """
         try:
             data = read_limited(Path(path))
         except (OSError, ValueError) as error:
@@ -80,7 +121,24 @@ class Submission(_Strict):
 
     @classmethod
     def parse(cls, data: bytes, *, name: str = "submission") -> Self:
-        """Read a submission received as bytes."""
+        """Read a submission received as bytes; what it says is not yet checked against an agreement.
+
+        Parameters
+        ----------
+        data : bytes
+            As `to_json` writes them.
+        name : str
+            What error messages call it.
+
+        Returns
+        -------
+        Submission
+
+        Raises
+        ------
+        SubmissionError
+            It is not exactly a submission.
+        """
         try:
             document = strict_json(data, max_bytes=max_submission_bytes(MAX_STATISTIC_LENGTH))
             return cls.model_validate(document)
@@ -94,22 +152,34 @@ class Submission(_Strict):
             ) from error
 
     def to_json(self) -> bytes:
-        """The bytes that travel: canonical JSON and a newline."""
+        """The submission as the bytes that travel: canonical JSON and a newline."""
         return canonical_json(self.model_dump()) + b"\n"
 
     def save(self, path: str | Path) -> None:
-        """Write the submission to a new file, whole or not at all."""
+        """Write the submission to a new file, whole or not at all; one that exists is refused (`SubmissionError`)."""
         try:
             write_new_file(Path(path), self.to_json(), mode=0o644)
         except OSError as error:
             raise SubmissionError(f"cannot write {str(path)!r}: {error.strerror}; choose another name") from error
 
     def signed_bytes(self) -> bytes:
-        """What the signature covers: everything but itself."""
+        """The bytes that the signature covers: all of the submission but the signature."""
         return canonical_json(self.model_dump(exclude={"signature"}))
 
     def check(self, agreement: Agreement) -> None:
-        """Refuse a submission that is forged, altered, or does not fit the agreement."""
+        """Refuse a submission that is forged, altered, or does not fit an agreement.
+
+        Parameters
+        ----------
+        agreement : Agreement
+            What it should have been made for.
+
+        Raises
+        ------
+        SubmissionError
+            For the first thing that is wrong: a preview, another agreement, a stranger, another key, a guarantee beyond
+            the agreement, a wrong number of sums, a false signature, or sums that no table and no noise give.
+        """
         who = f"the submission of {self.party!r}"
         # Not left to the signature: to an all-zero key, all-zero signatures of one text in four are genuine.
         if self.id == PLACEHOLDER_ID:
@@ -152,13 +222,13 @@ class Submission(_Strict):
         self._check_magnitudes(who, agreement)
 
     def values(self, agreement: Agreement) -> tuple[float, ...]:
-        """The perturbed statistic in the entries' own units."""
+        """The perturbed sums of scaled columns, in the order of the agreement's statistic."""
         steps = layout_of(agreement).steps_per_unit
         return tuple(value / step for value, step in zip(self.statistic, steps, strict=True))
 
     @property
     def stated(self) -> Guarantee:
-        """The stated guarantee, with its other readings."""
+        """The guarantee as a `Guarantee`, which has its other readings: (ε, δ), zCDP and what it means."""
         return Guarantee(order=self.guarantee.order, epsilon=self.guarantee.epsilon)
 
     def _check_magnitudes(self, who: str, agreement: Agreement) -> None:

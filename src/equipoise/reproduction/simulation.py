@@ -59,6 +59,15 @@ def simulate_round(
     Settlement
         With everybody's reward.
 
+    Raises
+    ------
+    AgreementError
+        There are no tables, no target, or columns that no agreement can be made on.
+    TableError
+        A table does not fit the agreement.
+    MediationError
+        The settings do not fit the round.
+
     Examples
     --------
     >>> settlement = eq.simulate_round({"north": north, "south": south}, target="outcome")  # doctest: +SKIP

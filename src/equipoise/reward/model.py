@@ -58,9 +58,30 @@ _DAMAGES = (
 
 @dataclass(eq=False, repr=False)
 class Reward:
-    """One party's reward: whose it is, under which agreement, its posterior, and what that is worth in nats.
+    """One party's reward: a model that is fitted already, and predicts as scikit-learn's estimators do.
 
-    `deviations` say where the round was settled otherwise than agreed.
+    `load` opens the file that the mediator sent. Equal rewards have equal draws. Features `X` are an array with columns
+    in the agreed order, or a data frame, an Arrow table or a dictionary with columns by name, in their own units.
+
+    Attributes
+    ----------
+    party : str
+        Whose it is.
+    agreement : Agreement
+        Under which it was made.
+    posterior : Posterior
+        The draws, in scaled units.
+    value : Estimate
+        What it is worth, in nats.
+    deviations : tuple of str
+        Where the round was settled otherwise than agreed.
+
+    Examples
+    --------
+    >>> reward = eq.Reward.load("reward.nc")
+    >>> expected, interval = reward.predict([[50, 27], [70, 31]], return_interval=0.9)
+    >>> expected.round(-1), interval.shape
+    (array([190., 260.]), (2, 2))
     """
 
     party: str
@@ -98,14 +119,15 @@ class Reward:
 
         Examples
         --------
-        >>> eq.Reward.load("reward.nc").summary()  # doctest: +SKIP
+        >>> eq.Reward.load("reward.nc").summary().headers
+        ('parameter', 'median', '5 % to 95 %')
         """
         title = f"Reward of {self.party}, a {self.agreement.model.noun}, worth {self.value} nats"
         return displayed(self.agreement, self.posterior.draws, title)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of party, agreement, scenario and every draw."""
+        """SHA-256 of party, agreement, scenario and every draw, as hexadecimal digits."""
         parts = [canonical_json(self._attributes())]
         for name in sorted(self.posterior.draws):
             parts += [name.encode(), np.ascontiguousarray(self.posterior.draws[name]).tobytes()]
@@ -114,11 +136,28 @@ class Reward:
         return sha256_hex(b"".join(bytes.fromhex(sha256_hex(part)) for part in parts))
 
     def predict(self, X: Any, *, return_interval: float | None = None) -> Any:
-        """Predicted target of each row of features, in its own units, or its label as agreed.
+        """Predicted target of each row, in its own units, or its label as agreed.
 
-        Features are an array in the agreed order, or a data frame, an Arrow table or a dictionary with columns by name.
-        Of a pandas frame the predictions are a series with its index, otherwise an array.
-        For regression, `return_interval=0.9` also returns [rows, 2], between which 90 % of new observations should lie.
+        Parameters
+        ----------
+        X : array, data frame, Arrow table or dictionary
+            Features, one row for each prediction.
+        return_interval : float, optional
+            For regression: also return intervals that should hold this share of new observations.
+
+        Returns
+        -------
+        predictions : array or series
+            Expected targets, or the more probable labels; for a pandas frame a series with its index.
+        intervals : array
+            [rows, 2], if `return_interval` is given.
+
+        Raises
+        ------
+        TableError
+            The features cannot be read.
+        MediationError
+            The model has no features, or labels were to have intervals.
         """
         target = self.agreement.model.target.name
         if self._classifies:
@@ -132,10 +171,22 @@ class Reward:
         return expected, prediction.target_interval(self.agreement, self.posterior, X, return_interval)
 
     def predict_proba(self, X: Any, *, return_interval: float | None = None) -> Any:
-        """Probability of each label [rows, 2], in the order of `classes_`; of a pandas frame as one with its index.
+        """Probability of each label, of a logistic regression.
 
-        `return_interval=0.9` also returns [rows, 2], between which the probability of the positive label (the agreed
-        second one) lies with a probability of 90 %.
+        Parameters
+        ----------
+        X : array, data frame, Arrow table or dictionary
+            Features, one row for each prediction.
+        return_interval : float, optional
+            Also return intervals that hold the probability of the positive label (the agreed second one) with this
+            probability.
+
+        Returns
+        -------
+        probabilities : array or data frame
+            [rows, 2], in the order of `classes_`; for a pandas frame one with its index.
+        intervals : array
+            [rows, 2], if `return_interval` is given.
         """
         probabilities = prediction.class_probabilities(self.agreement, self.posterior, X)
         probabilities = _with_index(X, probabilities, self.classes_)
@@ -144,14 +195,41 @@ class Reward:
         return probabilities, prediction.probability_interval(self.agreement, self.posterior, X, return_interval)
 
     def sample_predictions(self, X: Any = None, *, size: int | None = None, seed: int = 0) -> NDArray[Any]:
-        """New observations [draws, rows], one for each draw and row, with the same seed the same.
+        """Simulate new observations, one for each draw and row.
 
-        Models without features take no rows, and simulate `size` observations for each draw (one, unless given).
+        Parameters
+        ----------
+        X : array, data frame, Arrow table or dictionary, optional
+            Features, one row for each observation; None for a model without features.
+        size : int, optional
+            For a model without features: observations for each draw, by default one.
+        seed : int
+            The same seed gives the same observations.
+
+        Returns
+        -------
+        array
+            [draws, rows], in the target's own units.
         """
         return prediction.simulated(self.agreement, self.posterior, X, size, seed)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R² of a regression, accuracy of a classification."""
+        """R² of a regression, accuracy of a classification.
+
+        Parameters
+        ----------
+        X : array, data frame, Arrow table or dictionary
+            Features.
+        y : array
+            Targets, in their own units.
+        sample_weight : array, optional
+            Weights of the rows.
+
+        Returns
+        -------
+        float
+            1 at best.
+        """
         from sklearn.metrics import accuracy_score, r2_score
 
         scaled_rows(self.agreement, feature_matrix(self.agreement, X), y)  # for its messages
@@ -159,15 +237,25 @@ class Reward:
         return float(measure(np.asarray(y), self.predict(X), sample_weight=sample_weight))
 
     def loss(self, X: Any, y: Any) -> float:
-        """Mean negative log probability of the targets, per unit of the target; X is None for models without features.
+        """Mean negative log probability of targets, per unit of the target, as settlements report it of test rows.
 
-        This is what settlements report of test rows.
+        Parameters
+        ----------
+        X : array, data frame, Arrow table or dictionary
+            Features; None for a model without features.
+        y : array
+            Targets, in their own units.
+
+        Returns
+        -------
+        float
+            Less is better.
         """
         rows = None if X is None else feature_matrix(self.agreement, X)
         return mean_negative_log_probability(self.posterior, scaled_rows(self.agreement, rows, y))
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Nothing: the mediator has fitted this model to what the parties released. For scikit-learn's tools."""
+        """Do nothing, for scikit-learn's tools: the mediator has fitted this model to what the parties released."""
         return self
 
     @property
@@ -209,11 +297,11 @@ class Reward:
         return np.array([column.name for column in self.agreement.columns[:-1]], dtype=object)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Nothing can be tuned. For scikit-learn's tools."""
+        """No parameters, for scikit-learn's tools: nothing can be tuned."""
         return {}
 
     def set_params(self, **parameters: Any) -> Self:
-        """Refuse all parameters. For scikit-learn's tools."""
+        """Refuse all parameters, for scikit-learn's tools: nothing can be tuned."""
         if parameters:
             raise MediationError(f"a reward has no parameters to set, so not {', '.join(parameters)}; leave them out")
         return self
@@ -228,11 +316,11 @@ class Reward:
         return prediction.sklearn_tags(self.agreement)
 
     def to_csv(self, path: str | Path) -> None:
-        """Write every draw in the columns' own units; a file that is there is replaced, once the new one is whole."""
+        """Write every draw in the columns' own units as a CSV file; an existing one is replaced once this is whole."""
         _write_csv(Path(path), self.agreement.model.own_units(self.posterior.draws), self.posterior.chains)
 
     def to_inferencedata(self) -> "arviz.InferenceData":
-        """All of it, for ArviZ."""
+        """The reward for ArviZ: draws by chain, coordinates, diagnostics, and the agreement among the attributes."""
         arviz = load_arviz()
         data = self.posterior.to_inferencedata()
         groups: dict[str, Any] = {}
@@ -250,13 +338,28 @@ class Reward:
         return data
 
     def save(self, path: str | Path) -> None:
-        """Write a netCDF file for its owner to read; one that is there is replaced, once the new one is whole."""
+        """Write the reward as a netCDF file for its owner to read; an existing one is replaced once this is whole."""
         with replaced_file(Path(path), mode=0o600) as partial:
             self.to_inferencedata().to_netcdf(str(partial), engine="h5netcdf")
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a reward; the file may be from anybody (`reward/reading.py`)."""
+        """Read a reward.
+
+        Parameters
+        ----------
+        path : path
+            A file that `save` wrote. It may come from anybody: all of it is checked.
+
+        Returns
+        -------
+        Reward
+
+        Raises
+        ------
+        MediationError
+            It cannot be read as a reward.
+        """
         try:
             return cls._of(RewardFile.read(Path(path)))
         except _DAMAGES as error:

@@ -26,9 +26,37 @@ def surprise(
     seed: int = 0,
     force: bool = False,
 ) -> Estimate:
-    """KL divergence of a posterior from the agreed prior; the standard error covers that of its Markov chains.
+    """Value of a posterior in nats: its KL divergence from the agreed prior (paper §3).
 
-    A posterior that has not converged is refused unless forced.
+    Parameters
+    ----------
+    agreement : Agreement
+        Whose prior it is.
+    posterior : Posterior
+        What `infer` returned.
+    estimator : {"knn-entropy", "knn-copula", "knn", "gaussian-fit", "conjugate-fit", "classifier"}
+        See `docs/estimators.md`.
+    seed : int
+        For estimators that are random.
+    force : bool
+        Whether to use a posterior that has not converged.
+
+    Returns
+    -------
+    Estimate
+        Its standard error covers that of the Markov chains.
+
+    Raises
+    ------
+    ConvergenceError
+        The posterior has not converged, and `force` is not set.
+    InferenceError
+        There is no such estimator, or draws of this method cannot be valued.
+
+    Examples
+    --------
+    >>> posterior = eq.infer(agreement, submissions)  # doctest: +SKIP
+    >>> print(eq.surprise(agreement, posterior))  # doctest: +SKIP
     """
     check_estimator(estimator)
     model, prior = model_of(agreement)
@@ -58,7 +86,34 @@ def conjugate_fit(model: Any, prior: Any, draws: ByChain, coordinates: Floats) -
 
 
 def similarity(agreement: Agreement, reward: Posterior, grand: Posterior, *, force: bool = False) -> Estimate:
-    """r′ = −KL(grand ‖ reward): how close a reward is to the posterior of everybody together (paper P5); 0 at best."""
+    """How close a reward is to the posterior of everybody together, r′ = −KL(grand ‖ reward) in nats (paper P5).
+
+    Parameters
+    ----------
+    agreement : Agreement
+        Under which both were made.
+    reward : Posterior
+        The reward's posterior.
+    grand : Posterior
+        The posterior of everybody together.
+    force : bool
+        Whether to use posteriors that have not converged.
+
+    Returns
+    -------
+    Estimate
+        0 at best, and for the grand posterior itself.
+
+    Raises
+    ------
+    ConvergenceError
+        A posterior has not converged, and `force` is not set.
+
+    Examples
+    --------
+    >>> grand, tempered = eq.infer_batch(agreement, submissions, scenarios)  # doctest: +SKIP
+    >>> print(eq.similarity(agreement, tempered, grand))  # doctest: +SKIP
+    """
     if reward is grand:
         return Estimate(0.0, 0.0)
     model, prior = model_of(agreement)

@@ -62,9 +62,31 @@ class Choice:
 
 @dataclass(frozen=True, repr=False)
 class Advice:
-    """Choices from strong to weak privacy, and what was assumed.
+    """What each ε would buy a party, and what was assumed. `advise` makes one.
 
-    `knee` is the place of the choice after which weaker privacy buys clearly less quality than before, if there is one.
+    Attributes
+    ----------
+    party, rows : str, int
+        Who asked, and how many rows it has.
+    others : dict of str to Assumed
+        Rows and ε that were assumed of the others.
+    delta : float
+        δ of the (ε, δ) readings.
+    rho : float or "max"
+        The agreed fairness exponent.
+    choices : tuple of Choice
+        One for each ε, from strong to weak privacy: expected values in nats, losses, qualities, and widths of
+        prediction intervals in the target's unit.
+    knee : int, optional
+        Place of the choice after which weaker privacy buys clearly less quality than before, if there is one.
+    simulations, seed : int
+        Imagined rounds, and the seed they were drawn with.
+    loss_prior, loss_truth : float
+        Mean negative log probability of new rows by the prior, and by the truth.
+    target : str
+        The target's name.
+    width_prior, width_truth : float, optional
+        Widths of intervals that should hold 90 % of new rows, by the prior and by the truth; None for labels.
     """
 
     party: str
@@ -94,15 +116,17 @@ class Advice:
         Returns
         -------
         Table
-            One row for each ε, from strong to weak privacy.
+            One row for each ε, from strong to weak privacy: what predictions are like alone → with the reward, then
+            values in nats.
         """
+        numbers = self.width_prior is not None
         rows = [
             (
                 f"{one.epsilon_delta:.3g}",
                 f"{one.epsilon:g}",
+                *((f"{_half(one.width_alone)} → {_half(one.width_reward)}",) if numbers else ()),
+                f"{one.quality_alone:.0%} → {one.quality_reward:.0%}",
                 *map(str, (one.alone, one.shapley, one.reward)),
-                f"{one.quality_alone:.0%}",
-                f"{one.quality_reward:.0%}",
             )
             for one in self.choices
         ]
@@ -116,18 +140,24 @@ class Advice:
             )
             for one in self.choices
         ]
-        knee = [] if self.knee is None else [f"After ε = {self.choices[self.knee].epsilon:g} more buys clearly less."]
+        notes = [] if self.knee is None else [f"After ε = {self.choices[self.knee].epsilon:g} more buys clearly less."]
+        if numbers:
+            notes.append(
+                f"±{self.target} is half the width of an interval that should hold 90 % of new rows: "
+                f"±{_half(self.width_prior)} if nothing is known, ±{_half(self.width_truth)} if all is."
+            )
+        predictions = (*([f"±{self.target}"] if numbers else []), "known")
         return Table(
             f"Advice to {self.party} with {self.rows:,} rows, from {self.simulations} imagined rounds",
-            (f"ε at δ = {self.delta:g}", "Rényi ε", "alone", "Shapley value", "reward", "known alone", "with reward"),
+            (f"ε at δ = {self.delta:g}", "Rényi ε", *predictions, "alone", "Shapley value", "reward"),
             rows,
             Chart("value in nats, ± two standard errors", lines),
-            knee,
+            notes,
             numeric_from=0,
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The advice as plain numbers and strings."""
+        """The advice as plain numbers, strings, lists and dictionaries."""
         return asdict(self)
 
 
@@ -144,10 +174,45 @@ def advise(
     seed: int = 0,
     progress: bool | None = None,
 ) -> Advice:
-    """Say what each ε would buy a party of so many rows.
+    """Say what each ε would buy a party of so many rows, before it releases anything.
 
-    `others` maps parties to (rows, ε); whoever is not named is assumed to have as many rows as the party and to release
-    at the largest ε agreed. `delta` is for the (ε, δ) reading of each ε.
+    Rounds are imagined from the agreement and numbers of rows. No row is read, so following the advice reveals nothing.
+
+    Parameters
+    ----------
+    agreement : Agreement or path
+        What the parties agreed to.
+    party : str
+        Who asks.
+    rows : int
+        How many rows it has.
+    epsilons : sequence of float, optional
+        ε to compare, at the agreement's Rényi order; by default seven, up to the largest agreed.
+    others : mapping of str to (int, float), optional
+        Rows and ε to assume of other parties; by default as many rows as the party, and the largest ε agreed.
+    delta : float
+        δ for the (ε, δ) reading of each ε.
+    simulations : int
+        Rounds to imagine, 2 or more; the more, the smaller the errors.
+    seed : int
+        The same seed gives the same advice.
+    progress : bool, optional
+        Whether to show a progress bar; by default on a terminal.
+
+    Returns
+    -------
+    Advice
+        One choice for each ε.
+
+    Raises
+    ------
+    AgreementError
+        A party or an ε is not within the agreement, or a number is no whole one.
+
+    Examples
+    --------
+    >>> advice = eq.advise("agreement.toml", party="north", rows=500, epsilons=[0.1, 1.0])  # doctest: +SKIP
+    >>> [choice.reward for choice in advice.choices]  # doctest: +SKIP
     """
     agreement = Agreement.of(agreement)
     agreement.party(party)
@@ -301,6 +366,10 @@ def _targets(agreement: Agreement, stakes: Stakes) -> Targets:
     terms = Terms(agreement.reward.rho, agreement.reward.fallback, PRECISION, 2 * PRECISION)
     known = replace(stakes, covariance=np.zeros_like(stakes.covariance))
     return set_targets(stakes, terms, who_counts(known, terms))
+
+
+def _half(width: float | None) -> str:
+    return "" if width is None else f"{width / 2:.3g}"
 
 
 def _share(part: float, whole: float) -> float:
