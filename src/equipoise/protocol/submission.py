@@ -9,7 +9,7 @@ recomputes it from the agreement and (λ, ε).
 import math
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -40,8 +40,13 @@ _FRAME = 1_024  # bytes for everything but the numbers, which is less
 Int64 = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 
 
+def _summary_alone(schema: dict[str, Any]) -> None:
+    """In documents of the service, no sections and examples of Python."""
+    schema["description"] = schema["description"].split("\n\n")[0]
+
+
 class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, json_schema_extra=_summary_alone)
 
 
 class StatedGuarantee(_Strict):
