@@ -193,7 +193,7 @@ def test_names_in_the_notation_exist() -> None:
 
 
 def test_a_wrong_name_in_the_notation_would_be_noticed() -> None:
-    assert not _exists("equipoise.guarantee.Guarantee.epsilom")
+    assert not _exists("equipoise.models.guarantee.Guarantee.epsilom")
     assert not _exists("equipoise.nothing")
 
 

@@ -12,7 +12,16 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from equipoise.errors import GuaranteeError
-from equipoise.guarantee import Guarantee, approx_dp, delta_of, epsilon_of, guess_of, guess_percent, guessing, zcdp_of
+from equipoise.models.guarantee import (
+    Guarantee,
+    approx_dp,
+    delta_of,
+    epsilon_of,
+    guess_of,
+    guess_percent,
+    guessing,
+    zcdp_of,
+)
 
 zcdps = st.floats(1e-6, 20)
 deltas = st.floats(1e-10, 0.1)

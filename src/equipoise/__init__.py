@@ -27,7 +27,6 @@ if TYPE_CHECKING:
         TableError,
     )
     from equipoise.estimate import Estimate
-    from equipoise.guarantee import Guarantee
     from equipoise.inference.infer import infer, infer_batch, infer_exact
     from equipoise.inference.posterior import Posterior
     from equipoise.inference.scenario import Scenario
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from equipoise.mediation.settings import SettlementSettings
     from equipoise.mediation.settlement import Settlement
     from equipoise.mediation.what_if import WhatIf, what_if
+    from equipoise.models.guarantee import Guarantee
     from equipoise.party.ledger import Ledger
     from equipoise.party.release import preview, release, resend
     from equipoise.protocol.submission import Submission
@@ -104,7 +104,7 @@ _HOMES = {
     "Advice": "equipoise.mediation.advice",
     "Agreement": "equipoise.agreement",
     "Estimate": "equipoise.estimate",
-    "Guarantee": "equipoise.guarantee",
+    "Guarantee": "equipoise.models.guarantee",
     "Ledger": "equipoise.party.ledger",
     "Posterior": "equipoise.inference.posterior",
     "Reward": "equipoise.reward.model",

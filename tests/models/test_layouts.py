@@ -5,8 +5,8 @@ import math
 import pytest
 
 from builders import ALL_MODELS, categorical, linear, logistic
-from equipoise.guarantee import MAX_STATISTIC_LENGTH, MIN_SENSITIVITY_STEPS
 from equipoise.models import layout_of
+from equipoise.models.guarantee import MAX_STATISTIC_LENGTH, MIN_SENSITIVITY_STEPS
 from equipoise.models.layout import BASE_WEIGHT
 from equipoise.models.regression import MAX_FEATURES
 

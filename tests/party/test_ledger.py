@@ -18,7 +18,7 @@ from builders import linear, logistic
 from equipoise._util.canonical import canonical_json, sha256_hex
 from equipoise.agreement import Agreement
 from equipoise.errors import BudgetError, LedgerError
-from equipoise.guarantee import Guarantee
+from equipoise.models.guarantee import Guarantee
 from equipoise.party.ledger import Ledger, domains_of
 from equipoise.party.release import release, resend
 
@@ -222,7 +222,7 @@ import sys
 sys.path.insert(0, sys.argv[2])
 from builders import linear
 from equipoise.errors import BudgetError
-from equipoise.guarantee import Guarantee
+from equipoise.models.guarantee import Guarantee
 from equipoise.party.ledger import Ledger
 done = 0
 for _ in range(20):

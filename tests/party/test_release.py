@@ -24,8 +24,8 @@ from equipoise.errors import (
     SubmissionError,
     TableError,
 )
-from equipoise.guarantee import Guarantee
 from equipoise.models import layout_of
+from equipoise.models.guarantee import Guarantee
 from equipoise.party.ledger import Ledger
 from equipoise.party.mechanism import noise_scale, perturb
 from equipoise.party.release import Plan, certified_zcdp, preview, release, resend

@@ -16,9 +16,9 @@ from equipoise._util.text import first_repeat
 from equipoise.agreement.schema import Party, Privacy, RewardRule
 from equipoise.agreement.validation import describe_mistakes
 from equipoise.errors import AgreementError
-from equipoise.guarantee import Guarantee
 from equipoise.models import KINDS, AnyModel
 from equipoise.models.columns import Column
+from equipoise.models.guarantee import Guarantee
 from equipoise.models.section import Section
 
 FORMAT = 2  # whose regressions have standardised priors unless agreed otherwise; format 1 has conjugate ones only

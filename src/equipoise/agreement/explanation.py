@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from equipoise._util.display import Table
 from equipoise._util.text import counted, first_few, short
 from equipoise.agreement import Agreement
-from equipoise.guarantee import DEFAULT_DELTA, Guarantee, approx_dp, guess_percent
 from equipoise.models import Layout, ScaledColumn, layout_of
 from equipoise.models.columns import Column, NumberColumn
+from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee, approx_dp, guess_percent
 
 _FALLBACKS = {
     "alone": "Where no exponent leaves a party as well off as alone (it adds nothing to the others, or knows as much "

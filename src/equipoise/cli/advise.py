@@ -12,9 +12,9 @@ from equipoise.agreement import Agreement
 from equipoise.cli.options import AgreementArgument, DeltaOption, JsonOption, PartyOption
 from equipoise.cli.output import echo, print_json, print_lines, print_table
 from equipoise.errors import AgreementError
-from equipoise.guarantee import DEFAULT_DELTA, guess_percent
 from equipoise.mediation.advice import SIMULATIONS, Advice
 from equipoise.mediation.advice import advise as imagine
+from equipoise.models.guarantee import DEFAULT_DELTA, guess_percent
 from equipoise.report.charts import PrivacyChoices, Quantity, save_privacy_choices
 
 PICTURES = (".png", ".svg", ".pdf")

@@ -14,8 +14,8 @@ from equipoise.agreement.templates import example_agreement
 from equipoise.cli.options import AgreementArgument, DeltaOption, JsonOption
 from equipoise.cli.output import echo, print_json, print_lines, print_table
 from equipoise.errors import AgreementError
-from equipoise.guarantee import DEFAULT_DELTA
 from equipoise.models import KINDS
+from equipoise.models.guarantee import DEFAULT_DELTA
 
 
 def _kinds(incomplete: str) -> list[str]:

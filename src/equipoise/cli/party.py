@@ -35,8 +35,8 @@ from equipoise.cli.output import (
     warnings_as_lines,
 )
 from equipoise.errors import LedgerError, SubmissionError
-from equipoise.guarantee import DEFAULT_DELTA, Guarantee, approx_dp, epsilon_of, guess_percent, guessing, in_full
 from equipoise.models import ScaledColumn
+from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee, approx_dp, epsilon_of, guess_percent, guessing, in_full
 from equipoise.party import release as party_release
 from equipoise.party.history import History
 from equipoise.party.ledger import Ledger, domains_of

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from equipoise.guarantee import Guarantee
+from equipoise.models.guarantee import Guarantee
 
 GRID = 2**16  # grid steps per unit of a scaled column
 UNIT = GRID * GRID  # steps per unit of an unweighted entry

@@ -33,8 +33,8 @@ from equipoise._util.canonical import MAX_DOCUMENT_BYTES, StrictJSONError, canon
 from equipoise._util.files import exists, fsync_folder, is_writable_folder, write_all
 from equipoise.agreement import Agreement
 from equipoise.errors import BudgetError, LedgerError
-from equipoise.guarantee import Guarantee
 from equipoise.models.columns import NumberColumn
+from equipoise.models.guarantee import Guarantee
 from equipoise.party.history import Domains, History
 from equipoise.protocol.submission import Submission
 

@@ -27,8 +27,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from equipoise._util.files import exists
 from equipoise.agreement import Agreement
 from equipoise.errors import ClippingWarning, GuaranteeError, KeyFileError, LedgerError, PrivacyError, TableError
-from equipoise.guarantee import Guarantee
 from equipoise.models import LARGEST_NOISE, Layout, layout_of
+from equipoise.models.guarantee import Guarantee
 from equipoise.party.ledger import Ledger
 from equipoise.party.mechanism import noise_scale, perturb
 from equipoise.party.statistics import ExactStatistic, Progress, exact_statistic

@@ -20,8 +20,8 @@ from equipoise._util.files import write_new_file
 from equipoise.agreement import Agreement
 from equipoise.agreement.schema import PartyName
 from equipoise.errors import SubmissionError
-from equipoise.guarantee import MAX_STATISTIC_LENGTH, Guarantee
 from equipoise.models import LARGEST_NOISE, layout_of
+from equipoise.models.guarantee import MAX_STATISTIC_LENGTH, Guarantee
 from equipoise.models.section import Hex64, validate_public_key
 
 FORMAT: Literal["equipoise-submission"] = "equipoise-submission"

@@ -2,7 +2,7 @@
 
 from equipoise._util.display import Table
 from equipoise._util.text import short
-from equipoise.guarantee import DEFAULT_DELTA, Guarantee, guessing
+from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee, guessing
 from equipoise.report import beliefs as believing
 from equipoise.report import charts, tables
 from equipoise.report.glossary import glossary

@@ -7,9 +7,9 @@ from equipoise._util.display import Table
 from equipoise._util.text import short
 from equipoise.agreement import Agreement
 from equipoise.estimate import Estimate
-from equipoise.guarantee import DEFAULT_DELTA, Guarantee, guess_percent
 from equipoise.mediation.findings import Finding
 from equipoise.models.base import Model
+from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee, guess_percent
 from equipoise.reward.summary import Summary, coefficient_rows
 
 if TYPE_CHECKING:

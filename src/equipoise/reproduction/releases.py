@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from equipoise._util.canonical import sha256_hex
 from equipoise.agreement import Agreement
-from equipoise.guarantee import Guarantee
 from equipoise.models import layout_of
+from equipoise.models.guarantee import Guarantee
 from equipoise.party.statistics import ExactStatistic, exact_statistic
 from equipoise.protocol.submission import FORMAT, VERSION, StatedGuarantee, Submission
 from equipoise.reproduction.settings import PARTIES, Setting

@@ -8,9 +8,9 @@ from scipy import stats
 
 import builders
 from engine_setup import jit
-from equipoise.guarantee import Guarantee
 from equipoise.inference.models.linear import LinearRegression
 from equipoise.models import layout_of
+from equipoise.models.guarantee import Guarantee
 from problems import linear_entries, simulate_linear, syn_prior
 
 pytestmark = pytest.mark.engine

@@ -14,7 +14,7 @@ import pytest
 from fastapi import FastAPI
 
 from equipoise.errors import ServiceError
-from equipoise.guarantee import MAX_STATISTIC_LENGTH
+from equipoise.models.guarantee import MAX_STATISTIC_LENGTH
 from equipoise.protocol.submission import max_submission_bytes
 from equipoise.service.context import Context
 from equipoise.service.errors import RateLimited, Refusal

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from equipoise.guarantee import Guarantee, delta_of
+from equipoise.models.guarantee import Guarantee, delta_of
 from equipoise.service.web.pages.wording import duration, guarantee_readings, guessing
 
 

@@ -23,10 +23,10 @@ from equipoise.cli.options import JsonOption
 from equipoise.cli.output import claim_folder, echo, print_json, print_table
 from equipoise.cli.settlement_output import show_settlement
 from equipoise.errors import EquipoiseError
-from equipoise.guarantee import DEFAULT_DELTA
 from equipoise.mediation.mediator import mediate  # the party's half needs none of it
 from equipoise.mediation.settlement import Settlement
 from equipoise.models import layout_of
+from equipoise.models.guarantee import DEFAULT_DELTA
 from equipoise.party.ledger import Ledger
 from equipoise.party.release import release
 from equipoise.protocol.submission import Submission

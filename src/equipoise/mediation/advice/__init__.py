@@ -17,7 +17,6 @@ from equipoise._util.display import Chart, Interval, Table
 from equipoise.agreement import Agreement
 from equipoise.errors import AgreementError
 from equipoise.estimate import Estimate
-from equipoise.guarantee import DEFAULT_DELTA, Guarantee
 from equipoise.inference.problem import model_of
 from equipoise.inference.processes import processes_for, spread
 from equipoise.inference.progress import progress_bar
@@ -25,6 +24,7 @@ from equipoise.inference.runtime import double_precision
 from equipoise.inference.scenario import is_whole
 from equipoise.mediation.advice import expected, quality
 from equipoise.mediation.advice.imagined import Assumed, imagine
+from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee
 from equipoise.reward.targets import PRECISION, Stakes, Targets, Terms, set_targets, who_counts
 
 SIMULATIONS = 16

@@ -13,13 +13,13 @@ import numpy as np
 
 from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
-from equipoise.guarantee import Guarantee
 from equipoise.inference import collapsed
 from equipoise.inference.collapsed import row_moments
 from equipoise.inference.observations import Observations
 from equipoise.inference.runtime import ONE_AT_A_TIME
 from equipoise.models import layout_of
 from equipoise.models.base import Rows
+from equipoise.models.guarantee import Guarantee
 
 NEW_ROWS = 200  # to predict, in each imagined round
 

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from equipoise._util.canonical import StrictJSONError, strict_json
 from equipoise.errors import EquipoiseError
-from equipoise.guarantee import MAX_STATISTIC_LENGTH
+from equipoise.models.guarantee import MAX_STATISTIC_LENGTH
 from equipoise.protocol.submission import max_submission_bytes
 from equipoise.service.errors import UnsupportedMediaType
 from equipoise.service.web.api.schemas import Problem

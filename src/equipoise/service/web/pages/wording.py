@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
-from equipoise import guarantee as guarantees
 from equipoise._util.text import counted, short
 from equipoise.agreement import Agreement
 from equipoise.agreement.explanation import Explanation, explain
-from equipoise.guarantee import DEFAULT_DELTA, Guarantee
+from equipoise.models import guarantee as guarantees
+from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee
 from equipoise.report.wording import listed, number
 from equipoise.service.cache import SingleFlightCache
 from equipoise.service.rules.access import Actor
