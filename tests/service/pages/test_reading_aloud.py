@@ -53,7 +53,19 @@ def pages(looked_at: Looked) -> dict[str, str]:
 
 def paths(round_id: str) -> Iterator[str]:
     yield from ("/", "/first", "/sign-in", "/people", "/events", "/events?verify=1", "/rounds/new", "/nowhere")
-    yield from (f"/rounds/{round_id}{tail}" for tail in ("", "/mine", "?tab=model", "?tab=audit", "?tab=files"))
+    yield from (
+        f"/rounds/{round_id}{tail}"
+        for tail in (
+            "",
+            "?tab=model",
+            "?tab=audit",
+            "?tab=files",
+            "/mine",
+            "/mine?tab=model",
+            "/mine?tab=audit",
+            "/mine?tab=files",
+        )
+    )
 
 
 def _post(browser: Browser, path: str, form: dict[str, str]) -> str:

@@ -29,16 +29,14 @@ def report_page(context: Context, actor: Actor, round_id: str) -> str:
     return _report(context, actor, round_id, "page", rendered)
 
 
-def report_fragment(context: Context, actor: Actor, round_id: str, tab: str | None = None) -> Markup:
-    """The report of a round for who asks, or the sections of one of the `TABS`, as a part of a page."""
+def report_fragment(context: Context, actor: Actor, round_id: str, tab: str) -> Markup:
+    """The sections of one of the `TABS` in the report of a round for who asks, as a part of a page."""
 
     def render(page: Page) -> str:
-        if tab is None:
-            return rendered_fragment(page)
         sections = [one for one in page.sections if _TAB_OF.get(one.key, _RESULT) == tab]
         return rendered_fragment(replace(page, sections=sections, summary=page.summary if tab == _RESULT else ()))
 
-    html = _report(context, actor, round_id, f"fragment {tab or ''}", render)
+    html = _report(context, actor, round_id, f"fragment {tab}", render)
     return Markup(html)  # noqa: S704  (escaped by the report's templates)
 
 

@@ -9,20 +9,21 @@ from equipoise.service.web.auth import context_of
 from equipoise.service.web.pages.rendering import PageRoute, render_page
 from equipoise.service.web.pages.session import CurrentUser, csrf_form
 from equipoise.service.web.pages.wording import guarantee_readings, guessing, own_seat, round_status
-from equipoise.service.web.reports import report_fragment
+from equipoise.service.web.reports import TABS, report_fragment
 
 router = APIRouter(route_class=PageRoute)
 
 
 @router.get("/rounds/{round_id}/mine")
-def mine(request: Request, round_id: str, user: CurrentUser) -> Response:
-    """The page of a party's own submission, what it revealed, its reward and why."""
+def mine(request: Request, round_id: str, user: CurrentUser, tab: str = "") -> Response:
+    """The page of a party's own submission, what it revealed, its reward and why; once settled, in tabs."""
     context, actor = context_of(request), require(user.actor, "see-own-submission")
     view = rounds.get(context, actor, round_id)
     seat = own_seat(view, actor)
     sent = seat is not None and seat.submitted is not None and seat.epsilon is not None
     receipt = submissions.receipt(context, actor, round_id) if sent else None
     order = view.agreement.privacy.order
+    tab = tab if tab in TABS else next(iter(TABS))
     rewarded = sent and view.state == "settled" and seat is not None and not seat.left_out
     return render_page(
         request,
@@ -34,7 +35,9 @@ def mine(request: Request, round_id: str, user: CurrentUser) -> Response:
         receipt=receipt,
         readings=guarantee_readings(order, seat.epsilon) if sent and seat and seat.epsilon else (),
         guessing=guessing(order, seat.epsilon) if sent and seat and seat.epsilon else "",
-        report=report_fragment(context, actor, round_id) if rewarded else "",
+        tabs=TABS if rewarded else {},
+        tab=tab,
+        report=report_fragment(context, actor, round_id, tab) if rewarded and tab != "files" else "",
         commands=commands(view.agreement, view.id, actor.name),
     )
 
