@@ -240,7 +240,7 @@ def test_demo(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_demo_of_classification(tmp_path: Path) -> None:
     said = spawn("demo", "classification", "-o", "round", cwd=tmp_path, COLUMNS="80").stdout
-    assert "accuracy with reward" in said
+    assert "its accuracy" in said
     assert "Report: round/settlement/report.html" in said
     assert "fails" not in said
     assert "…" not in said
