@@ -1,8 +1,10 @@
 """A bad table is refused with the column, the row and the remedy, before anything is written."""
 
+import gzip
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -17,6 +19,7 @@ from builders import agreement, bernoulli, categorical, linear, logistic, poisso
 from equipoise.errors import TableError
 from equipoise.models import layout_of
 from equipoise.party import csv_stream
+from equipoise.party.csv_stream import CsvFile
 from equipoise.party.statistics import exact_statistic
 from equipoise.party.stream import Wanted
 from equipoise.party.table import open_table
@@ -311,7 +314,7 @@ def test_text_where_number_labels_are_agreed_in_a_csv(tmp_path: Path) -> None:
 
 
 def test_other_separators_are_named(tmp_path: Path) -> None:
-    with pytest.raises(TableError, match="single name 'x0;x1;y'.*save it with commas"):
+    with pytest.raises(TableError, match="single name 'x0;x1;y'.*say so with --delimiter"):
         exact_statistic(LINEAR, csv(tmp_path, "x0;x1;y\n1;1;1\n"))
 
 
@@ -412,3 +415,65 @@ def test_blocks_end_where_lines_end(text: str) -> None:
     ends = [k + 1 for k, byte in enumerate(data) if byte == ord("\n") and data[:k].count(b'"') % 2 == 0]
     if b"\n" in data:
         assert csv_stream._last_line_end(data) == max(ends, default=0)
+
+
+@pytest.mark.parametrize("ending", ["csv", "txt", "csv.gz"])
+def test_semicolons_and_decimal_commas_are_read_when_said(ending: str, tmp_path: Path) -> None:
+    text = "id;x;y\n1;1,5;-2,25\n2;-0,125;1e-1\n3;;4\n"
+    path = tmp_path / f"rows.{ending}"
+    path.write_bytes(gzip.compress(text.encode()) if ending.endswith("gz") else text.encode())
+    wanted = (Wanted("x", None), Wanted("y", None))
+    with open_table(CsvFile(path, ";", ","), wanted) as table:
+        batches = list(table)
+    first, second = batches[0].data
+    assert first.to_pylist() == [1.5, -0.125, None]
+    assert second.to_pylist() == [-2.25, 0.1, 4.0]
+    assert table.ignored == ("id",)
+
+
+def test_a_file_written_otherwise_says_what_to_say(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("x;y\n1,5;2\n")
+    wanted = (Wanted("x", None), Wanted("y", None))
+    with pytest.raises(TableError, match="--delimiter ';'"):
+        open_table(path, wanted)
+    with (
+        pytest.raises(TableError, match="'1,5' is not a number; if the file has decimal commas, say so with"),
+        open_table(CsvFile(path, ";"), wanted) as table,
+    ):
+        list(table)
+    path.write_text("x;y\n1.5;2\n")
+    with (
+        pytest.raises(TableError, match="'1.5' is not a number; if the file has decimal points, say so with"),
+        open_table(CsvFile(path, ";", ","), wanted) as table,
+    ):
+        list(table)
+    path.write_text("x;y\n1.234,5;2\n")  # a separator of thousands: never guessed
+    with pytest.raises(TableError, match="correct the cell"), open_table(CsvFile(path, ";", ","), wanted) as table:
+        list(table)
+
+
+@pytest.mark.parametrize(
+    ("delimiter", "decimal"), [(";;", "."), ("", "."), ('"', "."), ("5", "."), (";", ";"), (",", ",")]
+)
+def test_what_no_file_is_written_with(delimiter: str, decimal: str, tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="cannot separate"):
+        CsvFile(tmp_path / "rows.csv", delimiter, decimal)
+
+
+def test_only_text_is_written_some_way(tmp_path: Path) -> None:
+    (tmp_path / "rows.parquet").write_bytes(b"PAR1")
+    with pytest.raises(TableError, match="is no text"):
+        open_table(CsvFile(tmp_path / "rows.parquet", ";"), (Wanted("x", None),))
+    with pytest.raises(TableError, match="there is no file"):
+        open_table(CsvFile(tmp_path / "none.csv", ";"), (Wanted("x", None),))
+
+
+def test_a_query_of_a_database_is_a_table() -> None:
+    """DuckDB's relations have columns and a length and stream Arrow data; they cannot be indexed like a frame."""
+    relation = duckdb.sql("select i::double / 8 as x, i % 2 as y, 'text' as note from range(100000) as t(i)")
+    with open_table(relation, (Wanted("x", None), Wanted("y", None))) as table:
+        batches = list(table)
+    assert sum(batch.rows for batch in batches) == 100_000
+    assert sum(sum(batch.data[0].to_pylist()) for batch in batches) == 99_999 * 100_000 / 16
+    assert table.ignored == ("note",)

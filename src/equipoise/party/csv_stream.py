@@ -5,6 +5,7 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -21,10 +22,57 @@ LONGEST_LINE = 2**26
 COMPRESSIONS: dict[str, Compression] = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 
 
+@dataclass(frozen=True)
+class CsvFile:
+    """A delimited text file whose ending does not say how it is written.
+
+    Parameters
+    ----------
+    path : path
+        The file, compressed or not.
+    delimiter : str
+        What separates cells: one character, such as ";".
+    decimal : str
+        What separates whole from fraction: "." or ",".
+
+    Raises
+    ------
+    TableError
+        No file can be written so.
+    """
+
+    path: Path
+    delimiter: str = ","
+    decimal: str = "."
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def __post_init__(self) -> None:
+        if len(self.delimiter) != 1 or self.delimiter in '"\r\n.0123456789' or not self.delimiter.isascii():
+            raise TableError(f"{self.delimiter!r} cannot separate cells; give one character, such as ';' or a tab")
+        if self.decimal not in (".", ","):
+            raise TableError(f"{self.decimal!r} cannot separate decimals; give '.' or ','")
+        if self.delimiter == self.decimal:
+            raise TableError(
+                f"{self.decimal!r} cannot separate both cells and decimals; say what separates cells, such as ';'"
+            )
+
+
+def stated_table(path: Path, delimiter: str | None, decimal: str | None) -> Path | CsvFile:
+    """A path, as a `CsvFile` if it was said how the file is written; `tab` stands for a tab."""
+    if delimiter is None and decimal is None:
+        return path
+    usual = DELIMITERS.get((Path(path.stem) if path.suffix.lower() in COMPRESSIONS else path).suffix.lower(), ",")
+    separator = usual if delimiter is None else "\t" if delimiter == "tab" else delimiter
+    return CsvFile(path, separator, decimal or ".")
+
+
 class Dialect(NamedTuple):
     """How a file is written, and which texts in it mean that a value is missing."""
 
     delimiter: str
+    decimal: str
     compression: Compression | None
     missing: list[str]
     header: tuple[str, ...] = ()
@@ -35,12 +83,13 @@ class Dialect(NamedTuple):
         return len(self.header) == 1
 
 
-def open_csv(path: Path, delimiter: str, wanted: tuple[Wanted, ...]) -> Table:
+def open_csv(file: CsvFile, wanted: tuple[Wanted, ...]) -> Table:
     """Open a delimited text file, compressed or not, by its header."""
+    path = file.path
     agreed = {label for want in wanted for label in want.labels or ()}
     # "NA" is a missing value, unless it is an agreed label.
     missing = [text for text in pa_csv.ConvertOptions().null_values or () if text not in agreed]
-    dialect = Dialect(delimiter, COMPRESSIONS.get(path.suffix.lower()), missing)
+    dialect = Dialect(file.delimiter, file.decimal, COMPRESSIONS.get(path.suffix.lower()), missing)
     header = _csv_header(path, dialect)
     check_header(header, wanted)
     dialect = dialect._replace(header=tuple(header))
@@ -66,7 +115,7 @@ def _csv_batches(
         # Arrow's message seldom says which column and row: read again as text, up to the culprit.
         with path.open("rb") as again:
             as_text = dict.fromkeys(types, pa.string())
-            culprit = _first_bad_number(_csv_reader(again, dialect, as_text), wanted)
+            culprit = _first_bad_number(_csv_reader(again, dialect, as_text), wanted, dialect.decimal)
         raise TableError(
             culprit or f"cannot read {str(path)!r}: {error}; every line needs as many cells as the header has names"
         ) from error
@@ -84,7 +133,11 @@ def _csv_reader(stream: io.BufferedReader, dialect: Dialect, types: dict[str, An
         ignore_empty_lines=not dialect.one_column,  # where an empty line is a missing value
     )
     convert = pa_csv.ConvertOptions(
-        include_columns=list(types), column_types=types, strings_can_be_null=True, null_values=dialect.missing
+        include_columns=list(types),
+        column_types=types,
+        strings_can_be_null=True,
+        null_values=dialect.missing,
+        decimal_point=dialect.decimal,
     )
     names: list[str] | None = None  # the first block has them
     before = 0
@@ -158,7 +211,7 @@ def _decompressed(stream: io.BufferedReader, dialect: Dialect) -> Any:
     return pa.CompressedInputStream(stream, dialect.compression) if dialect.compression else stream
 
 
-def _first_bad_number(batches: Iterator[pa.RecordBatch], wanted: tuple[Wanted, ...]) -> str | None:
+def _first_bad_number(batches: Iterator[pa.RecordBatch], wanted: tuple[Wanted, ...], decimal: str) -> str | None:
     row = 0
     try:
         for batch in batches:
@@ -166,20 +219,26 @@ def _first_bad_number(batches: Iterator[pa.RecordBatch], wanted: tuple[Wanted, .
                 if want.is_text:
                     continue
                 for offset, text in enumerate(batch.column(want.name).to_pylist()):
-                    if text is not None and not _is_number(text):
+                    if text is not None and not _is_number(text, decimal):
                         if want.labels is not None:
                             return not_a_label(want.name, want.labels, row + offset, text)
-                        return (
-                            f"column {want.name!r}, row {row + offset + 1}: {text!r} is not a number; correct the "
-                            "cell, or write numbers with a decimal point and no separators"
+                        other = "," if decimal == "." else "."
+                        remedy = (
+                            f"if the file has decimal {'commas' if other == ',' else 'points'}, say so with --decimal "
+                            f"{other!r} (CsvFile(path, decimal={other!r}))"
+                            if _is_number(text, other)
+                            else f"correct the cell, or write numbers with {decimal!r} before decimals, no separators"
                         )
+                        return f"column {want.name!r}, row {row + offset + 1}: {text!r} is not a number; {remedy}"
             row += batch.num_rows
     except pa.ArrowInvalid:
         return None  # not a bad number but a malformed line, which Arrow's own message describes
     return None
 
 
-def _is_number(text: str) -> bool:
+def _is_number(text: str, decimal: str) -> bool:
+    if decimal == ",":
+        text = text.translate({ord(","): ".", ord("."): ","})
     try:
         float(text)
     except ValueError:

@@ -111,7 +111,7 @@ def check_header(names: list[str], wanted: tuple[Wanted, ...], where: str = "") 
     if len(names) == 1 < len(wanted) and any(separator in names[0] for separator in ";\t|"):
         raise TableError(
             f"the header is the single name {names[0][:80]!r}; the file seems to be separated by something else than "
-            "its ending says: save it with commas as .csv, or with tabs as .tsv"
+            "its ending says: say so with --delimiter, such as --delimiter ';' (CsvFile(path, delimiter=';'))"
         )
     for want in wanted:
         times = names.count(want.name)

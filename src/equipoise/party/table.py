@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 
 from equipoise.errors import TableError
-from equipoise.party.csv_stream import COMPRESSIONS, DELIMITERS, open_csv
+from equipoise.party.csv_stream import COMPRESSIONS, DELIMITERS, CsvFile, open_csv
 from equipoise.party.stream import BATCH_ROWS, Table, Wanted, check_header, reading
 
 _ARROW_ENDINGS = (".arrow", ".feather", ".ipc")
@@ -23,9 +23,13 @@ _ARROW_ENDINGS = (".arrow", ".feather", ".ipc")
 def open_table(source: Any, wanted: Sequence[Wanted]) -> Table:
     """Open a CSV, Parquet or Arrow file, a folder of Parquet files, a data frame, an Arrow table or a NumPy array.
 
-    A NumPy array has the features in agreed order and then the target; `(X, y)` is accepted too.
+    A `CsvFile` says how a CSV file is written. Whatever streams itself as Arrow data will do, such as a result of a
+    database. A NumPy array has the features in agreed order and then the target; `(X, y)` is accepted too.
     """
     columns = tuple(wanted)
+    if isinstance(source, CsvFile):
+        with reading(repr(str(source.path))):
+            return _open_stated(source, columns)
     if isinstance(source, str | Path):
         with reading(repr(str(source))):
             return _open_path(Path(source), columns)
@@ -48,8 +52,17 @@ def _open_object(source: Any, columns: tuple[Wanted, ...]) -> Table:
         return _open_frame(source, columns)
     raise TableError(
         f"cannot read a table from {type(source).__name__}; give a CSV, Parquet or Arrow file, a folder of Parquet "
-        "files, a pandas or polars frame, an Arrow table, a dictionary of columns, a NumPy array, or a tuple (X, y)"
+        "files, a pandas or polars frame, an Arrow table or stream, a dictionary of columns, a NumPy array, or a tuple "
+        "(X, y)"
     )
+
+
+def _open_stated(file: CsvFile, wanted: tuple[Wanted, ...]) -> Table:
+    if not file.path.is_file():
+        raise TableError(f"there is no file {str(file.path)!r}; check the path")
+    if file.path.suffix.lower() in (".parquet", *_ARROW_ENDINGS):
+        raise TableError(f"{str(file.path)!r} is no text: leave out what separates cells and decimals")
+    return open_csv(file, wanted)
 
 
 def _open_path(path: Path, wanted: tuple[Wanted, ...]) -> Table:
@@ -67,7 +80,7 @@ def _open_path(path: Path, wanted: tuple[Wanted, ...]) -> Table:
         return _open_ipc(path, wanted)
     inner = Path(path.stem).suffix.lower() if ending in COMPRESSIONS else ending
     if inner in DELIMITERS:
-        return open_csv(path, DELIMITERS[inner], wanted)
+        return open_csv(CsvFile(path, DELIMITERS[inner]), wanted)
     raise TableError(
         f"do not know how to read {str(path)!r}; its name should end in .csv, .tsv (also .gz, .bz2, .zst), .parquet, "
         f"{', '.join(_ARROW_ENDINGS)}"
@@ -139,7 +152,7 @@ def _columns_table(columns: list[Any], wanted: tuple[Wanted, ...]) -> Table:
 
 def _open_frame(frame: Any, wanted: tuple[Wanted, ...]) -> Table:
     names, total_rows = None, None
-    if hasattr(frame, "columns") and hasattr(frame, "__len__"):  # pandas, polars: leave the other columns alone
+    if hasattr(frame, "iloc") or hasattr(frame, "get_columns"):  # pandas, polars: leave the other columns alone
         names, total_rows = [str(name) for name in frame.columns], len(frame)
         check_header(names, wanted)
         frame = frame[[frame.columns[names.index(want.name)] for want in wanted]]
