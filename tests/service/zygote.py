@@ -19,6 +19,7 @@ with mock.patch("jax.default_backend", return_value="cpu"):  # to find out would
     import arviz
 
     import engine_setup  # noqa: F401 (sets JAX up)
+    from equipoise.mediation.task import task_of
     from equipoise.service import serving
     from equipoise.service.context import Context
     from equipoise.service.jobs import runner, worker  # noqa: F401 (the first is imported late by the second)
@@ -29,8 +30,9 @@ with mock.patch("jax.default_backend", return_value="cpu"):  # to find out would
 def main() -> None:
     folder, url, lease, method = sys.argv[1:]
     if method == "naive":
-        checked = settlements.task_of
-        settlements.task_of = lambda *args, **options: checked(*args, **options, method="naive")
+        mock.patch.object(
+            settlements, "task_of", lambda *args, **options: task_of(*args, **options, method="naive")
+        ).start()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead are not waited for
     warnings.simplefilter("ignore")  # JAX's, of forks: none of its threads runs yet
     with tempfile.TemporaryDirectory() as place:  # imports much, and looks through all that is installed
