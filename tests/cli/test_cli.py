@@ -190,6 +190,7 @@ def test_every_command_has_help_with_an_example(tmp_path: Path) -> None:
         ("party", "resend"),
         ("party", "ledger"),
         ("party", "amend"),
+        ("party", "spend"),
         ("party", "advise"),
         ("mediate",),
         ("report",),
@@ -363,6 +364,38 @@ def test_nothing_to_amend(home: Path) -> None:
     assert "nothing to amend" in equipoise(*amend, cwd=home, code=5)
     assert "nothing to accept" in equipoise(*amend, "--accept-bounds", "agreement.toml", cwd=home, code=5)
     assert "choose at least that" in equipoise(*amend, "--cap-zcdp", 0.01, cwd=home, code=5)
+
+
+def test_what_others_spent_is_recorded(home: Path) -> None:
+    equipoise(*RELEASE, "--epsilon", 0.2, "--cohort", "2023", "--cap-zcdp", 0.5, cwd=home)
+    spend = ("party", "spend", "north.ledger", "--why", "counts in the annual report")
+    assert "in one way" in equipoise(*spend, cwd=home, code=5)
+    assert "in one way" in equipoise(*spend, "--zcdp", 0.1, "--pure", 0.1, cwd=home, code=5)
+    assert "in one way" in equipoise(*spend, "--pure", -1, cwd=home, code=5)
+    found = from_json(*spend, "--pure", 0.2, "--add-remove", "--cohort", "2024", cwd=home)
+    assert found["zcdp"] == pytest.approx(0.08)  # ½ (2 · 0.2)²
+    assert found["total_zcdp"] == pytest.approx(0.1)  # 2023's, which is the dearer
+    said = equipoise(*spend, "--zcdp", 0.45, cwd=home)
+    assert "Spent in all: zCDP 0.55 of the cap 0.5." in said
+    assert "above the cap" in said
+    shown = equipoise("party", "ledger", "north.ledger", cwd=home, columns=200)
+    for words in ("cohort 2023", "cohort 2024; counts in the annual report", "cohort 2024, with everybody"):
+        assert words in shown
+    assert from_json("party", "ledger", "north.ledger", cwd=home)["cohorts"] == {
+        "2023": pytest.approx(0.55),
+        "2024": pytest.approx(0.53),
+    }
+    again = (*RELEASE, "--epsilon", 0.2, "--again", "-o", "again.json")
+    assert "of the cap 0.5 is spent" in equipoise(*again, cwd=home, code=5)
+
+
+def test_a_table_with_semicolons_and_decimal_commas(home: Path) -> None:
+    header, *rows = (home / "north.csv").read_text().replace(",", ";").splitlines()
+    (home / "north.csv").write_text("\n".join([header, *(row.replace(";", ",5;", 1) for row in rows)]) + "\n")
+    assert "--delimiter" in equipoise(*RELEASE, "--epsilon", 0.2, cwd=home, code=4)
+    assert "--decimal" in equipoise(*RELEASE, "--epsilon", 0.2, "--delimiter", ";", cwd=home, code=4)
+    equipoise(*RELEASE, "--epsilon", 0.2, "--delimiter", ";", "--decimal", ",", cwd=home)
+    assert len(rows) == json.loads((home / "north.submission.json").read_text())["count"]
 
 
 def test_dry_run_finds_what_a_release_would_find(home: Path) -> None:

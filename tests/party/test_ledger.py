@@ -43,6 +43,88 @@ def test_totals_add_up(amounts: list[float], tmp_path_factory: pytest.TempPathFa
     assert [s.finished for s in history.spends] == [False] * len(amounts)
 
 
+@given(
+    spends=st.lists(
+        st.tuples(st.sampled_from(["", "2023", "2024", "ward"]), st.floats(1e-3, 10), st.booleans()),
+        min_size=1,
+        max_size=8,
+    )
+)
+@settings(max_examples=25)
+def test_what_is_spent_is_what_the_worst_off_individual_lost(
+    spends: list[tuple[str, float, bool]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Somebody of every cohort and of none: each loses what is about their cohort, and what is about everybody."""
+    ledger = Ledger(tmp_path_factory.mktemp("l") / "l")
+    for place, (cohort, amount, other) in enumerate(spends):
+        cap = 1e3 if place == 0 else None
+        if other:
+            ledger.record_other(zcdp=amount, why="counts in a report", cohort=cohort, cap_zcdp=cap)
+        else:
+            spend(ledger, amount, cohort=cohort, cap_zcdp=cap)
+    history = ledger.read()
+    lost = [sum(amount for about, amount, _ in spends if about in ("", own)) for own in ("", "2023", "2024", "ward")]
+    assert history.total_zcdp == pytest.approx(max(lost))
+    assert history.spent_on("2023") == pytest.approx(lost[1])
+    assert history.total_after(0.5, "2024") == pytest.approx(max(*lost, lost[2] + 0.5))
+    assert history.total_after(0.5, "") == pytest.approx(max(lost) + 0.5)
+
+
+def test_cohorts_share_a_cap_that_each_may_use(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "l")
+    spend(ledger, 0.4, cohort="2023", cap_zcdp=0.5)
+    spend(ledger, 0.4, cohort="2024")
+    with pytest.raises(BudgetError, match="0.4 of the cap 0.5 is spent on the cohort '2024'"):
+        spend(ledger, 0.2, cohort="2024")
+    with pytest.raises(BudgetError, match=r"0.4 of the cap 0.5 is spent \("):
+        spend(ledger, 0.2)  # about everybody
+    spend(ledger, 0.1)
+    spend(ledger, 0.1, cohort="2025")  # 0.1 was about everybody, so 0.3 are left of it
+    with pytest.raises(BudgetError, match="0.2 of the cap 0.5 is spent on the cohort '2025'"):
+        spend(ledger, 0.4, cohort="2025")
+    assert ledger.read().total_zcdp == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("name", ["Ward", " ward", "ward ", "w" * 201])
+def test_a_cohort_has_one_name(name: str, tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "l")
+    spend(ledger, 0.1, cohort="ward", cap_zcdp=1.0)
+    with pytest.raises(LedgerError, match="cohort"):
+        spend(ledger, 0.1, cohort=name)
+    with pytest.raises(LedgerError, match="cohort"):
+        ledger.record_other(zcdp=0.1, why="counts", cohort=name)
+    assert len(ledger.read().spends) == 1
+
+
+def test_what_others_spent_counts_and_may_exceed_the_cap(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "l")
+    spend(ledger, 0.1, cap_zcdp=0.2)
+    ledger.record_other(zcdp=0.15, why="counts in the annual report")
+    history = ledger.read()
+    assert [one.why for one in history.others] == ["counts in the annual report"]
+    assert history.total_zcdp == pytest.approx(0.25)
+    with pytest.raises(BudgetError, match="0.25 of the cap 0.2 is spent"):
+        spend(ledger, 1e-6)
+    for zcdp, why, says in ((0.0, "x", "positive"), (math.nan, "x", "positive"), (0.1, " ", "say what")):
+        with pytest.raises((BudgetError, LedgerError), match=says):
+            ledger.record_other(zcdp=zcdp, why=why)
+    with pytest.raises(BudgetError, match="already has a cap"):
+        ledger.record_other(zcdp=0.1, why="x", cap_zcdp=1.0)
+
+
+def test_what_others_spent_may_open_a_ledger(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "l")
+    ledger.record_other(zcdp=0.15, why="counts", cap_zcdp=0.3, family="patients")
+    history = ledger.read()
+    assert (history.family, history.cap_zcdp, history.total_zcdp) == ("patients", 0.3, 0.15)
+    torn = ledger.path.read_bytes()
+    ledger.record_other(zcdp=0.05, why="more counts")
+    ledger.path.write_bytes(ledger.path.read_bytes()[:-30])
+    assert ledger.read().total_zcdp == 0.15  # a line torn by a crash never counted
+    spend(ledger, 0.1)
+    assert ledger.path.read_bytes().startswith(torn)
+
+
 def test_default_cap_is_the_first_spend(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "l")
     spend(ledger, 0.1)

@@ -61,6 +61,10 @@ COMMANDS: Mapping[str, Command | Group] = {
             "ledger": Command(
                 "party", "Verify a ledger and show what has been spent, as Rényi epsilon, zCDP and (epsilon, delta)."
             ),
+            "spend": Command(
+                "party",
+                "Record privacy that something else spent on the same individuals: another tool, a published table.",
+            ),
             "amend": Command(
                 "party",
                 "Record a decision in the ledger: a new cap, or bounds that have changed for a reason other than the "

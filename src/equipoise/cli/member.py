@@ -14,7 +14,16 @@ import typer
 
 from equipoise._util.text import counted
 from equipoise.agreement import Agreement
-from equipoise.cli.options import AllowClippingOption, JsonOption, MembershipOption, RoundOption, YesOption
+from equipoise.cli.options import (
+    AllowClippingOption,
+    CohortOption,
+    DecimalOption,
+    DelimiterOption,
+    JsonOption,
+    MembershipOption,
+    RoundOption,
+    YesOption,
+)
 from equipoise.cli.output import echo, print_alarm, print_json, print_lines, reading_progress, warnings_as_lines
 from equipoise.cli.party import confirmed, show_preview
 from equipoise.client import session
@@ -22,6 +31,7 @@ from equipoise.client.membership import FILE, Membership, is_loopback
 from equipoise.client.round import Progress, RoundStatus, Status
 from equipoise.client.service_round import connect
 from equipoise.errors import ServiceError
+from equipoise.party.csv_stream import stated_table
 from equipoise.party.release import Plan
 from equipoise.protocol.keys import fingerprint as fingerprint_of
 
@@ -123,6 +133,9 @@ def submit(
     ] = False,
     cap_zcdp: Annotated[float | None, typer.Option(help="For a new ledger: the most it may ever spend.")] = None,
     family: Annotated[str, typer.Option(help="For a new ledger: which individuals it covers.")] = "",
+    cohort: CohortOption = "",
+    delimiter: DelimiterOption = None,
+    decimal: DecimalOption = None,
     allow_clipping: AllowClippingOption = False,
     yes: YesOption = False,
     receipt: Annotated[Path | None, typer.Option(help="File for the receipt [NAME.receipt.json].")] = None,
@@ -141,6 +154,7 @@ def submit(
         if not as_json:
             echo(f"Agreement {agreed.identity}" + (f": {agreed.title}" if agreed.title else ""), err=True)
 
+    table = None if source is None else stated_table(source, delimiter, decimal)
     with warnings_as_lines(), ExitStack() as reading:
         name = "" if source is None else source.name
         progress = reading.enter_context(reading_progress(f"Reading {name}", quiet=as_json))
@@ -156,15 +170,16 @@ def submit(
             "round_id": round_id,
             "agreement": agreement,
             "cap_zcdp": cap_zcdp,
+            "cohort": cohort,
             "membership": membership,
             "announce": announce,
             "progress": progress,
         }
         if dry_run:
-            seen = session.preview(source, **shared)
+            seen = session.preview(table, **shared)
         else:
             found = session.submit(
-                source, **shared, family=family, allow_clipping=allow_clipping, receipt=receipt, confirm=confirm
+                table, **shared, family=family, allow_clipping=allow_clipping, receipt=receipt, confirm=confirm
             )
     if dry_run:
         show_preview(seen, as_json=as_json)

@@ -14,6 +14,12 @@ PartyOption = Annotated[str, typer.Option(help="Your name in the agreement.")]
 LedgerOption = Annotated[
     Path, typer.Option(help="Your ledger: one for all tables that share individuals.", readable=False)
 ]
+CohortOption = Annotated[
+    str,
+    typer.Option(
+        help="Which part of the ledger's individuals it is about; parts are disjoint and public; the dearest counts."
+    ),
+]
 AllowClippingOption = Annotated[
     bool,
     typer.Option("--allow-clipping", help="Release although much of a column lies outside the agreed bounds."),
@@ -24,3 +30,9 @@ MembershipOption = Annotated[
     Path, typer.Option(help="Your note of where you are a member, as `equipoise join` wrote it.", readable=False)
 ]
 RoundOption = Annotated[str | None, typer.Option("--round", help="Which round, if there are several.", metavar="ID")]
+DelimiterOption = Annotated[
+    str | None, typer.Option(help="What separates the cells of a CSV file, if not what its ending says; tab for tabs.")
+]
+DecimalOption = Annotated[
+    str | None, typer.Option(help="What separates decimals in a CSV file, a point or a comma.", metavar="[.|,]")
+]

@@ -17,6 +17,9 @@ from equipoise.agreement.explanation import contribution
 from equipoise.cli.options import (
     AgreementArgument,
     AllowClippingOption,
+    CohortOption,
+    DecimalOption,
+    DelimiterOption,
     DeltaOption,
     JsonOption,
     LedgerArgument,
@@ -34,15 +37,18 @@ from equipoise.cli.output import (
     reading_progress,
     warnings_as_lines,
 )
-from equipoise.errors import LedgerError, SubmissionError
+from equipoise.errors import BudgetError, LedgerError, SubmissionError
 from equipoise.models import ScaledColumn
 from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee, approx_dp, epsilon_of, guess_percent, guessing, in_full
 from equipoise.party import release as party_release
+from equipoise.party.csv_stream import stated_table
 from equipoise.party.history import History
-from equipoise.party.ledger import Ledger, domains_of
+from equipoise.party.ledger import ADD_OR_REMOVE, ROUNDING, Ledger, domains_of, zcdp_of_pure
 from equipoise.party.release import CLIPPED_IS_MANY, Plan, Preview
 from equipoise.protocol.keys import create_key, public_hex
 from equipoise.protocol.submission import Submission
+
+CUT_OFF = "cut off; counts"
 
 
 def keygen(
@@ -82,6 +88,9 @@ def release(
     again: Annotated[bool, typer.Option("--again", help="Spend anew although there was a release.")] = False,
     cap_zcdp: Annotated[float | None, typer.Option(help="For a new ledger: the most it may ever spend.")] = None,
     family: Annotated[str, typer.Option(help="For a new ledger: which individuals it covers.")] = "",
+    cohort: CohortOption = "",
+    delimiter: DelimiterOption = None,
+    decimal: DecimalOption = None,
     allow_clipping: AllowClippingOption = False,
     yes: YesOption = False,
     as_json: JsonOption = False,
@@ -95,6 +104,7 @@ def release(
     agreed = Agreement.load(agreement)
     target = output or Path(f"{party}.submission.json")
     claim_output(target, SubmissionError)
+    source = stated_table(table, delimiter, decimal)
     with warnings_as_lines(), ExitStack() as reading:
         progress = reading.enter_context(reading_progress(f"Reading {table.name}", quiet=as_json))
 
@@ -104,14 +114,14 @@ def release(
 
         if dry_run:
             seen = party_release.preview(
-                agreed, table, party=party, ledger=ledger, epsilon=epsilon, zcdp=zcdp, approx=approx, key=key,
-                again=again, cap_zcdp=cap_zcdp, progress=progress,
+                agreed, source, party=party, ledger=ledger, epsilon=epsilon, zcdp=zcdp, approx=approx, key=key,
+                again=again, cap_zcdp=cap_zcdp, cohort=cohort, progress=progress,
             )  # fmt: skip
         else:
             submission = party_release.release(
-                agreed, table, party=party, ledger=ledger, epsilon=epsilon, zcdp=zcdp, approx=approx, key=key,
-                again=again, cap_zcdp=cap_zcdp, family=family, allow_clipping=allow_clipping, confirm=confirm,
-                progress=progress,
+                agreed, source, party=party, ledger=ledger, epsilon=epsilon, zcdp=zcdp, approx=approx, key=key,
+                again=again, cap_zcdp=cap_zcdp, family=family, cohort=cohort, allow_clipping=allow_clipping,
+                confirm=confirm, progress=progress,
             )  # fmt: skip
     if dry_run:
         show_preview(seen, as_json=as_json)
@@ -191,6 +201,45 @@ def amend(
         echo(f"The cap is now zCDP {cap_zcdp:g}.")
     for name, values in changed.items():
         echo(f"{name}: {known[name]} is now {values}.")
+
+
+def spend(
+    path: LedgerArgument,
+    why: Annotated[str, typer.Option(help="What it was spent on; it stays in the ledger.")],
+    zcdp: Annotated[float | None, typer.Option(help="What was spent, as zCDP rho.")] = None,
+    pure: Annotated[float | None, typer.Option(help="What was spent, as epsilon of pure DP, instead.")] = None,
+    add_remove: Annotated[
+        bool,
+        typer.Option(
+            "--add-remove", help="The guarantee is for adding or removing a row; replacing one costs four times."
+        ),
+    ] = False,
+    cohort: CohortOption = "",
+    cap_zcdp: Annotated[float | None, typer.Option(help="For a new ledger: the most it may ever spend.")] = None,
+    family: Annotated[str, typer.Option(help="For a new ledger: which individuals it covers.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Record privacy that something else spent on the same individuals: another tool, a published table.
+
+    Guarantees of (epsilon, delta) alone cannot be converted to zCDP; give the one of the mechanism behind them.
+
+    Example: equipoise party spend north.ledger --pure 0.1 --add-remove --why "counts in the annual report"
+    """
+    given = [value for value in (zcdp, pure) if value is not None]
+    if len(given) != 1 or not given[0] > 0:
+        raise BudgetError("say what was spent in one way: --zcdp RHO or --pure EPSILON, above 0")
+    spent = given[0] if zcdp is not None else zcdp_of_pure(given[0])
+    spent *= ADD_OR_REMOVE if add_remove else 1
+    book = Ledger(path)
+    book.record_other(zcdp=spent, why=why, cohort=cohort, cap_zcdp=cap_zcdp, family=family)
+    history = book.read()
+    if as_json:
+        totals = {"total_zcdp": history.total_zcdp, "cap_zcdp": history.cap_zcdp}
+        print_json({"ledger": str(path), "zcdp": spent, "why": why, "cohort": cohort, **totals})
+        return
+    print_lines(f"Recorded zCDP {spent:g}. Spent in all: zCDP {history.total_zcdp:g} of the cap {history.cap_zcdp:g}.")
+    if history.total_zcdp > history.cap_zcdp * ROUNDING:
+        print_lines("That is above the cap: nothing more can be released unless it is raised.")
 
 
 def write_submission(submission: Submission, path: Path) -> None:
@@ -348,6 +397,8 @@ def show_history(history: History, path: Path, *, order: float, delta: float, as
                 "total": _readings(total, delta),
                 "remaining_zcdp": max(0.0, history.cap_zcdp - total.zcdp),
                 "spends": [asdict(spend) for spend in history.spends],
+                "other_spends": [asdict(other) for other in history.others],
+                "cohorts": {name: history.spent_on(name) for name in history.cohorts if name},
                 "amendments": history.amendments,
             }
         )
@@ -366,9 +417,25 @@ def show_history(history: History, path: Path, *, order: float, delta: float, as
             spend.agreement[:8],
             f"{spend.count:,}",
             *readings(spend.zcdp),
-            "" if spend.finished else "cut off; counts",
+            "; ".join([*([f"cohort {spend.cohort}"] if spend.cohort else []), *([] if spend.finished else [CUT_OFF])]),
         )
         for spend in history.spends
+    ]
+    rows += [
+        (
+            other.time[:16].replace("T", " "),
+            "",
+            "other",
+            "",
+            *readings(other.zcdp),
+            "; ".join([*([f"cohort {other.cohort}"] if other.cohort else []), other.why]),
+        )
+        for other in history.others
+    ]
+    rows += [
+        (f"cohort {name}, with everybody", "", "", "", *readings(history.spent_on(name)), "")
+        for name in history.cohorts
+        if name
     ]
     rows += [
         ("total", "", "", "", *readings(history.total_zcdp), ""),
@@ -376,7 +443,7 @@ def show_history(history: History, path: Path, *, order: float, delta: float, as
     ]
     privacy = (f"(eps, {short(delta)})", "guess", "Rényi eps", "zCDP")
     headers = ("time (UTC)", "party", "agreement", "rows", *privacy, "note")
-    width = len(headers) if history.unfinished else len(headers) - 1
+    width = len(headers) if any(row[-1] for row in rows) else len(headers) - 1
     title = f"Privacy spent; Rényi eps at order {order:g}"
     print_table(Table(title, headers[:width], [row[:width] for row in rows], numeric_from=3))
     print_lines(guessing(history.total_zcdp, released="all that was released"))

@@ -17,10 +17,11 @@ from equipoise._util.display import Table
 from equipoise._util.files import exists, replaced_file
 from equipoise._util.text import counted, first_few, visible
 from equipoise.agreement import Agreement
-from equipoise.cli.options import JsonOption
+from equipoise.cli.options import DecimalOption, DelimiterOption, JsonOption
 from equipoise.cli.output import claim_output, echo, print_json, print_table
 from equipoise.errors import MediationError, TableError
 from equipoise.models.columns import CategoryColumn, LabelColumn, NumberColumn
+from equipoise.party.csv_stream import CsvFile, stated_table
 from equipoise.party.stream import Wanted
 from equipoise.party.table import open_table
 from equipoise.reward.model import Reward
@@ -38,6 +39,8 @@ def predict(
         list[str] | None,
         typer.Option(help="Column of the data to write beside the predictions, such as an id; repeat for more."),
     ] = None,
+    delimiter: DelimiterOption = None,
+    decimal: DecimalOption = None,
     interval: Annotated[float, typer.Option(help="Probability that intervals are to hold.")] = 0.9,
     party: Annotated[str | None, typer.Option(help="Your name; a reward of somebody else is refused.")] = None,
     draws: Annotated[
@@ -74,7 +77,7 @@ def predict(
     if keep and not (features and data):
         raise MediationError("--keep writes columns of --data beside the predictions of a model with features")
     if data is not None:
-        found = read_and_compare(found, data, keep or ())
+        found = read_and_compare(found, stated_table(data, delimiter, decimal), keep or ())
         if features:
             found = _predicted(found)
     if draws is not None:
@@ -92,6 +95,7 @@ def _load(path: Path, party: str | None) -> Reward:
     return reward
 
 
+Source = Path | CsvFile
 OUTPUT = ("prediction", "lower", "upper")  # and the probability of a label
 TEXT = ("\0",)  # no agreed value: cells of a column that is only copied, missing ones left empty
 OBSERVATIONS = 100  # simulated for each draw of a model without features
@@ -109,7 +113,7 @@ class Found:
     compared: dict[str, float | int] | None = None
 
 
-def read_and_compare(found: Found, path: Path, keep: Sequence[str]) -> Found:
+def read_and_compare(found: Found, path: Source, keep: Sequence[str]) -> Found:
     """Read the features, and the target if the file has it; compare what is known of the target with predictions."""
     agreement = found.reward.agreement
     features, target = wanted_features(agreement), wanted_target(agreement)
@@ -133,7 +137,7 @@ def read_and_compare(found: Found, path: Path, keep: Sequence[str]) -> Found:
     return replace(found, compared=compared)
 
 
-def _check_kept(keep: Sequence[str], header: tuple[str, ...], path: Path) -> None:
+def _check_kept(keep: Sequence[str], header: tuple[str, ...], path: Source) -> None:
     for name in keep:
         if name not in header:
             raise TableError(f"--keep {name!r} is no column of {str(path)!r}, which has {first_few(header, 12)}")
@@ -327,13 +331,13 @@ def wanted_target(agreement: Agreement) -> Wanted:
     return Wanted(target.name, target.values if isinstance(target, LabelColumn | CategoryColumn) else None)
 
 
-def header_of(path: Path, wanted: Sequence[Wanted]) -> tuple[str, ...]:
+def header_of(path: Source, wanted: Sequence[Wanted]) -> tuple[str, ...]:
     """All columns of a file that has the wanted ones."""
     with open_table(path, wanted) as table:
         return table.all_columns
 
 
-def read_columns(path: Path, wanted: Sequence[Wanted]) -> dict[str, Any]:
+def read_columns(path: Source, wanted: Sequence[Wanted]) -> dict[str, Any]:
     """The wanted columns of a file that has one row or more."""
     with open_table(path, wanted) as table:
         parts = [batch.data for batch in table]

@@ -37,6 +37,7 @@ from equipoise.errors import (
     VerificationError,
 )
 from equipoise.party import release as party_release
+from equipoise.party.csv_stream import CsvFile
 from equipoise.party.ledger import Ledger
 from equipoise.protocol.keys import fingerprint as fingerprint_of
 from equipoise.protocol.keys import load_key, load_or_create_key, public_hex
@@ -176,7 +177,7 @@ def join(
 
 
 def submit(
-    source: str | Path | None = None,
+    source: str | Path | CsvFile | None = None,
     *,
     epsilon: float | None = None,
     zcdp: float | None = None,
@@ -184,6 +185,7 @@ def submit(
     round_id: str | None = None,
     agreement: str | Path | None = None,
     cap_zcdp: float | None = None,
+    cohort: str = "",
     family: str = "",
     allow_clipping: bool = False,
     receipt: str | Path | None = None,
@@ -199,7 +201,8 @@ def submit(
     Parameters
     ----------
     source : path, optional
-        One's table, or a submission (.json) released before; without one, what the ledger holds is handed over.
+        One's table, or a submission (.json) released before; without one, what the ledger holds is handed over. A
+        `CsvFile` says how a CSV file is written.
     epsilon, zcdp, approx : optional
         The guarantee, one of: Rényi epsilon at the agreed order, zCDP rho, or (epsilon, delta).
     round_id : str, optional
@@ -208,6 +211,8 @@ def submit(
         The agreement one knows; another one is refused.
     cap_zcdp, family : optional
         Of a new ledger: the most it may ever spend, and which individuals it covers.
+    cohort : str, optional
+        Which part of the ledger's individuals the table is about; see `equipoise.release`.
     allow_clipping : bool
         Release although much of a column lies outside the agreed bounds.
     receipt : path, optional
@@ -240,7 +245,7 @@ def submit(
     >>> submit("north.csv", epsilon=0.2).receipt_path  # doctest: +SKIP
     PosixPath('north.receipt.json')
     """
-    path = None if source is None else Path(source)
+    path = None if source is None else Path(str(source))
     guarantee: dict[str, Any] = {"epsilon": epsilon, "zcdp": zcdp, "approx": approx}
     me, book = _party(membership)
     with closing(round_of(me, round_id=round_id, wanted="open")) as client:
@@ -249,11 +254,12 @@ def submit(
         spent = submission is None
         if submission is None:
             assert path is not None
+            table = source if isinstance(source, CsvFile) else path
             _check_stated(agreed, guarantee)
             client.check_open()
             submission = party_release.release(
-                agreed, path, party=me.name, ledger=book, key=me.key, cap_zcdp=cap_zcdp, family=family,
-                allow_clipping=allow_clipping, confirm=confirm, progress=progress, **guarantee,
+                agreed, table, party=me.name, ledger=book, key=me.key, cap_zcdp=cap_zcdp, cohort=cohort,
+                family=family, allow_clipping=allow_clipping, confirm=confirm, progress=progress, **guarantee,
             )  # fmt: skip
         given = client.submit(submission.to_json())
         kept = None
@@ -264,7 +270,7 @@ def submit(
 
 
 def preview(
-    source: str | Path | None,
+    source: str | Path | CsvFile | None,
     *,
     epsilon: float | None = None,
     zcdp: float | None = None,
@@ -272,6 +278,7 @@ def preview(
     round_id: str | None = None,
     agreement: str | Path | None = None,
     cap_zcdp: float | None = None,
+    cohort: str = "",
     membership: str | Path = FILE,
     announce: Callable[[Agreement], None] | None = None,
     progress: Progress | None = None,
@@ -287,12 +294,13 @@ def preview(
     me, book = _party(membership)
     with closing(round_of(me, round_id=round_id, wanted="open")) as client:
         agreed = _agreed(client, me, agreement, Path(membership), announce)
-        if source is None or _is_submission(Path(source)):
+        if source is None or _is_submission(Path(str(source))):
             raise ServiceError("--dry-run shows what a table would send; give the table")
         _check_stated(agreed, guarantee)
         return party_release.preview(
-            agreed, Path(source), party=me.name, ledger=book, key=me.key, cap_zcdp=cap_zcdp, progress=progress,
-            **guarantee,
+            agreed, source if isinstance(source, CsvFile) else Path(source), party=me.name, ledger=book, key=me.key,
+            cap_zcdp=cap_zcdp, cohort=cohort,
+            progress=progress, **guarantee,
         )  # fmt: skip
 
 

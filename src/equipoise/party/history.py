@@ -1,4 +1,15 @@
-"""What a verified ledger says: spends, totals, remembered bounds, stored submissions."""
+"""What a verified ledger says: spends, totals, remembered bounds, stored submissions.
+
+**Totals.** Zero-concentrated ρ of releases about the same individuals adds up. Releases about *cohorts*, disjoint sets
+of a family's individuals, compose in parallel: if neighbouring tables differ in the row of one individual, who is in
+cohort c, then every release about another cohort has the same distribution for both, whatever came before it, and the
+joint ρ is that of the releases about c and about everybody. So what is spent is
+
+    Σ ρ(everybody) + max over cohorts c of Σ ρ(c).
+
+**Precondition.** Who belongs to which cohort is not what is to be hidden: it is fixed by something public, such as the
+year or the ward of admission, and nobody is in two. A row that could move from one cohort to another would change two.
+"""
 
 import math
 from dataclasses import dataclass
@@ -23,6 +34,7 @@ class Spend:
     zcdp: float
     count: int
     finished: bool
+    cohort: str = ""  # whom it is about; everybody, unless named
 
     def matches(self, submission: Submission) -> bool:
         """Whether a submission states what was paid for."""
@@ -35,6 +47,17 @@ class Spend:
         )
 
 
+@dataclass(frozen=True)
+class OtherSpend:
+    """Privacy spent by something else than Equipoise, as the party recorded it."""
+
+    id: str
+    time: str
+    zcdp: float
+    why: str
+    cohort: str = ""
+
+
 class History:
     """Entries of a verified ledger, interpreted."""
 
@@ -44,6 +67,7 @@ class History:
         self.domains: Domains = {}
         self.amendments: list[dict[str, Any]] = []
         self.submissions: dict[str, Submission] = {}
+        self.others: list[OtherSpend] = []
         spends: list[dict[str, Any]] = []
         try:
             for entry in entries:
@@ -52,6 +76,7 @@ class History:
                 Spend(
                     id=entry["hash"],
                     finished=entry["hash"] in self.submissions,
+                    cohort=entry.get("cohort", ""),
                     **{key: entry[key] for key in ("time", "agreement", "party", "order", "epsilon", "zcdp", "count")},
                 )
                 for entry in spends
@@ -68,6 +93,9 @@ class History:
             self._open(entry.get("opens"))
             spends.append(entry)
             self.domains.update(entry["domains"])
+        elif kind == "other":
+            self._open(entry.get("opens"))
+            self.others.append(OtherSpend(entry["hash"], *(entry[key] for key in ("time", "zcdp", "why", "cohort"))))
         elif kind == "release":
             submission = Submission.model_validate(entry["submission"])
             self.submissions[submission.id] = submission
@@ -87,8 +115,27 @@ class History:
 
     @property
     def total_zcdp(self) -> float:
-        """Everything spent, finished or not."""
-        return math.fsum(spend.zcdp for spend in self.spends)
+        """Everything spent, finished or not: about everybody, and about the cohort that cost most."""
+        return max(map(self.spent_on, self.cohorts))
+
+    @property
+    def _all(self) -> list[Spend | OtherSpend]:
+        return [*self.spends, *self.others]
+
+    @property
+    def cohorts(self) -> tuple[str, ...]:
+        """Everybody (""), and the cohorts that were named."""
+        return tuple(dict.fromkeys(["", *(one.cohort for one in self._all)]))
+
+    def spent_on(self, cohort: str) -> float:
+        """What was spent on the individuals of a cohort: on it, and on everybody."""
+        return math.fsum(one.zcdp for one in self._all if one.cohort in ("", cohort))
+
+    def total_after(self, zcdp: float, cohort: str) -> float:
+        """What would be spent in all after a release about a cohort, or about everybody."""
+        if not cohort:
+            return self.total_zcdp + zcdp
+        return max(self.total_zcdp, self.spent_on(cohort) + zcdp)
 
     @property
     def unfinished(self) -> list[Spend]:

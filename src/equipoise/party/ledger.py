@@ -14,7 +14,7 @@ that are out in the world (`accounts_for`). Someone who controls the machine can
 
 Entries: `spend` (what is about to be released, at which guarantee, with which public bounds; the first one also names
 format, family and cap), `release` (the finished submission, for re-sending), `amend` (a new cap or newly accepted
-bounds, with a reason).
+bounds, with a reason), `other` (what something else than Equipoise spent on the same individuals, and why).
 """
 
 import json
@@ -41,7 +41,9 @@ from equipoise.protocol.submission import Submission
 LOCK_SECONDS = 30.0
 ROUNDING = 1 + 1e-12  # so that ten tenths make one
 _FIRST = "0" * 64
-_BEGINNINGS = (b'{"agreement":"', b'{"cap":', b'{"hash":"')  # canonical form of spend, amendment, release
+_BEGINNINGS = (b'{"agreement":"', b'{"cap":', b'{"cohort":', b'{"hash":"')  # of spend, amendment, other, release
+MAX_COHORT = 200  # characters
+ADD_OR_REMOVE = 4  # times the zCDP of adding or removing a row is that of replacing one: two steps, and ρ grows as k²
 
 
 class Ledger:
@@ -91,14 +93,21 @@ class Ledger:
         return not self._entries()[0]
 
     def check_spend(
-        self, agreement: Agreement, party: str, guarantee: Guarantee, *, again: bool, cap_zcdp: float | None
+        self,
+        agreement: Agreement,
+        party: str,
+        guarantee: Guarantee,
+        *,
+        again: bool,
+        cap_zcdp: float | None,
+        cohort: str = "",
     ) -> None:
         """Raise `BudgetError` if a spend would be refused now; nothing is written. Parameters as of `spend`."""
         folder = self.path.parent
         if not is_writable_folder(folder) or (exists(self.path) and not os.access(self.path, os.W_OK)):
             raise LedgerError(f"cannot write {str(self.path)!r}; its folder must exist and be writable: make it first")
         entries, _ = self._entries()
-        self._refuse(entries, agreement, party, guarantee, again=again, cap_zcdp=cap_zcdp)
+        self._refuse(entries, agreement, party, guarantee, again=again, cap_zcdp=cap_zcdp, cohort=cohort)
 
     def spend(
         self,
@@ -110,6 +119,7 @@ class Ledger:
         again: bool = False,
         cap_zcdp: float | None = None,
         family: str = "",
+        cohort: str = "",
     ) -> str:
         """Record a spend. When this returns, it is on disk.
 
@@ -130,6 +140,9 @@ class Ledger:
             an accident.
         family : str
             Of a new ledger: what its tables have in common.
+        cohort : str
+            Which part of the ledger's individuals the table is about, if not everybody; cohorts must be disjoint, and
+            who is in which must be public. The dearest cohort counts, not the sum of all.
 
         Returns
         -------
@@ -143,7 +156,7 @@ class Ledger:
         """
         with self._locked():
             entries, end = self._entries()
-            self._refuse(entries, agreement, party, guarantee, again=again, cap_zcdp=cap_zcdp)
+            self._refuse(entries, agreement, party, guarantee, again=again, cap_zcdp=cap_zcdp, cohort=cohort)
             content = {
                 "kind": "spend",
                 "nonce": secrets.token_hex(16),
@@ -155,10 +168,52 @@ class Ledger:
                 "count": count,
                 "domains": domains_of(agreement),
             }
+            if cohort:
+                content["cohort"] = cohort
             if not entries:
                 cap = guarantee.zcdp if cap_zcdp is None else cap_zcdp
                 content["opens"] = {"format": 1, "family": family, "cap": cap}
             return self._append(entries, end, content)
+
+    def record_other(
+        self, *, zcdp: float, why: str, cohort: str = "", cap_zcdp: float | None = None, family: str = ""
+    ) -> None:
+        """Record what something else than Equipoise spent on the same individuals. It is on disk when this returns.
+
+        It is recorded even above the cap, since it has happened; nothing more can then be released.
+
+        Parameters
+        ----------
+        zcdp : float
+            What was spent, as ρ of zero-concentrated privacy under replacing one row.
+        why : str
+            What it was; it stays in the ledger.
+        cohort : str
+            Whom it was about, if not everybody; see `spend`.
+        cap_zcdp, family : float, str, optional
+            Of a new ledger: its cap, by default exactly this spend, and what its tables have in common.
+
+        Raises
+        ------
+        BudgetError
+            The amount is no positive number, or the ledger has another cap.
+        LedgerError
+            It is not said what it was.
+        """
+        if not (math.isfinite(zcdp) and zcdp > 0):
+            raise BudgetError(f"a spend must be a positive number of zCDP, not {zcdp!r}")
+        if not why.strip():
+            raise LedgerError("say what the privacy was spent on; it stays in the ledger for whoever audits it")
+        _check_cap(cap_zcdp)
+        with self._locked():
+            entries, end = self._entries()
+            if entries and cap_zcdp is not None and cap_zcdp != History(entries).cap_zcdp:
+                raise _other_cap(History(entries))
+            _check_cohort(entries, cohort)
+            content: dict[str, Any] = {"kind": "other", "zcdp": zcdp, "why": why, "cohort": cohort}
+            if not entries:
+                content["opens"] = {"format": 1, "family": family, "cap": zcdp if cap_zcdp is None else cap_zcdp}
+            self._append(entries, end, content)
 
     def record_release(self, submission: Submission) -> None:
         """Store a finished submission, so that it can be sent again for nothing; its spend must be in the ledger."""
@@ -223,8 +278,10 @@ class Ledger:
         *,
         again: bool,
         cap_zcdp: float | None,
+        cohort: str,
     ) -> None:
         _check_cap(cap_zcdp)
+        _check_cohort(entries, cohort)
         if not entries:
             if cap_zcdp is not None and guarantee.zcdp > cap_zcdp * ROUNDING:
                 raise BudgetError(
@@ -234,9 +291,7 @@ class Ledger:
             return
         history = History(entries)
         if cap_zcdp is not None and cap_zcdp != history.cap_zcdp:
-            raise BudgetError(
-                f"this ledger already has a cap of zCDP {history.cap_zcdp:g}; change it with `equipoise party amend`"
-            )
+            raise _other_cap(history)
         earlier = history.latest_spend(agreement.identity_digest, party)
         if earlier is not None and not again:
             remedy = (
@@ -256,7 +311,7 @@ class Ledger:
                 "release; bounds adjusted after looking at data leak it. If they were chosen without looking, record "
                 "that with `equipoise party amend --accept-bounds AGREEMENT --reason TEXT`"
             )
-        total = history.total_zcdp + guarantee.zcdp
+        total = history.total_after(guarantee.zcdp, cohort)
         if total > history.cap_zcdp * ROUNDING:
             unfinished = len(history.unfinished)
             crashed = (
@@ -265,10 +320,12 @@ class Ledger:
                 if unfinished
                 else ""
             )
-            smaller = "choose a smaller epsilon, or " if history.total_zcdp < history.cap_zcdp else ""
+            spent = history.spent_on(cohort) if cohort else history.total_zcdp
+            smaller = "choose a smaller epsilon, or " if spent < history.cap_zcdp else ""
+            whom = f" on the cohort {cohort!r}" if cohort else ""
             raise BudgetError(
-                f"this release needs zCDP {guarantee.zcdp:g}, and {history.total_zcdp:g} of the cap "
-                f"{history.cap_zcdp:g} is spent{crashed}; {smaller}raise the cap with "
+                f"this release needs zCDP {guarantee.zcdp:g}, and {spent:g} of the cap "
+                f"{history.cap_zcdp:g} is spent{whom}{crashed}; {smaller}raise the cap with "
                 f"`equipoise party amend {self.path.name} --cap-zcdp {total:g} --reason TEXT`"
             )
 
@@ -359,6 +416,28 @@ def domains_of(agreement: Agreement) -> Domains:
     for column in agreement.columns:
         domains[column.name] = list(column.bounds if isinstance(column, NumberColumn) else column.values)
     return {**domains, **agreement.model.joint_domains()}
+
+
+def _other_cap(history: History) -> BudgetError:
+    return BudgetError(
+        f"this ledger already has a cap of zCDP {history.cap_zcdp:g}; change it with `equipoise party amend`"
+    )
+
+
+def zcdp_of_pure(epsilon: float) -> float:
+    """The zCDP of a pure ε-differentially private release: ½ε² (Bun & Steinke 2016, Proposition 1.4)."""
+    return epsilon**2 / 2
+
+
+def _check_cohort(entries: list[dict[str, Any]], cohort: str) -> None:
+    """Refuse a cohort by a name that may stand for one that is there: two names would count as two sets of people."""
+    if cohort != cohort.strip() or len(cohort) > MAX_COHORT:
+        raise LedgerError(
+            f"{cohort!r} cannot name a cohort; give up to {MAX_COHORT} characters, with no spaces around them"
+        )
+    for known in History(entries).cohorts if cohort and entries else ():
+        if known != cohort and known.casefold() == cohort.casefold():
+            raise LedgerError(f"the ledger has a cohort {known!r}; write it so, or name {cohort!r} more differently")
 
 
 def _check_cap(cap_zcdp: float | None) -> None:

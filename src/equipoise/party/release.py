@@ -57,7 +57,7 @@ class Plan:
     """What a release is about to spend, for the party's eyes only.
 
     `clipped` is the share of each column's first values that lie outside the agreed bounds; `spent_zcdp` and `cap_zcdp`
-    are the ledger's before the release.
+    are the ledger's before the release, the former that of the table's cohort if it has one.
     """
 
     guarantee: Guarantee
@@ -85,6 +85,7 @@ def release(
     again: bool = False,
     cap_zcdp: float | None = None,
     family: str = "",
+    cohort: str = "",
     allow_clipping: bool = False,
     confirm: Confirm | None = None,
     progress: Progress | None = None,
@@ -110,6 +111,9 @@ def release(
         submission for nothing.
     cap_zcdp, family : float, str, optional
         Describe a new ledger: its cap, and what its tables have in common.
+    cohort : str, optional
+        Which part of the ledger's individuals the table is about, where who belongs to which part is public and nobody
+        to two. The dearest cohort counts, not the sum of all.
     allow_clipping : bool
         Release although more than 20 % of a column's first values lie outside the agreed bounds; otherwise such a
         table is refused before anything is spent.
@@ -143,15 +147,19 @@ def release(
     """
     agreement = Agreement.of(agreement)
     guarantee = agreement.guarantee(epsilon=epsilon, zcdp=zcdp, approx=approx)
-    book, signing_key = _refuse_before_data(agreement, party, guarantee, ledger, key, again=again, cap_zcdp=cap_zcdp)
+    book, signing_key = _refuse_before_data(
+        agreement, party, guarantee, ledger, key, again=again, cap_zcdp=cap_zcdp, cohort=cohort
+    )
     layout = layout_of(agreement)
     exact = exact_statistic(layout, source, progress=progress)
     if not allow_clipping:
         _refuse_clipping(exact)
-    if confirm is not None and not confirm(_plan(book, guarantee, exact, cap_zcdp)):
+    if confirm is not None and not confirm(_plan(book, guarantee, exact, cap_zcdp, cohort)):
         raise PrivacyError("the release was not confirmed; nothing was spent")
     signing_key = signing_key or load_or_create_key(_key_beside(book))
-    spend = book.spend(agreement, party, guarantee, count=exact.count, again=again, cap_zcdp=cap_zcdp, family=family)
+    spend = book.spend(
+        agreement, party, guarantee, count=exact.count, again=again, cap_zcdp=cap_zcdp, family=family, cohort=cohort
+    )
     noisy = perturb(exact.values, sensitivity=layout.sensitivity, zcdp=certified_zcdp(guarantee))
     unsigned = _unsigned(agreement, party, guarantee, exact.count, noisy, spend, public_hex(signing_key))
     submission = unsigned.model_copy(update={"signature": signing_key.sign(unsigned.signed_bytes()).hex()})
@@ -209,6 +217,7 @@ def preview(
     key: str | Path | None = None,
     again: bool = False,
     cap_zcdp: float | None = None,
+    cohort: str = "",
     progress: Progress | None = None,
 ) -> Preview:
     """Do everything a release does except spend, perturb, sign and store.
@@ -234,6 +243,8 @@ def preview(
         Whether the release would be a second one under the same agreement.
     cap_zcdp : float, optional
         The cap of a new ledger.
+    cohort : str, optional
+        Which part of the ledger's individuals the table is about, as for a release.
     progress : callable, optional
         Told how much of the table was read.
 
@@ -259,7 +270,9 @@ def preview(
     """
     agreement = Agreement.of(agreement)
     guarantee = agreement.guarantee(epsilon=epsilon, zcdp=zcdp, approx=approx)
-    _, signing_key = _refuse_before_data(agreement, party, guarantee, ledger, key, again=again, cap_zcdp=cap_zcdp)
+    _, signing_key = _refuse_before_data(
+        agreement, party, guarantee, ledger, key, again=again, cap_zcdp=cap_zcdp, cohort=cohort
+    )
     layout = layout_of(agreement)
     exact = exact_statistic(layout, source, progress=progress)
     noise = perturb([0] * len(layout), sensitivity=layout.sensitivity, zcdp=certified_zcdp(guarantee))
@@ -282,11 +295,12 @@ def _refuse_before_data(
     *,
     again: bool,
     cap_zcdp: float | None,
+    cohort: str,
 ) -> tuple[Ledger, Ed25519PrivateKey | None]:
     """Everything that can be refused without reading a row: party, key, ledger, budget, a guarantee beyond numbers."""
     book = Ledger(ledger)
     signing_key = _signing_key(agreement, party, book, key)
-    book.check_spend(agreement, party, guarantee, again=again, cap_zcdp=cap_zcdp)
+    book.check_spend(agreement, party, guarantee, again=again, cap_zcdp=cap_zcdp, cohort=cohort)
     zcdp = certified_zcdp(guarantee)
     if zcdp == 0 or noise_scale(layout_of(agreement).sensitivity, zcdp) > LARGEST_NOISE:
         raise GuaranteeError(
@@ -308,12 +322,13 @@ def _refuse_clipping(exact: ExactStatistic) -> None:
         )
 
 
-def _plan(book: Ledger, guarantee: Guarantee, exact: ExactStatistic, cap_zcdp: float | None) -> Plan:
+def _plan(book: Ledger, guarantee: Guarantee, exact: ExactStatistic, cap_zcdp: float | None, cohort: str) -> Plan:
     if book.is_new():
         cap = guarantee.zcdp if cap_zcdp is None else cap_zcdp
         return Plan(guarantee, exact.count, exact.clipped, book.path, True, 0.0, cap)
     history = book.read()
-    return Plan(guarantee, exact.count, exact.clipped, book.path, False, history.total_zcdp, history.cap_zcdp)
+    spent = history.spent_on(cohort) if cohort else history.total_zcdp
+    return Plan(guarantee, exact.count, exact.clipped, book.path, False, spent, history.cap_zcdp)
 
 
 def _warn_of_clipping(exact: ExactStatistic) -> None:
