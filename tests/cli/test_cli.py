@@ -239,6 +239,7 @@ def test_demo(tmp_path: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_demo_of_classification(tmp_path: Path) -> None:
     said = spawn("demo", "classification", "-o", "round", cwd=tmp_path, COLUMNS="80").stdout
     assert "its accuracy" in said

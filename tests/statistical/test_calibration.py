@@ -82,7 +82,7 @@ def all_parameters(values: dict[str, Floats]) -> Floats:
     [
         pytest.param("collapsed", True, LARGE, id="collapsed, shared, little noise", marks=pytest.mark.exhaustive),
         pytest.param("collapsed", True, SMALL, id="collapsed, shared, much noise"),
-        pytest.param("collapsed", False, LARGE, id="collapsed, per party, little noise"),
+        pytest.param("collapsed", False, LARGE, id="collapsed, per party, little noise", marks=pytest.mark.exhaustive),
         pytest.param("collapsed", False, SMALL, id="collapsed, per party, much noise", marks=pytest.mark.exhaustive),
         pytest.param("gibbs", True, LARGE, id="gibbs, shared, little noise", marks=pytest.mark.exhaustive),
         pytest.param("gibbs", False, SMALL, id="gibbs, per party, much noise", marks=pytest.mark.exhaustive),
