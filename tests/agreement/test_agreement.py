@@ -279,3 +279,39 @@ def test_the_smallest_epsilon_that_is_agreed() -> None:
         agreed.guarantee(epsilon=1e-6)
     with pytest.raises(AgreementError, match=r"min_epsilon = 2 is above max_epsilon = 1; nobody could release"):
         Agreement.parse(TEXT.replace("max_epsilon = 1", "max_epsilon = 1\nmin_epsilon = 2"))
+
+
+UNWISE = """
+format = 2
+[model]
+kind = "{kind}"
+features = [{{ name = "smoker", bounds = [0, 1] }}, {{ name = "grade", bounds = [2, 3] }},
+  {{ name = "share", bounds = [0.5, 1.5] }},
+  {{ name = "crp", bounds = [0, 5000], typical = [1, 20] }}, {{ name = "age", bounds = [18, 100], typical = [20, 90] }}]
+target = {target}
+[privacy]
+max_epsilon = {epsilon}
+[[parties]]
+name = "north"
+"""
+TARGETS = {"linear": '{ name = "y", bounds = [0, 400] }', "logistic": '{ name = "y", labels = [0, 1] }'}
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_what_is_legal_and_unwise_is_named(kind: str) -> None:
+    one = Agreement.parse(UNWISE.format(kind=kind, target=TARGETS[kind], epsilon=4.0))
+    labels, wide = explain(one).cautions
+    assert "The bounds of smoker, grade are one apart" in labels
+    assert ("several times too large" in labels) == (kind == "logistic")
+    assert "crp (263 times)" in wide
+    assert "age" not in wide
+    noisy = Agreement.parse(UNWISE.format(kind=kind, target=TARGETS[kind], epsilon=0.001))
+    (*_, noise) = explain(noisy).cautions
+    needed = explain(noisy, (0.001,)).noise[0].rows_needed
+    assert f"needs {needed:,} rows" in noise
+    assert "Each of the 5 features is about 14% of the noise" in noise
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_examples_are_wise(kind: str) -> None:
+    assert explain(Agreement.parse(example_agreement(kind))).cautions == ()

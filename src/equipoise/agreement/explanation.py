@@ -18,6 +18,7 @@ _FALLBACKS = {
 }
 
 TOLERANCE = 0.05
+MANY_ROWS = 2_000  # that a hospital's table may well not have
 
 
 @dataclass(frozen=True)
@@ -42,13 +43,14 @@ class NoiseRow:
 
 @dataclass(frozen=True)
 class Explanation:
-    """An agreement explained: `sentences` to read, `columns` and `noise` to tabulate."""
+    """An agreement explained: `sentences` to read, `columns` and `noise` to tabulate; `cautions` are what is unwise."""
 
     identity: str
     contribution: str
     sentences: tuple[str, ...]
     columns: tuple[tuple[str, str, str], ...]
     noise: tuple[NoiseRow, ...]
+    cautions: tuple[str, ...] = ()
 
     def column_table(self) -> Table:
         """The agreed columns and what is public of their values."""
@@ -99,6 +101,25 @@ def explain(agreement: Agreement, epsilons: tuple[float, ...] = (), delta: float
         sentences=_sentences(agreement, layout),
         columns=tuple(_column_row(agreement, column) for column in agreement.columns),
         noise=tuple(_noise_row(layout, guarantee, delta) for guarantee in guarantees),
+        cautions=(*agreement.model.cautions(), *_noise_cautions(agreement, layout)),
+    )
+
+
+def _noise_cautions(agreement: Agreement, layout: Layout) -> tuple[str, ...]:
+    """On noise that the largest ε leaves, where only large tables rise above it."""
+    largest = agreement.guarantee(epsilon=agreement.privacy.max_epsilon)
+    needed, features = _noise_row(layout, largest, DEFAULT_DELTA).rows_needed, len(agreement.columns) - 1
+    if needed <= MANY_ROWS:
+        return ()
+    share = (
+        f" Each of the {counted(features, 'feature')} is about {1 / (features + 2):.0%} of the noise: leave out what "
+        "matters least, or agree on a norm_bound."
+        if features > 1 and layout.squared_radius is None
+        else ""
+    )
+    return (
+        f"Even with the largest epsilon, {largest.epsilon:g}, a party needs {needed:,} rows before the noise on a mean "
+        f"falls below {TOLERANCE:g} of half the width of the bounds.{share}",
     )
 
 

@@ -79,5 +79,8 @@ def check(
     for sentence in explanation.sentences:
         print_lines(sentence, bullet=True)
     echo()
+    for caution in explanation.cautions:
+        print_lines(f"Unwise: {caution}")
+        echo()
     print_table(explanation.column_table())
     print_table(explanation.noise_table())

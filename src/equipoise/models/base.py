@@ -255,6 +255,10 @@ class Model(Section, ABC):
         shown = "; ".join(told[:MAX_SHOWN]) + (f"; and so on for {counted(more, 'other')}" if more > 0 else "")
         return (f"Believed before any data, each nine times out of ten: {shown}.",)
 
+    def cautions(self) -> tuple[str, ...]:
+        """Sentences on what may be agreed and is unwise."""
+        return ()
+
     @abstractmethod
     def axes(self) -> list[Axis]:
         """What a chart of the parameters shows, in the order of the agreement; only the first axis may be long."""

@@ -296,6 +296,10 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
     def _error(self, targets: Floats, features: Floats, draws: Draws) -> float:
         return self.target_column.half_width * root_mean_square(targets - features @ draws["weights"].mean(axis=0))
 
+    @property
+    def two_values(self) -> str:
+        return "effects and predictions come out well, but more is released than such a column needs."
+
     def belief_about_effects(self) -> str:
         prior, name = self.prior, self.target.name
         assert isinstance(prior, StandardisedEffects)

@@ -219,6 +219,13 @@ bias_spread = 2.0        # log odds where all features are at their means
         """Probability of the positive label by all draws together, of scaled features."""
         return np.asarray(scipy.special.expit(features @ draws["weights"].T).mean(axis=1))
 
+    @property
+    def two_values(self) -> str:
+        return (
+            "this model takes features to be normal, and its log odds can come out several times too large, with "
+            "intervals that do not say so. Leave the column out, or use linear regression on labels coded as numbers."
+        )
+
     def belief_about_effects(self) -> str:
         prior = self.prior
         assert isinstance(prior, StandardisedLogOdds)

@@ -47,6 +47,7 @@ MAX_FEATURES = 250  # keeps every statistic below 2¹⁵ entries, which `guarant
 TYPICAL_DEVIATION = 0.25  # of a column, in half the width of its bounds
 CELLS_AT_ONCE = 4_000_000  # rows × draws held in memory
 PRIORS = ("prior", "data_prior")
+WIDE = 100  # times the typical range, where bounds are worth a word
 
 Spread = Annotated[float, Field(strict=True, ge=0.05, le=3, allow_inf_nan=False)]  # of a logarithm
 
@@ -237,6 +238,29 @@ class Regression(Model):
             else "Every party's features are believed to come from a distribution of its own.",
         )
 
+    def cautions(self) -> tuple[str, ...]:
+        """On features that look like labels, and on bounds far wider than the values that are expected."""
+        labels = [one.name for one in self.features if float(one.bounds[0]).is_integer() and _width(one) == 1]
+        times = {one.name: _width(one) / (one.typical[1] - one.typical[0]) for one in self.features if one.typical}
+        wide = [f"{name} ({ratio:.0f} times)" for name, ratio in times.items() if ratio > WIDE]
+        found = []
+        if labels:
+            found.append(
+                f"The bounds of {_shown(labels)} are one apart. If such a column has two values only, it is no number: "
+                f"{self.two_values}"
+            )
+        if wide:
+            found.append(
+                f"The bounds are many times as wide as the typical range of {_shown(wide)}, and so is the noise, in "
+                "the column's own unit: agree on tighter bounds, beyond which values are clipped."
+            )
+        return tuple(found)
+
+    @property
+    @abstractmethod
+    def two_values(self) -> str:
+        """What happens to a feature that has two values only."""
+
     @abstractmethod
     def belief_about_effects(self) -> str:
         """What a standardised prior says of the parameters."""
@@ -339,6 +363,10 @@ def typical_deviation(column: RegressionColumn) -> float:
     """The standard deviation that a standardised prior expects of a column, in the column's own units."""
     lower, upper = column.typical or column.bounds
     return (upper - lower) / (4 if column.typical else 8)
+
+
+def _width(column: RegressionColumn) -> float:
+    return column.bounds[1] - column.bounds[0]
 
 
 def factor(spread: float) -> str:
