@@ -399,6 +399,24 @@ def test_a_table_with_semicolons_and_decimal_commas(home: Path) -> None:
     assert len(rows) == json.loads((home / "north.submission.json").read_text())["count"]
 
 
+def test_a_dry_run_tells_all_problems_at_once(home: Path) -> None:
+    header, first, second, *rows = (home / "north.csv").read_text().splitlines()
+    column = header.split(",")[0]
+    first, second = (",".join([cell, *row.split(",")[1:]]) for cell, row in (("", first), ("abc", second)))
+    (home / "north.csv").write_text("\n".join([header.replace("bmi", "BMI"), first, second, *rows]) + "\n")
+    dry = (*RELEASE, "--epsilon", 0.2, "--dry-run")
+    problems = json.loads(run(*dry, "--json", cwd=home, code=4).stdout)["problems"]
+    assert [(one["column"], one["problem"], one["first_row"]) for one in problems] == [
+        ("bmi", "not in the table", None),
+        (column, "missing", 1),
+        (column, "not a number", 2),
+    ]
+    said = run(*dry, cwd=home, code=4, COLUMNS="200").stdout
+    assert "did you mean 'BMI'" in said
+    assert "abc" in said
+    assert not (home / "north.ledger").exists()
+
+
 def test_dry_run_finds_what_a_release_would_find(home: Path) -> None:
     (home / "taken.json").write_text("")
     dry = (*RELEASE, "--epsilon", 0.2, "--dry-run")

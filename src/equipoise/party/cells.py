@@ -17,9 +17,9 @@ def numbers(name: str, array: "pa.Array[Any]", first_row: int) -> npt.NDArray[np
     _refuse_missing(name, array, first_row)
     kind = array.type
     if pa.types.is_dictionary(kind):
-        array = _decoded(array)
+        array = decoded(array)
         kind = array.type
-    if _is_text(kind):
+    if is_text(kind):
         raise TableError(f"column {name!r} holds text where numbers are agreed; convert the column to numbers first")
     if not (
         pa.types.is_integer(kind)
@@ -40,8 +40,8 @@ def label_positions(
     _refuse_missing(name, array, first_row)
     text = isinstance(labels[0], str)
     if pa.types.is_dictionary(array.type):
-        array = _decoded(array)
-    if text != _is_text(array.type):
+        array = decoded(array)
+    if text != is_text(array.type):
         raise TableError(
             f"column {name!r} holds {array.type} values, but the agreed labels [{first_few(labels)}] are "
             f"{'text' if text else 'whole numbers'}; convert the column to match the agreement"
@@ -96,7 +96,7 @@ def _raise_missing(name: str, row: int) -> None:
     )
 
 
-def _decoded(array: Any) -> "pa.Array[Any]":
+def decoded(array: Any) -> "pa.Array[Any]":
     """A dictionary-encoded column (pandas and polars categories) as plain values."""
     values = array.dictionary
     if pa.types.is_string_view(values.type):  # Arrow cannot gather these yet
@@ -105,5 +105,6 @@ def _decoded(array: Any) -> "pa.Array[Any]":
     return decoded
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Whether an Arrow type is text."""
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)

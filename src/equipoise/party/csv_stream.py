@@ -219,14 +219,14 @@ def _first_bad_number(batches: Iterator[pa.RecordBatch], wanted: tuple[Wanted, .
                 if want.is_text:
                     continue
                 for offset, text in enumerate(batch.column(want.name).to_pylist()):
-                    if text is not None and not _is_number(text, decimal):
+                    if text is not None and not is_number(text, decimal):
                         if want.labels is not None:
                             return not_a_label(want.name, want.labels, row + offset, text)
                         other = "," if decimal == "." else "."
                         remedy = (
                             f"if the file has decimal {'commas' if other == ',' else 'points'}, say so with --decimal "
                             f"{other!r} (CsvFile(path, decimal={other!r}))"
-                            if _is_number(text, other)
+                            if is_number(text, other)
                             else f"correct the cell, or write numbers with {decimal!r} before decimals, no separators"
                         )
                         return f"column {want.name!r}, row {row + offset + 1}: {text!r} is not a number; {remedy}"
@@ -236,7 +236,8 @@ def _first_bad_number(batches: Iterator[pa.RecordBatch], wanted: tuple[Wanted, .
     return None
 
 
-def _is_number(text: str, decimal: str) -> bool:
+def is_number(text: str, decimal: str) -> bool:
+    """Whether a cell of a file with such decimals holds a number."""
     if decimal == ",":
         text = text.translate({ord(","): ".", ord("."): ","})
     try:

@@ -78,13 +78,25 @@ def _open_path(path: Path, wanted: tuple[Wanted, ...]) -> Table:
         return _open_parquet([path], wanted)
     if ending in _ARROW_ENDINGS:
         return _open_ipc(path, wanted)
-    inner = Path(path.stem).suffix.lower() if ending in COMPRESSIONS else ending
-    if inner in DELIMITERS:
-        return open_csv(CsvFile(path, DELIMITERS[inner]), wanted)
+    if is_delimited(path):
+        return open_csv(CsvFile(path, DELIMITERS[_inner_ending(path)]), wanted)
     raise TableError(
         f"do not know how to read {str(path)!r}; its name should end in .csv, .tsv (also .gz, .bz2, .zst), .parquet, "
         f"{', '.join(_ARROW_ENDINGS)}"
     )
+
+
+def is_delimited(source: Any) -> bool:
+    """Whether a source is a text file of delimited cells."""
+    return isinstance(source, CsvFile) or (
+        isinstance(source, str | Path) and _inner_ending(Path(source)) in DELIMITERS and not Path(source).is_dir()
+    )
+
+
+def _inner_ending(path: Path) -> str:
+    """Ending of a file's name, without that of its compression."""
+    ending = path.suffix.lower()
+    return Path(path.stem).suffix.lower() if ending in COMPRESSIONS else ending
 
 
 def _open_parquet(files: list[Path], wanted: tuple[Wanted, ...]) -> Table:

@@ -1,0 +1,91 @@
+"""A table's problems are named all at once, and a table without any is one that a release takes."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import linear, logistic, poisson
+from equipoise.errors import TableError
+from equipoise.models import layout_of
+from equipoise.party.csv_stream import CsvFile
+from equipoise.party.inspection import Problem, problems_of
+from equipoise.party.statistics import exact_statistic
+
+LOGISTIC = layout_of(logistic(2))  # x0 and x1 in [-2, 2], y no or yes
+MESSY = "x0,y,id\n0.5,yes,1\n,no,2\nabc,maybe,3\n-9,no,4\n-9,,5\n1.5,Yes,6\ninf,no,7\n"
+
+
+def found(problems: list[Problem]) -> dict[tuple[str, str], tuple[int, int | None]]:
+    return {(one.column, one.problem): (one.count, one.first_row) for one in problems}
+
+
+def test_everything_is_told_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(MESSY)
+    problems = problems_of(LOGISTIC, path)
+    assert found(problems) == {
+        ("x1", "not in the table"): (0, None),
+        ("x0", "missing"): (1, 2),
+        ("x0", "not a number"): (1, 3),
+        ("x0", "infinite"): (1, 7),
+        ("x0", "outside the bounds"): (2, 4),
+        ("x0", "the value -9, outside the bounds"): (2, None),
+        ("y", "missing"): (1, 5),
+        ("y", "not an agreed label"): (2, 3),
+    }
+    assert all(one.remedy for one in problems)
+    assert "maybe" in next(one.remedy for one in problems if one.problem == "not an agreed label")
+    path.write_text(MESSY.replace(",", ";").replace(".", ","))
+    assert found(problems_of(LOGISTIC, CsvFile(path, ";", ","))) == found(problems)
+    path.write_text("x0;x1;y\n1;2;no\n")
+    with pytest.raises(TableError, match="--delimiter"):
+        problems_of(LOGISTIC, path)
+
+
+def test_frames_have_problems_too(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"x0": [1.0, np.nan, 0.0], "x1": ["a", "b", "c"], "y": pd.Categorical(["no", "yes", "?"])})
+    expected = {
+        ("x0", "missing"): (1, 2),
+        ("x1", "not a number"): (3, 1),
+        ("y", "not an agreed label"): (1, 3),
+    }
+    assert found(problems_of(LOGISTIC, frame)) == expected
+    frame.to_parquet(tmp_path / "t.parquet")
+    assert found(problems_of(LOGISTIC, tmp_path / "t.parquet")) == expected
+
+
+def test_counts_are_counts() -> None:
+    layout = layout_of(poisson())
+    name = layout.columns[0].name
+    problems = found(problems_of(layout, pd.DataFrame({name: [0.0, 1.5, -1.0, 2.0]})))
+    assert problems[name, "not a count"] == (2, 2)
+
+
+CELLS = st.sampled_from(["0.5", "-1", "", "NA", "x", "inf", "nan", "3", "1e1", "-9"])
+
+
+@given(rows=st.lists(st.tuples(CELLS, CELLS, st.sampled_from(["no", "yes", "", "NO"])), min_size=1, max_size=6))
+@settings(max_examples=60)
+def test_what_is_refused_is_what_a_release_refuses(
+    rows: list[tuple[str, str, str]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("t") / "t.csv"
+    path.write_text("x0,x1,y\n" + "".join(f"{a},{b},{y}\n" for a, b, y in rows))
+    problems = [one for one in problems_of(LOGISTIC, path) if one.refused]
+    clipped = [one for one in problems if one.problem == "outside the bounds"]  # is for the release to refuse, later
+    try:
+        exact_statistic(LOGISTIC, path)
+    except TableError:
+        assert len(problems) > len(clipped)
+    else:
+        assert problems == clipped
+
+
+@pytest.mark.parametrize("table", [np.zeros((3, 3)), (np.zeros((3, 2)), np.zeros(3))])
+def test_arrays_without_names_are_left_to_the_release(table: Any) -> None:
+    assert problems_of(layout_of(linear(2)), table) == []
