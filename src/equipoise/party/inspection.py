@@ -109,7 +109,7 @@ class _Look:
             texts = array.to_pylist()
             wrong = np.array([text is not None and not is_number(text, self.decimal) for text in texts], bool)
             self._note("not a number", wrong, first_row)
-            self.strange.update(text for text, is_wrong in zip(texts, wrong, strict=True) if is_wrong)
+            self.strange.update(str(text) for text, is_wrong in zip(texts, wrong, strict=True) if is_wrong)
             values = np.array(
                 [
                     float(text.replace(self.decimal, ".")) if text is not None and not is_wrong else np.nan
