@@ -156,9 +156,8 @@ class _Look:
         """What to do about a problem, and whether a release would refuse it."""
         if what == "outside the bounds":
             share = count / self.rows
-            if share > MANY_OUTSIDE:
-                return f"{share:.0%} of the values would be clipped: is the column in the agreed unit?", True
-            return f"{share:.1%} of the values will be clipped", False
+            unit = ": is the column in the agreed unit?" if share > MANY_OUTSIDE else ""
+            return f"{share:.1%} of the values are clipped{unit}", False  # how much is too much, is for the release
         values = first_few([text for text, _ in self.strange.most_common(3)], 3)
         agreed = first_few(self.column.labels) if isinstance(self.column, CodedColumn) else ""
         remedies = {
