@@ -55,6 +55,29 @@ def test_a_dip_that_may_be_a_root_is_reported() -> None:
     assert found.doubt == EARLIER_ROOT
 
 
+@pytest.mark.parametrize("falls", [True, False])
+def test_a_verification_may_undo_the_bracket(falls: bool) -> None:
+    """The one τ below the target was so by luck, which fresh draws show: the search goes on with more noise."""
+    asked: list[float] = []
+
+    def curve(tau: float) -> float:
+        return 2.35 / (1 + (tau / 20) ** 2) if falls else 2.35
+
+    def at(taus: Sequence[float]) -> list[Estimate]:
+        found = [
+            Estimate(curve(tau) - (0.2 if len(asked) + place == 2 else 0.0), 0.03) for place, tau in enumerate(taus)
+        ]
+        asked.extend(taus)
+        return found
+
+    def verify(tau: float) -> Estimate:
+        return Estimate(curve(tau), 0.001)
+
+    found = add_noise(Estimate(2.35, 0.03), 2.2, 1.0, at, verify, tolerance=0.01)
+    assert found.within_tolerance == falls
+    assert not falls or curve(found.tau) == pytest.approx(2.2, abs=0.02)
+
+
 def test_a_curve_that_stays_up_is_reported() -> None:
     found = search(lambda _tau: 3.0, 1.0)
     assert not found.within_tolerance

@@ -65,16 +65,21 @@ def add_noise(
         fresh = [tau for tau in taus if tau not in known]
         known.update(zip(fresh, at(fresh), strict=True))
 
-    for step in range(0, MAX_STEPS, 4):
-        look([scale * FIRST * GROWTH ** (step + k) for k in range(4)])
-        if any(value.value < target for value in known.values()):
-            break
-    else:
-        last = max(known)
-        return Noised(last, verify(last), 0, False, NO_ROOT)
+    steps = iter(range(0, MAX_STEPS, 4))
+
+    def is_bracketed() -> bool:
+        """Whether some τ is known to be worth less than the target; more noise is tried until one is."""
+        while not any(value.value < target for value in known.values()):
+            step = next(steps, None)
+            if step is None:
+                return False
+            look([scale * FIRST * GROWTH ** (step + k) for k in range(4)])
+        return True
 
     best: Noised | None = None
     for attempt in range(MAX_TRIES):
+        if not is_bracketed():  # which a verification may have undone: the one τ below the target is not, by all draws
+            break
         tau = _narrow(known, target, scale, look, tolerance)
         attained = verify(tau)
         miss = abs(attained.value - target)
@@ -83,7 +88,9 @@ def add_noise(
         if miss <= tolerance:
             break
         known[tau] = _pooled(known[tau], attained)
-    assert best is not None
+    if best is None:
+        last = max(known)
+        return Noised(last, verify(last), 0, False, NO_ROOT)
     return best
 
 
