@@ -46,7 +46,8 @@ from equipoise.party.csv_stream import stated_table
 from equipoise.party.history import History
 from equipoise.party.inspection import Problem, problems_of
 from equipoise.party.ledger import ADD_OR_REMOVE, ROUNDING, Ledger, domains_of, zcdp_of_pure
-from equipoise.party.release import CLIPPED_IS_MANY, Plan, Preview
+from equipoise.party.release import Plan, Preview
+from equipoise.party.statistics import CLIPPED_IS_MANY
 from equipoise.protocol.keys import create_key, public_hex
 from equipoise.protocol.submission import Submission
 

@@ -15,6 +15,11 @@ from equipoise.party.stream import not_a_label
 def numbers(name: str, array: "pa.Array[Any]", first_row: int) -> npt.NDArray[np.float64]:
     """Float64 values of a numeric column without missing cells. Infinity and NaN are left for `refuse_not_finite`."""
     _refuse_missing(name, array, first_row)
+    return number_values(name, array)
+
+
+def number_values(name: str, array: "pa.Array[Any]") -> npt.NDArray[np.float64]:
+    """Float64 values of a numeric column, NaN where cells are missing; a column of another type is refused."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         array = decoded(array)
@@ -36,8 +41,19 @@ def numbers(name: str, array: "pa.Array[Any]", first_row: int) -> npt.NDArray[np
 def label_positions(
     name: str, labels: tuple[int | str, ...], array: "pa.Array[Any]", first_row: int
 ) -> npt.NDArray[np.int64]:
-    """Position of each cell's value among the agreed labels."""
+    """Position of each cell's value among the agreed labels; a cell with another value is refused."""
     _refuse_missing(name, array, first_row)
+    positions = label_places(name, labels, array)
+    if positions.null_count:
+        offset = int(np.flatnonzero(positions.is_null().to_numpy(zero_copy_only=False))[0])
+        value = (decoded(array) if pa.types.is_dictionary(array.type) else array)[offset]
+        shown = value.cast(pa.binary()).as_py().decode(errors="replace") if is_text(value.type) else value.as_py()
+        raise TableError(not_a_label(name, labels, first_row + offset, shown))
+    return positions.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def label_places(name: str, labels: tuple[int | str, ...], array: "pa.Array[Any]") -> "pa.Array[Any]":
+    """Position of each cell's value among the agreed labels, null for other values; refuse a column of another type."""
     text = isinstance(labels[0], str)
     if pa.types.is_dictionary(array.type):
         array = decoded(array)
@@ -51,13 +67,9 @@ def label_positions(
         array = array.cast(pa.string())
     else:
         values = pa.array([float(label) for label in labels], pa.float64())
-        array = pa.array(numbers(name, array, first_row))
-    positions = pc.index_in(array, value_set=values)
-    if positions.null_count:
-        offset = int(np.flatnonzero(positions.is_null().to_numpy(zero_copy_only=False))[0])
-        value = array[offset].cast(pa.binary()).as_py().decode(errors="replace") if text else array[offset].as_py()
-        raise TableError(not_a_label(name, labels, first_row + offset, value))
-    return positions.to_numpy(zero_copy_only=False).astype(np.int64)
+        array = pa.array(number_values(name, array))
+    found: pa.Array[Any] = pc.index_in(array, value_set=values, skip_nulls=True)
+    return found
 
 
 def refuse_not_finite(name: str, values: npt.NDArray[np.float64], first_row: int) -> None:

@@ -31,11 +31,9 @@ from equipoise.models import LARGEST_NOISE, Layout, layout_of
 from equipoise.models.guarantee import Guarantee
 from equipoise.party.ledger import Ledger
 from equipoise.party.mechanism import noise_scale, perturb
-from equipoise.party.statistics import ExactStatistic, Progress, exact_statistic
+from equipoise.party.statistics import CLIPPED_IS_MANY, ExactStatistic, Progress, exact_statistic
 from equipoise.protocol.keys import load_key, load_or_create_key, public_hex
 from equipoise.protocol.submission import FORMAT, PLACEHOLDER_ID, VERSION, StatedGuarantee, Submission
-
-CLIPPED_IS_MANY = 0.2
 
 
 @dataclass(frozen=True)
