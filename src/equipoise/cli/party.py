@@ -2,7 +2,6 @@
 
 import json
 import sys
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -38,13 +37,12 @@ from equipoise.cli.output import (
     reading_progress,
     warnings_as_lines,
 )
-from equipoise.errors import BudgetError, LedgerError, SubmissionError, TableError
-from equipoise.models import ScaledColumn, layout_of
+from equipoise.errors import BudgetError, LedgerError, SubmissionError
+from equipoise.models import ScaledColumn
 from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee, approx_dp, epsilon_of, guess_percent, guessing, in_full
 from equipoise.party import release as party_release
 from equipoise.party.csv_stream import stated_table
 from equipoise.party.history import History
-from equipoise.party.inspection import Problem, problems_of
 from equipoise.party.ledger import ADD_OR_REMOVE, ROUNDING, Ledger, domains_of, zcdp_of_pure
 from equipoise.party.release import Plan, Preview
 from equipoise.party.statistics import CLIPPED_IS_MANY
@@ -115,11 +113,6 @@ def release(
             reading.close()  # or the progress bar would draw over the question
             return confirmed(plan, yes=yes)
 
-        odd = problems_of(layout_of(agreed), source) if dry_run else []
-        if any(one.refused for one in odd):
-            reading.close()
-            show_problems(odd, as_json=as_json)
-            raise typer.Exit(TableError.exit_code)
         if dry_run:
             seen = party_release.preview(
                 agreed, source, party=party, ledger=ledger, epsilon=epsilon, zcdp=zcdp, approx=approx, key=key,
@@ -133,8 +126,6 @@ def release(
             )  # fmt: skip
     if dry_run:
         show_preview(seen, as_json=as_json)
-        if odd and not as_json:
-            show_problems(odd, as_json=False)
         return
     write_submission(submission, target)
     show_submission(submission, agreed, target, ledger, as_json=as_json, spent=True)
@@ -252,33 +243,6 @@ def spend(
         print_lines("That is above the cap: nothing more can be released unless it is raised.")
 
 
-def show_problems(problems: Sequence[Problem], *, as_json: bool) -> None:
-    """Show everything that is wrong or odd in a table, which is the party's own to see."""
-    if as_json:
-        print_json({"problems": [asdict(one) for one in problems]})
-        return
-    refused = any(one.refused for one in problems)
-    print_table(
-        Table(
-            "What a release would refuse, and what is odd (for your eyes only; nothing was spent)"
-            if refused
-            else "What is odd (for your eyes only)",
-            ("column", "problem", "rows", "first row", "what to do"),
-            [
-                (
-                    one.column,
-                    one.problem + ("" if one.refused else " (not refused)" if refused else ""),
-                    f"{one.count:,}" if one.count else "",
-                    "" if one.first_row is None else f"{one.first_row:,}",
-                    one.remedy,
-                )
-                for one in problems
-            ],
-            numeric_from=9,
-        )
-    )
-
-
 def write_submission(submission: Submission, path: Path) -> None:
     """Write all of it or nothing, durably. Should this fail, the ledger still holds it."""
     try:
@@ -357,7 +321,11 @@ def show_preview(preview: Preview, *, as_json: bool) -> None:
                 "placeholders": "statistic: noise around zero, not your data; id and signature: zeros; "
                 "public_key: zeros unless a key exists",
                 "guarantee": _readings(preview.guarantee),
-                "stays_here": {"clipped": preview.clipped, "columns_not_read": preview.ignored_columns},
+                "stays_here": {
+                    "clipped": preview.clipped,
+                    "columns_not_read": preview.ignored_columns,
+                    "odd": [asdict(one) for one in preview.odd],
+                },
             }
         )
         return
@@ -416,6 +384,7 @@ def _show_private_notes(preview: Preview) -> None:
     bounded = any(isinstance(column, ScaledColumn) for column in preview.layout.columns)
     if bounded and not any(preview.clipped.values()):
         notes.append("no value of the first rows lies outside the agreed bounds")
+    notes += [f"{one.column}: {one.problem}, in {counted(one.count, 'row')}; {one.remedy}" for one in preview.odd]
     if notes:
         echo("For your eyes only (not private, never sent):")
     for note in notes:

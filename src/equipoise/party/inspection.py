@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
-from equipoise._util.text import first_few
+from equipoise._util.display import Table
+from equipoise._util.text import counted, first_few
 from equipoise.errors import TableError
 from equipoise.models import CodedColumn, Layout, ScaledColumn
 from equipoise.party.cells import label_places, number_values
@@ -24,6 +26,7 @@ from equipoise.party.statistics import CLIPPED_IS_MANY, wanted_columns
 from equipoise.party.stream import Wanted, check_header
 from equipoise.party.table import is_delimited, open_table
 
+OUTSIDE = "outside the bounds"
 CODES_OF_GAPS = (-1.0, -9.0, -99.0, -999.0, 9.0, 99.0, 999.0, 9999.0)
 _NO_LABEL = "\0"
 
@@ -43,9 +46,26 @@ class Problem:
     refused: bool = True
 
 
+def odd_problems(layout: Layout, source: Any) -> tuple[Problem, ...]:
+    """What is odd in a table, besides clipping; refuse one in which something is wrong, with all that is."""
+    problems = problems_of(layout, source)
+    wrong = [one for one in problems if one.refused]
+    if wrong:
+        rows = [(one.column, one.problem, one.count or "", one.first_row or "", one.remedy) for one in wrong]
+        table = Table("", ("column", "problem", "rows", "first row", "what to do"), rows, numeric_from=9)
+        raise TableError(
+            f"the table cannot be released as it is; nothing was spent. {counted(len(wrong), 'problem')}:{table}"
+        )
+    return tuple(one for one in problems if one.problem != OUTSIDE)
+
+
 def problems_of(layout: Layout, source: Any) -> list[Problem]:
-    """Every problem of a table that has names for its columns; arrays without are looked at by the release itself."""
-    if isinstance(source, np.ndarray | tuple):
+    """Every problem of a table that can be read again and names its columns; others are left to the release."""
+    if not (
+        isinstance(source, str | Path | CsvFile | dict | pa.Table)
+        or hasattr(source, "iloc")
+        or hasattr(source, "get_columns")
+    ):
         return []
     wanted = wanted_columns(layout)
     with open_table(source, ()) as table:
@@ -132,7 +152,7 @@ class _Look:
             counted = np.where(np.isfinite(values), values, 0.0)
             self._note("not a count", (counted != np.floor(counted)) | (counted < 0), first_row)
         outside = (finite < column.lower) | (finite > column.upper)
-        self._note("outside the bounds", outside, first_row)
+        self._note(OUTSIDE, outside, first_row)
         for code in CODES_OF_GAPS:
             self.codes[code] += int(np.count_nonzero(finite[outside] == code))
 
@@ -150,7 +170,7 @@ class _Look:
             if count > 1:
                 yield Problem(
                     self.column.name,
-                    f"the value {code:g}, outside the bounds",
+                    f"the value {code:g}, {OUTSIDE}",
                     count,
                     None,
                     "is that how gaps are coded? It would be clipped to a bound: fill them in, or remove the rows",
@@ -159,7 +179,7 @@ class _Look:
 
     def _remedy(self, what: str, count: int) -> tuple[str, bool]:
         """What to do about a problem, and whether a release would refuse it."""
-        if what == "outside the bounds":
+        if what == OUTSIDE:
             share = count / self.rows
             unit = ": is the column in the agreed unit?" if share > CLIPPED_IS_MANY else ""
             return f"{share:.1%} of the values are clipped{unit}", False  # how much is too much, is for the release

@@ -29,6 +29,7 @@ from equipoise.agreement import Agreement
 from equipoise.errors import ClippingWarning, GuaranteeError, KeyFileError, LedgerError, PrivacyError, TableError
 from equipoise.models import LARGEST_NOISE, Layout, layout_of
 from equipoise.models.guarantee import Guarantee
+from equipoise.party.inspection import Problem, odd_problems
 from equipoise.party.ledger import Ledger
 from equipoise.party.mechanism import noise_scale, perturb
 from equipoise.party.statistics import CLIPPED_IS_MANY, ExactStatistic, Progress, exact_statistic
@@ -40,7 +41,8 @@ from equipoise.protocol.submission import FORMAT, PLACEHOLDER_ID, VERSION, State
 class Preview:
     """What a release would send: a submission of the same form, with placeholders for what does not exist yet.
 
-    Its statistic is noise around zero, its id and signature are zeros, and so is its key if none has been made.
+    Its statistic is noise around zero, its id and signature are zeros, and so is its key if none has been made. `odd` is
+    what a release takes and is worth a look.
     """
 
     submission: Submission
@@ -48,6 +50,7 @@ class Preview:
     layout: Layout
     clipped: dict[str, float]
     ignored_columns: tuple[str, ...]
+    odd: tuple[Problem, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -220,8 +223,9 @@ def preview(
 ) -> Preview:
     """Do everything a release does except spend, perturb, sign and store.
 
-    The table is read, so every error of a release but a refusal of much clipping shows here first. Its statistic is
-    thrown away: even a perturbed one on the screen would be a release.
+    The table is read, twice if it can be, so every error of a release but a refusal of much clipping shows here first,
+    and all problems of the table at once. Its statistic is thrown away: even a perturbed one on the screen would be a
+    release.
 
     Parameters
     ----------
@@ -251,12 +255,12 @@ def preview(
     Preview
         `submission` has the form of the real one, with noise around zero as its statistic; `guarantee`; `layout`, what
         the numbers of a statistic are; for the party alone, `clipped`, the share of each column's first values outside
-        the agreed bounds; and `ignored_columns`.
+        the agreed bounds, `odd`, what else is worth a look; and `ignored_columns`.
 
     Raises
     ------
     TableError
-        The table does not fit the agreement.
+        The table does not fit the agreement; the message names every problem, with its rows and what to do.
     AgreementError, PrivacyError, KeyFileError
         A release would be refused.
 
@@ -272,11 +276,12 @@ def preview(
         agreement, party, guarantee, ledger, key, again=again, cap_zcdp=cap_zcdp, cohort=cohort
     )
     layout = layout_of(agreement)
+    odd = odd_problems(layout, source)
     exact = exact_statistic(layout, source, progress=progress)
     noise = perturb([0] * len(layout), sensitivity=layout.sensitivity, zcdp=certified_zcdp(guarantee))
     public_key = public_hex(signing_key) if signing_key else "0" * 64
     sample = _unsigned(agreement, party, guarantee, exact.count, noise, PLACEHOLDER_ID, public_key)
-    return Preview(sample, guarantee, layout, exact.clipped, exact.ignored_columns)
+    return Preview(sample, guarantee, layout, exact.clipped, exact.ignored_columns, odd)
 
 
 def certified_zcdp(guarantee: Guarantee) -> float:
