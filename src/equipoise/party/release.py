@@ -41,8 +41,8 @@ from equipoise.protocol.submission import FORMAT, PLACEHOLDER_ID, VERSION, State
 class Preview:
     """What a release would send: a submission of the same form, with placeholders for what does not exist yet.
 
-    Its statistic is noise around zero, its id and signature are zeros, and so is its key if none has been made. `odd` is
-    what a release takes and is worth a look.
+    Its statistic is noise around zero, its id and signature are zeros, and so is its key if none has been made. `odd`
+    is what a release takes and is worth a look.
     """
 
     submission: Submission
