@@ -99,7 +99,7 @@ def random_table(agreed: Agreement, rows: int, seed: int) -> dict[str, Any]:
             values = rng.normal((lower + upper) / 2, (upper - lower) / 3, rows)
             table[column.name] = np.abs(np.round(values)) if agreed.model.kind == "poisson" else values
         else:
-            labels = column.labels if hasattr(column, "labels") else column.categories
+            labels = column.values
             table[column.name] = [labels[k] for k in rng.integers(len(labels), size=rows)]
     return table
 

@@ -360,7 +360,7 @@ def gentle_table(agreement: eq.Agreement, rows: int) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for column in agreement.columns:
         if not hasattr(column, "bounds"):
-            labels = column.labels if hasattr(column, "labels") else column.categories
+            labels = column.values
             table[column.name] = [labels[k] for k in rng.integers(len(labels), size=rows)]
             continue
         lower, upper = column.bounds

@@ -10,7 +10,7 @@ import pytest
 
 import equipoise as eq
 import rounds
-from equipoise.errors import ConvergenceError, InferenceError, MediationError, SubmissionError
+from equipoise.errors import ConvergenceError, InferenceError, MediationError, SubmissionError, TableError
 from equipoise.inference import diagnostics
 from equipoise.mediation import appraisal
 from equipoise.mediation import settings as choices
@@ -353,15 +353,15 @@ def test_a_posterior_that_needs_more_draws_gets_them(agreed: eq.Agreement, sent:
         ({"teams": [["north", "north"], ["south", "west"]]}, "exactly once"),
         ({"teams": ["north", "south", "west"]}, "lists of party names"),
         ({"teams": [["north", "south"], ["west", "mars"]]}, "'mars' is in a team"),
-        ({"test": ([[1.0, 2.0]], [1.0])}, "test features have the shape"),
+        ({"test": ([[1.0, 2.0]], [1.0])}, "rows to predict have the shape"),
         ({"test": ([[1.0]], [1.0, 2.0])}, "one target each"),
-        ({"test": ([[np.nan]], [1.0])}, "not finite"),
+        ({"test": ([[np.nan]], [1.0])}, "row 1: the value is missing"),
     ],
 )
 def test_bad_options_are_refused_before_anything_is_sampled(
     agreed: eq.Agreement, sent: list[eq.Submission], options: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(MediationError, match=message):
+    with pytest.raises((MediationError, TableError), match=message):
         mediate(agreed, sent, folder=tmp_path / "out", **options)
     assert not (tmp_path / "out").exists()
 

@@ -23,7 +23,7 @@ from equipoise.inference.models.base import EngineModel
 from equipoise.inference.observations import Observations
 from equipoise.inference.problem import model_of
 from equipoise.mediation.other_priors import widened
-from equipoise.models import KINDS, CodedColumn, Layout
+from equipoise.models import KINDS, CodedColumn, Layout, ScaledColumn
 from equipoise.models.base import Rows
 from equipoise.party.ledger import domains_of
 from equipoise.party.statistics import exact_statistic
@@ -97,7 +97,7 @@ def random_rows(layout: Layout, number: int, rng: np.random.Generator) -> dict[s
     for column in layout.columns:
         if isinstance(column, CodedColumn):
             table[column.name] = [column.labels[k] for k in rng.integers(len(column.labels), size=number)]
-        else:
+        elif isinstance(column, ScaledColumn):
             values = column.middle + column.half_width * np.clip(2 * rng.normal(size=number), -1, 1)
             table[column.name] = np.round(values) if column.whole else values
     return table

@@ -129,6 +129,6 @@ def _table(layout: Layout, row: Rows) -> pa.Table:
         if isinstance(column, ScaledColumn):
             raw = column.middle + column.half_width * value
             cells[column.name] = [round(raw) if column.whole else raw]
-        elif column.name not in cells or value == 1:
+        elif isinstance(column, CodedColumn) and (column.name not in cells or value == 1):
             cells[column.name] = [column.labels[column.codes.index(int(value))]]
     return pa.table(cells)

@@ -138,7 +138,7 @@ def test_tables_that_do_not_fit_are_refused() -> None:
         (pl.DataFrame(good | {"age": [None, 50]}), "feature 'age', row 1: the value is missing"),
         (good | {"bmi": [None, None]}, "feature 'bmi', row 1: the value is missing"),
         ([[50.0, 20.0], [np.inf, 20.0]], "feature 'age', row 2: the value is infinite"),
-        (good | {"bmi": ["20", "30"]}, "feature 'bmi' holds string values, not numbers"),
+        (good | {"bmi": ["20", "30"]}, "column 'bmi' holds text where numbers are agreed"),
         (good | {"bmi": [20.0]}, "they have: age 2, bmi 1"),
         ({"age": [], "bmi": []}, "at least one"),
         (pd.DataFrame([[1, 2, 3]], columns=["age", "bmi", "bmi"]), "'bmi' appears 2 times"),

@@ -9,7 +9,7 @@ from sklearn.metrics import log_loss, mean_squared_error
 
 import engine_setup  # noqa: F401
 import rounds
-from equipoise.errors import MediationError
+from equipoise.errors import MediationError, TableError
 from equipoise.inference.diagnostics import independent
 from equipoise.inference.infer import infer
 from equipoise.inference.posterior import Posterior
@@ -47,7 +47,7 @@ def test_rows_that_do_not_fit_are_refused() -> None:
     agreed = rounds.agreement("logistic")
     with pytest.raises(MediationError, match="'maybe' is neither 'no' nor 'yes'"):
         scaled_rows(agreed, [[1.0]], ["maybe"])
-    with pytest.raises(MediationError, match="columns: x"):
+    with pytest.raises(TableError, match="in this order: x"):
         scaled_rows(agreed, [[1.0, 2.0]], ["no"])
     with pytest.raises(MediationError, match="has no features; give None"):
         scaled_rows(rounds.agreement("poisson"), [[1.0]], [1.0])

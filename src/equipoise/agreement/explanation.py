@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from equipoise._util.display import Table
 from equipoise._util.text import counted, first_few, short
 from equipoise.agreement import Agreement
-from equipoise.models import Layout, ScaledColumn, layout_of
-from equipoise.models.columns import Column, NumberColumn
+from equipoise.models import Layout, layout_of
+from equipoise.models.columns import Column, NumberColumn, OrdinalFeature
 from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee, approx_dp, guess_percent
 
 _FALLBACKS = {
@@ -125,8 +125,7 @@ def _noise_cautions(agreement: Agreement, layout: Layout) -> tuple[str, ...]:
 
 def contribution(layout: Layout) -> str:
     """What one row can add to a sum."""
-    low = -1 if any(isinstance(c, ScaledColumn) or -1 in c.codes for c in layout.columns) else 0
-    return f"between {low} and 1"
+    return f"between {min(low for low, _ in layout.row_limits):.0f} and 1"
 
 
 def _sentences(agreement: Agreement, layout: Layout) -> tuple[str, ...]:
@@ -169,8 +168,27 @@ def _column_row(agreement: Agreement, column: Column) -> tuple[str, str, str]:
         lower, upper = column.bounds
         stated = getattr(column, "typical", None)
         usually = f"; typically {stated[0]:g} to {stated[1]:g}" if stated else ""
-        return column.name, role, f"{lower:g} to {upper:g}, clipped{usually}"
-    return column.name, role, f"one of {first_few(column.values)}"
+        taken = getattr(column, "transform", None)
+        transform = f"; its {_TRANSFORMED[taken]}" if taken else ""
+        return column.name, role, f"{lower:g} to {upper:g}, clipped{usually}{transform}{_gaps(column)}"
+    if isinstance(column, OrdinalFeature):
+        scores = ", ".join(f"{level} = {score:g}" for level, score in zip(column.levels, column.places, strict=True))
+        return column.name, role, f"in order: {scores}{_gaps(column)}"
+    reference = getattr(column, "reference", None)
+    compared = "" if reference is None else f", compared with {reference}"
+    other = "; anything else is a level of its own" if getattr(column, "other", False) else ""
+    return column.name, role, f"one of {first_few(column.values)}{compared}{other}{_gaps(column)}"
+
+
+_TRANSFORMED = {"log": "logarithm", "sqrt": "square root", "logit": "log odds"}
+
+
+def _gaps(column: Column) -> str:
+    """What a missing value counts as, where it is not refused."""
+    missing = getattr(column, "missing", "refuse")
+    if missing == "value":
+        return f"; missing counts as {column.fill}"  # type: ignore[union-attr]
+    return "; missing has a weight of its own" if missing == "indicator" else ""
 
 
 def _noise_row(layout: Layout, guarantee: Guarantee, delta: float) -> NoiseRow:

@@ -20,7 +20,7 @@ from equipoise.agreement import Agreement
 from equipoise.cli.options import DecimalOption, DelimiterOption, JsonOption
 from equipoise.cli.output import claim_output, echo, print_json, print_table
 from equipoise.errors import MediationError, TableError
-from equipoise.models.columns import CategoryColumn, LabelColumn, NumberColumn
+from equipoise.models.columns import CategoryColumn, LabelColumn, LevelFeature, NumberColumn
 from equipoise.party.csv_stream import CsvFile, stated_table
 from equipoise.party.stream import Wanted
 from equipoise.party.table import open_table
@@ -322,7 +322,10 @@ def _shown(cell: Any) -> str:
 
 def wanted_features(agreement: Agreement) -> list[Wanted]:
     """The columns a model predicts from."""
-    return [Wanted(column.name, None) for column in agreement.columns[:-1]]
+    return [
+        Wanted(column.name, column.values if isinstance(column, LevelFeature) else None)
+        for column in agreement.columns[:-1]
+    ]
 
 
 def wanted_target(agreement: Agreement) -> Wanted:
@@ -347,7 +350,7 @@ def read_columns(path: Source, wanted: Sequence[Wanted]) -> dict[str, Any]:
 
 
 def test_rows(path: Path, agreement: Agreement) -> tuple[Any, list[Any]]:
-    """Features [rows, columns], None for a model that has none, and targets, for `mediate(test=…)`."""
+    """Features by name, None for a model that has none, and targets, for `mediate(test=…)`."""
     features, target = wanted_features(agreement), wanted_target(agreement)
     columns = read_columns(path, [*features, target])
     answers = columns.pop(target.name).to_pylist()
@@ -358,4 +361,4 @@ def test_rows(path: Path, agreement: Agreement) -> tuple[Any, list[Any]]:
         )
     if not features:
         return None, answers
-    return np.column_stack([columns[want.name].to_numpy() for want in features]), answers
+    return columns, answers

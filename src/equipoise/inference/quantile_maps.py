@@ -187,8 +187,8 @@ def partial_correlation_table(width: int, concentration: float) -> Table:
 
 def correlation_root(table: Table, block: Array, width: int) -> Array:
     """Cholesky factor of a correlation matrix from w(w − 1)/2 coordinates."""
-    if width == 1:
-        return jnp.ones((1, 1))
+    if width < 2:
+        return jnp.ones((width, width))
     rows, columns = np.tril_indices(width, -1)
     tables = jax.tree.map(lambda part: part[columns], table)
     partial_correlation = jnp.zeros((width, width)).at[rows, columns].set(jnp.tanh(0.5 * transport(tables, block)))

@@ -198,7 +198,7 @@ def prior_conflicts(agreement: Agreement, everybody: Posterior) -> list[Remark]:
     if own is None:
         own = model.own_of_draws(prior, everybody.draws)
     found = [] if own is None else _far(agreement.model.coordinate_names(), own.mean(axis=0), _WIDEN)
-    columns = [f"the standard deviation of {column.name}" for column in agreement.model.columns[:-1]]
+    columns = [f"the standard deviation of {name}" for name in agreement.model.number_names]
     if columns:
         deviations = np.sqrt(np.diagonal(everybody.draws["feature_covariance"], axis1=-2, axis2=-1))
         typical = np.exp(np.log(deviations).mean(axis=0)).reshape(-1, len(columns))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol, Union
 from pydantic import Field
 
 from equipoise.models.base import Model
-from equipoise.models.layout import GRID, LARGEST_NOISE, UNIT, CodedColumn, Entry, Layout, ScaledColumn
+from equipoise.models.layout import GRID, LARGEST_NOISE, UNIT, CodedColumn, Entry, GridColumn, Layout, ScaledColumn
 
 __all__ = [
     "GRID",
@@ -20,6 +20,7 @@ __all__ = [
     "AnyModel",
     "CodedColumn",
     "Entry",
+    "GridColumn",
     "Layout",
     "Model",
     "ScaledColumn",

@@ -117,6 +117,11 @@ class Model(Section, ABC):
         return (self.target,)
 
     @property
+    def number_names(self) -> tuple[str, ...]:
+        """Features that are numbers, as draws of their means and covariance have them."""
+        return ()
+
+    @property
     def noun(self) -> str:
         """What messages call the model, as in "a linear regression"."""
         return f"{self.kind} model"

@@ -1,14 +1,20 @@
-"""Columns of an agreement: a name, and public bounds or the values that a cell may have."""
+"""Columns of an agreement: a name, and public bounds or the values that a cell may have.
+
+Features of a regression are of four kinds: a `number` with bounds, of which a monotone transform may be taken; a
+`binary` with two labels; a `category` with levels of which one is the reference; an `ordinal` with levels in order,
+each with a score. How their cells become numbers is public and decided row by row (`coding.py`).
+"""
 
 import math
-from typing import Annotated, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, StrictInt, StrictStr, field_validator, model_validator
+from pydantic import Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag, field_validator, model_validator
 
 from equipoise._util.text import first_repeat
 from equipoise.models.section import Finite, Section
 
 MAX_CATEGORIES = 2_000
+MAX_LEVELS = 50  # of a feature: each is a column of its own
 MIN_TYPICAL = 0.001  # of the width of the bounds
 
 ColumnName = Annotated[str, Field(min_length=1, max_length=200)]
@@ -57,6 +63,173 @@ class RegressionColumn(NumberColumn):
                 "noise will hide such a column; tighten its bounds"
             )
         return self
+
+
+Missing = Literal["refuse", "value", "indicator"]
+Transform = Literal["log", "sqrt", "logit"]
+
+
+class NumberFeature(RegressionColumn):
+    """A number, or with `transform` its logarithm, square root or log odds; bounds are stated before the transform.
+
+    A missing value is refused, counts as `fill` (`missing = "value"`), or is marked by an indicator with a weight of
+    its own, the number then being at the middle of its scaled bounds (`missing = "indicator"`).
+    """
+
+    added_later: ClassVar[frozenset[str]] = frozenset({"kind", "transform", "missing", "fill"})
+
+    kind: Literal["number"] = "number"
+    transform: Transform | None = None
+    missing: Missing = "refuse"
+    fill: Finite | None = None
+
+    @model_validator(mode="after")
+    def _check_coding(self) -> Self:
+        lower, upper = self.bounds
+        if self.transform == "log" and lower <= 0:
+            raise ValueError(f'transform = "log" needs a lower bound above 0, not {lower:g}')
+        if self.transform == "sqrt" and lower < 0:
+            raise ValueError(f'transform = "sqrt" needs a lower bound of 0 or more, not {lower:g}')
+        if self.transform == "logit" and not 0 < lower < upper < 1:
+            raise ValueError(
+                f'transform = "logit" needs bounds within 0 and 1, without them, not [{lower:g}, {upper:g}]'
+            )
+        _check_fill(self.missing, self.fill)
+        if self.fill is not None and not lower <= self.fill <= upper:
+            raise ValueError(f"fill = {self.fill:g} is outside the bounds [{lower:g}, {upper:g}]")
+        return self
+
+
+class LevelFeature(Section):
+    """What features of agreed values share. `values` are those that a cell may have."""
+
+    name: ColumnName
+    missing: Missing = "refuse"
+    fill: Label | None = None
+
+    @property
+    def values(self) -> tuple[int | str, ...]:
+        """Every value that is agreed by name."""
+        raise NotImplementedError
+
+    @model_validator(mode="after")
+    def _check_missing(self) -> Self:
+        _check_fill(self.missing, self.fill)
+        if self.fill is not None and self.fill not in self.values:
+            raise ValueError(f"fill = {self.fill!r} is not one of the agreed values {list(self.values)}")
+        return self
+
+
+class BinaryFeature(LevelFeature):
+    """A feature with two agreed values, `labels = [reference, other]`."""
+
+    kind: Literal["binary"]
+    labels: tuple[Label, Label]
+
+    @field_validator("labels")
+    @classmethod
+    def _distinct(cls, labels: tuple[int | str, ...]) -> tuple[int | str, ...]:
+        return _distinct_labels(labels)
+
+    @property
+    def values(self) -> tuple[int | str, ...]:
+        """Every value that is agreed by name."""
+        return self.labels
+
+    @property
+    def reference(self) -> int | str:
+        """The value that the other is compared with."""
+        return self.labels[0]
+
+
+class CategoryFeature(LevelFeature):
+    """A feature with agreed levels, each compared with the `reference`, the first unless stated.
+
+    With `other = true` a value that is not listed is a level of its own; so is a missing one with `missing =
+    "indicator"`.
+    """
+
+    kind: Literal["category"]
+    levels: Annotated[tuple[Label, ...], Field(min_length=2, max_length=MAX_LEVELS)]
+    reference: Label = ""
+    other: StrictBool = False
+
+    @field_validator("levels")
+    @classmethod
+    def _distinct(cls, levels: tuple[int | str, ...]) -> tuple[int | str, ...]:
+        return _distinct_labels(levels)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _first_is_reference(cls, document: Any) -> Any:
+        if isinstance(document, dict) and "reference" not in document and document.get("levels"):
+            return {**document, "reference": document["levels"][0]}
+        return document
+
+    @model_validator(mode="after")
+    def _known_reference(self) -> Self:
+        if self.reference not in self.levels:
+            raise ValueError(f"reference = {self.reference!r} is not one of the levels {list(self.levels)}")
+        return self
+
+    @property
+    def values(self) -> tuple[int | str, ...]:
+        """Every value that is agreed by name."""
+        return self.levels
+
+
+class OrdinalFeature(LevelFeature):
+    """A feature whose agreed levels have an order; `scores` say how far apart they are, evenly unless stated."""
+
+    kind: Literal["ordinal"]
+    levels: Annotated[tuple[Label, ...], Field(min_length=2, max_length=MAX_LEVELS)]
+    scores: tuple[Finite, ...] | None = None
+
+    @field_validator("levels")
+    @classmethod
+    def _distinct(cls, levels: tuple[int | str, ...]) -> tuple[int | str, ...]:
+        return _distinct_labels(levels)
+
+    @model_validator(mode="after")
+    def _check_scores(self) -> Self:
+        if self.scores is None:
+            return self
+        if len(self.scores) != len(self.levels):
+            raise ValueError(f"scores has {len(self.scores)} numbers for {len(self.levels)} levels; give one for each")
+        if any(one >= other for one, other in zip(self.scores, self.scores[1:], strict=False)):
+            raise ValueError(f"scores = {list(self.scores)} must rise from level to level")
+        return self
+
+    @property
+    def values(self) -> tuple[int | str, ...]:
+        """Every value that is agreed by name."""
+        return self.levels
+
+    @property
+    def places(self) -> tuple[float, ...]:
+        """Scores of all levels, stated or not."""
+        return tuple(float(place) for place in range(len(self.levels))) if self.scores is None else self.scores
+
+
+def _kind_of(document: Any) -> str:
+    kind = document.get("kind", "number") if isinstance(document, dict) else getattr(document, "kind", "number")
+    return kind if isinstance(kind, str) else "number"
+
+
+Feature = Annotated[
+    Annotated[NumberFeature, Tag("number")]
+    | Annotated[BinaryFeature, Tag("binary")]
+    | Annotated[CategoryFeature, Tag("category")]
+    | Annotated[OrdinalFeature, Tag("ordinal")],
+    Discriminator(_kind_of),
+]
+
+
+def _check_fill(missing: str, fill: object) -> None:
+    if missing == "value" and fill is None:
+        raise ValueError('missing = "value" needs `fill`, the public value that a missing one counts as')
+    if missing != "value" and fill is not None:
+        raise ValueError(f'fill = {fill!r} is used with missing = "value" only; write that, or remove it')
 
 
 class CountColumn(NumberColumn):
@@ -113,7 +286,7 @@ class LabelColumn(Section):
         return self.labels
 
 
-Column = NumberColumn | CategoryColumn | LabelColumn
+Column = NumberColumn | CategoryColumn | LabelColumn | LevelFeature
 
 
 def _distinct_labels(labels: tuple[int | str, ...]) -> tuple[int | str, ...]:

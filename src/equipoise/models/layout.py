@@ -2,8 +2,9 @@
 
 Every model's statistic is a list of sums over rows, each either of one *grid column* or of a product of two. A grid
 column holds integers in [−2¹⁶, 2¹⁶]: a number mapped publicly from its bounds to [−1, 1] and rounded to the 2⁻¹⁶
-grid, or a code (−1, 0, 1) times 2¹⁶. Products, and single columns times the constant 2¹⁶, are integers in units of
-2⁻³², so sums are exact in any order, and the sensitivity bound holds for the very numbers that are released.
+grid, or a code within [−1, 1], mostly −1, 0 or 1, times 2¹⁶. Products, and single columns times the constant 2¹⁶, are
+integers in units of 2⁻³², so sums are exact in any order, and the sensitivity bound holds for the very numbers that are
+released.
 
 An entry also carries a small integer *weight*. Entries that one row cannot push as far as the others get a larger
 weight, as far as the sensitivity allows; the same noise on the weighted integers is then less noise on those entries,
@@ -11,11 +12,14 @@ for free (see the proofs beside the layouts of the kinds).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+
+from equipoise._util.arrays import Floats
 from equipoise.models.guarantee import Guarantee
 
 GRID = 2**16  # grid steps per unit of a scaled column
@@ -24,38 +28,127 @@ LARGEST_NOISE = 2.0**58  # steps, of a standard deviation: sixteen fit beside th
 BASE_WEIGHT = 8  # weight of an ordinary entry where others are up-weighted: 1/8 is fine enough to lose 7 % at most
 
 
+TRANSFORMS: dict[str, Callable[[Floats], Floats]] = {
+    "log": np.log,
+    "sqrt": np.sqrt,
+    "logit": lambda share: np.log(share / (1 - share)),
+}
+
+
 @dataclass(frozen=True)
 class ScaledColumn:
-    """A numeric column mapped from its public bounds to [−1, 1] and clipped there."""
+    """A numeric column mapped from its public bounds to [−1, 1] and clipped there.
+
+    With a transform, the bounds of what is transformed are mapped, so the middle is not halfway between the bounds. A
+    missing cell (NaN) counts as `fill`, where that is agreed.
+    """
 
     name: str
     lower: float
     upper: float
     whole_for: str = ""  # the kind of model that takes whole numbers only, if this is a column of one
+    transform: str | None = None
+    fill: float | None = None
 
     @property
     def middle(self) -> float:
-        """The value that maps to 0."""
-        return self.lower + (self.upper - self.lower) / 2
+        """The value that maps to 0, transformed."""
+        lower, upper = self._ends
+        return lower + (upper - lower) / 2
 
     @property
     def half_width(self) -> float:
-        """The distance that maps to 1."""
-        return (self.upper - self.lower) / 2
+        """The distance that maps to 1, transformed."""
+        lower, upper = self._ends
+        return (upper - lower) / 2
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        return self.transformed(self.lower), self.transformed(self.upper)
+
+    def transformed(self, value: float) -> float:
+        """One value within the bounds as it is scaled."""
+        return value if self.transform is None else float(TRANSFORMS[self.transform](np.asarray(value)))
+
+    @property
+    def middle_value(self) -> float:
+        """The value that maps to 0, before the transform."""
+        if self.transform is None:
+            return self.middle
+        inverse: dict[str, Callable[[float], float]] = {
+            "log": math.exp,
+            "sqrt": lambda root: root**2,
+            "logit": lambda odds: 1 / (1 + math.exp(-odds)),
+        }
+        return inverse[self.transform](self.middle)
 
     @property
     def whole(self) -> bool:
         """Whether every value must be a whole number."""
         return bool(self.whole_for)
 
+    @property
+    def plain(self) -> bool:
+        """Whether scaling is a subtraction and a division."""
+        return self.transform is None and self.fill is None
+
+    @property
+    def takes_missing(self) -> bool:
+        """Whether a cell may be missing."""
+        return self.fill is not None
+
+    def coded(self, cells: Floats) -> Floats:
+        """Cells in scaled units, not clipped: but a transform is that of the clipped value, so that it has one."""
+        if self.fill is not None:
+            cells = np.where(np.isnan(cells), self.fill, cells)
+        if self.transform is not None:
+            cells = TRANSFORMS[self.transform](np.clip(cells, self.lower, self.upper))
+        return np.asarray((cells - self.middle) / self.half_width)
+
 
 @dataclass(frozen=True)
 class CodedColumn:
-    """A column with agreed values only, each replaced by its code −1, 0 or 1."""
+    """A column with agreed values, each replaced by its code in [−1, 1].
+
+    Cells are given as positions among the labels, −1 for a value that is not one of them and NaN for a missing one;
+    `other` and `missing` are the codes of those, where they are agreed.
+    """
 
     name: str
     labels: tuple[int | str, ...]
-    codes: tuple[int, ...]
+    codes: tuple[float, ...]
+    other: float | None = None
+    missing: float | None = None
+
+    @property
+    def takes_missing(self) -> bool:
+        """Whether a cell may be missing."""
+        return self.missing is not None
+
+    def coded(self, cells: Floats) -> Floats:
+        """Codes of positions."""
+        codes = np.array([*self.codes, self.other or 0.0, self.missing or 0.0])
+        places = np.where(np.isnan(cells), len(codes) - 1, np.where(cells < 0, len(codes) - 2, cells))
+        return np.asarray(codes[places.astype(np.int64)])
+
+
+@dataclass(frozen=True)
+class GapColumn:
+    """1 where the number of that name is missing, otherwise 0."""
+
+    name: str
+
+    @property
+    def takes_missing(self) -> bool:
+        """That is what it is for."""
+        return True
+
+    def coded(self, cells: Floats) -> Floats:
+        """Which cells are missing."""
+        return np.isnan(cells).astype(float)
+
+
+GridColumn = ScaledColumn | CodedColumn | GapColumn
 
 
 class Entry(NamedTuple):
@@ -75,7 +168,7 @@ class Layout:
     are pulled onto it. `sensitivity` is in grid steps of the weighted statistic and rounded up.
     """
 
-    columns: tuple[ScaledColumn | CodedColumn, ...]
+    columns: tuple[GridColumn, ...]
     entries: tuple[Entry, ...]
     sensitivity: int
     squared_radius: int | None = None
@@ -100,7 +193,10 @@ class Layout:
 
         def of_column(index: int) -> tuple[float, float]:
             column = self.columns[index]
-            return (min(column.codes), max(column.codes)) if isinstance(column, CodedColumn) else (-1.0, 1.0)
+            if isinstance(column, CodedColumn):
+                codes = [*column.codes, *(code for code in (column.other, column.missing) if code is not None)]
+                return min(codes), max(codes)
+            return (0.0, 1.0) if isinstance(column, GapColumn) else (-1.0, 1.0)
 
         found = []
         for entry in self.entries:

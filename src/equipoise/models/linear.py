@@ -23,7 +23,7 @@ from equipoise.models.base import (
     root_mean_square,
 )
 from equipoise.models.columns import RegressionColumn
-from equipoise.models.layout import BASE_WEIGHT, UNIT, Layout, scaled
+from equipoise.models.layout import BASE_WEIGHT, Layout, scaled
 from equipoise.models.regression import (
     FEATURES_COMMENT,
     FEATURES_PRIOR,
@@ -36,7 +36,6 @@ from equipoise.models.regression import (
     factor,
     in_parts,
     norm_ball,
-    regression_entries,
     typical_deviation,
 )
 from equipoise.models.section import Finite, Positive, Section
@@ -165,24 +164,21 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
         r is still worst, it is no larger if b² ≤ 2 + r; at (0, 0) it is smaller. So Δ is `norm_ball`'s, with b =
         √(2+r).
 
-        Weights are rationals just below a and b, which can only lower the left side.
+        Weights are rationals just below a and b, which can only lower the left side. Where features have levels, w is
+        the number of numbers and of blocks (`Coding.sensitivity`).
         """
-        width = len(self.features)
-        columns = (
-            *(scaled(f.name, f.bounds) for f in self.features),
-            scaled(self.target.name, self.target.bounds),
-        )
-
-        sensitivity = BASE_WEIGHT * UNIT * (width + 2)
-        square_weight = target_weight = math.isqrt(BASE_WEIGHT**2 * (width + 4) // 2)
+        coding = self.coding
+        columns = (*(term.column for term in coding.terms), scaled(self.target.name, self.target.bounds))
+        square_weight = target_weight = math.isqrt(BASE_WEIGHT**2 * (coding.directions + 4) // 2)
+        sensitivity = coding.sensitivity(square_weight)
         squared_radius = None
         if self.norm_bound is not None:
-            squared_radius, sensitivity = norm_ball(self.norm_bound, width)
+            squared_radius, sensitivity = norm_ball(self.norm_bound, len(self.features))
             square_weight = BASE_WEIGHT
             target_weight = math.isqrt(math.floor(BASE_WEIGHT**2 * (2 + Fraction(self.norm_bound) ** 2)))
 
-        entries = regression_entries([c.name for c in columns], [square_weight] * width + [target_weight])
-        return Layout(columns, tuple(entries), sensitivity, squared_radius, ball_columns=width)
+        entries = coding.entries(self.target.name, square_weight, target_weight)
+        return Layout(columns, entries, sensitivity, squared_radius, ball_columns=len(self.features))
 
     @property
     def parameters(self) -> dict[str, Support]:

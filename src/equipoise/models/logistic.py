@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from equipoise._util.arrays import Floats
 from equipoise.models.base import Draws, Rows, Template, averaged
 from equipoise.models.columns import LabelColumn
-from equipoise.models.layout import BASE_WEIGHT, UNIT, CodedColumn, Layout, ScaledColumn, scaled
+from equipoise.models.layout import BASE_WEIGHT, CodedColumn, Layout
 from equipoise.models.regression import (
     FEATURES_COMMENT,
     FEATURES_PRIOR,
@@ -23,7 +23,6 @@ from equipoise.models.regression import (
     factor,
     in_parts,
     norm_ball,
-    regression_entries,
 )
 from equipoise.models.section import Positive, Section
 
@@ -132,21 +131,21 @@ bias_spread = 2.0        # log odds where all features are at their means
 
         **Ball** (a = 1). The bound above, with P = s and Q = s′, is the one that `norm_ball` maximises.
 
-        Σy² is the row count and is left out.
+        Σy² is the row count and is left out. Where features have levels, w is the number of numbers and of blocks
+        (`Coding.sensitivity`).
         """
-        width = len(self.features)
+        coding = self.coding
         target = CodedColumn(self.target.name, self.target.labels, (-1, 1))
-        columns: tuple[ScaledColumn | CodedColumn, ...] = (*(scaled(f.name, f.bounds) for f in self.features), target)
-
-        sensitivity = BASE_WEIGHT * UNIT * (width + 2)
-        square_weight = math.isqrt(BASE_WEIGHT**2 * (width + 5) // 2)
+        square_weight = math.isqrt(BASE_WEIGHT**2 * (coding.directions + 5) // 2)
+        sensitivity = coding.sensitivity(square_weight)
         squared_radius = None
         if self.norm_bound is not None:
-            squared_radius, sensitivity = norm_ball(self.norm_bound, width)
+            squared_radius, sensitivity = norm_ball(self.norm_bound, len(self.features))
             square_weight = BASE_WEIGHT
 
-        entries = regression_entries([c.name for c in columns], [square_weight] * width + [0])
-        return Layout(columns, tuple(entries), sensitivity, squared_radius, ball_columns=width)
+        columns = (*(term.column for term in coding.terms), target)
+        entries = coding.entries(self.target.name, square_weight, 0)
+        return Layout(columns, entries, sensitivity, squared_radius, ball_columns=len(self.features))
 
     def own_units(self, draws: Draws) -> dict[str, Floats]:
         weights, intercept = self.slopes(draws["weights"], 1.0)
@@ -222,8 +221,8 @@ bias_spread = 2.0        # log odds where all features are at their means
     @property
     def two_values(self) -> str:
         return (
-            "this model takes features to be normal, and its log odds can come out several times too large, with "
-            "intervals that do not say so. Leave the column out, or use linear regression on labels coded as numbers."
+            "numbers are taken to be normal, and the log odds of one that is not can come out several times too "
+            "large, with intervals that do not say so."
         )
 
     def belief_about_effects(self) -> str:

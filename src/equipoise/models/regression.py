@@ -17,6 +17,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterator
 from fractions import Fraction
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -24,7 +25,8 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from equipoise._util.arrays import Floats
-from equipoise._util.text import counted
+from equipoise._util.text import counted, first_repeat
+from equipoise.errors import MediationError
 from equipoise.models.base import (
     BOUNDS_COMMENT,
     LARGEST,
@@ -36,17 +38,21 @@ from equipoise.models.base import (
     Rows,
     Support,
     check_length,
-    scaled_values,
     stated,
 )
-from equipoise.models.columns import Column, RegressionColumn
-from equipoise.models.layout import BASE_WEIGHT, GRID, UNIT, Entry, ScaledColumn, ceil_sqrt
+from equipoise.models.coding import MOST_CELLS, Coding, coding_of
+from equipoise.models.columns import Column, Feature, NumberFeature, RegressionColumn
+from equipoise.models.layout import BASE_WEIGHT, GRID, UNIT, ScaledColumn, ceil_sqrt
 from equipoise.models.section import Positive, Section
 
 MAX_FEATURES = 250  # keeps every statistic below 2¹⁵ entries, which `guarantee.LATTICE_GAP` relies on
 TYPICAL_DEVIATION = 0.25  # of a column, in half the width of its bounds
 CELLS_AT_ONCE = 4_000_000  # rows × draws held in memory
 PRIORS = ("prior", "data_prior")
+LEVELS = (
+    "A level's effect against the reference is believed to be as large as that of two and a half standard deviations "
+    "of a number, and nothing much is believed of how frequent levels are."
+)
 WIDE = 100  # times the typical range, where bounds are worth a word
 
 Spread = Annotated[float, Field(strict=True, ge=0.05, le=3, allow_inf_nan=False)]  # of a logarithm
@@ -55,6 +61,11 @@ FEATURES_COMMENT = f"""\
 {BOUNDS_COMMENT}# A column may also say where about 95 % of its values lie, from common knowledge like the bounds:
 #   {{ name = "height", bounds = [50, 230], typical = [150, 195] }}
 # It changes beliefs, not noise. Unless stated, the middle half of the bounds is taken.
+# Other columns than numbers, and what a missing value counts as:
+#   {{ name = "smoker", kind = "binary", labels = ["no", "yes"] }}
+#   {{ name = "region", kind = "category", levels = ["north", "south"], other = true, missing = "indicator" }}
+#   {{ name = "pain", kind = "ordinal", levels = ["none", "some", "much"] }}
+#   {{ name = "creatinine", bounds = [0.2, 20], transform = "log", missing = "value", fill = 0.9 }}
 """
 NORM_COMMENT = """\
 # Optional: the largest Euclidean norm of a row's features once each spans [-1, 1]. Rows beyond it are
@@ -94,7 +105,7 @@ class StandardisedFeatures(Section):
 class Regression(Model):
     """A model of a target given features."""
 
-    features: Annotated[tuple[RegressionColumn, ...], Field(min_length=1, max_length=MAX_FEATURES)]
+    features: Annotated[tuple[Feature, ...], Field(min_length=1, max_length=MAX_FEATURES)]
     norm_bound: Positive | None = None
 
     if TYPE_CHECKING:  # a field of the subclasses
@@ -128,9 +139,48 @@ class Regression(Model):
             )
         return self
 
+    @model_validator(mode="after")
+    def _check_coding(self) -> Self:
+        coding = self.coding
+        if len(coding.terms) > MAX_FEATURES:
+            raise ValueError(
+                f"the features have {len(coding.terms)} columns once coded; at most {MAX_FEATURES} are allowed"
+            )
+        if coding.only_numbers:
+            return self
+        names = [term.name for term in coding.terms]
+        if repeated := first_repeat(names):
+            raise ValueError(f"two columns are called {repeated!r} once coded; rename one")
+        levelled = next(term.feature for term in coding.terms if term.is_level)
+        if coding.cells > MOST_CELLS:
+            raise ValueError(
+                f"the levels of the features can be combined in {coding.cells} ways; at most {MOST_CELLS} can be "
+                "learnt about: merge levels, leave a column out, or give levels an order and scores "
+                '(kind = "ordinal"), which makes them a number'
+            )
+        if self.norm_bound is not None:
+            raise ValueError(
+                f"norm_bound is for features that are all numbers, and {levelled!r} has levels; leave it out"
+            )
+        if self.prior.kind == "conjugate":  # type: ignore[attr-defined]
+            raise ValueError(
+                f"the conjugate prior is for features that are all numbers, and {levelled!r} has levels; use "
+                'prior.kind = "standardised"'
+            )
+        return self
+
+    @cached_property
+    def coding(self) -> Coding:
+        """How features become columns with weights."""
+        return coding_of(self.features)
+
     @property
     def columns(self) -> tuple[Column, ...]:
         return (*self.features, self.target)
+
+    @property
+    def number_names(self) -> tuple[str, ...]:
+        return tuple(self.coding.terms[place].name for place in self.coding.numbers)
 
     def joint_domains(self) -> dict[str, list[Any]]:
         features = ", ".join(column.name for column in self.features)
@@ -140,47 +190,59 @@ class Regression(Model):
 
     @property
     def parameters(self) -> dict[str, Support]:
-        return {"weights": Support((len(self.features) + 1,), -LARGEST, LARGEST)}
+        return {"weights": Support((len(self.coding.terms) + 1,), -LARGEST, LARGEST)}
 
     def slopes(self, weights: Floats, target_width: float) -> tuple[dict[str, Floats], Floats]:
         """Weights by name in own units, and what they leave for the intercept besides the target's middle."""
         intercept = target_width * weights[:, -1]
         named = {}
-        for column, scaled in zip(self.feature_columns, weights.T, strict=False):
-            slope = scaled * (target_width / column.half_width)
-            named[f"weight[{column.name}]"] = slope
-            intercept = intercept - slope * column.middle
+        for term, scaled in zip(self.coding.terms, weights.T, strict=False):
+            slope = scaled * (target_width / term.scale)
+            named[f"weight[{term.name}]"] = slope
+            intercept = intercept - slope * term.middle
         return named, intercept
 
-    @property
-    def feature_columns(self) -> list[ScaledColumn]:
-        """The features' places in the layout."""
-        return [column for column in self.layout.columns[:-1] if isinstance(column, ScaledColumn)]
-
     def coordinate_names(self) -> list[str]:
-        return [*(f"the weight of {column.name}" for column in self.features), "the bias"]
+        return [*(f"the weight of {term.name}" for term in self.coding.terms), "the bias"]
 
-    def typical(self, column: RegressionColumn, scaled: ScaledColumn) -> tuple[float, float, float]:
+    def typical(self, stated: tuple[float, float] | None, scaled: ScaledColumn | None) -> tuple[float, float, float]:
         """What is believed of a column in scaled units: its middle, its deviation, the spread of its logarithm.
 
         Unless agreed, the middle half of its bounds holds 95 % of its values.
         """
         data = self.data_prior
         assert isinstance(data, StandardisedFeatures)
-        if column.typical is None:
+        if stated is None or scaled is None:
             return 0.0, TYPICAL_DEVIATION, data.sd_spread
-        low, high = ((end - scaled.middle) / scaled.half_width for end in column.typical)
+        low, high = ((scaled.transformed(end) - scaled.middle) / scaled.half_width for end in stated)
         return (low + high) / 2, (high - low) / 4, data.stated_spread
 
     def typical_features(self) -> list[tuple[float, float, float]]:
-        """What is believed of each feature, under a standardised prior."""
-        return [self.typical(*one) for one in zip(self.features, self.feature_columns, strict=True)]
+        """What is believed of each feature that is a number, under a standardised prior."""
+        stated = {one.name: one.typical for one in self.features if isinstance(one, NumberFeature)}
+        terms = [self.coding.terms[place] for place in self.coding.numbers]
+        return [
+            self.typical(stated.get(one.feature), one.column if isinstance(one.column, ScaledColumn) else None)
+            for one in terms
+        ]
 
     # Predictions.
 
     def scaled_features(self, table: Floats) -> Floats:
-        """Features [rows, columns] in units where the agreed bounds are ±1, with a last column of ones for the bias."""
-        scaled = [scaled_values(*one) for one in zip(self.feature_columns, table.T, strict=True)]
+        """Terms [rows, terms] in units where the agreed bounds are ±1, with a last column of ones for the bias.
+
+        Features of agreed values are given as positions among them, −1 for other values; NaN is a missing one.
+        """
+        cells = {feature.name: values for feature, values in zip(self.features, table.T, strict=True)}
+        scaled = []
+        for term in self.coding.terms:
+            column, values = term.column, cells[term.feature]
+            missing = np.isnan(values)
+            if np.any(np.isinf(values)) or (np.any(missing) and not column.takes_missing):
+                raise MediationError(
+                    f"the test column {term.feature!r} has values that are not finite numbers; leave them out"
+                )
+            scaled.append(column.coded(values))
         return np.column_stack([*scaled, np.ones(len(table))])
 
     @abstractmethod
@@ -196,21 +258,32 @@ class Regression(Model):
         """Targets of one truth as `log_probability` takes them, where the predictor is as given, and their unit."""
 
     def imagine(self, truth: Draws, number: int, rng: np.random.Generator) -> Rows:
-        mean, covariance = truth["feature_mean"][0], truth["feature_covariance"][0]
-        if mean.ndim == 2:  # every party has its own distribution of features
-            mean, covariance = mean[0], covariance[0]
-        features = rng.multivariate_normal(mean, covariance, number, method="cholesky")
-        features = np.column_stack([features, np.ones(number)])
+        features = np.column_stack([self._draw_terms(truth, 0, number, rng), np.ones(number)])
         return Rows(features, *self.imagine_targets(truth, features @ truth["weights"][0], rng), self)
 
     def likely_features(self, draws: Draws, slot: int, number: int, rng: np.random.Generator) -> Floats:
-        mean, covariance = draws["feature_mean"], draws["feature_covariance"]
-        if mean.ndim == 3:  # every party has its own distribution of features
-            mean, covariance = mean[:, slot], covariance[:, slot]
-        chosen = rng.integers(len(mean), size=number)
-        noise = rng.normal(size=(number, mean.shape[1]))
-        rows = mean[chosen] + np.einsum("nij,nj->ni", np.linalg.cholesky(covariance[chosen]), noise)
-        return np.column_stack([np.clip(rows, -1.0, 1.0), np.ones(number)])
+        terms = self._draw_terms(draws, slot, number, rng)
+        return np.column_stack([np.clip(terms, -1.0, 1.0), np.ones(number)])
+
+    def _draw_terms(self, draws: Draws, slot: int, number: int, rng: np.random.Generator) -> Floats:
+        """Rows of terms, each from the features' distribution at one draw, by party where each has its own."""
+        coding = self.coding
+        names = ("feature_mean", "feature_covariance", *(() if coding.only_numbers else ("cell_probability", "shift")))
+        own = [draws[name] for name in names]
+        if own[0].ndim == 3:  # every party has its own distribution of features
+            own = [values[:, slot] for values in own]
+        chosen = rng.integers(len(own[0]), size=number)
+        mean, covariance, *discrete = (values[chosen] for values in own)
+        noise = rng.normal(size=mean.shape)
+        numbers = mean + np.einsum("nij,nj->ni", np.linalg.cholesky(covariance), noise)
+        if coding.only_numbers:
+            return np.asarray(numbers)
+        probability, shift = discrete
+        cells = (rng.uniform(size=(number, 1)) > probability.cumsum(axis=1)[:, :-1]).sum(axis=1)
+        terms = coding.levels_of_cells[cells]
+        levels = terms[:, list(coding.level_terms)]
+        terms[:, list(coding.numbers)] = coding.present[cells] * (numbers + np.einsum("nd,ndj->nj", levels, shift))
+        return np.asarray(terms)
 
     # Words.
 
@@ -226,13 +299,18 @@ class Regression(Model):
         norm = () if radius is None else (ball,)
         if not isinstance(data, StandardisedFeatures):
             return *norm, *super().beliefs(), f"Beliefs about the features: {stated(data)}."
+        typical = [_typical(column) for column in self.features if isinstance(column, NumberFeature)]
+        numbers = (
+            "Before any data, features' standard deviations and means are believed to be about "
+            f"{_shown(typical)}; two times out of three the deviation is right "
+            f"within a factor of {factor(data.sd_spread)}, or {factor(data.stated_spread)} where a typical range is "
+            f"stated, and the mean within {data.mean_spread:g} deviations."
+        )
         return (
             *norm,
             self.belief_about_effects(),
-            "Before any data, features' standard deviations and means are believed to be about "
-            f"{_shown([_typical(column) for column in self.features])}; two times out of three the deviation is right "
-            f"within a factor of {factor(data.sd_spread)}, or {factor(data.stated_spread)} where a typical range is "
-            f"stated, and the mean within {data.mean_spread:g} deviations.",
+            *([numbers] if typical else []),
+            *([] if self.coding.only_numbers else [LEVELS]),
             "All parties' features are believed to come from one distribution."
             if data.scope == "shared"
             else "Every party's features are believed to come from a distribution of its own.",
@@ -240,14 +318,15 @@ class Regression(Model):
 
     def cautions(self) -> tuple[str, ...]:
         """On features that look like labels, and on bounds far wider than the values that are expected."""
-        labels = [one.name for one in self.features if float(one.bounds[0]).is_integer() and _width(one) == 1]
-        times = {one.name: _width(one) / (one.typical[1] - one.typical[0]) for one in self.features if one.typical}
+        numbers = [one for one in self.features if isinstance(one, NumberFeature) and one.transform is None]
+        labels = [one.name for one in numbers if float(one.bounds[0]).is_integer() and _width(one) == 1]
+        times = {one.name: _width(one) / (one.typical[1] - one.typical[0]) for one in numbers if one.typical}
         wide = [f"{name} ({ratio:.0f} times)" for name, ratio in times.items() if ratio > WIDE]
         found = []
         if labels:
             found.append(
-                f"The bounds of {_shown(labels)} are one apart. If such a column has two values only, it is no number: "
-                f"{self.two_values}"
+                f"The bounds of {_shown(labels)} are one apart. If such a column has two values only, say so "
+                f'(kind = "binary", labels = [0, 1]): {self.two_values}'
             )
         if wide:
             found.append(
@@ -272,18 +351,18 @@ class Regression(Model):
 
     def axes(self) -> list[Axis]:
         """As effects of moving a feature over its agreed range, in one unit for all features."""
-        effects = tuple(
-            Readable(
-                f"{one.name}: {one.bounds[0]:g} → {one.bounds[1]:g}",
-                f"weight[{one.name}]",
-                one.bounds[1] - one.bounds[0],
-            )
-            for one in self.features
-        )
+        effects = tuple(Readable(term.effect, f"weight[{term.name}]", term.width) for term in self.coding.terms)
         return [
             Axis(f"effect in {self.effect_unit}", effects, zero=True),
-            Axis(f"in {self.effect_unit}", (Readable("intercept (all features 0)", "intercept"),)),
+            Axis(f"in {self.effect_unit}", (Readable(self._intercept, "intercept"),)),
         ]
+
+    @property
+    def _intercept(self) -> str:
+        coding = self.coding
+        if not coding.numbers:
+            return "intercept (all features at their references)"
+        return f"intercept (all features 0{'' if coding.only_numbers else ' or at their references'})"
 
     # Format 1 has conjugate priors only, whose `kind` it does not say, and no typical ranges.
 
@@ -341,17 +420,6 @@ def norm_ball(norm_bound: float, width: int) -> Ball:
     return Ball(math.floor(r * GRID**2), ceil_sqrt(math.ceil(squared_steps)))
 
 
-def regression_entries(names: list[str], square_weights: list[int]) -> list[Entry]:
-    """Sums of all columns, then of all products of two; squares have weights of their own, 0 to leave one out."""
-    entries = [Entry(name, i, None, BASE_WEIGHT) for i, name in enumerate(names)]
-    for i in range(len(names)):
-        for j in range(i, len(names)):
-            weight = square_weights[i] if i == j else BASE_WEIGHT
-            if weight:
-                entries.append(Entry(f"{names[i]} × {names[j]}", i, j, weight))
-    return entries
-
-
 def in_parts(features: Floats, draws: int) -> Iterator[Floats]:
     """A few rows at a time, so that rows × draws fit in memory."""
     step = max(1, CELLS_AT_ONCE // draws)
@@ -391,13 +459,13 @@ def _columns_of(model: dict[str, Any]) -> list[dict[str, Any]]:
     return [column for column in columns if isinstance(column, dict)]
 
 
-def check_prior_kinds(prior: str, data_prior: str, columns: tuple[RegressionColumn, ...]) -> None:
+def check_prior_kinds(prior: str, data_prior: str, columns: tuple[Column, ...]) -> None:
     """Refuse priors that do not belong together, and typical ranges that would mean nothing."""
     if prior != data_prior:
         raise ValueError(
             f'data_prior.kind = "{data_prior}" does not go with prior.kind = "{prior}"; leave data_prior.kind out'
         )
-    stated = [column.name for column in columns if column.typical is not None]
+    stated = [column.name for column in columns if isinstance(column, RegressionColumn) and column.typical is not None]
     if stated and prior != "standardised":
         raise ValueError(
             f"the column {stated[0]!r} has a typical range, which the conjugate prior has no use for; remove "

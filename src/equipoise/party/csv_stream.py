@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from equipoise.errors import TableError
-from equipoise.party.stream import Table, Wanted, check_header, not_a_label
+from equipoise.models.cells import not_a_label
+from equipoise.party.stream import Table, Wanted, check_header
 
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 Compression = Literal["gzip", "bz2", "zstd"]

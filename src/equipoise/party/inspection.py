@@ -19,8 +19,8 @@ from equipoise._util.arrays import Floats
 from equipoise._util.display import Table
 from equipoise._util.text import counted, first_few
 from equipoise.errors import TableError
-from equipoise.models import CodedColumn, Layout, ScaledColumn
-from equipoise.party.cells import label_places, number_values
+from equipoise.models import CodedColumn, GridColumn, Layout, ScaledColumn
+from equipoise.models.cells import label_places, number_values
 from equipoise.party.csv_stream import CsvFile, is_number
 from equipoise.party.statistics import CLIPPED_IS_MANY, wanted_columns
 from equipoise.party.stream import Wanted, check_header
@@ -81,7 +81,9 @@ def problems_of(layout: Layout, source: Any) -> list[Problem]:
             found.append(Problem(want.name, what, 0, None, str(error)))
         else:
             present.append(want)
-    columns = {column.name: column for column in layout.columns}
+    columns: dict[str, GridColumn] = {}
+    for column in layout.columns:
+        columns.setdefault(column.name, column)  # a number comes before the indicator of its gaps
     as_text = is_delimited(source)
     decimal = source.decimal if isinstance(source, CsvFile) else "."
     asked = tuple(Wanted(want.name, _labels_of(want)) if as_text else want for want in present)
@@ -102,7 +104,7 @@ def _labels_of(want: Wanted) -> tuple[int | str, ...]:
 class _Look:
     """What was seen of one column so far."""
 
-    def __init__(self, column: ScaledColumn | CodedColumn, decimal: str, *, as_text: bool) -> None:
+    def __init__(self, column: GridColumn, decimal: str, *, as_text: bool) -> None:
         self.column, self.decimal, self.as_text, self.rows = column, decimal, as_text, 0
         self.seen: dict[str, tuple[int, int]] = {}  # kind of problem to count and first row
         self.codes: Counter[float] = Counter()  # of gaps, outside the bounds
@@ -122,7 +124,7 @@ class _Look:
                 values = number_values(name, array)
                 missing |= np.isnan(values) & ~wrong
                 self._numbers(values, column, first_row)
-            else:
+            elif isinstance(column, CodedColumn):
                 others = np.asarray(label_places(name, column.labels, array).is_null()) & ~missing & ~wrong
                 self._note("not an agreed label", others, first_row)
                 self.strange.update(map(str, array.filter(pa.array(others)).to_pylist()))
@@ -147,7 +149,7 @@ class _Look:
 
     def _numbers(self, values: Floats, column: ScaledColumn, first_row: int) -> None:
         self._note("infinite", np.isinf(values), first_row)
-        finite = np.where(np.isfinite(values), values, column.middle)
+        finite = np.where(np.isfinite(values), values, column.lower)
         if column.whole:
             counted = np.where(np.isfinite(values), values, 0.0)
             self._note("not a count", (counted != np.floor(counted)) | (counted < 0), first_row)
@@ -193,4 +195,8 @@ class _Look:
             "infinite": "replace them by numbers; what lies beyond the bounds is clipped",
             "not a count": "this kind of model needs whole numbers of 0 or more",
         }
+        if what == "missing" and self.column.takes_missing:
+            return "coded as agreed; how many there are stays here", False
+        if what == "not an agreed label" and isinstance(self.column, CodedColumn) and self.column.other is not None:
+            return f"the table has {values}; they count as the level for other values, as agreed", False
         return remedies[what], True

@@ -15,13 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from threadpoolctl import threadpool_limits
 
 from equipoise._util.arrays import Floats
 from equipoise._util.cores import usable_cores
 from equipoise.errors import TableError
 from equipoise.models import GRID, UNIT, CodedColumn, Layout, ScaledColumn
-from equipoise.party.cells import label_positions, numbers, refuse_fractions, refuse_not_finite
+from equipoise.models.cells import cells_of, label_positions, refuse_fractions, refuse_not_finite
 from equipoise.party.stream import Batch, Table, Wanted
 from equipoise.party.table import open_table
 
@@ -51,7 +52,7 @@ def exact_statistic(
     """Sum the statistic over a table, streaming; also note which share of each column's first cells is clipped."""
     wanted = wanted_columns(layout)
     workers = threads or usable_cores()
-    adder: _Counts | _Moments = _Counts(layout) if _only_codes(layout) else _Moments(layout)
+    adder: _Counts | _Moments = _Counts(layout) if _only_counts(layout) else _Moments(layout)
     with (
         open_table(source, wanted) as table,
         threadpool_limits(1, user_api="blas"),
@@ -123,8 +124,8 @@ def _add_up(
     return count, total
 
 
-def _only_codes(layout: Layout) -> bool:
-    return all(isinstance(column, CodedColumn) for column in layout.columns)
+def _only_counts(layout: Layout) -> bool:
+    return len({column.name for column in layout.columns}) == 1 and isinstance(layout.columns[0], CodedColumn)
 
 
 class _Counts:
@@ -148,7 +149,7 @@ class _Counts:
             column = self.layout.columns[entry.first]
             assert isinstance(column, CodedColumn)
             coded = sum(code * count for code, count in zip(column.codes, counts, strict=True) if code)
-            values.append(coded * UNIT * entry.weight)
+            values.append(int(coded) * UNIT * entry.weight)
         return tuple(values)
 
 
@@ -161,8 +162,13 @@ class _Moments:
         self.products = any(entry.second is not None for entry in layout.entries)
         self.block_rows = _power_of_two(_BLOCK_CELLS // self.width)
         self.tile_rows = min(self.block_rows, _power_of_two(_TILE_CELLS // self.width))
+        names = [want.name for want in wanted_columns(layout)]
+        self.sources = [names.index(column.name) for column in layout.columns]
+        self.plain = [isinstance(column, ScaledColumn) and column.plain for column in layout.columns]
         scales = [
-            (column.middle, GRID / column.half_width) if isinstance(column, ScaledColumn) else (0.0, float(GRID))
+            (column.middle, GRID / column.half_width)
+            if isinstance(column, ScaledColumn) and column.plain
+            else (0.0, float(GRID))  # of a column that is coded before
             for column in layout.columns
         ]
         self.middles, self.steps = (np.array(part) for part in zip(*scales, strict=True))
@@ -172,17 +178,19 @@ class _Moments:
 
     def of_batch(self, batch: Batch) -> Sums:
         assert batch.rows <= MAX_EXACT_ROWS
-        if isinstance(batch.data, np.ndarray):
+        if isinstance(batch.data, np.ndarray) and all(self.plain):
             matrix = np.ascontiguousarray(batch.data)
-            columns: Floats | list[Floats] = matrix.T
+            cells: Floats | list[Floats] = matrix.T
+            columns: Floats | list[Floats] = cells
             blocks = self._matrix_blocks(matrix)
         else:
+            cells = self._cells(batch)
             columns = [
-                self._column(column, array, batch.first_row)
-                for column, array in zip(self.layout.columns, batch.data, strict=True)
+                values if plain else column.coded(values)
+                for column, values, plain in zip(self.layout.columns, cells, self.plain, strict=True)
             ]
             blocks = self._column_blocks(columns)
-        self._look_at_cells(columns, batch.first_row)
+        self._look_at_cells(cells, batch.first_row)
         first = np.zeros(self.width)
         second = np.zeros((self.width, self.width)) if self.products else None
         unclipped = 0.0
@@ -193,8 +201,8 @@ class _Moments:
                 if second is not None:
                     second += np.dot(block.steps, block.steps.T)  # unlike @, lets other threads run meanwhile
         if not np.isfinite(unclipped):  # the sum may merely have overflowed: let each column say
-            for column, cells in zip(self.layout.columns, columns, strict=True):
-                refuse_not_finite(column.name, np.asarray(cells, dtype=np.float64), batch.first_row)
+            for column, values in zip(self.layout.columns, columns, strict=True):
+                refuse_not_finite(column.name, np.asarray(values, dtype=np.float64), batch.first_row)
         return Sums(first.astype(np.int64), None if second is None else second.astype(np.int64))
 
     def entries(self, sums: Sums) -> tuple[int, ...]:
@@ -247,12 +255,14 @@ class _Moments:
             _clip_to_ball(steps[: self.layout.ball_columns], self.layout.squared_radius)
         return unclipped
 
-    @staticmethod
-    def _column(column: "ScaledColumn | CodedColumn", array: Any, first_row: int) -> Floats:
-        if isinstance(column, ScaledColumn):
-            return numbers(column.name, array, first_row)
-        codes = np.array(column.codes, dtype=np.float64)
-        return codes[label_positions(column.name, column.labels, array, first_row)]
+    def _cells(self, batch: Batch) -> list[Floats]:
+        """Cells behind every grid column, each table column read once: numbers, or positions among the labels."""
+        arrays = [pa.array(column) for column in batch.data.T] if isinstance(batch.data, np.ndarray) else batch.data
+        found: dict[int, Floats] = {}
+        for column, source in zip(self.layout.columns, self.sources, strict=True):
+            if source not in found:
+                found[source] = cells_of(column, arrays[source], batch.first_row)
+        return [found[source] for source in self.sources]
 
     def _look_at_cells(self, columns: "Floats | list[Floats]", first_row: int) -> None:
         """Refuse fractions where counts are agreed; note how much of the first batch will be clipped."""
@@ -262,7 +272,7 @@ class _Moments:
                     refuse_not_finite(column.name, np.asarray(cells, dtype=np.float64), first_row)
                     refuse_fractions(column.name, cells, first_row, column.whole_for)
                 if first_row == 0:
-                    some = cells[:_LOOKED_AT]
+                    some = cells[:_LOOKED_AT]  # where a missing cell is neither below nor above
                     self.clipped[column.name] = float(np.mean((some < column.lower) | (some > column.upper)))
 
     def _scratch_space(self) -> Floats:

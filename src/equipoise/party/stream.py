@@ -96,16 +96,6 @@ class Table(AbstractContextManager["Table"]):
         return None
 
 
-def not_a_label(name: str, labels: tuple[int | str, ...], row: int, value: object) -> str:
-    """Message for a cell that holds none of the agreed labels."""
-    if isinstance(value, float) and value.is_integer():  # numbers are read as floats, whatever the table has
-        value = int(value)
-    return (
-        f"column {name!r}, row {row + 1}: {value!r} is not one of the agreed labels [{first_few(labels)}]; "
-        "correct the cell, recode the column, or agree on the labels it has"
-    )
-
-
 def check_header(names: list[str], wanted: tuple[Wanted, ...], where: str = "") -> None:
     """Refuse a table that lacks an agreed column or has it twice; other columns are nobody's business."""
     if len(names) == 1 < len(wanted) and any(separator in names[0] for separator in ";\t|"):

@@ -29,7 +29,6 @@ from equipoise.inference.diagnostics import Diagnostics
 from equipoise.inference.posterior import Posterior, load_arviz
 from equipoise.inference.scenario import Scenario
 from equipoise.reward import prediction
-from equipoise.reward.prediction import feature_matrix
 from equipoise.reward.reading import DIAGNOSTICS, POSTERIOR, UNCONSTRAINED, RewardFile
 from equipoise.reward.scoring import mean_negative_log_probability, scaled_rows
 from equipoise.reward.summary import WEIGHT, displayed
@@ -232,7 +231,7 @@ class Reward:
         """
         from sklearn.metrics import accuracy_score, r2_score
 
-        scaled_rows(self.agreement, feature_matrix(self.agreement, X), y)  # for its messages
+        scaled_rows(self.agreement, X, y)  # for its messages
         measure = accuracy_score if self._classifies else r2_score
         return float(measure(np.asarray(y), self.predict(X), sample_weight=sample_weight))
 
@@ -251,8 +250,7 @@ class Reward:
         float
             Less is better.
         """
-        rows = None if X is None else feature_matrix(self.agreement, X)
-        return mean_negative_log_probability(self.posterior, scaled_rows(self.agreement, rows, y))
+        return mean_negative_log_probability(self.posterior, scaled_rows(self.agreement, X, y))
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
         """Do nothing, for scikit-learn's tools: the mediator has fitted this model to what the parties released."""

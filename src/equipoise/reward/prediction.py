@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
@@ -21,6 +20,8 @@ from equipoise._util.text import first_few
 from equipoise.agreement import Agreement
 from equipoise.errors import MediationError, TableError
 from equipoise.inference.posterior import Posterior
+from equipoise.models import CodedColumn, GridColumn
+from equipoise.models.cells import cells_of, number_values
 from equipoise.models.columns import LabelColumn
 
 if TYPE_CHECKING:
@@ -98,19 +99,33 @@ def _tails(share: float) -> list[float]:
 
 
 def feature_matrix(agreement: Agreement, rows: Any) -> Floats:
-    """Features [rows, columns] in the agreed order; every cell a finite number."""
+    """Features [rows, columns] in the agreed order: numbers, or positions among the agreed values.
+
+    NaN is a missing value and −1 one that is not listed, where the agreement takes them.
+    """
     model = agreement.model
     if len(model.columns) == 1:
         raise MediationError(
             f"a {model.noun} has no features to predict from; simulate new observations with "
             "sample_predictions(), or look at the parameters with to_csv() or to_inferencedata()"
         )
-    names = [column.name for column in model.columns[:-1]]
+    columns = _grid_columns(agreement)
+    names = list(columns)
     named = _columns_of(rows)
-    matrix = _array(rows, names) if named is None else _by_name(*named, names)
+    matrix = _array(rows, columns) if named is None else _by_name(*named, columns)
     for name, values in zip(names, matrix.T, strict=True):
-        _refuse_not_finite(name, values)
+        _refuse_not_finite(name, values, takes_missing=columns[name].takes_missing)
     return matrix
+
+
+def _grid_columns(agreement: Agreement) -> dict[str, GridColumn]:
+    """What each feature is coded by, or first coded by."""
+    features = {column.name for column in agreement.columns[:-1]}
+    columns: dict[str, GridColumn] = {}
+    for column in agreement.model.layout.columns:
+        if column.name in features:
+            columns.setdefault(column.name, column)
+    return columns
 
 
 def _columns_of(rows: Any) -> tuple[list[str], Callable[[int], Any]] | None:
@@ -126,7 +141,8 @@ def _columns_of(rows: Any) -> tuple[list[str], Callable[[int], Any]] | None:
     return None
 
 
-def _by_name(there: list[str], column: Callable[[int], Any], names: list[str]) -> Floats:
+def _by_name(there: list[str], column: Callable[[int], Any], columns: dict[str, GridColumn]) -> Floats:
+    names = list(columns)
     for name in names:
         if there.count(name) > 1:
             raise TableError(f"the column {name!r} appears {there.count(name)} times; keep one")
@@ -138,7 +154,7 @@ def _by_name(there: list[str], column: Callable[[int], Any], names: list[str]) -
                 f"the feature {name!r} is not in the table{hint} The table's columns are "
                 f"{first_few(there, 12) or 'none'}; rename the column to match the agreement"
             )
-    found = [_numbers(name, column(there.index(name))) for name in names]
+    found = [_cells(columns[name], column(there.index(name))) for name in names]
     lengths = {len(values) for values in found}
     if len(lengths) > 1 or lengths == {0}:
         counts = ", ".join(f"{name} {len(values)}" for name, values in zip(names, found, strict=True))
@@ -146,32 +162,30 @@ def _by_name(there: list[str], column: Callable[[int], Any], names: list[str]) -
     return np.column_stack(found)
 
 
-def _numbers(name: str, column: Any) -> Floats:
-    """A column as numbers, missing cells as NaN; through Arrow, which knows how every library marks those."""
+def _cells(column: GridColumn, cells: Any) -> Floats:
+    """A feature's cells as they are coded; through Arrow, which knows how every library marks missing ones."""
+    name = column.name
     try:
-        if not isinstance(column, pa.Array | pa.ChunkedArray):
-            column = pa.chunked_array(column) if hasattr(column, "__arrow_c_stream__") else pa.array(column)
-        kind = column.type
-        if not any(
-            is_a(kind)
-            for is_a in (
-                pa.types.is_integer,
-                pa.types.is_floating,
-                pa.types.is_boolean,
-                pa.types.is_decimal,
-                pa.types.is_null,
-            )
-        ):
-            raise TableError(f"the feature {name!r} holds {kind} values, not numbers; convert the column first")
-        values = pc.cast(column, pa.float64(), safe=False)
-        return np.asarray(values.to_numpy(zero_copy_only=False) if isinstance(values, pa.Array) else values.to_numpy())
+        if not isinstance(cells, pa.Array | pa.ChunkedArray):
+            if isinstance(cells, list | tuple | np.ndarray):
+                cells = pa.array(cells, from_pandas=True)
+            else:
+                cells = pa.chunked_array(cells) if hasattr(cells, "__arrow_c_stream__") else pa.array(cells)
+        if isinstance(cells, pa.ChunkedArray):
+            cells = cells.combine_chunks()
+        if isinstance(column, CodedColumn):
+            return cells_of(column, cells, 0)
+        if pa.types.is_null(cells.type):
+            return np.full(len(cells), np.nan)
+        return number_values(name, cells)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise TableError(f"cannot read the feature {name!r} as one column of numbers: {error}") from error
+        raise TableError(f"cannot read the feature {name!r} as one column: {error}") from error
 
 
-def _array(rows: Any, names: list[str]) -> Floats:
+def _array(rows: Any, columns: dict[str, GridColumn]) -> Floats:
+    names, coded = list(columns), [column for column in columns.values() if isinstance(column, CodedColumn)]
     try:
-        matrix = np.asarray(rows, float)
+        matrix = np.asarray(rows, object if coded else float)
     except (TypeError, ValueError) as error:
         raise TableError(f"rows to predict must be numbers, as many in each row: {error}") from error
     if matrix.ndim != 2 or matrix.shape[1] != len(names) or not len(matrix):
@@ -179,11 +193,14 @@ def _array(rows: Any, names: list[str]) -> Floats:
             f"the rows to predict have the shape {matrix.shape}; give one row or more of {len(names)} features, in "
             f"this order: {', '.join(names)}"
         )
-    return matrix
+    if not coded:
+        return np.asarray(matrix, float)
+    found = [_cells(column, cells.tolist()) for column, cells in zip(columns.values(), matrix.T, strict=True)]
+    return np.column_stack(found)
 
 
-def _refuse_not_finite(name: str, values: Floats) -> None:
-    bad = np.flatnonzero(~np.isfinite(values))
+def _refuse_not_finite(name: str, values: Floats, *, takes_missing: bool) -> None:
+    bad = np.flatnonzero(np.isinf(values) if takes_missing else ~np.isfinite(values))
     if len(bad):
         what = "missing" if np.isnan(values[bad[0]]) else "infinite"
         raise TableError(

@@ -7,6 +7,7 @@ never part of a settlement's inputs.
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,14 +18,15 @@ from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
 from equipoise.inference.posterior import Posterior
 from equipoise.models.base import Model, Rows
+from equipoise.reward.prediction import feature_matrix
 
 ROWS_AT_ONCE = 2_000
 LIKELY_ROWS, LIKELY_DRAWS = 500, 1_000  # to expect an error by
 LIKELY_SEED = 0
 
 
-def scaled_rows(agreement: Agreement, features: ArrayLike | None, target: Sequence[object] | ArrayLike) -> Rows:
-    """Check and scale test rows: features [rows, columns] in the order of the agreement, and their targets.
+def scaled_rows(agreement: Agreement, features: Any, target: Sequence[object] | ArrayLike) -> Rows:
+    """Check and scale test rows: features by name, or [rows, columns] in the order of the agreement, and their targets.
 
     Families without features have None there.
     """
@@ -32,7 +34,7 @@ def scaled_rows(agreement: Agreement, features: ArrayLike | None, target: Sequen
     answers = np.asarray(target)
     together = None
     if len(model.columns) > 1:
-        together = _scaled_features(agreement, features)
+        together = model.scaled_features(feature_matrix(agreement, features))
         if answers.shape != (len(together),):
             raise MediationError(
                 f"{len(together)} test rows have targets of shape {answers.shape}; give one target each"
@@ -42,20 +44,6 @@ def scaled_rows(agreement: Agreement, features: ArrayLike | None, target: Sequen
     elif answers.ndim != 1 or not len(answers):
         raise MediationError(f"test targets have the shape {answers.shape}; give a list of one or more")
     return Rows(together, *model.check_targets(answers), model)
-
-
-def _scaled_features(agreement: Agreement, features: ArrayLike | None) -> Floats:
-    names = [column.name for column in agreement.columns[:-1]]
-    try:
-        table = np.asarray(features, float)
-    except (TypeError, ValueError) as error:
-        raise MediationError(f"test rows must be numbers, as many in each row: {error}") from error
-    if table.ndim != 2 or table.shape[1] != len(names) or not len(table):
-        raise MediationError(
-            f"test features have the shape {table.shape}; give one row or more of {len(names)} columns: "
-            + ", ".join(names)
-        )
-    return agreement.model.scaled_features(table)
 
 
 def mean_negative_log_probability(posterior: Posterior, rows: Rows) -> float:

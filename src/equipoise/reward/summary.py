@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from equipoise._util.display import Chart, Interval, Table
 from equipoise.agreement import Agreement
+from equipoise.models.regression import Regression
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 WEIGHT = "weight["  # begins the names of weights
@@ -42,13 +43,12 @@ def displayed(agreement: Agreement, draws: Mapping[str, NDArray[np.float64]], ti
     """Parameters in the columns' own units as a table that shows itself.
 
     The chart has weights if there are any, each for half the width of its column's bounds, so that columns of different
-    units can be compared; otherwise all parameters.
+    units can be compared, and for a level against the reference; otherwise all parameters.
     """
     summary = summarise(agreement, draws)
     widths = {
-        f"{WEIGHT}{column.name}]": (column.bounds[1] - column.bounds[0]) / 2
-        for column in agreement.columns[:-1]
-        if hasattr(column, "bounds")
+        f"{WEIGHT}{term.name}]": term.scale
+        for term in (agreement.model.coding.terms if isinstance(agreement.model, Regression) else ())
     }
     lines = [
         (name, [Interval("5 % to 95 %", *(widths.get(name, 1.0) * one[place] for place in (0, 2, 4)))])

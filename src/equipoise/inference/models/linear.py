@@ -24,6 +24,7 @@ from equipoise._util.arrays import Floats
 from equipoise.inference.conjugate import check_possible, normal_gamma_divergence, repaired
 from equipoise.inference.laplace import inverse_lower
 from equipoise.inference.models.base import Draws, EngineModel, Released, features_of_party
+from equipoise.inference.models.mixed import Mixed, entries_of, typical_terms
 from equipoise.inference.models.standardised import (
     LARGEST_DEVIATION,
     Standardised,
@@ -370,6 +371,40 @@ class StandardisedLinear(Standardised, LinearRegression):
         return False
 
 
+@dataclass(frozen=True)
+class MixedLinear(Mixed):
+    """Linear regression some of whose terms are 0 or 1; the first coordinate is that of σ."""
+
+    @property
+    def _first(self) -> int:
+        return 1
+
+    def _unit(self, prior: StandardisedPrior, position: Array) -> Array:
+        assert prior.log_residual is not None
+        return jnp.exp(transport(prior.log_residual, position[0]))
+
+    def bend(self, prior: StandardisedPrior, position: Array) -> Array:
+        """As in linear regression of numbers, the correlations left out."""
+        return position.at[0].add(self._explained(prior, position)) if self.shared else position
+
+    def unbend(self, prior: StandardisedPrior, bent: Array) -> Array:
+        """The inverse of `bend`."""
+        return bent.at[0].add(-self._explained(prior, bent)) if self.shared else bent
+
+    def _explained(self, prior: StandardisedPrior, position: Array) -> Array:
+        effects = jnp.sinh(position[1 : 1 + self.width])
+        return 0.5 * jnp.log1p(prior.effect**2 * effects @ effects)
+
+    def _regression(self, prior: StandardisedPrior, position: Array) -> dict[str, Array]:
+        unit = self._unit(prior, position)
+        return {"weights": self._coefficients(prior, position, unit), "variance": unit**2}
+
+    def _moments_in_cell(self, own: dict[str, Array], weights: Array, mean: Array, covariance: Array) -> RowMoments:
+        moment = _second_moment(mean, covariance, weights, own["variance"])
+        first, second = np.triu_indices(len(mean) + 2)
+        return products_of_normal(moment, first, second, len(mean))
+
+
 def regression_coordinates(prior: LinearPrior, weights: ArrayLike, variance: ArrayLike) -> Floats:
     """Coordinates of the model's own parameters [draws, w + 2]: the inverse of `LinearRegression.regression`."""
     sigma2, slopes = np.asarray(variance, float), np.asarray(weights, float)
@@ -390,13 +425,16 @@ def second_moments(means: Array, roots: Array, weights: Array, variance: Array) 
 
 def second_moment(mean: Array, root: Array, weights: Array, variance: Array) -> Array:
     """E[v vᵀ] of v = (x, 1, y), for features N(mean, root rootᵀ)."""
+    return _second_moment(mean, root @ root.T, weights, variance)
+
+
+def _second_moment(mean: Array, covariance: Array, weights: Array, variance: Array) -> Array:
     width = mean.shape[0]
-    through = root.T @ weights[:width]
+    cross = covariance @ weights[:width]
     centred = jnp.zeros((width + 2, width + 2))
-    centred = centred.at[:width, :width].set(root @ root.T)
-    cross = root @ through
+    centred = centred.at[:width, :width].set(covariance)
     centred = centred.at[:width, -1].set(cross).at[-1, :width].set(cross)
-    centred = centred.at[-1, -1].set(through @ through + variance)
+    centred = centred.at[-1, -1].set(weights[:width] @ cross + variance)
     whole = jnp.concatenate([mean, jnp.ones(1), (weights[:width] @ mean + weights[width])[None]])
     return centred + jnp.outer(whole, whole)
 
@@ -408,25 +446,34 @@ def _moments_of_draws(
     first, second = model.places_of_entries
 
     def one(weights: Array, variance: Array, mean: Array, covariance: Array) -> RowMoments:
-        moment = second_moment(mean, jnp.linalg.cholesky(covariance), weights, variance)
-        centre = moment[:, model.width]
-        products = centre[first] * centre[second]
-        spread = moment[first][:, first] * moment[second][:, second]
-        spread += moment[first][:, second] * moment[second][:, first] - 2 * jnp.outer(products, products)
-        return RowMoments(moment[first, second], spread)
+        return products_of_normal(_second_moment(mean, covariance, weights, variance), first, second, model.width)
 
     return jax.vmap(one)(weights, variance, mean, covariance)
 
 
-def build(agreed: "LinearModel", slots: int) -> tuple[LinearRegression, Any]:
+def products_of_normal(moment: Array, first: np.ndarray, second: np.ndarray, bias: int) -> RowMoments:
+    """Moments of v_first v_second for a normal v with E[v vᵀ] = `moment` and v_bias = 1, by Isserlis' theorem."""
+    centre = moment[:, bias]
+    products = centre[first] * centre[second]
+    spread = moment[first][:, first] * moment[second][:, second]
+    spread += moment[first][:, second] * moment[second][:, first] - 2 * jnp.outer(products, products)
+    return RowMoments(moment[first, second], spread)
+
+
+def build(agreed: "LinearModel", slots: int) -> tuple[LinearRegression | MixedLinear, Any]:
     """The agreed model and prior."""
-    width = len(agreed.features)
+    coding = agreed.coding
+    width = len(coding.terms)
     prior, data = agreed.prior, agreed.data_prior
     if prior.kind == "standardised":
         assert data.kind == "standardised"
-        target = Typical(*agreed.typical(agreed.target, agreed.target_column))
-        return StandardisedLinear(width, slots, data.scope == "shared"), standardised_prior(
-            [Typical(*one) for one in agreed.typical_features()],
+        shared = data.scope == "shared"
+        standardised: LinearRegression | MixedLinear = StandardisedLinear(width, slots, shared)
+        if not coding.only_numbers:
+            standardised = MixedLinear(width, slots, shared, entries_of(agreed))
+        target = Typical(*agreed.typical(agreed.target.typical, agreed.target_column))
+        return standardised, standardised_prior(
+            typical_terms(coding, agreed.typical_features()),
             effect=agreed.effect,
             concentration=data.concentration,
             mean_spread=data.mean_spread,

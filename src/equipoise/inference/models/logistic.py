@@ -30,7 +30,8 @@ from equipoise._util.arrays import Floats
 from equipoise.inference import moment_likelihood
 from equipoise.inference.conjugate import repaired
 from equipoise.inference.models.base import Draws, EngineModel, features_of_party
-from equipoise.inference.models.standardised import Standardised, StandardisedPrior, Typical, standardised_prior
+from equipoise.inference.models.mixed import Mixed, entries_of, typical_terms
+from equipoise.inference.models.standardised import Standardised, StandardisedPrior, standardised_prior
 from equipoise.inference.moment_likelihood import RowMoments
 from equipoise.inference.observations import Observed
 from equipoise.inference.quantile_maps import (
@@ -241,6 +242,28 @@ class StandardisedLogistic(Standardised, LogisticRegression):
         return means, roots @ roots.mT
 
 
+@dataclass(frozen=True)
+class MixedLogistic(Mixed):
+    """Logistic regression some of whose terms are 0 or 1."""
+
+    @property
+    def _first(self) -> int:
+        return 0
+
+    def _unit(self, prior: StandardisedPrior, position: Array) -> float:  # noqa: ARG002  (log odds have no other)
+        return 1.0
+
+    def _regression(self, prior: StandardisedPrior, position: Array) -> dict[str, Array]:
+        return {"weights": self._coefficients(prior, position, 1.0)}
+
+    def _moments_in_cell(self, own: dict[str, Array], weights: Array, mean: Array, covariance: Array) -> RowMoments:  # noqa: ARG002
+        found = _moments(weights[:-1], weights[-1], mean, covariance)
+        # From (y, y x, x, products) to the upper triangle of (x, 1, y), where 1 and y² are known.
+        known = RowMoments(jnp.append(found.mean, 1.0), jnp.pad(found.covariance, ((0, 1), (0, 1))))
+        order = _triangle_order(len(mean))
+        return RowMoments(known.mean[order], known.covariance[order[:, None], order])
+
+
 def expected_derivatives(mean: Array, variance: Array) -> tuple[Array, Array, Array, Array]:
     """e₀ … e₃: expected derivatives of tanh(t/2), t ~ N(mean, variance)."""
     scale = 1 / jnp.sqrt(4 * _SCALES**2 + variance)  # of the mixture component
@@ -307,19 +330,35 @@ def _statistic_order(width: int) -> np.ndarray:
     return np.array(order)
 
 
+def _triangle_order(width: int) -> np.ndarray:
+    """Where each product of two of (x, 1, y) is in `_moments`, the constant 1 after all others."""
+    products = 1 + 2 * width
+    constant = products + width * (width + 1) // 2
+    order = []
+    for j in range(width):
+        order += [*range(products, products + width - j), 1 + width + j, 1 + j]
+        products += width - j
+    return np.array([*order, constant, 0, constant])
+
+
 @partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(0))
 def _moments_of_draws(model: LogisticRegression, weights: Array, mean: Array, covariance: Array) -> RowMoments:
     return jax.vmap(model.moments_of_row)(weights, mean, covariance)
 
 
-def build(agreed: "LogisticModel", slots: int) -> tuple[LogisticRegression, Any]:
+def build(agreed: "LogisticModel", slots: int) -> tuple[LogisticRegression | MixedLogistic, Any]:
     """The agreed model and prior."""
-    width = len(agreed.features)
+    coding = agreed.coding
+    width = len(coding.terms)
     prior, data = agreed.prior, agreed.data_prior
     if prior.kind == "standardised":
         assert data.kind == "standardised"
-        return StandardisedLogistic(width, slots, data.scope == "shared"), standardised_prior(
-            [Typical(*one) for one in agreed.typical_features()],
+        shared = data.scope == "shared"
+        model: LogisticRegression | MixedLogistic = StandardisedLogistic(width, slots, shared)
+        if not coding.only_numbers:
+            model = MixedLogistic(width, slots, shared, entries_of(agreed))
+        return model, standardised_prior(
+            typical_terms(coding, agreed.typical_features()),
             effect=prior.effect,
             concentration=data.concentration,
             mean_spread=data.mean_spread,
@@ -327,8 +366,8 @@ def build(agreed: "LogisticModel", slots: int) -> tuple[LogisticRegression, Any]
             target_spread=prior.bias_spread,
         )
     assert data.kind == "conjugate"
-    model = LogisticRegression(width, slots, data.scope == "shared", centred=data.mean_spread == 0)
-    return model, logistic_prior(
+    centred = data.mean_spread == 0
+    return LogisticRegression(width, slots, data.scope == "shared", centred), logistic_prior(
         width=width,
         degrees_of_freedom=float(width) if prior.degrees_of_freedom is None else prior.degrees_of_freedom,
         max_squared_norm=prior.max_squared_norm,

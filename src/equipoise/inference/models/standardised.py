@@ -34,6 +34,7 @@ from jax import Array
 
 from equipoise._util.arrays import Floats
 from equipoise.inference.quantile_maps import (
+    GRID,
     RATIO_STRETCH,
     Table,
     correlation_root,
@@ -84,20 +85,27 @@ def standardised_prior(
     target_spread: float,
     residual: tuple[float, float] | None = None,
 ) -> StandardisedPrior:
-    """Prepare a prior; `effect` is a standard deviation, `residual` the centre of σ and the spread of its logarithm."""
+    """Prepare a prior; `effect` is a standard deviation, `residual` the centre of σ and the spread of its logarithm.
+
+    Where `spread` is 0 the deviation is known, as that of a term which is 0 or 1 is taken to be, and so is the mean.
+    """
     deviations = [column.deviation for column in features]
-    ratios = [ratio_table(*one[1:], LARGEST_DEVIATION) for one in features]
+    known = Table(jnp.asarray(GRID / RATIO_STRETCH), jnp.full(len(GRID), 1 / RATIO_STRETCH))  # of sinh(Z)/deviation
+    ratios = [ratio_table(*one[1:], LARGEST_DEVIATION) if one.spread else known for one in features]
+    spreads = [mean_spread * one.deviation if one.spread else 0.0 for one in features]
+    numbers = [one for one in features if one.spread]
+    tables = [log_normal_table(*one[1:], LARGEST_DEVIATION) for one in numbers]
     return StandardisedPrior(
         effect=jnp.asarray(effect / SINH_DEVIATION, float),
         feature_middle=jnp.asarray([column.middle for column in features], float),
-        feature_spread=mean_spread * jnp.asarray(deviations, float),
+        feature_spread=jnp.asarray(spreads, float),
         target_middle=jnp.asarray(target_middle, float),
         target_spread=jnp.asarray(target_spread, float),
-        log_deviation=stacked([log_normal_table(*one[1:], LARGEST_DEVIATION) for one in features]),
+        log_deviation=stacked(tables) if tables else Table(*(jnp.zeros((0, len(GRID))) for _ in range(2))),
         deviation_unit=jnp.asarray(deviations, float),
         ratio=stacked(ratios),
         inverse_ratio=stacked([inverse_table(one) for one in ratios]),
-        partial_correlation=partial_correlation_table(len(deviations), concentration),
+        partial_correlation=partial_correlation_table(max(len(numbers), 1), concentration),
         log_residual=None if residual is None else log_normal_table(*residual, LARGEST_DEVIATION),
     )
 

@@ -1,21 +1,40 @@
 """Turn Arrow columns into numbers and label positions, or say which cell cannot be."""
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from equipoise._util.arrays import Floats
 from equipoise._util.text import first_few
 from equipoise.errors import TableError
-from equipoise.party.stream import not_a_label
+from equipoise.models.layout import CodedColumn, GridColumn
 
 
-def numbers(name: str, array: "pa.Array[Any]", first_row: int) -> npt.NDArray[np.float64]:
-    """Float64 values of a numeric column without missing cells. Infinity and NaN are left for `refuse_not_finite`."""
-    _refuse_missing(name, array, first_row)
-    return number_values(name, array)
+def cells_of(column: GridColumn, array: "pa.Array[Any]", first_row: int) -> Floats:
+    """Cells as a grid column codes them: numbers or positions, NaN where one is missing that may be, −1 for others."""
+    name, missing = column.name, column.takes_missing
+    if missing and pa.types.is_null(array.type):
+        return np.full(len(array), np.nan)
+    if not missing:
+        _refuse_missing(name, array, first_row)
+    if not isinstance(column, CodedColumn):
+        values = number_values(name, array)
+        if missing and np.any(np.isinf(values)):
+            refuse_not_finite(name, np.where(np.isnan(values), 0.0, values), first_row)
+        return values
+    places = label_places(name, column.labels, array).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.float64)
+    gaps = np.asarray(array.is_null())
+    if not is_text(array.type) and not pa.types.is_dictionary(array.type):
+        gaps = gaps | np.isnan(number_values(name, array))
+    places[gaps] = np.nan
+    if not missing and gaps.any():
+        _raise_missing(name, first_row + int(np.flatnonzero(gaps)[0]))
+    if column.other is None and np.any(places < 0):
+        _raise_other(name, column.labels, array, int(np.flatnonzero(places < 0)[0]), first_row)
+    return np.asarray(places)
 
 
 def number_values(name: str, array: "pa.Array[Any]") -> npt.NDArray[np.float64]:
@@ -46,10 +65,26 @@ def label_positions(
     positions = label_places(name, labels, array)
     if positions.null_count:
         offset = int(np.flatnonzero(positions.is_null().to_numpy(zero_copy_only=False))[0])
-        value = (decoded(array) if pa.types.is_dictionary(array.type) else array)[offset]
-        shown = value.cast(pa.binary()).as_py().decode(errors="replace") if is_text(value.type) else value.as_py()
-        raise TableError(not_a_label(name, labels, first_row + offset, shown))
+        _raise_other(name, labels, array, offset, first_row)
     return positions.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def not_a_label(name: str, labels: tuple[int | str, ...], row: int, value: object) -> str:
+    """Message for a cell that holds none of the agreed labels."""
+    if isinstance(value, float) and value.is_integer():  # numbers are read as floats, whatever the table has
+        value = int(value)
+    return (
+        f"column {name!r}, row {row + 1}: {value!r} is not one of the agreed labels [{first_few(labels)}]; "
+        "correct the cell, recode the column, or agree on the labels it has"
+    )
+
+
+def _raise_other(
+    name: str, labels: tuple[int | str, ...], array: "pa.Array[Any]", offset: int, first_row: int
+) -> NoReturn:
+    value = (decoded(array) if pa.types.is_dictionary(array.type) else array)[offset]
+    shown = value.cast(pa.binary()).as_py().decode(errors="replace") if is_text(value.type) else value.as_py()
+    raise TableError(not_a_label(name, labels, first_row + offset, shown))
 
 
 def label_places(name: str, labels: tuple[int | str, ...], array: "pa.Array[Any]") -> "pa.Array[Any]":
