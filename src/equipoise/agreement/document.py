@@ -16,7 +16,7 @@ from equipoise._util.text import first_repeat
 from equipoise.agreement.schema import Party, Privacy, RewardRule
 from equipoise.agreement.validation import describe_mistakes
 from equipoise.errors import AgreementError
-from equipoise.models import KINDS, AnyModel
+from equipoise.models import KINDS, AnyModel, Individuals
 from equipoise.models.columns import Column
 from equipoise.models.guarantee import Guarantee
 from equipoise.models.section import Section
@@ -101,6 +101,10 @@ class Agreement(Section):
     @model_validator(mode="after")
     def _check_names(self) -> Self:
         columns = [column.name for column in self.columns]
+        if self.privacy.individual in columns:
+            raise ValueError(
+                f"{self.privacy.individual!r} says whose row it is and cannot be learnt from; remove it from the model"
+            )
         if repeated := first_repeat(columns):
             raise ValueError(f"the column {repeated!r} is named twice; each feature and the target need their own")
         # Names become file names, and not every file system tells cases apart.
@@ -196,6 +200,14 @@ class Agreement(Section):
     def columns(self) -> tuple[Column, ...]:
         """Every column the model reads: the features in order, then the target."""
         return self.model.columns
+
+    @property
+    def individuals(self) -> Individuals | None:
+        """Who is protected, if it is not single rows."""
+        privacy = self.privacy
+        if privacy.individual is None:
+            return None
+        return Individuals(privacy.individual, privacy.rows_per_individual, privacy.excess == "drop")
 
     @property
     def party_names(self) -> tuple[str, ...]:

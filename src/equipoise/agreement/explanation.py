@@ -101,7 +101,18 @@ def explain(agreement: Agreement, epsilons: tuple[float, ...] = (), delta: float
         sentences=_sentences(agreement, layout),
         columns=tuple(_column_row(agreement, column) for column in agreement.columns),
         noise=tuple(_noise_row(layout, guarantee, delta) for guarantee in guarantees),
-        cautions=(*agreement.model.cautions(), *_noise_cautions(agreement, layout)),
+        cautions=(*agreement.model.cautions(), *_row_cautions(layout), *_noise_cautions(agreement, layout)),
+    )
+
+
+def _row_cautions(layout: Layout) -> tuple[str, ...]:
+    """On several rows of one individual, which are no independent observations."""
+    if layout.individuals is None or layout.individuals.rows == 1:
+        return ()
+    return (
+        f"Up to {layout.individuals.rows} rows may be of one {layout.individuals.column}. The model takes rows to be "
+        "independent: where those of one are alike, intervals are too narrow, and a party with many rows of few counts "
+        "for more than it knows. How many rows somebody has is not protected, only what is in them.",
     )
 
 
@@ -143,9 +154,11 @@ def _sentences(agreement: Agreement, layout: Layout) -> tuple[str, ...]:
         f"What is learnt: {agreement.model.purpose}.",
         f"Each party sends {counted(len(layout), 'perturbed sum')}, its row count (in the clear), its epsilon and a "
         "signature.",
-        f"Replacing one row changes the sums by at most {_units(layout):.4g} in Euclidean norm; the noise hides that.",
+        f"Replacing {_protected(layout)} changes the sums by at most {_units(layout):.4g} in Euclidean norm; the noise "
+        "hides that.",
         f"The weakest guarantee allowed is {approx_dp(weakest)}: whoever knows all other rows can tell which of two "
-        f"values one row has at most {guess_percent(weakest.zcdp)} of the time, where a coin is right 50 %.",
+        f"values {_protected(layout)} has at most {guess_percent(weakest.zcdp)} of the time, where a coin is right "
+        "50 %.",
         f"Guarantees are stated as Rényi differential privacy of order {privacy.order:g}; the largest epsilon allowed "
         f"is {privacy.max_epsilon:g}, which is zCDP {weakest.zcdp:g}{least}.",
         *agreement.model.beliefs(),
@@ -156,6 +169,14 @@ def _sentences(agreement: Agreement, layout: Layout) -> tuple[str, ...]:
         f"The parties are {', '.join(agreement.party_names)}; "
         + (f"submissions of {', '.join(pinned)} must carry the agreed key." if pinned else "no keys are agreed."),
     )
+
+
+def _protected(layout: Layout) -> str:
+    """What is protected, as neighbouring tables differ in it."""
+    if layout.individuals is None:
+        return "one row"
+    rows = "the row" if layout.individuals.rows == 1 else f"all rows, at most {layout.individuals.rows},"
+    return f"{rows} of one {layout.individuals.column}"
 
 
 def _units(layout: Layout) -> float:

@@ -5,9 +5,10 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, StrictInt, field_validator, model_validator
 
 from equipoise._util.text import first_repeat
+from equipoise.models.columns import ColumnName
 from equipoise.models.section import Positive, PublicKey, Section
 
 PARTY_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
@@ -17,14 +18,27 @@ PartyName = Annotated[str, Field(pattern=PARTY_NAME)]
 class Privacy(Section):
     """The Rényi order λ everyone's ε refers to, and the weakest privacy (largest ε) anyone may choose.
 
-    `min_epsilon` is the strongest, if there is one: whoever sends more noise than that brings next to nothing.
+    `min_epsilon` is the strongest, if there is one: whoever sends more noise than that brings next to nothing. What is
+    protected is one row, or with `individual`, the column that says whose row it is, all rows of one individual: at
+    most `rows_per_individual` of them. More are refused, or with `excess = "drop"` the first of them are taken.
     """
 
-    added_later = frozenset({"min_epsilon"})
+    added_later = frozenset({"min_epsilon", "individual", "rows_per_individual", "excess"})
 
     order: Annotated[float, Field(strict=True, gt=1, le=1000, allow_inf_nan=False)] = 2.0
     max_epsilon: Positive
     min_epsilon: Positive | None = None
+    individual: ColumnName | None = None
+    rows_per_individual: Annotated[StrictInt, Field(ge=1, le=1000)] = 1
+    excess: Literal["refuse", "drop"] = "refuse"
+
+    @model_validator(mode="after")
+    def _individuals(self) -> Self:
+        if self.individual is None and (self.rows_per_individual != 1 or self.excess != "refuse"):
+            raise ValueError(
+                "rows_per_individual and excess need `individual`, the name of the column that says whose row it is"
+            )
+        return self
 
     @model_validator(mode="after")
     def _range(self) -> Self:

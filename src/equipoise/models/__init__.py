@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Protocol, Union
 from pydantic import Field
 
 from equipoise.models.base import Model
-from equipoise.models.layout import GRID, LARGEST_NOISE, UNIT, CodedColumn, Entry, GridColumn, Layout, ScaledColumn
+from equipoise.models.layout import (
+    GRID,
+    LARGEST_NOISE,
+    UNIT,
+    CodedColumn,
+    Entry,
+    GridColumn,
+    Individuals,
+    Layout,
+    ScaledColumn,
+)
 
 __all__ = [
     "GRID",
@@ -21,6 +31,7 @@ __all__ = [
     "CodedColumn",
     "Entry",
     "GridColumn",
+    "Individuals",
     "Layout",
     "Model",
     "ScaledColumn",
@@ -43,7 +54,11 @@ class HasModel(Protocol):
     @property
     def model(self) -> Model: ...
 
+    @property
+    def individuals(self) -> Individuals | None: ...
+
 
 def layout_of(agreement: HasModel) -> Layout:
-    """Statistic layout of the agreed model."""
-    return agreement.model.layout
+    """Statistic layout of the agreed model, with the sensitivity of what is protected: a row, or an individual."""
+    layout, individuals = agreement.model.layout, agreement.individuals
+    return layout if individuals is None else layout.for_individuals(individuals)

@@ -13,7 +13,7 @@ for free (see the proofs beside the layouts of the kinds).
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -160,12 +160,21 @@ class Entry(NamedTuple):
     weight: int
 
 
+class Individuals(NamedTuple):
+    """The column that says whose row it is, how many rows anybody may have, and whether further ones are dropped."""
+
+    column: str
+    rows: int
+    drop: bool
+
+
 @dataclass(frozen=True)
 class Layout:
     """Columns, entries and the proved ℓ₂-sensitivity of the weighted integer statistic under replacing one row.
 
     `squared_radius` is the agreed ℓ₂ ball of the first `ball_columns` columns, in squared grid steps; rows outside
-    are pulled onto it. `sensitivity` is in grid steps of the weighted statistic and rounded up.
+    are pulled onto it. `sensitivity` is in grid steps of the weighted statistic and rounded up. With `individuals`, it
+    is that of replacing all rows of one of them.
     """
 
     columns: tuple[GridColumn, ...]
@@ -173,6 +182,18 @@ class Layout:
     sensitivity: int
     squared_radius: int | None = None
     ball_columns: int = 0
+    individuals: Individuals | None = None
+
+    def for_individuals(self, individuals: Individuals) -> "Layout":
+        """The same sums, protecting all rows of an individual.
+
+        Whoever has at most k rows is replaced by somebody with as many, row by row: k replacements of one row, each of
+        which changes the sums by at most Δ. By the triangle inequality they change by at most **k Δ**, and do where all
+        k rows are alike. Of somebody with more rows, the first k are taken; which of the others' rows are taken does
+        not depend on that. The number of rows is public, so how many rows somebody has is not protected, only what is
+        in them.
+        """
+        return replace(self, sensitivity=individuals.rows * self.sensitivity, individuals=individuals)
 
     def __len__(self) -> int:
         return len(self.entries)

@@ -299,7 +299,11 @@ class Regression(Model):
         norm = () if radius is None else (ball,)
         if not isinstance(data, StandardisedFeatures):
             return *norm, *super().beliefs(), f"Beliefs about the features: {stated(data)}."
-        typical = [_typical(column) for column in self.features if isinstance(column, NumberFeature)]
+        terms = [self.coding.terms[place] for place in self.coding.numbers]
+        typical = [
+            f"{term.name} {term.scale * deviation:.3g} around {term.middle + term.scale * middle:.4g}"
+            for term, (middle, deviation, _) in zip(terms, self.typical_features(), strict=True)
+        ]
         numbers = (
             "Before any data, features' standard deviations and means are believed to be about "
             f"{_shown(typical)}; two times out of three the deviation is right "
@@ -440,11 +444,6 @@ def _width(column: RegressionColumn) -> float:
 def factor(spread: float) -> str:
     """The factor that a spread of a logarithm is."""
     return f"{math.exp(spread):.2g}"
-
-
-def _typical(column: RegressionColumn) -> str:
-    lower, upper = column.typical or column.bounds
-    return f"{column.name} {typical_deviation(column):.3g} around {(lower + upper) / 2:.4g}"
 
 
 def _shown(columns: list[str]) -> str:

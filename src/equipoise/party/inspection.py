@@ -22,6 +22,7 @@ from equipoise.errors import TableError
 from equipoise.models import CodedColumn, GridColumn, Layout, ScaledColumn
 from equipoise.models.cells import label_places, number_values
 from equipoise.party.csv_stream import CsvFile, is_number
+from equipoise.party.individuals import RowsOfIndividuals
 from equipoise.party.statistics import CLIPPED_IS_MANY, wanted_columns
 from equipoise.party.stream import Wanted, check_header
 from equipoise.party.table import is_delimited, open_table
@@ -73,7 +74,8 @@ def problems_of(layout: Layout, source: Any) -> list[Problem]:
     if len(names) == 1:
         check_header(names, wanted)  # which knows files that are separated by something else
     found, present = [], []
-    for want in wanted:
+    owners = RowsOfIndividuals.of(layout, source)
+    for want in (*wanted, *([] if owners is None else [owners.wanted])):
         try:
             check_header(names, (want,))
         except TableError as error:
@@ -86,6 +88,9 @@ def problems_of(layout: Layout, source: Any) -> list[Problem]:
         columns.setdefault(column.name, column)  # a number comes before the indicator of its gaps
     as_text = is_delimited(source)
     decimal = source.decimal if isinstance(source, CsvFile) else "."
+    if owners is not None and present and present[-1] == owners.wanted:
+        found += _of_individuals(owners, source)
+        present.pop()
     asked = tuple(Wanted(want.name, _labels_of(want)) if as_text else want for want in present)
     looked = [_Look(columns[want.name], decimal, as_text=as_text) for want in present]
     if asked:
@@ -94,6 +99,24 @@ def problems_of(layout: Layout, source: Any) -> list[Problem]:
                 for look, cells in zip(looked, batch.data, strict=True):
                     look.at(cells, batch.first_row)
     return [*found, *(problem for look in looked for problem in look.problems())]
+
+
+def _of_individuals(owners: RowsOfIndividuals, source: Any) -> Iterator[Problem]:
+    """Rows of whom has more than agreed."""
+    count, first = 0, None
+    try:
+        with open_table(source, (owners.wanted,)) as table:
+            for batch in table:
+                places = np.flatnonzero(owners.too_many(batch.data[0], batch.first_row))
+                if len(places) and first is None:
+                    first = batch.first_row + int(places[0]) + 1
+                count += len(places)
+    except TableError as error:
+        yield Problem(owners.agreed.column, "not known whose rows", 0, None, str(error))
+    if count and owners.agreed.drop:
+        yield Problem(owners.agreed.column, "more rows than agreed", count, first, "dropped, as agreed", refused=False)
+    elif count:
+        yield Problem(owners.agreed.column, "more rows than agreed", count, first, owners.remedy)
 
 
 def _labels_of(want: Wanted) -> tuple[int | str, ...]:

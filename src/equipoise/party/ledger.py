@@ -415,6 +415,8 @@ def domains_of(agreement: Agreement) -> Domains:
     domains: Domains = {}
     for column in agreement.columns:
         domains[column.name] = list(column.bounds if isinstance(column, NumberColumn) else column.values)
+    if agreement.individuals is not None:
+        domains[f"rows of one {agreement.individuals.column}"] = [agreement.individuals.rows]
     return {**domains, **agreement.model.joint_domains()}
 
 

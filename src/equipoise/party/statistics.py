@@ -23,6 +23,7 @@ from equipoise._util.cores import usable_cores
 from equipoise.errors import TableError
 from equipoise.models import GRID, UNIT, CodedColumn, Layout, ScaledColumn
 from equipoise.models.cells import cells_of, label_positions, refuse_fractions, refuse_not_finite
+from equipoise.party.individuals import RowsOfIndividuals
 from equipoise.party.stream import Batch, Table, Wanted
 from equipoise.party.table import open_table
 
@@ -51,6 +52,9 @@ def exact_statistic(
 ) -> ExactStatistic:
     """Sum the statistic over a table, streaming; also note which share of each column's first cells is clipped."""
     wanted = wanted_columns(layout)
+    owners = RowsOfIndividuals.of(layout, source)
+    if owners is not None:
+        wanted = (*wanted, owners.wanted)
     workers = threads or usable_cores()
     adder: _Counts | _Moments = _Counts(layout) if _only_counts(layout) else _Moments(layout)
     with (
@@ -58,7 +62,8 @@ def exact_statistic(
         threadpool_limits(1, user_api="blas"),
         ThreadPoolExecutor(workers) as pool,
     ):
-        count, sums = _add_up(layout, table, adder.of_batch, pool, 2 * workers, progress)
+        batches = iter(table) if owners is None else map(owners.kept, table)
+        count, sums = _add_up(layout, table, batches, adder.of_batch, pool, 2 * workers, progress)
         ignored = table.ignored
     if sums is None:
         raise TableError("the table has no rows; a statistic needs at least one")
@@ -89,6 +94,7 @@ class Sums(NamedTuple):
 def _add_up(
     layout: Layout,
     table: Table,
+    batches: Iterator[Batch],
     of_batch: Callable[[Batch], Sums],
     pool: ThreadPoolExecutor,
     in_flight: int,
@@ -104,7 +110,9 @@ def _add_up(
             yield pending.popleft().result()
 
     try:
-        for batch in table:
+        for batch in batches:
+            if not batch.rows:
+                continue
             count += batch.rows
             if count > layout.max_rows:
                 raise TableError(
@@ -140,6 +148,8 @@ class _Counts:
 
     def of_batch(self, batch: Batch) -> Sums:
         positions = label_positions(self.name, self.labels, batch.data[0], batch.first_row)
+        if batch.keep is not None:
+            positions = positions[batch.keep]
         return Sums(np.bincount(positions, minlength=len(self.labels)).astype(np.int64), None)
 
     def entries(self, sums: Sums) -> tuple[int, ...]:
@@ -189,6 +199,8 @@ class _Moments:
                 values if plain else column.coded(values)
                 for column, values, plain in zip(self.layout.columns, cells, self.plain, strict=True)
             ]
+            if batch.keep is not None:
+                columns = [values[batch.keep] for values in columns]
             blocks = self._column_blocks(columns)
         self._look_at_cells(cells, batch.first_row)
         first = np.zeros(self.width)

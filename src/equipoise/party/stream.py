@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from equipoise._util.text import first_few
 from equipoise.errors import TableError
@@ -30,14 +31,17 @@ class Wanted(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Consecutive rows: Arrow arrays in agreed order, or a matrix with one column for each."""
+    """Consecutive rows: Arrow arrays in agreed order, or a matrix with one column for each; `keep` says which count."""
 
     first_row: int
     data: "Sequence[pa.Array[Any]] | np.ndarray[Any, Any]"
+    keep: "NDArray[np.bool_] | None" = None
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
+        """Number of rows that count."""
+        if self.keep is not None:
+            return int(np.count_nonzero(self.keep))
         return len(self.data) if isinstance(self.data, np.ndarray) else len(self.data[0])
 
 
