@@ -1,21 +1,25 @@
 """`equipoise agreement`: write an example, check one and say what it means."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from equipoise._util.text import counted
 from equipoise.agreement import Agreement
 from equipoise.agreement.explanation import explain
 from equipoise.agreement.schema import PARTY_NAME
 from equipoise.agreement.templates import example_agreement
-from equipoise.cli.options import AgreementArgument, DeltaOption, JsonOption
+from equipoise.cli.options import AgreementArgument, DecimalOption, DelimiterOption, DeltaOption, JsonOption
 from equipoise.cli.output import echo, print_json, print_lines, print_table
 from equipoise.errors import AgreementError
 from equipoise.models import KINDS
 from equipoise.models.guarantee import DEFAULT_DELTA
+from equipoise.party.csv_stream import stated_table
+from equipoise.party.draft import OPEN, drafted
 
 
 def _kinds(incomplete: str) -> list[str]:
@@ -39,23 +43,58 @@ def new(
     """
     if kind not in KINDS:
         raise AgreementError(f"there is no model {kind!r}; choose one of {', '.join(KINDS)}")
-    for name in party or ():
+    _check_parties(party or ())
+    text = example_agreement(kind, tuple(party)) if party else example_agreement(kind)
+    agreed = Agreement.parse(text, name="the example")
+    _write(text, output, force=force)
+    if as_json:
+        print_json({"agreement": str(output), "kind": kind, "parties": agreed.party_names})
+        return
+    echo(f"Wrote {output}. Edit columns, bounds and parties, then run: equipoise agreement check {output}")
+
+
+def draft(
+    table: Annotated[Path, typer.Argument(help="A table: CSV, Parquet or Arrow.")],
+    target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")] = Path("agreement.toml"),
+    party: Annotated[list[str] | None, typer.Option(help="A party's name; repeat for each.")] = None,
+    delimiter: DelimiterOption = None,
+    decimal: DecimalOption = None,
+    force: Annotated[bool, typer.Option(help="Overwrite the file if it exists.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Draft an agreement from a table's column names and types, with questions for people to answer.
+
+    No value of the table is in it. Example: equipoise agreement draft north.csv --target readmitted
+    """
+    _check_parties(party or ())
+    text = drafted(stated_table(table, delimiter, decimal), target, tuple(party or ()))
+    _write(text, output, force=force)
+    questions = sum(line.count(f'"{OPEN}"') for line in text.splitlines() if not line.startswith("#"))
+    if as_json:
+        print_json({"agreement": str(output), "questions": questions})
+        return
+    echo(
+        f'Wrote {output}, with {counted(questions, "question")}: replace every "{OPEN}" from common knowledge, never '
+        f"from the data, then run: equipoise agreement check {output}"
+    )
+
+
+def _check_parties(parties: Sequence[str]) -> None:
+    for name in parties:
         if not re.fullmatch(PARTY_NAME, name):
             raise AgreementError(
                 f"{name!r} cannot be a party's name: use 1 to 64 letters, digits, dots, dashes or underscores"
             )
-    text = example_agreement(kind, tuple(party)) if party else example_agreement(kind)
-    agreed = Agreement.parse(text, name="the example")
+
+
+def _write(text: str, output: Path, *, force: bool) -> None:
     if output.exists() and not force:
         raise AgreementError(f"{str(output)!r} exists; choose another name with --output, or --force")
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:
         raise AgreementError(f"cannot write {str(output)!r}: {error.strerror}") from error
-    if as_json:
-        print_json({"agreement": str(output), "kind": kind, "parties": agreed.party_names})
-        return
-    echo(f"Wrote {output}. Edit columns, bounds and parties, then run: equipoise agreement check {output}")
 
 
 def check(

@@ -48,6 +48,7 @@ COMMANDS: Mapping[str, Command | Group] = {
         "Write and check agreements.",
         {
             "new": Command("agreement", "Write a commented example agreement to edit."),
+            "draft": Command("agreement", "Draft an agreement from a table's column names and types, with questions."),
             "check": Command("agreement", "Validate an agreement and explain in words what is agreed."),
         },
     ),

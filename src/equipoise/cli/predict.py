@@ -286,7 +286,11 @@ def _summary(found: Found) -> dict[str, list[Any]]:
         add(name, float(values.mean()), *np.quantile(values, tails).tolist())
         if reward.agreement.model.odds_ratios and name.startswith(WEIGHT):
             ratio = np.exp(values)
-            add(f"odds ratio of {name[len(WEIGHT) : -1]}", float(np.median(ratio)), *np.quantile(ratio, tails).tolist())
+            add(
+                f"odds ratio of {reward.agreement.model.said_of(name)}",
+                float(np.median(ratio)),
+                *np.quantile(ratio, tails).tolist(),
+            )
     return table
 
 

@@ -153,6 +153,10 @@ class Model(Section, ABC):
         """Names of all parameters in `own_units`."""
         return tuple(one.name for axis in self.axes() for one in axis.parameters)
 
+    def said_of(self, name: str) -> str:
+        """What a parameter of that name in `own_units` is of, in words."""
+        return name
+
     @abstractmethod
     def own_units(self, draws: Draws) -> dict[str, Floats]:
         """Parameters by name, each an array [draws], in the columns' own units."""

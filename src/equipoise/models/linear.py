@@ -322,8 +322,7 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
 
     def reading(self) -> tuple[str, ...]:
         return (
-            f"Effects are the change of {self.target.name} when a feature moves over its whole agreed range, all else "
-            "equal; an effect whose line crosses 0 may be none.",
+            f"Effects are the change of {self.target.name} {self._moves}; an effect whose line crosses 0 may be none.",
         )
 
     @property

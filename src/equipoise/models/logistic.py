@@ -241,8 +241,8 @@ bias_spread = 2.0        # log odds where all features are at their means
 
     def reading(self) -> tuple[str, ...]:
         return (
-            f"Effects are the change of the log-odds of {self.target.name} = {self.target.labels[1]} when a feature "
-            "moves over its whole agreed range, all else equal; an effect whose line crosses 0 may be none.",
+            f"Effects are the change of the log-odds of {self.target.name} = {self.target.labels[1]} {self._moves}; an "
+            "effect whose line crosses 0 may be none.",
         )
 
 

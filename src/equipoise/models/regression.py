@@ -202,6 +202,10 @@ class Regression(Model):
             intercept = intercept - slope * term.middle
         return named, intercept
 
+    def said_of(self, name: str) -> str:
+        words = {f"weight[{term.name}]": term.effect if term.is_level else term.name for term in self.coding.terms}
+        return words.get(name, name)
+
     def coordinate_names(self) -> list[str]:
         return [*(f"the weight of {term.name}" for term in self.coding.terms), "the bias"]
 
@@ -363,10 +367,14 @@ class Regression(Model):
 
     @property
     def _intercept(self) -> str:
-        coding = self.coding
-        if not coding.numbers:
-            return "intercept (all features at their references)"
-        return f"intercept (all features 0{'' if coding.only_numbers else ' or at their references'})"
+        at = "0 or reference" if not self.coding.only_numbers else "0"
+        return f"intercept (all features {at})"
+
+    @property
+    def _moves(self) -> str:
+        """What an effect is the effect of."""
+        levels = "" if self.coding.only_numbers else ", or is at a level instead of the reference"
+        return f"when a feature moves over its whole agreed range{levels}, all else equal"
 
     # Format 1 has conjugate priors only, whose `kind` it does not say, and no typical ranges.
 

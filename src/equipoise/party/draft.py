@@ -1,0 +1,144 @@
+"""A first draft of an agreement from a table's column names and types alone, with questions for people to answer.
+
+No value of the table is in it: neither bounds nor levels, which must come from common knowledge. What is drafted is not
+an agreement until every question is answered: `equipoise agreement check` refuses the marks that are left.
+"""
+
+import json
+import re
+from itertools import islice
+from typing import Any, Literal, NamedTuple
+
+import pyarrow as pa
+
+from equipoise._util.text import first_few
+from equipoise.errors import TableError
+from equipoise.models.cells import is_text
+from equipoise.party.csv_stream import CsvFile, is_number
+from equipoise.party.individuals import ANY_TEXT
+from equipoise.party.stream import Wanted
+from equipoise.party.table import is_delimited, open_table
+
+OPEN = "?"  # a question's place
+LOOKED_AT = 100_000  # rows whose type is looked at
+_OWNER = re.compile(r"(^|[_ .-])(id|nr|no|mrn|uuid|key)$|^(patient|person|subject|customer|member)", re.IGNORECASE)
+Kind = Literal["number", "text", "truth", "date", "nothing"]
+
+
+class Seen(NamedTuple):
+    """A column: its name, and what its cells are made of. Whether some are missing is not for others to know."""
+
+    name: str
+    kind: Kind
+
+
+def drafted(source: Any, target: str | None, parties: tuple[str, ...]) -> str:
+    """TOML text: an agreement but for what people must decide."""
+    columns = seen_columns(source)
+    names = [column.name for column in columns]
+    if target is not None and target not in names:
+        raise TableError(f"there is no column {target!r} to predict; the table has {first_few(names, 12)}")
+    predicted = next((column for column in columns if column.name == target), None)
+    owners = [column.name for column in columns if _OWNER.search(column.name) and column.name != target]
+    features = [column for column in columns if column.name not in (target, *owners)]
+    lines = [
+        "# Drafted from the names and types of columns; no value was used. Answer every question, that is replace",
+        f'# every "{OPEN}", from common knowledge and never from the data, then run: equipoise agreement check FILE',
+        "",
+        "format = 2",
+        'title = ""  # in a few words, for people',
+        "",
+        "[model]",
+        *_kind_lines(predicted),
+        "# Features: remove those that are not wanted, each costs noise. Has every party all of them, by these names?",
+        '# Where values may be missing, say what they count as: missing = "indicator", or missing = "value", fill = …',
+        "features = [",
+        *(line for column in features for line in _feature_lines(column)),
+        "]",
+        *_target_lines(predicted),
+        "",
+        "[privacy]",
+        f'max_epsilon = "{OPEN}"  # the weakest privacy anyone may choose; 1.0 is a start',
+        "# Is a row a person? If one may have several rows, say by which column they are told apart: repeats are then",
+        "# refused, or all of a person's rows protected at rows_per_individual times the noise.",
+        *(f"# individual = {json.dumps(name)}" for name in owners or ["NAME OF A COLUMN"]),
+        "# rows_per_individual = 1",
+    ]
+    for name in parties or (OPEN,):
+        lines += ["", "[[parties]]", f"name = {json.dumps(name)}"]
+    return "\n".join(lines) + "\n"
+
+
+def seen_columns(source: Any) -> list[Seen]:
+    """Names and types of all columns."""
+    with open_table(source, ()) as table:
+        names = list(table.all_columns)
+    as_text = is_delimited(source)
+    decimal = source.decimal if isinstance(source, CsvFile) else "."
+    kinds: dict[str, set[Kind]] = {name: set() for name in names}
+    rows = 0
+    with open_table(source, tuple(Wanted(name, ANY_TEXT if as_text else None) for name in names)) as table:
+        for batch in islice(table, 1 + LOOKED_AT // 2**16):
+            rows += batch.rows
+            for name, cells in zip(names, batch.data, strict=True):
+                kinds[name] |= _kinds_of(cells, decimal, as_text=as_text)
+    if not rows:
+        raise TableError("the table has no rows; types of columns are drafted from, and there are none")
+    return [Seen(name, _one_kind(kinds[name])) for name in names]
+
+
+def _kinds_of(cells: "pa.Array[Any]", decimal: str, *, as_text: bool) -> set[Kind]:
+    if as_text:
+        return {_kind_of_text(text, decimal) for text in cells.unique().to_pylist() if text is not None}
+    kind = cells.type.value_type if pa.types.is_dictionary(cells.type) else cells.type
+    if pa.types.is_null(kind):
+        return set()
+    if pa.types.is_boolean(kind):
+        return {"truth"}
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return {"date"}
+    return {"text"} if is_text(kind) else {"number"}
+
+
+def _kind_of_text(text: str, decimal: str) -> Kind:
+    if is_number(text, decimal):
+        return "number"
+    return "date" if re.fullmatch(r"\d{4}-\d\d-\d\d([T ].*)?", text) else "text"
+
+
+def _one_kind(kinds: set[Kind]) -> Kind:
+    return next(iter(kinds)) if len(kinds) == 1 else "text" if kinds else "nothing"
+
+
+def _kind_lines(target: Seen | None) -> list[str]:
+    if target is None:
+        return [f'kind = "{OPEN}"  # what is predicted: "linear" (a number) or "logistic" (one of two labels)']
+    if target.kind == "number":
+        return ['kind = "linear"  # or "logistic", if the target is a code for one of two labels']
+    return ['kind = "logistic"  # of one of two labels']
+
+
+def _feature_lines(column: Seen) -> list[str]:
+    name = json.dumps(column.name)
+    if column.kind == "number":
+        ask = "a number: which least and largest value are plausible? If it is a code, what are its labels?"
+        line = f'{{ name = {name}, bounds = ["{OPEN}", "{OPEN}"] }},'
+    elif column.kind == "truth":
+        ask = "true or false"
+        line = f'{{ name = {name}, kind = "binary", labels = [0, 1] }},'
+    elif column.kind == "text":
+        ask = 'text: which levels are there, the reference first? If two, kind = "binary", labels = [reference, other]'
+        line = f'{{ name = {name}, kind = "category", levels = ["{OPEN}", "{OPEN}"], other = true }},'
+    else:
+        what = "a date: turn it into a number, such as days since an event" if column.kind == "date" else "empty"
+        return [f"  # {what}: {column.name}"]
+    return [f"  # {ask}", f"  {line}"]
+
+
+def _target_lines(target: Seen | None) -> list[str]:
+    if target is None:
+        return [f'target = {{ name = "{OPEN}", bounds = ["{OPEN}", "{OPEN}"] }}  # or labels = [negative, positive]']
+    name = json.dumps(target.name)
+    if target.kind == "number":
+        return [f'target = {{ name = {name}, bounds = ["{OPEN}", "{OPEN}"] }}']
+    return [f'target = {{ name = {name}, labels = ["{OPEN}", "{OPEN}"] }}  # [negative, positive]']
