@@ -29,7 +29,7 @@ class Privacy(Section):
     max_epsilon: Positive
     min_epsilon: Positive | None = None
     individual: ColumnName | None = None
-    rows_per_individual: Annotated[StrictInt, Field(ge=1, le=1000)] = 1
+    rows_per_individual: Annotated[StrictInt, Field(ge=1, le=100)] = 1
     excess: Literal["refuse", "drop"] = "refuse"
 
     @model_validator(mode="after")

@@ -1,13 +1,15 @@
 """`equipoise agreement`: write an example, check one and say what it means."""
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from equipoise._util.display import Table
 from equipoise._util.text import counted
 from equipoise.agreement import Agreement
 from equipoise.agreement.explanation import explain
@@ -18,6 +20,7 @@ from equipoise.cli.output import echo, print_json, print_lines, print_table
 from equipoise.errors import AgreementError
 from equipoise.models import KINDS
 from equipoise.models.guarantee import DEFAULT_DELTA
+from equipoise.party.bounds import BoundsRelease, Proposal, proposed
 from equipoise.party.csv_stream import stated_table
 from equipoise.party.draft import OPEN, drafted
 
@@ -78,6 +81,60 @@ def draft(
         f'Wrote {output}, with {counted(questions, "question")}: replace every "{OPEN}" from common knowledge, never '
         f"from the data, then run: equipoise agreement check {output}"
     )
+
+
+def bounds(
+    files: Annotated[list[Path], typer.Argument(help="What `equipoise party bounds` wrote, one of each party.")],
+    draft: Annotated[
+        Path | None, typer.Option(help="A draft of an agreement, in which open bounds are to be filled in.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Propose bounds from what parties have bought; combining costs nothing more.
+
+    Example: equipoise agreement bounds north.bounds.json south.bounds.json --draft agreement.toml
+    """
+    found = proposed([BoundsRelease.load(path) for path in files])
+    filled = [] if draft is None else _fill_in(draft, found)
+    if as_json:
+        print_json({"proposed": {name: asdict(one) for name, one in found.items()}, "filled_in": filled})
+        return
+    rows = [
+        (
+            name,
+            f"{one.bounds[0]:g} to {one.bounds[1]:g}" if one.bounds else "hidden by noise: spend more, or guess",
+            f"{one.typical[0]:.3g} to {one.typical[1]:.3g}" if one.typical else "",
+        )
+        for name, one in found.items()
+    ]
+    print_table(
+        Table(
+            "Proposed from all parties' noisy counts. What is rare lies beyond and would be clipped: round as "
+            "knowledge of the columns suggests.",
+            ("column", "bounds", "95 % are about"),
+            rows,
+            numeric_from=9,
+        )
+    )
+    if draft is not None:
+        echo(f"Filled in {draft}: {', '.join(filled) or 'nothing, no open bounds of these columns'}.")
+
+
+def _fill_in(draft: Path, found: Mapping[str, Proposal]) -> list[str]:
+    """Write proposed bounds into the open places of a draft; say of which columns."""
+    try:
+        text = draft.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise AgreementError(f"cannot read {str(draft)!r}: {getattr(error, 'strerror', None) or error}") from error
+    filled = []
+    for name, one in found.items():
+        place = f'name = {json.dumps(name)}, bounds = ["{OPEN}", "{OPEN}"]'
+        if one.bounds is not None and place in text:
+            lower, upper = one.bounds
+            text = text.replace(place, f"name = {json.dumps(name)}, bounds = [{lower!r}, {upper!r}]")
+            filled.append(name)
+    _write(text, draft, force=True)
+    return filled
 
 
 def _check_parties(parties: Sequence[str]) -> None:

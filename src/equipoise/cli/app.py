@@ -49,6 +49,7 @@ COMMANDS: Mapping[str, Command | Group] = {
         {
             "new": Command("agreement", "Write a commented example agreement to edit."),
             "draft": Command("agreement", "Draft an agreement from a table's column names and types, with questions."),
+            "bounds": Command("agreement", "Propose bounds from what parties have bought with `party bounds`."),
             "check": Command("agreement", "Validate an agreement and explain in words what is agreed."),
         },
     ),
@@ -62,6 +63,7 @@ COMMANDS: Mapping[str, Command | Group] = {
             "ledger": Command(
                 "party", "Verify a ledger and show what has been spent, as Rényi epsilon, zCDP and (epsilon, delta)."
             ),
+            "bounds": Command("party", "Buy bounds of columns that nobody knows by heart, paid from the ledger."),
             "spend": Command(
                 "party",
                 "Record privacy that something else spent on the same individuals: another tool, a published table.",

@@ -38,9 +38,10 @@ from equipoise.cli.output import (
     warnings_as_lines,
 )
 from equipoise.errors import BudgetError, LedgerError, SubmissionError
-from equipoise.models import ScaledColumn
+from equipoise.models import Individuals, ScaledColumn
 from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee, approx_dp, epsilon_of, guess_percent, guessing, in_full
 from equipoise.party import release as party_release
+from equipoise.party.bounds import release_bounds
 from equipoise.party.csv_stream import stated_table
 from equipoise.party.history import History
 from equipoise.party.ledger import ADD_OR_REMOVE, ROUNDING, Ledger, domains_of, zcdp_of_pure
@@ -241,6 +242,57 @@ def spend(
     print_lines(f"Recorded zCDP {spent:g}. Spent in all: zCDP {history.total_zcdp:g} of the cap {history.cap_zcdp:g}.")
     if history.total_zcdp > history.cap_zcdp * ROUNDING:
         print_lines("That is above the cap: nothing more can be released unless it is raised.")
+
+
+def bounds(
+    table: Annotated[
+        Path,
+        typer.Argument(
+            help="CSV, Parquet or Arrow file, or a folder of Parquet files.", metavar="TABLE", readable=False
+        ),
+    ],
+    column: Annotated[list[str], typer.Option(help="A column of numbers whose bounds are wanted; repeat for each.")],
+    party: PartyOption,
+    ledger: LedgerOption,
+    zcdp: Annotated[float, typer.Option(help="What all columns together cost, as zCDP rho.")] = 0.01,
+    individual: Annotated[str | None, typer.Option(help="The column that says whose row it is.")] = None,
+    rows_per_individual: Annotated[int, typer.Option(min=1, max=100, help="The most rows anybody may have.")] = 1,
+    cap_zcdp: Annotated[float | None, typer.Option(help="For a new ledger: the most it may ever spend.")] = None,
+    cohort: CohortOption = "",
+    delimiter: DelimiterOption = None,
+    decimal: DecimalOption = None,
+    output: OutputOption = None,
+    yes: YesOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Buy bounds of columns that nobody knows by heart: noisy counts in public bins, paid from the ledger.
+
+    Each party sends its file to whoever drafts the agreement: `equipoise agreement bounds` combines them.
+
+    Example: equipoise party bounds north.csv --column age --column bmi --party north --ledger north.ledger
+    """
+    target = output or Path(f"{party}.bounds.json")
+    claim_output(target, SubmissionError)
+    if not yes and sys.stdin.isatty():
+        print_lines(
+            f"About to spend {_spent(zcdp)} on bounds of {', '.join(column)}, for good.",
+            err=True,
+        )
+        if not typer.confirm("Spend this?", default=False, err=True):
+            raise typer.Exit(1)
+    whose = None if individual is None else Individuals(individual, rows_per_individual, drop=False)
+    found = release_bounds(
+        stated_table(table, delimiter, decimal), column, party=party, ledger=ledger, zcdp=zcdp, cap_zcdp=cap_zcdp,
+        cohort=cohort, individuals=whose,
+    )  # fmt: skip
+    found.save(target)
+    if as_json:
+        print_json({"output": str(target), "zcdp": zcdp, "deviation": found.deviation, "columns": column})
+        return
+    print_lines(
+        f"Wrote {target}: counts with noise of standard deviation {found.deviation:.3g} rows, which cost zCDP "
+        f"{zcdp:g}. Nothing else need leave. Whoever drafts the agreement runs: equipoise agreement bounds FILES"
+    )
 
 
 def write_submission(submission: Submission, path: Path) -> None:

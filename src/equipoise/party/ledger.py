@@ -176,9 +176,16 @@ class Ledger:
             return self._append(entries, end, content)
 
     def record_other(
-        self, *, zcdp: float, why: str, cohort: str = "", cap_zcdp: float | None = None, family: str = ""
+        self,
+        *,
+        zcdp: float,
+        why: str,
+        cohort: str = "",
+        cap_zcdp: float | None = None,
+        family: str = "",
+        planned: bool = False,
     ) -> None:
-        """Record what something else than Equipoise spent on the same individuals. It is on disk when this returns.
+        """Record what was spent on the same individuals other than on a submission. It is on disk when this returns.
 
         It is recorded even above the cap, since it has happened; nothing more can then be released.
 
@@ -192,11 +199,13 @@ class Ledger:
             Whom it was about, if not everybody; see `spend`.
         cap_zcdp, family : float, str, optional
             Of a new ledger: its cap, by default exactly this spend, and what its tables have in common.
+        planned : bool
+            It has not happened yet, and is refused above the cap.
 
         Raises
         ------
         BudgetError
-            The amount is no positive number, or the ledger has another cap.
+            The amount is no positive number, the ledger has another cap, or a planned spend would be above it.
         LedgerError
             It is not said what it was.
         """
@@ -210,6 +219,8 @@ class Ledger:
             if entries and cap_zcdp is not None and cap_zcdp != History(entries).cap_zcdp:
                 raise _other_cap(History(entries))
             _check_cohort(entries, cohort)
+            if planned:
+                self._refuse_above_cap(entries, zcdp, cohort, cap_zcdp)
             content: dict[str, Any] = {"kind": "other", "zcdp": zcdp, "why": why, "cohort": cohort}
             if not entries:
                 content["opens"] = {"format": 1, "family": family, "cap": zcdp if cap_zcdp is None else cap_zcdp}
@@ -283,11 +294,7 @@ class Ledger:
         _check_cap(cap_zcdp)
         _check_cohort(entries, cohort)
         if not entries:
-            if cap_zcdp is not None and guarantee.zcdp > cap_zcdp * ROUNDING:
-                raise BudgetError(
-                    f"this release needs zCDP {guarantee.zcdp:g}, more than the cap {cap_zcdp:g} of the new ledger; "
-                    "choose a smaller epsilon or a larger cap"
-                )
+            self._refuse_above_cap(entries, guarantee.zcdp, cohort, cap_zcdp)
             return
         history = History(entries)
         if cap_zcdp is not None and cap_zcdp != history.cap_zcdp:
@@ -311,7 +318,20 @@ class Ledger:
                 "release; bounds adjusted after looking at data leak it. If they were chosen without looking, record "
                 "that with `equipoise party amend --accept-bounds AGREEMENT --reason TEXT`"
             )
-        total = history.total_after(guarantee.zcdp, cohort)
+        self._refuse_above_cap(entries, guarantee.zcdp, cohort, cap_zcdp)
+
+    def _refuse_above_cap(
+        self, entries: list[dict[str, Any]], zcdp: float, cohort: str, cap_zcdp: float | None
+    ) -> None:
+        if not entries:
+            if cap_zcdp is not None and zcdp > cap_zcdp * ROUNDING:
+                raise BudgetError(
+                    f"this release needs zCDP {zcdp:g}, more than the cap {cap_zcdp:g} of the new ledger; "
+                    "choose a smaller epsilon or a larger cap"
+                )
+            return
+        history = History(entries)
+        total = history.total_after(zcdp, cohort)
         if total > history.cap_zcdp * ROUNDING:
             unfinished = len(history.unfinished)
             crashed = (
@@ -324,7 +344,7 @@ class Ledger:
             smaller = "choose a smaller epsilon, or " if spent < history.cap_zcdp else ""
             whom = f" on the cohort {cohort!r}" if cohort else ""
             raise BudgetError(
-                f"this release needs zCDP {guarantee.zcdp:g}, and {spent:g} of the cap "
+                f"this release needs zCDP {zcdp:g}, and {spent:g} of the cap "
                 f"{history.cap_zcdp:g} is spent{whom}{crashed}; {smaller}raise the cap with "
                 f"`equipoise party amend {self.path.name} --cap-zcdp {total:g} --reason TEXT`"
             )
