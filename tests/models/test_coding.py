@@ -90,6 +90,26 @@ def test_no_two_rows_are_further_apart_than_the_sensitivity(kind: Any, features:
     assert furthest > 0.85 * proved  # and not by far
 
 
+@pytest.mark.parametrize(
+    ("transform", "bounds"),
+    [("log", [2.0, 2.0000000000000004]), ("logit", [0.9999999999999962, 0.9999999999999963]), ("log", [0.1, 20.0])],
+)
+def test_a_marked_gap_is_0_however_the_transform_rounds(transform: str, bounds: list[float]) -> None:
+    """A value in the middle would map to an end here, beside an indicator of 1: a quarter beyond the sensitivity."""
+    features = [
+        f'{{ name = "{name}", bounds = {bounds}, transform = "{transform}", missing = "indicator" }}'
+        for name in ("g", "h")
+    ]
+    layout = model_of("linear", ", ".join(features)).layout
+    cells = [*bounds, float("nan")]
+    found = [
+        exact_statistic(layout, {"g": [g], "h": [h], "outcome": [outcome]}, threads=1).values
+        for g, h, outcome in itertools.product(cells, cells, (-8.0, 8.0))
+    ]
+    furthest = max(sum((a - b) ** 2 for a, b in zip(*pair, strict=True)) for pair in itertools.combinations(found, 2))
+    assert 0.98 * layout.sensitivity**2 < furthest <= layout.sensitivity**2
+
+
 def coded_rows(model: Regression) -> list[np.ndarray[Any, Any]]:
     """Rows of terms that the coding can make, numbers being at −1, 0 or 1, with every target at its ends or 0."""
     coding = model.coding
@@ -149,6 +169,9 @@ def test_weights_in_own_units_predict_as_scaled_ones_do() -> None:
         ('{ name = "n", bounds = [0, 1], missing = "value", fill = 7.0 }', "fill = 7 is outside the bounds"),
         ('{ name = "o", kind = "ordinal", levels = ["a", "b"], scores = [1, 1] }', "must rise"),
         ('{ name = "o", kind = "ordinal", levels = ["a", "b"], scores = [1] }', "give one for each"),
+        ('{ name = "o", kind = "ordinal", levels = ["a", "b"], scores = [0.0, 5e-324] }', "cannot be mapped"),
+        ('{ name = "o", kind = "ordinal", levels = ["a", "b"], scores = [-1e308, 1e308] }', "cannot be mapped"),
+        ('{ name = "n", bounds = [1e16, 1.0000000000000002e16], transform = "log" }', "leaves nothing between"),
         (", ".join(CATEGORY.replace('"c"', f'"c{k}"') for k in range(3)), "125 ways; at most 64"),
     ],
 )  # fmt: skip

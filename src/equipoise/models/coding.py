@@ -177,17 +177,18 @@ def coding_of(features: Sequence[NumberFeature | BinaryFeature | CategoryFeature
 
 def _number(feature: NumberFeature) -> Term:
     lower, upper = feature.bounds
-    fill = feature.fill
-    column = ScaledColumn(feature.name, lower, upper, transform=feature.transform, fill=fill)
-    if feature.missing == "indicator":
-        column = ScaledColumn(feature.name, lower, upper, transform=feature.transform, fill=column.middle_value)
+    marked = feature.missing == "indicator"
+    column = ScaledColumn(
+        feature.name, lower, upper, transform=feature.transform, fill=feature.fill, gaps_marked=marked
+    )
     name = feature.name if feature.transform is None else f"{feature.transform}({feature.name})"
     return Term(column, feature.name, name, f"{feature.name}: {lower:g} → {upper:g}", 2 * column.half_width)
 
 
 def _ordinal(feature: OrdinalFeature) -> Term:
     places = feature.places
-    middle, half = (places[0] + places[-1]) / 2, (places[-1] - places[0]) / 2
+    half = (places[-1] - places[0]) / 2
+    middle = places[0] + half
     codes = tuple((place - middle) / half for place in places)
     missing = {"refuse": None, "indicator": 0.0}.get(feature.missing)
     if feature.fill is not None:

@@ -8,9 +8,11 @@ each with a score. How their cells become numbers is public and decided row by r
 import math
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+import numpy as np
 from pydantic import Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag, field_validator, model_validator
 
 from equipoise._util.text import first_repeat
+from equipoise.models.layout import TRANSFORMS
 from equipoise.models.section import Finite, Section
 
 MAX_CATEGORIES = 2_000
@@ -33,9 +35,13 @@ class NumberColumn(Section):
         lower, upper = bounds
         if not lower < upper:
             raise ValueError(f"[{lower:g}, {upper:g}] is empty; write [lower, upper] with lower < upper")
-        if not math.isfinite((upper - lower) * 2.0**20) or upper - lower < 1e-300:
+        if not _can_be_scaled(lower, upper):
             raise ValueError(f"[{lower:g}, {upper:g}] cannot be mapped to [-1, 1]; choose other units")
         return bounds
+
+
+def _can_be_scaled(lower: float, upper: float) -> bool:
+    return math.isfinite((upper - lower) * 2.0**20) and upper - lower >= 1e-300
 
 
 class RegressionColumn(NumberColumn):
@@ -94,6 +100,13 @@ class NumberFeature(RegressionColumn):
             raise ValueError(
                 f'transform = "logit" needs bounds within 0 and 1, without them, not [{lower:g}, {upper:g}]'
             )
+        if self.transform is not None:
+            low, high = (float(TRANSFORMS[self.transform](np.asarray(bound))) for bound in self.bounds)
+            if not low < high:
+                raise ValueError(
+                    f'transform = "{self.transform}" leaves nothing between the bounds [{lower!r}, {upper!r}]; '
+                    "leave it out, or agree on wider bounds"
+                )
         _check_fill(self.missing, self.fill)
         if self.fill is not None and not lower <= self.fill <= upper:
             raise ValueError(f"fill = {self.fill:g} is outside the bounds [{lower:g}, {upper:g}]")
@@ -198,6 +211,8 @@ class OrdinalFeature(LevelFeature):
             raise ValueError(f"scores has {len(self.scores)} numbers for {len(self.levels)} levels; give one for each")
         if any(one >= other for one, other in zip(self.scores, self.scores[1:], strict=False)):
             raise ValueError(f"scores = {list(self.scores)} must rise from level to level")
+        if not _can_be_scaled(self.scores[0], self.scores[-1]):
+            raise ValueError(f"scores = {list(self.scores)} cannot be mapped to [-1, 1]; choose other units")
         return self
 
     @property

@@ -40,7 +40,8 @@ class ScaledColumn:
     """A numeric column mapped from its public bounds to [−1, 1] and clipped there.
 
     With a transform, the bounds of what is transformed are mapped, so the middle is not halfway between the bounds. A
-    missing cell (NaN) counts as `fill`, where that is agreed.
+    missing cell (NaN) counts as `fill`, where that is agreed. Where gaps are marked by an indicator it is 0, which the
+    sensitivity relies on: not a value that maps to 0 but for rounding.
     """
 
     name: str
@@ -49,6 +50,7 @@ class ScaledColumn:
     whole_for: str = ""  # the kind of model that takes whole numbers only, if this is a column of one
     transform: str | None = None
     fill: float | None = None
+    gaps_marked: bool = False
 
     @property
     def middle(self) -> float:
@@ -90,12 +92,12 @@ class ScaledColumn:
     @property
     def plain(self) -> bool:
         """Whether scaling is a subtraction and a division."""
-        return self.transform is None and self.fill is None
+        return self.transform is None and not self.takes_missing
 
     @property
     def takes_missing(self) -> bool:
         """Whether a cell may be missing."""
-        return self.fill is not None
+        return self.fill is not None or self.gaps_marked
 
     def coded(self, cells: Floats) -> Floats:
         """Cells in scaled units, not clipped: but a transform is that of the clipped value, so that it has one."""
@@ -103,7 +105,9 @@ class ScaledColumn:
             cells = np.where(np.isnan(cells), self.fill, cells)
         if self.transform is not None:
             cells = TRANSFORMS[self.transform](np.clip(cells, self.lower, self.upper))
-        return np.asarray((cells - self.middle) / self.half_width)
+        with np.errstate(over="ignore"):  # a huge value is clipped like any other
+            found = (cells - self.middle) / self.half_width
+        return np.where(np.isnan(cells), 0.0, found) if self.gaps_marked else np.asarray(found)
 
 
 @dataclass(frozen=True)
