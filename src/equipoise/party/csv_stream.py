@@ -70,12 +70,11 @@ def stated_table(path: Path, delimiter: str | None, decimal: str | None) -> Path
 
 
 class Dialect(NamedTuple):
-    """How a file is written, and which texts in it mean that a value is missing."""
+    """How a file is written."""
 
     delimiter: str
     decimal: str
     compression: Compression | None
-    missing: list[str]
     header: tuple[str, ...] = ()
 
     @property
@@ -87,10 +86,7 @@ class Dialect(NamedTuple):
 def open_csv(file: CsvFile, wanted: tuple[Wanted, ...]) -> Table:
     """Open a delimited text file, compressed or not, by its header."""
     path = file.path
-    agreed = {label for want in wanted for label in want.labels or ()}
-    # "NA" is a missing value, unless it is an agreed label.
-    missing = [text for text in pa_csv.ConvertOptions().null_values or () if text not in agreed]
-    dialect = Dialect(file.delimiter, file.decimal, COMPRESSIONS.get(path.suffix.lower()), missing)
+    dialect = Dialect(file.delimiter, file.decimal, COMPRESSIONS.get(path.suffix.lower()))
     header = _csv_header(path, dialect)
     check_header(header, wanted)
     dialect = dialect._replace(header=tuple(header))
@@ -109,20 +105,39 @@ def open_csv(file: CsvFile, wanted: tuple[Wanted, ...]) -> Table:
 def _csv_batches(
     path: Path, stream: io.BufferedReader, dialect: Dialect, wanted: tuple[Wanted, ...]
 ) -> Iterator[pa.RecordBatch]:
-    types: dict[str, Any] = {want.name: pa.string() if want.is_text else pa.float64() for want in wanted}
     try:
-        yield from _csv_reader(stream, dialect, types)
+        yield from _csv_reader(stream, dialect, _conversions(dialect, wanted))
     except pa.ArrowInvalid as error:
         # Arrow's message seldom says which column and row: read again as text, up to the culprit.
         with path.open("rb") as again:
-            as_text = dict.fromkeys(types, pa.string())
+            as_text = _conversions(dialect, wanted, as_text=True)
             culprit = _first_bad_number(_csv_reader(again, dialect, as_text), wanted, dialect.decimal)
         raise TableError(
             culprit or f"cannot read {str(path)!r}: {error}; every line needs as many cells as the header has names"
         ) from error
 
 
-def _csv_reader(stream: io.BufferedReader, dialect: Dialect, types: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+def _conversions(dialect: Dialect, wanted: tuple[Wanted, ...], *, as_text: bool = False) -> list[pa_csv.ConvertOptions]:
+    """How texts become cells, for columns in which the same ones mean a missing value: "NA" unless it is agreed."""
+    columns: dict[tuple[str, ...], dict[str, Any]] = {}
+    for want in wanted:
+        missing = tuple(text for text in pa_csv.ConvertOptions().null_values or () if text not in (want.labels or ()))
+        columns.setdefault(missing, {})[want.name] = pa.string() if as_text or want.is_text else pa.float64()
+    return [
+        pa_csv.ConvertOptions(
+            include_columns=list(types),
+            column_types=types,
+            strings_can_be_null=True,
+            null_values=list(missing),
+            decimal_point=dialect.decimal,
+        )
+        for missing, types in columns.items()
+    ]
+
+
+def _csv_reader(
+    stream: io.BufferedReader, dialect: Dialect, conversions: list[pa_csv.ConvertOptions]
+) -> Iterator[pa.RecordBatch]:
     """Parse a few megabytes of whole lines at a time.
 
     Arrow could stream by itself, but its threads would then hold on to the Python file; where one of them lets go of it
@@ -133,25 +148,25 @@ def _csv_reader(stream: io.BufferedReader, dialect: Dialect, types: dict[str, An
         newlines_in_values=True,
         ignore_empty_lines=not dialect.one_column,  # where an empty line is a missing value
     )
-    convert = pa_csv.ConvertOptions(
-        include_columns=list(types),
-        column_types=types,
-        strings_can_be_null=True,
-        null_values=dialect.missing,
-        decimal_point=dialect.decimal,
-    )
+
+    def read_block(source: pa.BufferReader, names: list[str] | None, *, threads: bool) -> pa.Table:
+        read = pa_csv.ReadOptions(block_size=2**21, column_names=names, use_threads=threads)
+        found: dict[str, Any] = {}
+        for convert in conversions:
+            source.seek(0)
+            table = pa_csv.read_csv(source, read_options=read, parse_options=parse, convert_options=convert)
+            found |= zip(table.column_names, table.columns, strict=True)
+        return pa.table(found)
+
     names: list[str] | None = None  # the first block has them
     before = 0
     for block in _blocks_of_lines(_decompressed(stream, dialect)):
         source: Any = pa.BufferReader(_owned_by_arrow(block))
-        read = pa_csv.ReadOptions(block_size=2**21, column_names=names)
         try:
-            table = pa_csv.read_csv(source, read_options=read, parse_options=parse, convert_options=convert)
+            table = read_block(source, names, threads=True)
         except pa.ArrowInvalid:
-            source.seek(0)
-            read.use_threads = False  # then Arrow counts rows
             try:
-                table = pa_csv.read_csv(source, read_options=read, parse_options=parse, convert_options=convert)
+                table = read_block(source, names, threads=False)  # then Arrow counts rows
             except pa.ArrowInvalid as error:
                 raise pa.ArrowInvalid(_counted_from(before, str(error))) from error
         before += table.num_rows + (names is None)
