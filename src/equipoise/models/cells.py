@@ -10,39 +10,40 @@ import pyarrow.compute as pc
 from equipoise._util.arrays import Floats
 from equipoise._util.text import first_few
 from equipoise.errors import TableError
-from equipoise.models.layout import CodedColumn, GridColumn
+from equipoise.models.layout import CodedColumn, GridColumn, ScaledColumn
 
 
 def cells_of(column: GridColumn, array: "pa.Array[Any]", first_row: int) -> Floats:
     """Cells as a grid column codes them: numbers or positions, NaN where one is missing that may be, −1 for others."""
-    name, missing = column.name, column.takes_missing
-    if missing and pa.types.is_null(array.type):
-        return np.full(len(array), np.nan)
-    if not missing:
+    name, array = column.name, decoded(array)
+    if isinstance(column, ScaledColumn) and column.plain:  # whoever adds up its values sees which are not finite
         _refuse_missing(name, array, first_row)
+        return number_values(name, array)
+    gaps = gaps_of(array)
+    if gaps.any() and not column.takes_missing:
+        _raise_missing(name, first_row + int(np.flatnonzero(gaps)[0]))
+    if gaps.all():  # then the column may be of any type
+        return np.full(len(array), np.nan)
     if not isinstance(column, CodedColumn):
         values = number_values(name, array)
-        if missing and np.any(np.isinf(values)):
-            refuse_not_finite(name, np.where(np.isnan(values), 0.0, values), first_row)
+        refuse_not_finite(name, np.where(gaps, 0.0, values), first_row)
         return values
     places = label_places(name, column.labels, array).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.float64)
-    gaps = np.asarray(array.is_null())
-    if not is_text(array.type) and not pa.types.is_dictionary(array.type):
-        gaps = gaps | np.isnan(number_values(name, array))
     places[gaps] = np.nan
-    if not missing and gaps.any():
-        _raise_missing(name, first_row + int(np.flatnonzero(gaps)[0]))
     if column.other is None and np.any(places < 0):
         _raise_other(name, column.labels, array, int(np.flatnonzero(places < 0)[0]), first_row)
     return np.asarray(places)
 
 
+def gaps_of(array: "pa.Array[Any]") -> npt.NDArray[np.bool_]:
+    """Which cells are missing: null, or NaN in a column of numbers."""
+    return np.asarray(array.is_null(nan_is_null=True))
+
+
 def number_values(name: str, array: "pa.Array[Any]") -> npt.NDArray[np.float64]:
     """Float64 values of a numeric column, NaN where cells are missing; a column of another type is refused."""
+    array = decoded(array)
     kind = array.type
-    if pa.types.is_dictionary(kind):
-        array = decoded(array)
-        kind = array.type
     if is_text(kind):
         raise TableError(f"column {name!r} holds text where numbers are agreed; convert the column to numbers first")
     if not (
@@ -82,16 +83,14 @@ def not_a_label(name: str, labels: tuple[int | str, ...], row: int, value: objec
 def _raise_other(
     name: str, labels: tuple[int | str, ...], array: "pa.Array[Any]", offset: int, first_row: int
 ) -> NoReturn:
-    value = (decoded(array) if pa.types.is_dictionary(array.type) else array)[offset]
+    value = decoded(array)[offset]
     shown = value.cast(pa.binary()).as_py().decode(errors="replace") if is_text(value.type) else value.as_py()
     raise TableError(not_a_label(name, labels, first_row + offset, shown))
 
 
 def label_places(name: str, labels: tuple[int | str, ...], array: "pa.Array[Any]") -> "pa.Array[Any]":
     """Position of each cell's value among the agreed labels, null for other values; refuse a column of another type."""
-    text = isinstance(labels[0], str)
-    if pa.types.is_dictionary(array.type):
-        array = decoded(array)
+    text, array = isinstance(labels[0], str), decoded(array)
     if text != is_text(array.type):
         raise TableError(
             f"column {name!r} holds {array.type} values, but the agreed labels [{first_few(labels)}] are "
@@ -144,12 +143,10 @@ def _raise_missing(name: str, row: int) -> None:
 
 
 def decoded(array: Any) -> "pa.Array[Any]":
-    """A dictionary-encoded column (pandas and polars categories) as plain values."""
-    values = array.dictionary
-    if pa.types.is_string_view(values.type):  # Arrow cannot gather these yet
-        values = values.cast(pa.string())
-    decoded: pa.Array[Any] = values.take(array.indices)
-    return decoded
+    """A dictionary-encoded column (pandas and polars categories), or one of views, as plain values."""
+    if pa.types.is_dictionary(array.type):
+        return decoded(array.dictionary).take(array.indices)
+    return array.cast(pa.string()) if pa.types.is_string_view(array.type) else array  # Arrow cannot gather views yet
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -20,7 +20,7 @@ from equipoise._util.display import Table
 from equipoise._util.text import counted, first_few
 from equipoise.errors import TableError
 from equipoise.models import CodedColumn, GridColumn, Layout, ScaledColumn
-from equipoise.models.cells import label_places, number_values
+from equipoise.models.cells import decoded, gaps_of, label_places, number_values
 from equipoise.party.csv_stream import CsvFile, is_number
 from equipoise.party.individuals import RowsOfIndividuals
 from equipoise.party.statistics import CLIPPED_IS_MANY, wanted_columns
@@ -138,14 +138,17 @@ class _Look:
         """Look at the cells of a batch."""
         column, name = self.column, self.column.name
         self.rows += len(array)
-        missing = np.asarray(array.is_null())
+        array = decoded(array)
+        missing = gaps_of(array)
         wrong = np.zeros(len(array), bool)
         try:
             if self.as_text and not (isinstance(column, CodedColumn) and isinstance(column.labels[0], str)):
                 array, wrong = self._from_text(array, first_row)
-            if isinstance(column, ScaledColumn):
+            missing |= gaps_of(array) & ~wrong
+            if missing.all():  # then the column may be of any type
+                pass
+            elif isinstance(column, ScaledColumn):
                 values = number_values(name, array)
-                missing |= np.isnan(values) & ~wrong
                 self._numbers(values, column, first_row)
             elif isinstance(column, CodedColumn):
                 others = np.asarray(label_places(name, column.labels, array).is_null()) & ~missing & ~wrong

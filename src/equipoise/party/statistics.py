@@ -191,7 +191,6 @@ class _Moments:
         if isinstance(batch.data, np.ndarray) and all(self.plain):
             matrix = np.ascontiguousarray(batch.data)
             cells: Floats | list[Floats] = matrix.T
-            columns: Floats | list[Floats] = cells
             blocks = self._matrix_blocks(matrix)
         else:
             cells = self._cells(batch)
@@ -212,9 +211,10 @@ class _Moments:
                 first += block.first
                 if second is not None:
                     second += np.dot(block.steps, block.steps.T)  # unlike @, lets other threads run meanwhile
-        if not np.isfinite(unclipped):  # the sum may merely have overflowed: let each column say
-            for column, values in zip(self.layout.columns, columns, strict=True):
-                refuse_not_finite(column.name, np.asarray(values, dtype=np.float64), batch.first_row)
+        if not np.isfinite(unclipped):  # the sum may merely have overflowed: let each column say that was not coded
+            for column, values, plain in zip(self.layout.columns, cells, self.plain, strict=True):
+                if plain:
+                    refuse_not_finite(column.name, np.asarray(values, dtype=np.float64), batch.first_row)
         return Sums(first.astype(np.int64), None if second is None else second.astype(np.int64))
 
     def entries(self, sums: Sums) -> tuple[int, ...]:

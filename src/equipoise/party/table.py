@@ -157,7 +157,7 @@ def _open_numpy(source: Any, wanted: tuple[Wanted, ...]) -> Table:
 
 
 def _columns_table(columns: list[Any], wanted: tuple[Wanted, ...]) -> Table:
-    arrays = [pa.array(np.ascontiguousarray(column)) for column in columns]
+    arrays = [pa.array(np.ascontiguousarray(column), from_pandas=column.dtype == object) for column in columns]
     table = pa.table(dict(zip([want.name for want in wanted], arrays, strict=True)))
     return _open_arrow(table.schema.names, table.to_batches(), wanted, total_rows=len(table))
 
@@ -167,6 +167,7 @@ def _open_frame(frame: Any, wanted: tuple[Wanted, ...]) -> Table:
     if hasattr(frame, "iloc") or hasattr(frame, "get_columns"):  # pandas, polars: leave the other columns alone
         names, total_rows = [str(name) for name in frame.columns], len(frame)
         check_header(names, wanted)
+    if names is not None and wanted:
         frame = frame[[frame.columns[names.index(want.name)] for want in wanted]]
         frame.columns = [want.name for want in wanted]
     reader = pa.RecordBatchReader.from_stream(frame)
