@@ -144,9 +144,12 @@ def _raise_missing(name: str, row: int) -> None:
 
 def decoded(array: Any) -> "pa.Array[Any]":
     """A dictionary-encoded column (pandas and polars categories), or one of views, as plain values."""
+    plain: pa.Array[Any] = array
     if pa.types.is_dictionary(array.type):
-        return decoded(array.dictionary).take(array.indices)
-    return array.cast(pa.string()) if pa.types.is_string_view(array.type) else array  # Arrow cannot gather views yet
+        plain = decoded(array.dictionary).take(array.indices)
+    elif pa.types.is_string_view(array.type):  # which Arrow cannot gather yet
+        plain = array.cast(pa.string())
+    return plain
 
 
 def is_text(kind: pa.DataType) -> bool:

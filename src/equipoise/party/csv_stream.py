@@ -149,7 +149,7 @@ def _csv_reader(
         ignore_empty_lines=not dialect.one_column,  # where an empty line is a missing value
     )
 
-    def read_block(source: pa.BufferReader, names: list[str] | None, *, threads: bool) -> pa.Table:
+    def read_block(source: Any, names: list[str] | None, *, threads: bool) -> pa.Table:
         read = pa_csv.ReadOptions(block_size=2**21, column_names=names, use_threads=threads)
         found: dict[str, Any] = {}
         for convert in conversions:
