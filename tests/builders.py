@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from equipoise.agreement import Agreement
-from equipoise.models.columns import LabelColumn
+from equipoise.models.columns import LabelColumn, LevelFeature
 
 GRID = 2**16
 UNIT = 2**32
@@ -120,6 +120,8 @@ def _row_statistic(agreed: Agreement, kind: str, row: tuple[Any, ...]) -> list[F
         return [Fraction(int(row[0] == target.labels[1]))]  # type: ignore[union-attr]
     if kind == "categorical":
         return [Fraction(int(row[0] == label)) for label in target.categories]  # type: ignore[union-attr]
+    if any(isinstance(one, LevelFeature) or getattr(one, "missing", "refuse") != "refuse" for one in agreed.columns):
+        return _coded_entries(agreed, row)
     features = [_on_grid(value, column) for value, column in zip(row, agreed.columns, strict=False)][: len(row) - 1]
     radius = getattr(agreed.model, "norm_bound", None)
     if radius is not None:
@@ -138,12 +140,52 @@ def _regression_entries(features: list[Fraction], y: Fraction, kind: str) -> lis
     return [*z, *(products[:-1] if kind == "logistic" else products)]
 
 
+def _coded_entries(agreed: Agreement, row: tuple[Any, ...]) -> list[Fraction]:
+    """Entries of a row whose features are coded: of every feature's terms with one another, the squares of numbers."""
+    *features, target = agreed.columns
+    coded = [_coded(feature, cell) for feature, cell in zip(features, row, strict=False)]
+    positive = isinstance(target, LabelColumn)
+    y = Fraction(1 if row[-1] == target.values[1] else -1) if positive else _on_grid(row[-1], target)
+    terms = [(value, place, square) for place, one in enumerate(coded) for value, square in one]
+    terms.append((y, len(coded), not positive))
+    products = [
+        first * second
+        for i, (first, of, square) in enumerate(terms)
+        for j, (second, other, _) in enumerate(terms[i:], start=i)
+        if of != other or (i == j and square)
+    ]
+    return [*(value for value, _, _ in terms), *products]
+
+
+def _coded(feature: Any, cell: Any) -> list[tuple[Fraction, bool]]:
+    """Terms of one cell of a feature, and whether they have squares; None and NaN are gaps."""
+    gap = cell is None or (isinstance(cell, float) and math.isnan(cell))
+    indicator = [(Fraction(gap), False)] if feature.missing == "indicator" else []
+    if gap and feature.missing == "value":
+        cell, gap = feature.fill, False
+    if feature.kind == "number":
+        return [(Fraction(0) if gap else _on_grid(cell, feature), True), *indicator]
+    if feature.kind == "ordinal":
+        scores = feature.scores or range(len(feature.levels))
+        middle, half = (scores[0] + scores[-1]) / 2, (scores[-1] - scores[0]) / 2
+        score = middle if gap else scores[feature.levels.index(cell)]
+        return [(Fraction(round((score - middle) / half * GRID), GRID), True), *indicator]
+    shown = [level for level in feature.values if level != feature.reference]
+    found = [(Fraction(not gap and cell == level), False) for level in shown]
+    if getattr(feature, "other", False):
+        found.append((Fraction(not gap and cell not in feature.values), False))
+    return found + indicator
+
+
 def _on_grid(value: Any, column: Any) -> Fraction:
     if not hasattr(column, "bounds"):
         return Fraction(0)
-    lower, upper = column.bounds
+    value, (lower, upper) = float(value), column.bounds
+    if transform := getattr(column, "transform", None):
+        of = {"log": math.log, "sqrt": math.sqrt, "logit": lambda share: math.log(share / (1 - share))}[transform]
+        value, lower, upper = of(min(max(value, lower), upper)), of(lower), of(upper)
     middle, half = lower + (upper - lower) / 2, (upper - lower) / 2
-    scaled = min(max((float(value) - middle) * (GRID / half), -GRID), GRID)
+    scaled = min(max((value - middle) * (GRID / half), -GRID), GRID)
     return Fraction(round(scaled), GRID)
 
 
