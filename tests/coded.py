@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 import equipoise as eq
+from equipoise.models import CodedColumn, ScaledColumn
 
 FEATURES = """
   { name = "age", bounds = [0, 100] },
@@ -29,6 +30,21 @@ def agreement(
         f'format = 2\n[model]\nkind = "{kind}"\nfeatures = [{features}]\ntarget = {TARGETS[kind]}\n'
         f'[model.data_prior]\nscope = "{scope}"\n[privacy]\nmax_epsilon = 64.0\n{members}'
     )
+
+
+_codes = CodedColumn.coded
+
+
+def levels_that_add_up(column: CodedColumn, cells: Any) -> Any:
+    """A broken `CodedColumn.coded`: a level's term is 1 from that level on, so that a row has several 1s of a block."""
+    if 1.0 not in column.codes or -1.0 in column.codes:
+        return _codes(column, cells)
+    return np.where(cells >= column.codes.index(1.0), 1.0, 0.0)
+
+
+def number_beside_its_indicator(column: ScaledColumn, cells: Any) -> Any:
+    """A broken `ScaledColumn.coded`: where the indicator is 1, the number is not at its middle."""
+    return (np.where(np.isnan(cells), column.upper, cells) - column.middle) / column.half_width
 
 
 def rows(kind: str, number: int, rng: np.random.Generator) -> tuple[pd.DataFrame, dict[str, float]]:

@@ -191,21 +191,12 @@ def test_no_neighbours_beat_the_bound_of_a_random_mixture(seed: int) -> None:
         assert 0.79**2 < search(coded.agreement(kind, features), seed, 6) <= 1, features
 
 
-def _levels_add_up(column: CodedColumn, cells: Floats) -> Floats:
-    """A level's term is 1 from that level on, so that terms of a block are 1 together."""
-    return np.where(cells >= column.codes.index(1.0), 1.0, 0.0) if 1.0 in column.codes else np.zeros(len(cells))
-
-
-def _gap_beside_a_value(column: ScaledColumn, cells: Floats) -> Floats:
-    return (np.where(np.isnan(cells), column.upper, cells) - column.middle) / column.half_width
-
-
 BROKEN: dict[str, tuple[list[str], type, str, Any]] = {
     "levels of a block add up": (
         [CATEGORY.replace('"x", "y", "z"', '"u", "v", "w", "x", "y", "z"')],
         CodedColumn,
         "coded",
-        _levels_add_up,
+        coded.levels_that_add_up,
     ),
     "blocks cost nothing": ([NUMBER, BINARY, FILLED], Coding, "directions", property(lambda one: len(one.numbers))),
     "a block costs one for all": (
@@ -218,7 +209,7 @@ BROKEN: dict[str, tuple[list[str], type, str, Any]] = {
         [NUMBER.replace("}", ', missing = "indicator" }'), BINARY],
         ScaledColumn,
         "coded",
-        _gap_beside_a_value,
+        coded.number_beside_its_indicator,
     ),
     "gaps cost nothing": (
         [LOG, LOGIT, ORDINAL],

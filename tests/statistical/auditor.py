@@ -85,7 +85,8 @@ def _run(
 ) -> tuple[Floats, set[int]]:
     folder.mkdir(parents=True)
     source = folder / "table.csv"
-    lines = [",".join(table), *(",".join(str(cell) for cell in row) for row in zip(*table.values(), strict=True))]
+    rows = zip(*table.values(), strict=True)
+    lines = [",".join(table), *(",".join("" if cell is None else str(cell) for cell in row) for row in rows)]
     source.write_text("\n".join(lines) + "\n")
     submissions = [releaser(source, folder / f"{k}.ledger") for k in range(times)]
     return np.array([submission.values(agreed) for submission in submissions]), {s.count for s in submissions}

@@ -3,16 +3,19 @@
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow.csv as pa_csv
 import pytest
 
+import coded
 import equipoise.party.release as release_module
 from builders import bernoulli, categorical, exponential, gaussian, linear, logistic, poisson
 from equipoise.agreement import Agreement
-from equipoise.models import UNIT, Layout, ScaledColumn
+from equipoise.models import UNIT, CodedColumn, Layout, ScaledColumn
+from equipoise.models.coding import Coding
+from equipoise.models.layout import BASE_WEIGHT
 from equipoise.party.mechanism import perturb
 from equipoise.party.release import release
 from equipoise.party.statistics import ExactStatistic, exact_statistic
@@ -42,6 +45,44 @@ LINEAR = pair(
     {"x0": -99, "x1": 99, "y": -99},
     {"x0": 0.5, "x1": -0.7, "y": 6.0},
 )
+
+# Five directions: 1, number, category, number with gaps, target. a = 14/8 and 2 are the weights of squares.
+CODED: dict[Literal["linear", "logistic"], float] = {
+    "linear": math.sqrt(5**2 + (14 / 8) ** 2 - 1),
+    "logistic": math.sqrt(5**2 + 2**2 - 1),
+}
+CODED_FEATURES = """
+  { name = "n", bounds = [-2, 2] },
+  { name = "c", kind = "category", levels = ["a", "b", "c"], other = true, missing = "indicator" },
+  { name = "g", bounds = [0.1, 10], transform = "log", missing = "indicator" },
+"""
+
+
+def coded_pair(kind: Literal["linear", "logistic"], rest_of_g: float | None = None) -> Pair:
+    """A gap against a value outside of the logarithm's domain, beside an unlisted level."""
+    high, low = ("yes", "no") if kind == "logistic" else (99, -99)
+    return pair(
+        coded.agreement(kind, CODED_FEATURES),
+        CODED[kind],
+        {"n": 99, "c": "unlisted", "g": -5.0, "outcome": high},
+        {"n": -99, "c": "unlisted", "g": None, "outcome": low},
+        {"n": 0.5, "c": "c", "g": rest_of_g, "outcome": low},
+    )
+
+
+def three_with_gaps() -> Pair:
+    """Gaps in every feature against the upper bounds of all."""
+    features = ", ".join(f'{{ name = "g{k}", bounds = [-1, 1], missing = "indicator" }}' for k in range(3))
+    there, gone = ({f"g{k}": cell for k in range(3)} for cell in (99, None))
+    return pair(
+        coded.agreement("linear", features),
+        math.sqrt(5**2 + 3 * ((14 / 8) ** 2 - 1)),
+        {**there, "outcome": 99},
+        {**gone, "outcome": -99},
+        {**there, "outcome": 1.0},
+    )
+
+
 PAIRS: dict[str, Pair] = {
     "linear": LINEAR,
     "linear in a ball": pair(
@@ -63,12 +104,13 @@ PAIRS: dict[str, Pair] = {
     "poisson": pair(poisson(), 2.0, {"y": 900}, {"y": 0}, {"y": 3}),
     "exponential": pair(exponential(), 2.0, {"y": 1e6}, {"y": -1e6}, {"y": 0.3}),
     "gaussian": pair(gaussian(), 2.0, {"y": 1e6}, {"y": -1e6}, {"y": 0.3}),
+    **{f"{kind}, coded": coded_pair(kind) for kind in CODED},
 }
 
 
 def releaser(agreed: Agreement, epsilon: float = EPSILON) -> Callable[[Path, Path], Submission]:
     return lambda source, ledger: release(
-        agreed, source, party="north", epsilon=epsilon, ledger=ledger, allow_clipping=True
+        agreed, source, party=agreed.parties[0].name, epsilon=epsilon, ledger=ledger, allow_clipping=True
     )
 
 
@@ -151,7 +193,14 @@ BROKEN_NOISE: dict[str, tuple[Callable[..., list[int]], float, int, set[str]]] =
 
 
 MOST_RELEASES = dict.fromkeys(
-    ("half sigma", "0.9 sigma", "add/remove sensitivity", "lambda and epsilon inverted", "bounds from data"),
+    (
+        "half sigma",
+        "0.9 sigma",
+        "add/remove sensitivity",
+        "lambda and epsilon inverted",
+        "bounds from data",
+        "gaps cost nothing",
+    ),
     pytest.mark.slow,
 )
 
@@ -196,6 +245,64 @@ def test_broken_statistics_are_caught(name: str, tmp_path: Path, monkeypatch: py
     broken, expected, times = BROKEN_STATISTICS[name]
     monkeypatch.setattr(release_module, "exact_statistic", broken)
     assert expected in audit(LINEAR, EPSILON, releaser(LINEAR.agreed), times, tmp_path)
+
+
+def unlisted_dropped(layout: Layout, source: Path, **_: Any) -> ExactStatistic:
+    """Rows without an agreed level are left out: the count tells of them."""
+    table = pa_csv.read_csv(source).to_pandas()
+    levels = {one.name: one.labels for one in layout.columns if isinstance(one, CodedColumn) and one.other is not None}
+    return exact_statistic(layout, table[np.logical_and.reduce([table[name].isin(levels[name]) for name in levels])])
+
+
+def gaps_dropped(layout: Layout, source: Path, **_: Any) -> ExactStatistic:
+    """Rows with a gap are left out, as `dropna` does."""
+    return exact_statistic(layout, pa_csv.read_csv(source).to_pandas().dropna())
+
+
+@pytest.mark.parametrize("broken", [unlisted_dropped, gaps_dropped])
+@pytest.mark.parametrize("kind", CODED)
+def test_dropped_rows_are_caught(
+    kind: Literal["linear", "logistic"], broken: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = coded_pair(kind, rest_of_g=1.0)
+    monkeypatch.setattr(release_module, "exact_statistic", broken)
+    assert "row count" in audit(case, EPSILON, releaser(case.agreed), 10, tmp_path)
+
+
+# Noise without the cost of blocks is 0.81 of what is promised, without that of gaps 0.895, which takes more releases to
+# see; of 1,500 simulated audits none missed either.
+BROKEN_CODINGS: dict[str, tuple[Callable[[], Pair], type, str, Any, int]] = {
+    "blocks cost nothing": (
+        lambda: coded_pair("linear"),
+        Coding,
+        "directions",
+        property(lambda one: len(one.numbers)),
+        30,
+    ),
+    "gaps cost nothing": (
+        three_with_gaps,
+        Coding,
+        "sensitivity",
+        lambda one, _: (one.directions + 2) * BASE_WEIGHT * UNIT,
+        120,
+    ),
+    "a number beside its indicator": (
+        lambda: coded_pair("linear"),
+        ScaledColumn,
+        "coded",
+        coded.number_beside_its_indicator,
+        10,
+    ),
+    "levels that add up": (lambda: coded_pair("logistic"), CodedColumn, "coded", coded.levels_that_add_up, 10),
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param(one, marks=MOST_RELEASES.get(one, ())) for one in BROKEN_CODINGS])
+def test_broken_codings_are_caught(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, of, method, broken, times = BROKEN_CODINGS[name]
+    monkeypatch.setattr(of, method, broken)
+    case = make()
+    assert "noise scale" in audit(case, EPSILON, releaser(case.agreed), times, tmp_path)
 
 
 @pytest.mark.slow
