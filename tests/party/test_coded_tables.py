@@ -1,5 +1,7 @@
 """Columns with levels and gaps: whatever holds a table, and however it is cut up, the integers are the same."""
 
+import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import coded
+import equipoise.party.release as release_module
 from builders import reference_statistic
 from equipoise.errors import TableError
 from equipoise.party import csv_stream, stream
@@ -191,3 +194,50 @@ def test_a_transformed_number_that_is_infinite_is_refused_as_any_other() -> None
         exact_statistic(layout, source)
     with pytest.raises(TableError, match="column 'n', row 2: the value is missing"):
         exact_statistic(layout, source.set_column(0, "n", pa.array([1.0, float("nan")])))
+
+
+UNLIKE = {"id", "hash", "previous", "nonce", "time", "public_key", "signature"}  # between any two releases
+
+
+def _without_chance(document: Any) -> Any:
+    if isinstance(document, dict):
+        return {name: _without_chance(value) for name, value in document.items() if name not in UNLIKE}
+    return [_without_chance(value) for value in document] if isinstance(document, list) else document
+
+
+def _logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.getMessage() for one in caplog.records if one.name != "filelock"]  # which tells of the ledger's lock
+
+
+def test_neither_submission_nor_ledger_nor_log_tells_of_gaps_unlisted_or_clipped_values(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """With noise alone in place of the statistic, whatever is written is the same for two very different tables."""
+    monkeypatch.setattr(release_module, "perturb", lambda values, **_: [0] * len(values))
+    caplog.set_level(logging.DEBUG)
+    agreed = coded.agreement("linear", FEATURES)
+    whole = TABLE.assign(n=1.0, f=1.0, b=1, c="x", d="p", o=2, outcome=0.0)
+    odd = whole.assign(c="unlisted", d="unlisted", o=None).astype(TYPES)
+    odd.loc[:50, ["n", "f", "b"]] = None
+    odd.loc[52, ["n", "f", "outcome"]] = 1e9
+    kept = []
+    for place, table in enumerate((whole, odd)):
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        sent = release_module.release(agreed, table, party="p0", epsilon=1.0, ledger=folder / "p0.ledger")
+        sent.save(folder / "p0.json")
+        written = {path.name: path.read_text() for path in sorted(folder.iterdir()) if path.suffix != ".key"}
+        lines = {name: [json.loads(line) for line in text.splitlines()] for name, text in written.items()}
+        kept.append((_without_chance(lines), _logged(caplog), capfd.readouterr()))
+        caplog.clear()
+    assert kept[0] == kept[1]
+    assert {"p0.json", "p0.ledger"} <= kept[0][0].keys()
+    assert kept[0][1:] == ([], ("", ""))
+    seen = release_module.preview(agreed, odd, party="p1", epsilon=1.0, ledger=tmp_path / "p1.ledger")
+    told = {(one.column, one.problem): one.count for one in seen.odd}
+    assert told["n", "missing"] == 51  # for the party's eyes
+    assert told["c", "not an agreed label"] == 60
+    assert "51" not in seen.submission.model_copy(update={"statistic": [0]}).to_json().decode()
