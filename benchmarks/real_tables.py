@@ -1,0 +1,389 @@
+"""Do intervals cover on real tables, and how well do posteriors predict? Eleven public tables among three parties.
+
+    python benchmarks/real_tables.py coverage --data FOLDER [--tables pima wine] [--epsilon 1] [--repetitions 10]
+    python benchmarks/real_tables.py losses --data FOLDER [--diffprivlib FOLDER]
+    python benchmarks/real_tables.py print --output real_tables.json
+
+`public_tables.py` says which tables and agreements; statsmodels must be installed, which brings five of them. Tables of
+fewer than 3,000 rows are drawn from with replacement until there are so many.
+
+Coverage is that of 90 % intervals of all effects, in repetitions of one of three kinds (`--kinds`):
+
+* `model`: rows' features are drawn from the table with replacement, their outcome from the regression fitted to all
+  rows, and everybody adds noise. The truth is the fitted coefficients, and the model knows nothing of it but that it
+  is a regression: intervals should cover 9 times out of 10.
+* `rows`: features and outcome are drawn together, so the table is the population and the fit to all of it the truth.
+  Real outcomes are no regression, so that intervals cover 9 times out of 10 only as far as they are like one.
+* `noise`: the rows are the table's, and noise alone differs. The truth is the fit to the very rows, with which the
+  posterior shares its luck; its interval is for other rows too, so it should cover more often than 9 times out of 10,
+  nearly always where there is little noise.
+
+The standard error is over repetitions, since effects of one repetition are not independent, and no smaller than if they
+were. Results are added to `--output`, so that a long measurement can be made in parts.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import special
+from sklearn.linear_model import LogisticRegression
+
+from equipoise.inference import engine
+from equipoise.inference.engine import Problem, Settings
+from equipoise.inference.observations import Observations, Scenarios
+from equipoise.inference.problem import model_of
+from equipoise.inference.runtime import double_precision
+from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee
+from equipoise.reward.prediction import feature_matrix
+from public_tables import PARTIES, TABLES, Table
+
+Floats = NDArray[np.float64]
+
+KINDS = ("model", "rows", "noise")
+ORDER = 2.0
+LEAST_ROWS = 3_000
+SHARE = 0.9  # of an interval
+HELD_OUT = 0.25  # of the rows
+LIMIT = 1.05  # of R̂, above which a repetition is counted as not converged
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Terms [rows, terms + 1], a last column of ones, and the target; all within ±1."""
+
+    terms: Floats
+    target: Floats
+
+    def take(self, places: NDArray[np.intp]) -> "Rows":
+        """Some of them, or some of them several times."""
+        return Rows(self.terms[places], self.target[places])
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+
+class Study:
+    """One table: its agreement, its rows as the agreement codes them, and a compiled sampler."""
+
+    def __init__(self, table: Table, data: Path | None, draws: int, chains: int) -> None:
+        self.table, self.agreement = table, table.agreement()
+        model = self.agreement.model
+        frame = table.load(data)
+        terms = model.scaled_features(feature_matrix(self.agreement, frame))  # type: ignore[attr-defined]
+        self.rows = Rows(np.clip(terms, -1, 1), self._targets(frame[model.target.name]))
+        self.names = [term.name for term in model.coding.terms]  # type: ignore[attr-defined]
+        self.directions = model.coding.directions  # type: ignore[attr-defined]
+        self.layout = model.layout
+        self.engine, self.prior = model_of(self.agreement)
+        self.settings = Settings(draws=draws, chains=chains, max_thinning=1)
+
+    def _targets(self, cells: "pd.Series[Any]") -> Floats:
+        target = self.agreement.model.target
+        if self.table.kind == "logistic":
+            return np.where(cells == target.labels[1], 1.0, -1.0)  # type: ignore[union-attr]
+        lower, upper = target.bounds  # type: ignore[union-attr]
+        return np.asarray(np.clip((cells.to_numpy(float) - (lower + upper) / 2) / ((upper - lower) / 2), -1, 1))
+
+    def fit(self, rows: Rows) -> Floats:
+        """Coefficients without a penalty, the bias last."""
+        return least_squares(rows) if self.table.kind == "linear" else log_odds(rows)
+
+    def population(self, truth: Floats, rows: Rows, rng: np.random.Generator) -> Rows:
+        """The same features with targets drawn from a regression; a linear one has the residual deviation of rows."""
+        predicted = rows.terms @ truth
+        if self.table.kind == "logistic":
+            return Rows(rows.terms, np.where(rng.uniform(size=len(rows)) < special.expit(predicted), 1.0, -1.0))
+        deviation = np.sqrt(np.mean((self.rows.target - self.rows.terms @ truth) ** 2))
+        return Rows(rows.terms, np.clip(predicted + deviation * rng.normal(size=len(rows)), -1, 1))
+
+    def released(self, rows: Rows, epsilon: float, rng: np.random.Generator) -> Observations:
+        """What three parties send that hold a random third of the rows each."""
+        deviations = np.array(self.layout.noise_deviations(Guarantee(order=ORDER, epsilon=epsilon)))
+        first = np.array([entry.first for entry in self.layout.entries])
+        second = np.array([-1 if entry.second is None else entry.second for entry in self.layout.entries])
+        sums, counts = [], []
+        for places in np.array_split(rng.permutation(len(rows)), len(PARTIES)):
+            own = rows.take(places)
+            columns = np.column_stack([own.terms[:, :-1], own.target, np.ones(len(own))])
+            sums.append((columns.T @ columns)[first, second] + deviations * rng.normal(size=len(deviations)))
+            counts.append(float(len(own)))
+        variance = np.tile(np.square(deviations), (len(PARTIES), 1))
+        nothing = np.zeros_like(variance)
+        return Observations(*(jnp.asarray(part) for part in (np.stack(sums), counts, variance, nothing, nothing)))
+
+    def sample(self, observations: Observations, seed: int) -> tuple[Floats, float]:
+        """Coefficients of everybody's posterior [draws, terms + 1], and the largest R̂."""
+        everybody = Scenarios(jnp.ones((1, len(PARTIES))), jnp.ones(1), jnp.zeros((1, len(PARTIES))))
+        keys = jnp.stack([jax.random.key(seed)])
+        (found,) = engine.run(keys, Problem(self.engine, self.prior, observations), everybody, self.settings)
+        weights = found.parameters["weights"]
+        return np.asarray(weights.reshape(-1, weights.shape[-1])), float(np.max(found.diagnostics.rhat))
+
+
+def least_squares(rows: Rows) -> Floats:
+    """Ordinary least squares."""
+    return np.asarray(np.linalg.lstsq(rows.terms, rows.target)[0])
+
+
+def log_odds(rows: Rows) -> Floats:
+    """Logistic regression with next to no penalty."""
+    found = LogisticRegression(C=1e6, fit_intercept=False, tol=1e-8, max_iter=10_000).fit(rows.terms, rows.target)
+    return np.asarray(found.coef_[0])
+
+
+def enough(rows: Rows, rng: np.random.Generator) -> Rows:
+    """The rows, or `LEAST_ROWS` drawn from them if there are fewer."""
+    return rows if len(rows) >= LEAST_ROWS else rows.take(rng.integers(len(rows), size=LEAST_ROWS))
+
+
+# Coverage.
+
+
+def coverage(study: Study, kind: str, epsilon: float, first: int, repetitions: int) -> list[dict[str, Any]]:
+    """Every repetition's distances of truths from posterior means, in posterior deviations, and which are covered."""
+    found = []
+    table = enough(study.rows, np.random.default_rng(0))
+    truth = study.fit(table if kind == "noise" else study.rows)
+    for number in range(first, first + repetitions):
+        rng = np.random.default_rng([number, KINDS.index(kind), *map(ord, study.table.name)])
+        rows = table
+        if kind != "noise":
+            rows = study.rows.take(rng.integers(len(study.rows), size=len(table)))
+        if kind == "model":
+            rows = study.population(truth, rows, rng)
+        start = time.perf_counter()
+        weights, rhat = study.sample(study.released(rows, epsilon, rng), number)
+        low, high = np.quantile(weights, [(1 - SHARE) / 2, (1 + SHARE) / 2], axis=0)
+        z = (truth - weights.mean(axis=0)) / weights.std(axis=0)
+        covered = (low <= truth) & (truth <= high)
+        found.append(
+            {
+                "number": number,
+                "covered": covered[:-1].tolist(),
+                "z": z[:-1].round(3).tolist(),
+                "deviation": weights.std(axis=0)[:-1].round(5).tolist(),
+                "rhat": round(rhat, 4),
+                "seconds": round(time.perf_counter() - start, 1),
+            }
+        )
+    return found
+
+
+def summary(repetitions: list[dict[str, Any]]) -> dict[str, float]:
+    """Coverage and its standard error, mean and spread of the distances, share that did not converge."""
+    covered = np.array([one["covered"] for one in repetitions], float)
+    z = np.array([one["z"] for one in repetitions])
+    number, effects = covered.shape
+    by_repetition = float(covered.mean(axis=1).std(ddof=1) / np.sqrt(number)) if number > 1 else 0.0
+    return {
+        "repetitions": number,
+        "effects": effects,
+        "coverage": float(covered.mean()),
+        "error": max(by_repetition, float(np.sqrt(SHARE * (1 - SHARE) / covered.size))),
+        "bias": float(np.abs(z.mean(axis=0)).max()),
+        "spread": float(np.sqrt(np.mean(z**2))),
+        "unconverged": float(np.mean([one["rhat"] > LIMIT for one in repetitions])),
+        "seconds": float(np.median([one["seconds"] for one in repetitions])),
+    }
+
+
+# Held-out loss.
+
+
+def loss(study: Study, probabilities_or_means: Floats, test: Rows) -> float:
+    """Mean negative log probability of labels, or mean squared error as a share of the target's variance."""
+    if study.table.kind == "linear":
+        return float(np.mean((test.target - probabilities_or_means) ** 2) / np.var(test.target))
+    right = np.where(test.target > 0, probabilities_or_means, 1 - probabilities_or_means)
+    return float(-np.mean(np.log(np.clip(right, 1e-12, 1))))
+
+
+def predicted(study: Study, weights: Floats, test: Rows) -> Floats:
+    """Probabilities of the second label, or means: averages over rows of `weights`."""
+    values = test.terms @ np.atleast_2d(weights).T
+    return np.asarray((special.expit(values) if study.table.kind == "logistic" else values).mean(axis=1))
+
+
+def adassp(study: Study, rows: Rows, epsilon: float, rng: np.random.Generator) -> Floats:
+    """AdaSSP (Wang 2018) on three parties' releases: XᵀX, Xᵀy and its smallest eigenvalue, a third of ρ for each.
+
+    Replacing a row of norm B changes XᵀX by √2 B² at most, Xᵀy by 2B, and the eigenvalue by B²; B² is 1 for the bias
+    and 1 for each number or block, and |y| ≤ 1. Everybody adds noise of their own, as in our releases.
+    """
+    square, width = study.directions + 1.0, rows.terms.shape[1]
+    unit = np.sqrt(len(PARTIES)) / np.sqrt(2 * Guarantee(order=ORDER, epsilon=epsilon).zcdp / 3)
+    upper = np.triu(rng.normal(size=(width, width)))
+    gram = rows.terms.T @ rows.terms + np.sqrt(2) * square * unit * (upper + np.triu(upper, 1).T)
+    both = rows.terms.T @ rows.target + 2 * np.sqrt(square) * unit * rng.normal(size=width)
+    failing = 0.05
+    smallest = np.linalg.eigvalsh(rows.terms.T @ rows.terms)[0] + square * unit * rng.normal()
+    smallest = max(smallest - square * unit * np.sqrt(2 * np.log(6 / failing)), 0.0)
+    ridge = max(0.0, np.sqrt(2) * square * unit * np.sqrt(width * np.log(2 * width**2 / failing)) - smallest)
+    return np.asarray(np.linalg.solve(gram + ridge * np.eye(width), both))
+
+
+DIFFPRIVLIB = """
+import sys, warnings
+import numpy as np
+from diffprivlib import models
+warnings.simplefilter("ignore")
+given = np.load(sys.argv[1])
+x, y, epsilon, seed = given["terms"], given["target"], float(given["epsilon"]), int(given["seed"])
+if str(given["kind"]) == "linear":
+    lower, upper = np.where((x >= 0).all(axis=0) & (x <= 1).all(axis=0), 0.0, -1.0), np.ones(x.shape[1])
+    found = models.LinearRegression(epsilon=epsilon, bounds_X=(lower, upper), bounds_y=(-1, 1), random_state=seed)
+    found.fit(x, y)
+else:
+    found = models.LogisticRegression(epsilon=epsilon, data_norm=float(given["norm"]), random_state=seed).fit(x, y)
+np.save(sys.argv[1] + ".npy", np.append(np.ravel(found.coef_), found.intercept_))
+"""
+
+
+def diffprivlib(study: Study, rows: Rows, epsilon: float, seed: int, folder: Path) -> Floats:
+    """Its regression on all rows in one place, in an interpreter of its own: it needs an older scikit-learn.
+
+    Its guarantee is pure, so that it is given the ε that we have at δ = 1e-6.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        given = Path(place) / "given.npz"
+        np.savez(
+            given,
+            terms=rows.terms[:, :-1],
+            target=rows.target,
+            epsilon=Guarantee(order=ORDER, epsilon=epsilon).epsilon_at(DEFAULT_DELTA),
+            seed=seed,
+            kind=study.table.kind,
+            norm=np.sqrt(study.directions),
+        )
+        subprocess.run(
+            [sys.executable, "-c", DIFFPRIVLIB, str(given)], check=True, env={**os.environ, "PYTHONPATH": str(folder)}
+        )
+        return np.asarray(np.load(f"{given}.npy"))
+
+
+def losses(study: Study, epsilon: float, number: int, folder: Path | None) -> dict[str, float]:
+    """Of everybody's posterior and of others, on a quarter of the rows."""
+    rng = np.random.default_rng([number, *map(ord, study.table.name)])
+    places = rng.permutation(len(study.rows))
+    apart = round(HELD_OUT * len(places))
+    test, rows = study.rows.take(places[:apart]), enough(study.rows.take(places[apart:]), rng)
+    of = partial(predicted, study, test=test)
+    weights, rhat = study.sample(study.released(rows, epsilon, rng), number)
+    own = rows.take(rng.permutation(len(rows))[: len(rows) // len(PARTIES)])
+    if len(study.rows) < LEAST_ROWS:  # a third of the rows there are, not of those drawn from them
+        own = study.rows.take(places[apart : apart + (len(places) - apart) // len(PARTIES)])
+    constant = np.full(len(test), rows.target.mean())
+    found = {
+        "number": float(number),
+        "nothing": loss(study, constant if study.table.kind == "linear" else (1 + constant) / 2, test),
+        "own": loss(study, of(study.fit(own)), test),
+        "ours": loss(study, of(weights), test),
+        "pooled": loss(study, of(study.fit(rows)), test),
+        "rhat": rhat,
+    }
+    if study.table.kind == "linear":
+        found["adassp"] = loss(study, of(adassp(study, rows, epsilon, rng)), test)
+    if folder is not None:
+        found["diffprivlib"] = loss(study, of(diffprivlib(study, rows, epsilon, number, folder)), test)
+    return found
+
+
+# Printing.
+
+
+def printed(document: dict[str, Any]) -> None:
+    """Tables of everything measured so far."""
+    for kind in KINDS:
+        cells = {
+            tuple(key.split("/")[1:]): value for key, value in document["coverage"].items() if key.startswith(kind)
+        }
+        if not cells:
+            continue
+        epsilons = sorted({float(epsilon) for _, epsilon in cells})
+        print(f"\n{kind}\n\n| table | " + " | ".join(f"ε = {one:g}" for one in epsilons) + " |")
+        print("|---|" + "---|" * len(epsilons))
+        for name in TABLES:
+            texts = []
+            for epsilon in epsilons:
+                repetitions = cells.get((name, f"{epsilon:g}"))
+                if not repetitions:
+                    texts.append("–")
+                    continue
+                one = summary(repetitions)
+                late = f", {one['unconverged']:.0%} R̂ > {LIMIT}" if one["unconverged"] else ""
+                texts.append(
+                    f"{one['coverage']:.0%} ± {one['error']:.0%} ({one['repetitions']}; z {one['spread']:.2f}, "
+                    f"bias {one['bias']:.1f}{late})"
+                )
+            if any(text != "–" for text in texts):
+                print(f"| {name} | " + " | ".join(texts) + " |")
+    columns = ("nothing", "own", "ours", "pooled", "adassp", "diffprivlib")
+    if document["losses"]:
+        print("\n| table | ε | rounds | " + " | ".join(columns) + " |\n|---|---|---|" + "---|" * len(columns))
+    for key, rounds in document["losses"].items():
+        name, epsilon = key.split("/")
+        means = [
+            f"{np.mean([one[column] for one in rounds]):.3f}" if column in rounds[0] else "–" for column in columns
+        ]
+        print(f"| {name} | {epsilon} | {len(rounds)} | " + " | ".join(means) + " |")
+
+
+def saved(document: dict[str, Any], output: Path | None) -> None:
+    """Write what is there so far."""
+    if output:
+        output.write_text(json.dumps(document) + "\n", encoding="utf-8")
+
+
+@double_precision
+def main() -> None:
+    """Measure, add to what was measured before, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("coverage", "losses", "print"))
+    parser.add_argument("--data", type=Path, help="folder of the two files")
+    parser.add_argument("--tables", nargs="+", choices=tuple(TABLES), default=list(TABLES))
+    parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0])
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=["model"])
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--draws", type=int, default=1_280)
+    parser.add_argument("--chains", type=int, default=16)
+    parser.add_argument("--diffprivlib", type=Path, help="folder made by pip install --target with diffprivlib in it")
+    parser.add_argument("--output", type=Path, help="JSON; repetitions that are there already are not made again")
+    options = parser.parse_args()
+    document: dict[str, Any] = {"coverage": {}, "losses": {}}
+    if options.output and options.output.exists():
+        document = json.loads(options.output.read_text(encoding="utf-8"))
+    for name in options.tables if options.what != "print" else ():
+        study = Study(TABLES[name], options.data, options.draws, options.chains)
+        for epsilon in options.epsilon:
+            start = time.perf_counter()
+            if options.what == "losses":
+                done = document["losses"].setdefault(f"{name}/{epsilon:g}", [])
+                done += [losses(study, epsilon, n, options.diffprivlib) for n in range(len(done), options.repetitions)]
+                print(f"{name} {epsilon:g}: {time.perf_counter() - start:.0f} s", flush=True)
+                saved(document, options.output)
+                continue
+            for kind in options.kinds:
+                done = document["coverage"].setdefault(f"{kind}/{name}/{epsilon:g}", [])
+                done += coverage(study, kind, epsilon, len(done), max(0, options.repetitions - len(done)))
+                shown = {key: round(value, 3) for key, value in summary(done).items()}
+                print(f"{kind} {name} {epsilon:g}: {shown}, {time.perf_counter() - start:.0f} s", flush=True)
+                saved(document, options.output)
+    printed(document)
+
+
+if __name__ == "__main__":
+    main()
