@@ -7,7 +7,7 @@
 `public_tables.py` says which tables and agreements; statsmodels must be installed, which brings five of them. Tables of
 fewer than 3,000 rows are drawn from with replacement until there are so many.
 
-Coverage is that of 90 % intervals of all effects, in repetitions of one of three kinds (`--kinds`):
+Coverage is that of 90 % intervals of all effects, in repetitions of one of four kinds (`--kinds`):
 
 * `model`: rows' features are drawn from the table with replacement, their outcome from the regression fitted to all
   rows, and everybody adds noise. The truth is the fitted coefficients, and the model knows nothing of it but that it
@@ -17,6 +17,9 @@ Coverage is that of 90 % intervals of all effects, in repetitions of one of thre
 * `noise`: the rows are the table's, and noise alone differs. The truth is the fit to the very rows, with which the
   posterior shares its luck; its interval is for other rows too, so it should cover more often than 9 times out of 10,
   nearly always where there is little noise.
+* `normal`: as `model`, but numbers are drawn anew from normal distributions with the table's covariance and its means
+  at every combination of levels, as the model believes. What `model` covers less often than this is due to the shape
+  of the numbers, not to the sampler, the prior or the noise.
 
 The standard error is over repetitions, since effects of one repetition are not independent, and no smaller than if they
 were. Results are added to `--output`, so that a long measurement can be made in parts.
@@ -53,7 +56,7 @@ from public_tables import PARTIES, TABLES, Table
 
 Floats = NDArray[np.float64]
 
-KINDS = ("model", "rows", "noise")
+KINDS = ("model", "rows", "noise", "normal")
 ORDER = 2.0
 LEAST_ROWS = 3_000
 SHARE = 0.9  # of an interval
@@ -79,17 +82,16 @@ class Rows:
 class Study:
     """One table: its agreement, its rows as the agreement codes them, and a compiled sampler."""
 
-    def __init__(self, table: Table, data: Path | None, draws: int, chains: int) -> None:
+    def __init__(self, table: Table, data: Path | None, settings: Settings) -> None:
         self.table, self.agreement = table, table.agreement()
         model = self.agreement.model
         frame = table.load(data)
         terms = model.scaled_features(feature_matrix(self.agreement, frame))  # type: ignore[attr-defined]
         self.rows = Rows(np.clip(terms, -1, 1), self._targets(frame[model.target.name]))
-        self.names = [term.name for term in model.coding.terms]  # type: ignore[attr-defined]
-        self.directions = model.coding.directions  # type: ignore[attr-defined]
+        self.coding = model.coding  # type: ignore[attr-defined]
         self.layout = model.layout
         self.engine, self.prior = model_of(self.agreement)
-        self.settings = Settings(draws=draws, chains=chains, max_thinning=1)
+        self.settings = settings
 
     def _targets(self, cells: "pd.Series[Any]") -> Floats:
         target = self.agreement.model.target
@@ -109,6 +111,23 @@ class Study:
             return Rows(rows.terms, np.where(rng.uniform(size=len(rows)) < special.expit(predicted), 1.0, -1.0))
         deviation = np.sqrt(np.mean((self.rows.target - self.rows.terms @ truth) ** 2))
         return Rows(rows.terms, np.clip(predicted + deviation * rng.normal(size=len(rows)), -1, 1))
+
+    def with_normal_numbers(self, rows: Rows, rng: np.random.Generator) -> Rows:
+        """The same levels, with numbers from normal distributions whose means depend on the levels."""
+        numbers, levels = list(self.coding.numbers), [*self.coding.level_terms, -1]
+        there = np.ones((len(self.rows), len(numbers)), bool)
+        for number, indicator in self.coding.gaps:
+            there[:, numbers.index(number)] = self.rows.terms[:, indicator] == 0
+        whole = there.all(axis=1)
+        known = self.rows.terms[whole]
+        slopes = np.linalg.lstsq(known[:, levels], known[:, numbers])[0]
+        spread = np.cov((known[:, numbers] - known[:, levels] @ slopes).T).reshape(len(numbers), len(numbers))
+        terms = rows.terms.copy()
+        noise = rng.multivariate_normal(np.zeros(len(numbers)), spread, size=len(rows))
+        terms[:, numbers] = terms[:, levels] @ slopes + noise
+        for number, indicator in self.coding.gaps:
+            terms[terms[:, indicator] == 1, number] = 0
+        return Rows(terms, rows.target)
 
     def released(self, rows: Rows, epsilon: float, rng: np.random.Generator) -> Observations:
         """What three parties send that hold a random third of the rows each."""
@@ -163,7 +182,9 @@ def coverage(study: Study, kind: str, epsilon: float, first: int, repetitions: i
         rows = table
         if kind != "noise":
             rows = study.rows.take(rng.integers(len(study.rows), size=len(table)))
-        if kind == "model":
+        if kind == "normal":
+            rows = study.with_normal_numbers(rows, rng)
+        if kind in ("model", "normal"):
             rows = study.population(truth, rows, rng)
         start = time.perf_counter()
         weights, rhat = study.sample(study.released(rows, epsilon, rng), number)
@@ -224,7 +245,7 @@ def adassp(study: Study, rows: Rows, epsilon: float, rng: np.random.Generator) -
     Replacing a row of norm B changes XᵀX by √2 B² at most, Xᵀy by 2B, and the eigenvalue by B²; B² is 1 for the bias
     and 1 for each number or block, and |y| ≤ 1. Everybody adds noise of their own, as in our releases.
     """
-    square, width = study.directions + 1.0, rows.terms.shape[1]
+    square, width = study.coding.directions + 1.0, rows.terms.shape[1]
     unit = np.sqrt(len(PARTIES)) / np.sqrt(2 * Guarantee(order=ORDER, epsilon=epsilon).zcdp / 3)
     upper = np.triu(rng.normal(size=(width, width)))
     gram = rows.terms.T @ rows.terms + np.sqrt(2) * square * unit * (upper + np.triu(upper, 1).T)
@@ -267,7 +288,7 @@ def diffprivlib(study: Study, rows: Rows, epsilon: float, seed: int, folder: Pat
             epsilon=Guarantee(order=ORDER, epsilon=epsilon).epsilon_at(DEFAULT_DELTA),
             seed=seed,
             kind=study.table.kind,
-            norm=np.sqrt(study.directions),
+            norm=np.sqrt(study.coding.directions),
         )
         subprocess.run(
             [sys.executable, "-c", DIFFPRIVLIB, str(given)], check=True, env={**os.environ, "PYTHONPATH": str(folder)}
@@ -360,14 +381,16 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--draws", type=int, default=1_280)
     parser.add_argument("--chains", type=int, default=16)
+    parser.add_argument("--thinning", type=int, default=2, help="how much longer chains may go on until they agree")
     parser.add_argument("--diffprivlib", type=Path, help="folder made by pip install --target with diffprivlib in it")
     parser.add_argument("--output", type=Path, help="JSON; repetitions that are there already are not made again")
     options = parser.parse_args()
+    settings = Settings(draws=options.draws, chains=options.chains, max_thinning=options.thinning)
     document: dict[str, Any] = {"coverage": {}, "losses": {}}
     if options.output and options.output.exists():
         document = json.loads(options.output.read_text(encoding="utf-8"))
     for name in options.tables if options.what != "print" else ():
-        study = Study(TABLES[name], options.data, options.draws, options.chains)
+        study = Study(TABLES[name], options.data, settings)
         for epsilon in options.epsilon:
             start = time.perf_counter()
             if options.what == "losses":
