@@ -86,7 +86,7 @@ class Study:
         self.table, self.agreement = table, table.agreement()
         model = self.agreement.model
         frame = table.load(data)
-        terms = model.scaled_features(feature_matrix(self.agreement, frame))  # type: ignore[attr-defined]
+        terms = model.scaled_features(feature_matrix(self.agreement, frame))
         self.rows = Rows(np.clip(terms, -1, 1), self._targets(frame[model.target.name]))
         self.coding = model.coding  # type: ignore[attr-defined]
         self.layout = model.layout
