@@ -1,6 +1,7 @@
 """Do intervals cover on real tables, and how well do posteriors predict? Eleven public tables among three parties.
 
     python benchmarks/real_tables.py coverage --data FOLDER [--tables pima wine] [--epsilon 1] [--repetitions 10]
+    python benchmarks/real_tables.py learnt --data FOLDER [--tables pima]
     python benchmarks/real_tables.py losses --data FOLDER [--diffprivlib FOLDER]
     python benchmarks/real_tables.py print --output real_tables.json
 
@@ -20,6 +21,9 @@ Coverage is that of 90 % intervals of all effects, in repetitions of one of four
 * `normal`: as `model`, but numbers are drawn anew from normal distributions with the table's covariance and its means
   at every combination of levels, as the model believes. What `model` covers less often than this is due to the shape
   of the numbers, not to the sampler, the prior or the noise.
+
+`learnt` prints what a logistic regression learns from expected sums of 30,000 rows and hardly any noise, beside the
+coefficients that these sums have, once for the table's features and once for normal ones.
 
 The standard error is over repetitions, since effects of one repetition are not independent, and no smaller than if they
 were. Results are added to `--output`, so that a long measurement can be made in parts.
@@ -61,6 +65,7 @@ ORDER = 2.0
 LEAST_ROWS = 3_000
 SHARE = 0.9  # of an interval
 HELD_OUT = 0.25  # of the rows
+EXPECTED_ROWS, HARDLY_ANY_NOISE = 30_000, 1e4  # of `learnt`: rows, and ε
 LIMIT = 1.05  # of R̂, above which a repetition is counted as not converged
 
 
@@ -129,20 +134,29 @@ class Study:
             terms[terms[:, indicator] == 1, number] = 0
         return Rows(terms, rows.target)
 
-    def released(self, rows: Rows, epsilon: float, rng: np.random.Generator) -> Observations:
-        """What three parties send that hold a random third of the rows each."""
-        deviations = np.array(self.layout.noise_deviations(Guarantee(order=ORDER, epsilon=epsilon)))
-        first = np.array([entry.first for entry in self.layout.entries])
-        second = np.array([-1 if entry.second is None else entry.second for entry in self.layout.entries])
-        sums, counts = [], []
-        for places in np.array_split(rng.permutation(len(rows)), len(PARTIES)):
-            own = rows.take(places)
-            columns = np.column_stack([own.terms[:, :-1], own.target, np.ones(len(own))])
-            sums.append((columns.T @ columns)[first, second] + deviations * rng.normal(size=len(deviations)))
-            counts.append(float(len(own)))
-        variance = np.tile(np.square(deviations), (len(PARTIES), 1))
+    def sums(self, rows: Rows) -> Floats:
+        """Entries of the statistic of some rows."""
+        columns = np.column_stack([rows.terms[:, :-1], rows.target, np.ones(len(rows))])
+        first = [entry.first for entry in self.layout.entries]
+        second = [-1 if entry.second is None else entry.second for entry in self.layout.entries]
+        return np.asarray((columns.T @ columns)[first, second])
+
+    def deviations(self, epsilon: float) -> Floats:
+        """Of the noise on each entry."""
+        return np.array(self.layout.noise_deviations(Guarantee(order=ORDER, epsilon=epsilon)))
+
+    def observed(self, sums: list[Floats], counts: list[float], epsilon: float) -> Observations:
+        """Sums of every party as the sampler takes them."""
+        variance = np.tile(np.square(self.deviations(epsilon)), (len(PARTIES), 1))
         nothing = np.zeros_like(variance)
         return Observations(*(jnp.asarray(part) for part in (np.stack(sums), counts, variance, nothing, nothing)))
+
+    def released(self, rows: Rows, epsilon: float, rng: np.random.Generator) -> Observations:
+        """What three parties send that hold a random third of the rows each."""
+        deviations = self.deviations(epsilon)
+        parts = [rows.take(places) for places in np.array_split(rng.permutation(len(rows)), len(PARTIES))]
+        sums = [self.sums(own) + deviations * rng.normal(size=len(deviations)) for own in parts]
+        return self.observed(sums, [float(len(own)) for own in parts], epsilon)
 
     def sample(self, observations: Observations, seed: int) -> tuple[Floats, float]:
         """Coefficients of everybody's posterior [draws, terms + 1], and the largest R̂."""
@@ -220,6 +234,21 @@ def summary(repetitions: list[dict[str, Any]]) -> dict[str, float]:
         "unconverged": float(np.mean([one["rhat"] > LIMIT for one in repetitions])),
         "seconds": float(np.median([one["seconds"] for one in repetitions])),
     }
+
+
+def learnt(study: Study) -> None:
+    """Print true coefficients of a logistic regression, and posterior means given expected sums."""
+    truth, found = study.fit(study.rows), []
+    rng = np.random.default_rng(0)
+    many = study.rows.take(rng.integers(len(study.rows), size=400_000))
+    for rows in (study.rows, study.with_normal_numbers(many, rng)):
+        expected = study.sums(Rows(rows.terms, np.tanh(rows.terms @ truth / 2))) / len(rows)
+        each = EXPECTED_ROWS / len(PARTIES)
+        observations = study.observed([each * expected] * len(PARTIES), [each] * len(PARTIES), HARDLY_ANY_NOISE)
+        found.append(study.sample(observations, 0)[0].mean(axis=0))
+    print(f"\n{study.table.name}: true coefficient in scaled units, learnt, learnt if numbers were normal")
+    for place, term in enumerate(study.coding.terms):
+        print(f"{term.name:28} {truth[place]:+.2f} {found[0][place]:+.2f} {found[1][place]:+.2f}", flush=True)
 
 
 # Held-out loss.
@@ -373,7 +402,7 @@ def saved(document: dict[str, Any], output: Path | None) -> None:
 def main() -> None:
     """Measure, add to what was measured before, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("coverage", "losses", "print"))
+    parser.add_argument("what", choices=("coverage", "learnt", "losses", "print"))
     parser.add_argument("--data", type=Path, help="folder of the two files")
     parser.add_argument("--tables", nargs="+", choices=tuple(TABLES), default=list(TABLES))
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0])
@@ -391,6 +420,10 @@ def main() -> None:
         document = json.loads(options.output.read_text(encoding="utf-8"))
     for name in options.tables if options.what != "print" else ():
         study = Study(TABLES[name], options.data, settings)
+        if options.what == "learnt":
+            if study.table.kind == "logistic":
+                learnt(study)
+            continue
         for epsilon in options.epsilon:
             start = time.perf_counter()
             if options.what == "losses":
