@@ -1,7 +1,7 @@
 """Agreements and tables for tests, and a slow, obvious reference for the exact statistic."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -144,10 +144,10 @@ def _coded_entries(agreed: Agreement, row: tuple[Any, ...]) -> list[Fraction]:
     """Entries of a row whose features are coded: of every feature's terms with one another, the squares of numbers."""
     *features, target = agreed.columns
     coded = [_coded(feature, cell) for feature, cell in zip(features, row, strict=False)]
-    positive = isinstance(target, LabelColumn)
-    y = Fraction(1 if row[-1] == target.values[1] else -1) if positive else _on_grid(row[-1], target)
+    labels = target.labels if isinstance(target, LabelColumn) else None
+    y = Fraction(1 if row[-1] == labels[1] else -1) if labels else _on_grid(row[-1], target)
     terms = [(value, place, square) for place, one in enumerate(coded) for value, square in one]
-    terms.append((y, len(coded), not positive))
+    terms.append((y, len(coded), labels is None))
     products = [
         first * second
         for i, (first, of, square) in enumerate(terms)
@@ -182,7 +182,12 @@ def _on_grid(value: Any, column: Any) -> Fraction:
         return Fraction(0)
     value, (lower, upper) = float(value), column.bounds
     if transform := getattr(column, "transform", None):
-        of = {"log": math.log, "sqrt": math.sqrt, "logit": lambda share: math.log(share / (1 - share))}[transform]
+        transforms: dict[str, Callable[[float], float]] = {
+            "log": math.log,
+            "sqrt": math.sqrt,
+            "logit": lambda share: math.log(share / (1 - share)),
+        }
+        of = transforms[transform]
         value, lower, upper = of(min(max(value, lower), upper)), of(lower), of(upper)
     middle, half = lower + (upper - lower) / 2, (upper - lower) / 2
     scaled = min(max((value - middle) * (GRID / half), -GRID), GRID)

@@ -92,10 +92,12 @@ class Adversary(NamedTuple):
     def statistic(self, row: Row) -> Floats:
         """Weighted statistic of one row, in units of an entry."""
         z = np.concatenate([*(terms[cell] for terms, cell in zip(self.terms, row, strict=True)), [1.0]])
-        return np.array([one.weight for one in self.layout.entries]) * (
-            z[[one.first for one in self.layout.entries]]
-            * z[[len(z) - 1 if one.second is None else one.second for one in self.layout.entries]]
+        entries = self.layout.entries
+        first, second = (
+            z[[one.first for one in entries]],
+            z[[-1 if one.second is None else one.second for one in entries]],
         )
+        return np.asarray([one.weight for one in entries] * first * second)
 
     def table(self, row: Row, rest: list[Row], place: int) -> dict[str, list[Any]]:
         """A table of the rest with a row among it."""
