@@ -294,8 +294,8 @@ warnings.simplefilter("ignore")
 given = np.load(sys.argv[1])
 x, y, epsilon, seed = given["terms"], given["target"], float(given["epsilon"]), int(given["seed"])
 if str(given["kind"]) == "linear":
-    lower, upper = np.where((x >= 0).all(axis=0) & (x <= 1).all(axis=0), 0.0, -1.0), np.ones(x.shape[1])
-    found = models.LinearRegression(epsilon=epsilon, bounds_X=(lower, upper), bounds_y=(-1, 1), random_state=seed)
+    bounds = given["lower"], np.ones(x.shape[1])
+    found = models.LinearRegression(epsilon=epsilon, bounds_X=bounds, bounds_y=(-1, 1), random_state=seed)
     found.fit(x, y)
 else:
     found = models.LogisticRegression(epsilon=epsilon, data_norm=float(given["norm"]), random_state=seed).fit(x, y)
@@ -318,6 +318,7 @@ def diffprivlib(study: Study, rows: Rows, epsilon: float, seed: int, folder: Pat
             seed=seed,
             kind=study.table.kind,
             norm=np.sqrt(study.coding.directions),
+            lower=[0.0 if term.is_level else -1.0 for term in study.coding.terms],
         )
         subprocess.run(
             [sys.executable, "-c", DIFFPRIVLIB, str(given)], check=True, env={**os.environ, "PYTHONPATH": str(folder)}
