@@ -48,8 +48,13 @@ COMMANDS: Mapping[str, Command | Group] = {
         "Write and check agreements.",
         {
             "new": Command("agreement", "Write a commented example agreement to edit."),
-            "draft": Command("agreement", "Draft an agreement from a table's column names and types, with questions."),
-            "bounds": Command("agreement", "Propose bounds from what parties have bought with `party bounds`."),
+            "draft": Command(
+                "agreement",
+                "Draft an agreement from a table's column names and types, with questions for people to answer.",
+            ),
+            "bounds": Command(
+                "agreement", "Propose bounds from what parties have bought; combining costs nothing more."
+            ),
             "check": Command("agreement", "Validate an agreement and explain in words what is agreed."),
         },
     ),
@@ -63,7 +68,10 @@ COMMANDS: Mapping[str, Command | Group] = {
             "ledger": Command(
                 "party", "Verify a ledger and show what has been spent, as Rényi epsilon, zCDP and (epsilon, delta)."
             ),
-            "bounds": Command("party", "Buy bounds of columns that nobody knows by heart, paid from the ledger."),
+            "bounds": Command(
+                "party",
+                "Buy bounds of columns that nobody knows by heart: noisy counts in public bins, paid from the ledger.",
+            ),
             "spend": Command(
                 "party",
                 "Record privacy that something else spent on the same individuals: another tool, a published table.",

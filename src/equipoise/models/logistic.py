@@ -218,6 +218,16 @@ bias_spread = 2.0        # log odds where all features are at their means
         """Probability of the positive label by all draws together, of scaled features."""
         return np.asarray(scipy.special.expit(features @ draws["weights"].T).mean(axis=1))
 
+    def beliefs(self) -> tuple[str, ...]:
+        if not self.coding.numbers:
+            return super().beliefs()
+        shape = (
+            "Numbers are taken to be normally distributed, transformed as agreed and given the levels of other "
+            "features. Where one is far from it, its log odds can be off by a third, and more rows do not help: such a "
+            "column is safer as a category of ranges, coded before the release."
+        )
+        return *super().beliefs(), shape
+
     @property
     def two_values(self) -> str:
         return (

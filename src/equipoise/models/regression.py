@@ -62,7 +62,7 @@ FEATURES_COMMENT = f"""\
 #   {{ name = "height", bounds = [50, 230], typical = [150, 195] }}
 # It changes beliefs, not noise. Unless stated, the middle half of the bounds is taken.
 # Other columns than numbers, and what a missing value counts as:
-#   {{ name = "smoker", kind = "binary", labels = ["no", "yes"] }}
+#   {{ name = "smoker", kind = "binary", labels = ["never", "ever"] }}
 #   {{ name = "region", kind = "category", levels = ["north", "south"], other = true, missing = "indicator" }}
 #   {{ name = "pain", kind = "ordinal", levels = ["none", "some", "much"] }}
 #   {{ name = "creatinine", bounds = [0.2, 20], transform = "log", missing = "value", fill = 0.9 }}
