@@ -1,12 +1,14 @@
 """Plausibility: honest parties pass, odd ones are remarked upon."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import coded
 import equipoise as eq
 import rounds
 from equipoise.inference.infer import infer
@@ -207,3 +209,46 @@ def test_remarks_reach_the_settlement(tmp_path: Path) -> None:
     assert settlement.awards["west"].falls_back
     assert settlement.awards["west"].attained.value > settlement.value(*settlement.parties).value
     assert "unlike the others" in {remark.kind for remark in settlement.remarks}
+
+
+def coded_thirds(
+    agreed: eq.Agreement, tables: list[pd.DataFrame], folder: Path, seed: int, epsilon: float
+) -> list[eq.Submission]:
+    with mock.patch("equipoise.party.release.perturb", rounds.seeded(seed)):
+        return [
+            release(agreed, table, party=party, epsilon=epsilon, ledger=folder / f"{seed}-{party}", allow_clipping=True)
+            for party, table in zip(agreed.party_names, tables, strict=True)
+        ]
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("kind", ["linear", "logistic"])
+def test_of_mixed_tables_honest_parties_are_not_accused(kind: Literal["linear", "logistic"], tmp_path: Path) -> None:
+    """Random thirds of one table with levels, gaps, an ordinal around 0 and a transform."""
+    features = coded.FEATURES.replace(", scores = [0, 1, 3]", "")  # whose codes are -1, 0 and 1
+    agreed = coded.agreement(kind, features)
+    accused = 0
+    for seed in range(50):
+        table, _ = coded.rows(kind, 900, np.random.default_rng(seed))
+        thirds = [table.iloc[k::3].reset_index(drop=True) for k in range(3)]
+        accused += bool(unlike_the_others(agreed, coded_thirds(agreed, thirds, tmp_path, seed, 64.0)))
+    assert accused <= 1
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("wrong", ["labels", "levels", "unit", "population"])
+def test_of_mixed_tables_an_odd_party_is_noticed(wrong: str, tmp_path: Path) -> None:
+    agreed = coded.agreement("logistic")
+    for seed in range(3):
+        tables = [coded.rows("logistic", 1_500, np.random.default_rng([seed, k]))[0] for k in range(3)]
+        odd = tables[2]
+        if wrong == "labels":
+            odd["outcome"] = odd["outcome"].map({"yes": "no", "no": "yes"})
+        elif wrong == "levels":
+            odd["smoker"] = odd["smoker"].map({"yes": "no", "no": "yes"})
+        elif wrong == "unit":
+            odd["creatinine"] *= 8.8
+        else:
+            odd["region"] = np.where(np.arange(1_500) % 2, odd["region"], "abroad")
+        remarks = unlike_the_others(agreed, coded_thirds(agreed, tables, tmp_path, seed, 2.0))
+        assert [remark.parties for remark in remarks] == [("p2",)]

@@ -84,10 +84,9 @@ def _largest_variances(layout: Layout, mean: Floats, noise: Floats, rows: int) -
 
     def second_moment(column: int) -> float:
         """Most that E[x²] of a column may be."""
-        codes = getattr(layout.columns[column], "codes", None)
-        if codes is not None and 0 not in codes:
-            return 1.0
-        place = squares.get(column) if codes is None else singles[column]  # x² = x where codes are 0 and 1
+        place = squares.get(column)
+        if layout.row_limits[singles[column]] == (0, 1) and place is None:
+            place = singles[column]  # x² = x of zeros and ones
         return 1.0 if place is None else float(np.clip(mean[place] + errors[place], 0.0, 1.0))
 
     moments = [second_moment(column) for column in range(len(layout.columns))]
