@@ -11,6 +11,7 @@ import equipoise as eq
 from equipoise.errors import AgreementError, TableError
 from equipoise.models.layout import UNIT, Layout
 from equipoise.models.regression import Regression
+from equipoise.party.ledger import domains_of
 from equipoise.party.statistics import exact_statistic
 
 BINARY = '{ name = "b", kind = "binary", labels = ["no", "yes"] }'
@@ -231,3 +232,12 @@ def test_cells_that_are_not_agreed_are_refused(change: dict[str, Any], says: str
         table["age"] = table["age"].astype("Float64")
     with pytest.raises(TableError, match=says):
         exact_statistic(coded.agreement("linear").model.layout, table)
+
+
+def test_a_ledger_remembers_the_coding_and_plain_columns_as_before() -> None:
+    domains = domains_of(coded.agreement("linear"))
+    assert domains["age"] == [0.0, 100.0]
+    assert domains["smoker"] == ["no", "yes"]
+    assert domains["creatinine"] == [0.1, 20.0, "transform = log", "missing = indicator"]
+    assert domains["region"] == ["north", "south", "west", "other = True"]
+    assert domains["pain"] == ["none", "some", "much", "scores = (0.0, 1.0, 3.0)"]
