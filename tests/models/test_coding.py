@@ -4,6 +4,8 @@ import itertools
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 
 import coded
@@ -11,8 +13,10 @@ import equipoise as eq
 from equipoise.errors import AgreementError, TableError
 from equipoise.models.layout import UNIT, Layout
 from equipoise.models.regression import Regression
+from equipoise.party.inspection import problems_of
 from equipoise.party.ledger import domains_of
 from equipoise.party.statistics import exact_statistic
+from equipoise.reward.prediction import feature_matrix
 
 BINARY = '{ name = "b", kind = "binary", labels = ["no", "yes"] }'
 CATEGORY = '{ name = "c", kind = "category", levels = ["x", "y", "z"], other = true, missing = "indicator" }'
@@ -241,3 +245,45 @@ def test_a_ledger_remembers_the_coding_and_plain_columns_as_before() -> None:
     assert domains["creatinine"] == [0.1, 20.0, "transform = log", "missing = indicator"]
     assert domains["region"] == ["north", "south", "west", "other = True"]
     assert domains["pain"] == ["none", "some", "much", "scores = (0.0, 1.0, 3.0)"]
+
+
+DATES = '{ name = "admitted", since = "2020-01-01", bounds = [0, 3660], missing = "indicator" }'
+
+
+def test_dates_are_days_since_whatever_holds_them(tmp_path: Any) -> None:
+    layout = coded.agreement("linear", DATES).model.layout
+    texts = ["2020-01-01", "2025-01-05", None, "2041-12-31"]
+    table = pd.DataFrame({"admitted": texts, "outcome": [1.0, 2.0, 3.0, 4.0]})
+    table.to_csv(tmp_path / "rows.csv", index=False)
+    stamps = pd.to_datetime(table["admitted"])
+    found = exact_statistic(layout, table).values
+    for source in (
+        tmp_path / "rows.csv",
+        table.assign(admitted=stamps),
+        pa.table(
+            {"admitted": pa.array([None if s is pd.NaT else s.date() for s in stamps]), "outcome": table["outcome"]}
+        ),
+    ):
+        assert exact_statistic(layout, source).values == found
+    days, missing = (np.array(found) / layout.steps_per_unit)[:2]
+    assert days == pytest.approx(-1 + (1831 / 1830 - 1) + 1, abs=1e-4)  # the last is clipped, the missing one is 0
+    assert missing == 1
+    assert problems_of(layout, table)[0].problem == "outside the bounds"
+
+    model = model_of("linear", DATES)
+    draws = {"weights": np.array([[1.0, 0.5, 0.0]]), "variance": np.ones(1)}
+    rows = feature_matrix(coded.agreement("linear", DATES), {"admitted": ["2025-01-05", None]})
+    np.testing.assert_allclose(model.expected_target(draws, rows), [8 * (1831 / 1830 - 1), 4.0])
+
+
+def test_what_is_no_date_is_refused() -> None:
+    layout = coded.agreement("linear", DATES).model.layout
+    table = {"admitted": ["2020-01-01", "soon"], "outcome": [1.0, 2.0]}
+    with pytest.raises(TableError, match="column 'admitted', row 2: 'soon' is no date"):
+        exact_statistic(layout, table)
+    (problem,) = problems_of(layout, table)
+    assert (problem.problem, problem.count, problem.first_row, problem.refused) == ("not a date", 1, 2, True)
+    with pytest.raises(TableError, match="holds double values where dates are agreed"):
+        exact_statistic(layout, {**table, "admitted": [1.0, 2.0]})
+    with pytest.raises(AgreementError, match="since = 'Monday' is no date"):
+        coded.agreement("linear", DATES.replace("2020-01-01", "Monday"))

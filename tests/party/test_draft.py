@@ -32,7 +32,7 @@ def test_no_value_of_the_table_is_in_a_draft(tmp_path: Path) -> None:
             assert cell in ("nan", "None", "True", "False") or cell not in text
         assert '# individual = "patient_id"' in text
         assert 'kind = "logistic"' in text
-        assert "# a date: turn it into a number, such as days since an event: admitted" in text
+        assert '{ name = "admitted", since = "?", bounds = ["?", "?"] }' in text
 
 
 def test_gaps_do_not_show() -> None:
@@ -43,10 +43,14 @@ def test_a_draft_with_every_question_answered_is_an_agreement() -> None:
     text = drafted(TABLE, "readmitted", ("north", "south"))
     with pytest.raises(AgreementError, match="cannot be agreed to"):
         eq.Agreement.parse(text)
-    text = text.replace('bounds = ["?", "?"]', "bounds = [0, 120]").replace('max_epsilon = "?"', "max_epsilon = 1.0")
+    text = (
+        text.replace('since = "?"', 'since = "2030-01-01"')
+        .replace('bounds = ["?", "?"]', "bounds = [0, 120]")
+        .replace('max_epsilon = "?"', "max_epsilon = 1.0")
+    )
     text = text.replace('["?", "?"]', '["a", "b"]').replace("# individual", "individual")
     agreed = eq.Agreement.parse(text)
-    assert [column.name for column in agreed.columns] == ["age", "region", "ill", "code", "readmitted"]
+    assert [column.name for column in agreed.columns] == ["age", "region", "admitted", "ill", "code", "readmitted"]
     assert agreed.privacy.individual == "patient_id"
 
 

@@ -190,6 +190,8 @@ def _column_row(agreement: Agreement, column: Column) -> tuple[str, str, str]:
         stated = getattr(column, "typical", None)
         usually = f"; typically {stated[0]:g} to {stated[1]:g}" if stated else ""
         taken = getattr(column, "transform", None)
+        if since := getattr(column, "since", None):
+            usually += f"; days since {since}"
         transform = f"; its {_TRANSFORMED[taken]}" if taken else ""
         return column.name, role, f"{lower:g} to {upper:g}, clipped{usually}{transform}{_gaps(column)}"
     if isinstance(column, OrdinalFeature):

@@ -20,8 +20,9 @@ from equipoise.agreement import Agreement
 from equipoise.cli.options import DecimalOption, DelimiterOption, JsonOption
 from equipoise.cli.output import claim_output, echo, print_json, print_table
 from equipoise.errors import MediationError, TableError
-from equipoise.models.columns import CategoryColumn, LabelColumn, LevelFeature, NumberColumn
+from equipoise.models.columns import CategoryColumn, LabelColumn, NumberColumn
 from equipoise.party.csv_stream import CsvFile, stated_table
+from equipoise.party.statistics import wanted_columns
 from equipoise.party.stream import Wanted
 from equipoise.party.table import open_table
 from equipoise.reward.model import Reward
@@ -245,6 +246,8 @@ def _outside(found: Found) -> dict[str, int]:
     counts = {}
     for column in found.reward.agreement.columns[:-1]:
         if found.columns and isinstance(column, NumberColumn):
+            if getattr(column, "since", None):
+                continue  # a date
             values, (lower, upper) = found.columns[column.name].to_numpy(), column.bounds
             counts[column.name] = int(np.count_nonzero((values < lower) | (values > upper)))
     return {name: rows for name, rows in counts.items() if rows}
@@ -326,10 +329,7 @@ def _shown(cell: Any) -> str:
 
 def wanted_features(agreement: Agreement) -> list[Wanted]:
     """The columns a model predicts from."""
-    return [
-        Wanted(column.name, column.values if isinstance(column, LevelFeature) else None)
-        for column in agreement.columns[:-1]
-    ]
+    return list(wanted_columns(agreement.model.layout)[:-1])
 
 
 def wanted_target(agreement: Agreement) -> Wanted:

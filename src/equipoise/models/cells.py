@@ -1,5 +1,6 @@
 """Turn Arrow columns into numbers and label positions, or say which cell cannot be."""
 
+from datetime import date
 from typing import Any, NoReturn
 
 import numpy as np
@@ -25,7 +26,8 @@ def cells_of(column: GridColumn, array: "pa.Array[Any]", first_row: int) -> Floa
     if gaps.all():  # then the column may be of any type
         return np.full(len(array), np.nan)
     if not isinstance(column, CodedColumn):
-        values = number_values(name, array)
+        since = column.since if isinstance(column, ScaledColumn) else None
+        values = number_values(name, array) if since is None else _days(name, array, since, first_row)
         refuse_not_finite(name, np.where(gaps, 0.0, values), first_row)
         return values
     places = label_places(name, column.labels, array).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.float64)
@@ -33,6 +35,38 @@ def cells_of(column: GridColumn, array: "pa.Array[Any]", first_row: int) -> Floa
     if column.other is None and np.any(places < 0):
         _raise_other(name, column.labels, array, int(np.flatnonzero(places < 0)[0]), first_row)
     return np.asarray(places)
+
+
+def _days(name: str, array: "pa.Array[Any]", since: str, first_row: int) -> Floats:
+    values = days_since(name, array, since)
+    bad = np.flatnonzero(np.isnan(values) & ~gaps_of(array))
+    if len(bad):
+        raise TableError(
+            f"column {name!r}, row {first_row + int(bad[0]) + 1}: {array[int(bad[0])].as_py()!r} is no date; write "
+            "dates as in 2020-01-31"
+        )
+    return values
+
+
+def days_since(name: str, array: "pa.Array[Any]", since: str) -> Floats:
+    """Days from a date to those of a column, NaN where cells are missing or hold no date; refuse numbers."""
+    kind = array.type
+    if is_text(kind):
+        texts = array.cast(pa.string()).to_pylist()
+        array = pa.array([None if text is None else _date(text) for text in texts], pa.date32())
+    elif not (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):
+        raise TableError(f"column {name!r} holds {kind} values where dates are agreed; convert it to dates first")
+    days = pc.cast(pc.cast(array, pa.date32(), safe=False), pa.int32()).cast(pa.float64())
+    first = (date.fromisoformat(since) - date(1970, 1, 1)).days
+    return np.asarray(days.to_numpy(zero_copy_only=False), float) - first
+
+
+def _date(text: str) -> date | None:
+    """The date that a text begins with, as in 2020-01-31 or 2020-01-31T08:30."""
+    try:
+        return date.fromisoformat(text.strip()[:10])
+    except ValueError:
+        return None
 
 
 def gaps_of(array: "pa.Array[Any]") -> npt.NDArray[np.bool_]:

@@ -179,10 +179,17 @@ def _number(feature: NumberFeature) -> Term:
     lower, upper = feature.bounds
     marked = feature.missing == "indicator"
     column = ScaledColumn(
-        feature.name, lower, upper, transform=feature.transform, fill=feature.fill, gaps_marked=marked
+        feature.name,
+        lower,
+        upper,
+        transform=feature.transform,
+        fill=feature.fill,
+        gaps_marked=marked,
+        since=feature.since,
     )
+    days = "" if feature.since is None else f" days since {feature.since}"
     name = feature.name if feature.transform is None else f"{feature.transform}({feature.name})"
-    return Term(column, feature.name, name, f"{feature.name}: {lower:g} → {upper:g}", 2 * column.half_width)
+    return Term(column, feature.name, name, f"{feature.name}: {lower:g} → {upper:g}{days}", 2 * column.half_width)
 
 
 def _ordinal(feature: OrdinalFeature) -> Term:

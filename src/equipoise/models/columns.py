@@ -6,6 +6,7 @@ each with a score. How their cells become numbers is public and decided row by r
 """
 
 import math
+from datetime import date
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -78,16 +79,27 @@ Transform = Literal["log", "sqrt", "logit"]
 class NumberFeature(RegressionColumn):
     """A number, or with `transform` its logarithm, square root or log odds; bounds are stated before the transform.
 
+    With `since`, a date as in "2020-01-31", cells are dates, and the number is that of days since.
+
     A missing value is refused, counts as `fill` (`missing = "value"`), or is marked by an indicator with a weight of
     its own, the number then being at the middle of its scaled bounds (`missing = "indicator"`).
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"kind", "transform", "missing", "fill"})
+    added_later: ClassVar[frozenset[str]] = frozenset({"kind", "transform", "missing", "fill", "since"})
 
     kind: Literal["number"] = "number"
     transform: Transform | None = None
     missing: Missing = "refuse"
     fill: Finite | None = None
+    since: str | None = None
+
+    @field_validator("since")
+    @classmethod
+    def _is_date(cls, since: str | None) -> str | None:
+        try:
+            return None if since is None else date.fromisoformat(since).isoformat()
+        except ValueError:
+            raise ValueError(f'since = {since!r} is no date; write one as in "2020-01-31"') from None
 
     @model_validator(mode="after")
     def _check_coding(self) -> Self:

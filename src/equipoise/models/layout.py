@@ -51,6 +51,7 @@ class ScaledColumn:
     transform: str | None = None
     fill: float | None = None
     gaps_marked: bool = False
+    since: str | None = None  # a date: cells are dates, and numbers are days since
 
     @property
     def middle(self) -> float:
@@ -92,7 +93,7 @@ class ScaledColumn:
     @property
     def plain(self) -> bool:
         """Whether scaling is a subtraction and a division."""
-        return self.transform is None and not self.takes_missing
+        return self.transform is None and self.since is None and not self.takes_missing
 
     @property
     def takes_missing(self) -> bool:

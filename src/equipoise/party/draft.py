@@ -15,8 +15,7 @@ from equipoise._util.text import first_few
 from equipoise.errors import TableError
 from equipoise.models.cells import is_text
 from equipoise.party.csv_stream import CsvFile, is_number
-from equipoise.party.individuals import ANY_TEXT
-from equipoise.party.stream import Wanted
+from equipoise.party.stream import ANY_TEXT, Wanted
 from equipoise.party.table import is_delimited, open_table
 
 OPEN = "?"  # a question's place
@@ -129,9 +128,11 @@ def _feature_lines(column: Seen) -> list[str]:
     elif column.kind == "text":
         ask = 'text: which levels are there, the reference first? If two, kind = "binary", labels = [reference, other]'
         line = f'{{ name = {name}, kind = "category", levels = ["{OPEN}", "{OPEN}"], other = true }},'
+    elif column.kind == "date":
+        ask = "a date, which counts in days: since when, and between which numbers of days?"
+        line = f'{{ name = {name}, since = "{OPEN}", bounds = ["{OPEN}", "{OPEN}"] }},'
     else:
-        what = "a date: turn it into a number, such as days since an event" if column.kind == "date" else "empty"
-        return [f"  # {what}: {column.name}"]
+        return [f"  # empty: {column.name}"]
     return [f"  # {ask}", f"  {line}"]
 
 

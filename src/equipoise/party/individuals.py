@@ -15,9 +15,7 @@ from equipoise._util.text import counted
 from equipoise.errors import TableError
 from equipoise.models import Individuals, Layout
 from equipoise.models.cells import decoded
-from equipoise.party.stream import Batch, Wanted
-
-ANY_TEXT = ("\0",)  # no agreed value: by which a column of a text file is read as it is written
+from equipoise.party.stream import ANY_TEXT, Batch, Wanted
 
 
 class RowsOfIndividuals:

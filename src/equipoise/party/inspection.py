@@ -20,7 +20,7 @@ from equipoise._util.display import Table
 from equipoise._util.text import counted, first_few
 from equipoise.errors import TableError
 from equipoise.models import CodedColumn, GridColumn, Layout, ScaledColumn
-from equipoise.models.cells import decoded, gaps_of, label_places, number_values
+from equipoise.models.cells import days_since, decoded, gaps_of, label_places, number_values
 from equipoise.party.csv_stream import CsvFile, is_number
 from equipoise.party.individuals import RowsOfIndividuals
 from equipoise.party.statistics import CLIPPED_IS_MANY, wanted_columns
@@ -142,7 +142,9 @@ class _Look:
         missing = gaps_of(array)
         wrong = np.zeros(len(array), bool)
         try:
-            if self.as_text and not (isinstance(column, CodedColumn) and isinstance(column.labels[0], str)):
+            if isinstance(column, ScaledColumn) and column.since is not None and not missing.all():
+                array, wrong = self._from_dates(array, column.since, first_row)
+            elif self.as_text and not (isinstance(column, CodedColumn) and isinstance(column.labels[0], str)):
                 array, wrong = self._from_text(array, first_row)
             missing |= gaps_of(array) & ~wrong
             if missing.all():  # then the column may be of any type
@@ -158,6 +160,16 @@ class _Look:
             self.other_type = str(error)
             self._note("of another type", np.ones(len(array), bool), first_row)
         self._note("missing", missing, first_row)
+
+    def _from_dates(
+        self, array: "pa.Array[Any]", since: str, first_row: int
+    ) -> "tuple[pa.Array[Any], NDArray[np.bool_]]":
+        """Days since a date, NaN where there is none, and which cells hold something else."""
+        days = days_since(self.column.name, array, since)
+        wrong = np.isnan(days) & ~gaps_of(array)
+        self._note("not a date", wrong, first_row)
+        self.strange.update(map(str, array.filter(pa.array(wrong)).to_pylist()))
+        return pa.array(days), wrong
 
     def _from_text(self, array: "pa.Array[Any]", first_row: int) -> "tuple[pa.Array[Any], NDArray[np.bool_]]":
         """Numbers of a text file's column, NaN where there are none, and which cells hold something else."""
@@ -217,6 +229,7 @@ class _Look:
             "missing": "fill them in, or remove the rows before releasing",
             "not an agreed label": f"the table has {values}; agreed are {agreed}: correct or recode them",
             "not a number": f"such as {values}: correct them",
+            "not a date": f"such as {values}: write them as in 2020-01-31",
             "of another type": self.other_type,
             "infinite": "replace them by numbers; what lies beyond the bounds is clipped",
             "not a count": "this kind of model needs whole numbers of 0 or more",

@@ -435,7 +435,9 @@ def domains_of(agreement: Agreement) -> Domains:
     domains: Domains = {}
     for column in agreement.columns:
         domains[column.name] = list(column.bounds if isinstance(column, NumberColumn) else column.values)
-        coding = {key: getattr(column, key, None) for key in ("transform", "missing", "fill", "scores", "other")}
+        coding = {
+            key: getattr(column, key, None) for key in ("transform", "missing", "fill", "scores", "other", "since")
+        }
         stated = [f"{key} = {value}" for key, value in coding.items() if value not in (None, False, "refuse")]
         domains[column.name] += stated  # what cells are made of, which is public too
     if agreement.individuals is not None:

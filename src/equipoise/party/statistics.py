@@ -24,7 +24,7 @@ from equipoise.errors import TableError
 from equipoise.models import GRID, UNIT, CodedColumn, Layout, ScaledColumn
 from equipoise.models.cells import cells_of, label_positions, refuse_fractions, refuse_not_finite
 from equipoise.party.individuals import RowsOfIndividuals
-from equipoise.party.stream import Batch, Table, Wanted
+from equipoise.party.stream import ANY_TEXT, Batch, Table, Wanted
 from equipoise.party.table import open_table
 
 Integers = npt.NDArray[np.int64]
@@ -72,10 +72,12 @@ def exact_statistic(
 
 def wanted_columns(layout: Layout) -> tuple[Wanted, ...]:
     """Table columns behind a layout, each once."""
-    wanted = (
-        Wanted(column.name, column.labels if isinstance(column, CodedColumn) else None) for column in layout.columns
-    )
-    return tuple(dict.fromkeys(wanted))
+    wanted: dict[str, Wanted] = {}
+    for column in layout.columns:  # a number comes before the indicator of its gaps
+        dates = isinstance(column, ScaledColumn) and column.since is not None
+        labels = column.labels if isinstance(column, CodedColumn) else ANY_TEXT if dates else None
+        wanted.setdefault(column.name, Wanted(column.name, labels))
+    return tuple(wanted.values())
 
 
 class Sums(NamedTuple):

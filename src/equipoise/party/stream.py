@@ -18,6 +18,9 @@ from equipoise.errors import TableError
 BATCH_ROWS = 2**16  # also keeps every sum of a batch exact; see statistics.py
 
 
+ANY_TEXT = ("\0",)  # no agreed value: by which a column of a text file is read as it is written
+
+
 class Wanted(NamedTuple):
     """A column the agreement asks for; `labels` are its agreed values, or None for a number."""
 

@@ -20,7 +20,7 @@ from equipoise._util.text import first_few
 from equipoise.agreement import Agreement
 from equipoise.errors import MediationError, TableError
 from equipoise.inference.posterior import Posterior
-from equipoise.models import CodedColumn, GridColumn
+from equipoise.models import CodedColumn, GridColumn, ScaledColumn
 from equipoise.models.cells import cells_of, number_values
 from equipoise.models.columns import LabelColumn
 
@@ -173,7 +173,7 @@ def _cells(column: GridColumn, cells: Any) -> Floats:
                 cells = pa.chunked_array(cells) if hasattr(cells, "__arrow_c_stream__") else pa.array(cells)
         if isinstance(cells, pa.ChunkedArray):
             cells = cells.combine_chunks()
-        if isinstance(column, CodedColumn):
+        if _is_coded(column):
             return cells_of(column, cells, 0)
         if pa.types.is_null(cells.type):
             return np.full(len(cells), np.nan)
@@ -182,8 +182,13 @@ def _cells(column: GridColumn, cells: Any) -> Floats:
         raise TableError(f"cannot read the feature {name!r} as one column: {error}") from error
 
 
+def _is_coded(column: GridColumn) -> bool:
+    """Whether cells are no numbers: labels, or dates."""
+    return isinstance(column, CodedColumn) or (isinstance(column, ScaledColumn) and column.since is not None)
+
+
 def _array(rows: Any, columns: dict[str, GridColumn]) -> Floats:
-    names, coded = list(columns), [column for column in columns.values() if isinstance(column, CodedColumn)]
+    names, coded = list(columns), [column for column in columns.values() if _is_coded(column)]
     try:
         matrix = np.asarray(rows, object if coded else float)
     except (TypeError, ValueError) as error:
