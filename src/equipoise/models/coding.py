@@ -44,13 +44,9 @@ class Term(NamedTuple):
     @property
     def scale(self) -> float:
         """What maps to 1 in the grid column, in the unit of the weight."""
-        return (
-            self.column.half_width
-            if isinstance(self.column, ScaledColumn)
-            else 1.0
-            if self.is_level
-            else self.width / 2
-        )
+        if isinstance(self.column, ScaledColumn):
+            return self.column.half_width
+        return 1.0 if self.is_level else self.width / 2
 
     @property
     def middle(self) -> float:
