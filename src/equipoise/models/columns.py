@@ -10,7 +10,17 @@ from datetime import date
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from pydantic import Discriminator, Field, StrictBool, StrictInt, StrictStr, Tag, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    Tag,
+    field_validator,
+    model_validator,
+)
 
 from equipoise._util.text import first_repeat
 from equipoise.models.layout import TRANSFORMS
@@ -22,6 +32,23 @@ MIN_TYPICAL = 0.001  # of the width of the bounds
 
 ColumnName = Annotated[str, Field(min_length=1, max_length=200)]
 Label = StrictInt | Annotated[StrictStr, Field(max_length=200)]
+
+
+def _distinct_labels(labels: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    if len({type(label) for label in labels}) > 1:
+        raise ValueError(f"{list(labels)} mixes text and numbers; write all values in one way, as the table has them")
+    if any(isinstance(label, int) and abs(label) > 2**53 for label in labels):
+        raise ValueError("whole-number labels must lie within ±2^53; use text for longer codes")
+    if repeated := first_repeat([str(label) for label in labels]):
+        raise ValueError(f"the value {repeated!r} is listed twice")
+    return labels
+
+
+TwoLabels = Annotated[tuple[Label, Label], AfterValidator(_distinct_labels)]
+Levels = Annotated[tuple[Label, ...], Field(min_length=2, max_length=MAX_LEVELS), AfterValidator(_distinct_labels)]
+Categories = Annotated[
+    tuple[Label, ...], Field(min_length=2, max_length=MAX_CATEGORIES), AfterValidator(_distinct_labels)
+]
 
 
 class NumberColumn(Section):
@@ -149,12 +176,7 @@ class BinaryFeature(LevelFeature):
     """A feature with two agreed values, `labels = [reference, other]`."""
 
     kind: Literal["binary"]
-    labels: tuple[Label, Label]
-
-    @field_validator("labels")
-    @classmethod
-    def _distinct(cls, labels: tuple[int | str, ...]) -> tuple[int | str, ...]:
-        return _distinct_labels(labels)
+    labels: TwoLabels
 
     @property
     def values(self) -> tuple[int | str, ...]:
@@ -175,14 +197,9 @@ class CategoryFeature(LevelFeature):
     """
 
     kind: Literal["category"]
-    levels: Annotated[tuple[Label, ...], Field(min_length=2, max_length=MAX_LEVELS)]
+    levels: Levels
     reference: Label = ""
     other: StrictBool = False
-
-    @field_validator("levels")
-    @classmethod
-    def _distinct(cls, levels: tuple[int | str, ...]) -> tuple[int | str, ...]:
-        return _distinct_labels(levels)
 
     @model_validator(mode="before")
     @classmethod
@@ -207,13 +224,8 @@ class OrdinalFeature(LevelFeature):
     """A feature whose agreed levels have an order; `scores` say how far apart they are, evenly unless stated."""
 
     kind: Literal["ordinal"]
-    levels: Annotated[tuple[Label, ...], Field(min_length=2, max_length=MAX_LEVELS)]
+    levels: Levels
     scores: tuple[Finite, ...] | None = None
-
-    @field_validator("levels")
-    @classmethod
-    def _distinct(cls, levels: tuple[int | str, ...]) -> tuple[int | str, ...]:
-        return _distinct_labels(levels)
 
     @model_validator(mode="after")
     def _check_scores(self) -> Self:
@@ -283,12 +295,7 @@ class CategoryColumn(Section):
     """A column whose every value is one of the agreed categories, all text or all whole numbers."""
 
     name: ColumnName
-    categories: Annotated[tuple[Label, ...], Field(min_length=2, max_length=MAX_CATEGORIES)]
-
-    @field_validator("categories")
-    @classmethod
-    def _distinct(cls, categories: tuple[int | str, ...]) -> tuple[int | str, ...]:
-        return _distinct_labels(categories)
+    categories: Categories
 
     @property
     def values(self) -> tuple[int | str, ...]:
@@ -300,12 +307,7 @@ class LabelColumn(Section):
     """A column with two agreed values: `labels = [negative, positive]`."""
 
     name: ColumnName
-    labels: tuple[Label, Label]
-
-    @field_validator("labels")
-    @classmethod
-    def _distinct(cls, labels: tuple[int | str, ...]) -> tuple[int | str, ...]:
-        return _distinct_labels(labels)
+    labels: TwoLabels
 
     @property
     def values(self) -> tuple[int | str, ...]:
@@ -314,13 +316,3 @@ class LabelColumn(Section):
 
 
 Column = NumberColumn | CategoryColumn | LabelColumn | LevelFeature
-
-
-def _distinct_labels(labels: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    if len({type(label) for label in labels}) > 1:
-        raise ValueError(f"{list(labels)} mixes text and numbers; write all values in one way, as the table has them")
-    if any(isinstance(label, int) and abs(label) > 2**53 for label in labels):
-        raise ValueError("whole-number labels must lie within ±2^53; use text for longer codes")
-    if repeated := first_repeat([str(label) for label in labels]):
-        raise ValueError(f"the value {repeated!r} is listed twice")
-    return labels

@@ -8,6 +8,7 @@ functions, everything else as standard normal variables, so that the prior is N(
 """
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -326,8 +327,8 @@ class LinearRegression(EngineModel):
 
 
 @dataclass(frozen=True)
-class StandardisedLinear(Standardised, LinearRegression):
-    """Linear regression; the first coordinate is that of σ."""
+class _WithResidual(Standardised):
+    """What linear regressions with a standardised prior share: the first coordinate is that of σ."""
 
     @property
     def _first(self) -> int:
@@ -348,6 +349,15 @@ class StandardisedLinear(Standardised, LinearRegression):
     def unbend(self, prior: StandardisedPrior, bent: Array) -> Array:
         """The inverse of `bend`."""
         return bent.at[0].add(-self._explained(prior, bent)) if self.shared else bent
+
+    @abstractmethod
+    def _explained(self, prior: StandardisedPrior, position: Array) -> Array:
+        """What features add, which does not depend on the first coordinate."""
+
+
+@dataclass(frozen=True)
+class StandardisedLinear(_WithResidual, LinearRegression):
+    """Linear regression with a standardised prior."""
 
     def _explained(self, prior: StandardisedPrior, position: Array) -> Array:
         """½ log(1 + eᵀ Ω e) for effects e, which does not depend on the first coordinate."""
@@ -372,26 +382,11 @@ class StandardisedLinear(Standardised, LinearRegression):
 
 
 @dataclass(frozen=True)
-class MixedLinear(Mixed):
-    """Linear regression some of whose terms are 0 or 1; the first coordinate is that of σ."""
-
-    @property
-    def _first(self) -> int:
-        return 1
-
-    def _unit(self, prior: StandardisedPrior, position: Array) -> Array:
-        assert prior.log_residual is not None
-        return jnp.exp(transport(prior.log_residual, position[0]))
-
-    def bend(self, prior: StandardisedPrior, position: Array) -> Array:
-        """As in linear regression of numbers, the correlations left out."""
-        return position.at[0].add(self._explained(prior, position)) if self.shared else position
-
-    def unbend(self, prior: StandardisedPrior, bent: Array) -> Array:
-        """The inverse of `bend`."""
-        return bent.at[0].add(-self._explained(prior, bent)) if self.shared else bent
+class MixedLinear(_WithResidual, Mixed):
+    """Linear regression some of whose terms are 0 or 1."""
 
     def _explained(self, prior: StandardisedPrior, position: Array) -> Array:
+        """As if all terms were independent."""
         effects = jnp.sinh(position[1 : 1 + self.width])
         return 0.5 * jnp.log1p(prior.effect**2 * effects @ effects)
 
