@@ -139,7 +139,7 @@ def test_tables_that_do_not_fit_cost_nothing(tmp_path: Path) -> None:
 
 def test_files_are_read_again_or_refused(tmp_path: Path) -> None:
     release, path = bought(tmp_path, {"x": [1.0]}, ["x"]), tmp_path / "north.bounds.json"
-    release.save(path)
+    path.write_bytes(release.to_json())
     assert BoundsRelease.load(path) == release
     document = json.loads(path.read_text())
     for change, says in (

@@ -15,7 +15,14 @@ from equipoise.agreement import Agreement
 from equipoise.agreement.explanation import explain
 from equipoise.agreement.schema import PARTY_NAME
 from equipoise.agreement.templates import example_agreement
-from equipoise.cli.options import AgreementArgument, DecimalOption, DelimiterOption, DeltaOption, JsonOption
+from equipoise.cli.options import (
+    AgreementArgument,
+    DecimalOption,
+    DelimiterOption,
+    DeltaOption,
+    JsonOption,
+    TableArgument,
+)
 from equipoise.cli.output import echo, print_json, print_lines, print_table
 from equipoise.errors import AgreementError
 from equipoise.models import KINDS
@@ -57,7 +64,7 @@ def new(
 
 
 def draft(
-    table: Annotated[Path, typer.Argument(help="A table: CSV, Parquet or Arrow.")],
+    table: TableArgument,
     target: Annotated[str | None, typer.Option(help="The column to predict.")] = None,
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")] = Path("agreement.toml"),
     party: Annotated[list[str] | None, typer.Option(help="A party's name; repeat for each.")] = None,

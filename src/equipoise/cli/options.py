@@ -30,6 +30,10 @@ MembershipOption = Annotated[
     Path, typer.Option(help="Your note of where you are a member, as `equipoise join` wrote it.", readable=False)
 ]
 RoundOption = Annotated[str | None, typer.Option("--round", help="Which round, if there are several.", metavar="ID")]
+TableArgument = Annotated[
+    Path,
+    typer.Argument(help="CSV, Parquet or Arrow file, or a folder of Parquet files.", metavar="TABLE", readable=False),
+]
 DelimiterOption = Annotated[
     str | None, typer.Option(help="What separates the cells of a CSV file, if not what its ending says; tab for tabs.")
 ]

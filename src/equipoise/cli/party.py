@@ -26,6 +26,7 @@ from equipoise.cli.options import (
     LedgerOption,
     OutputOption,
     PartyOption,
+    TableArgument,
     YesOption,
 )
 from equipoise.cli.output import (
@@ -70,12 +71,7 @@ def keygen(
 
 def release(
     agreement: AgreementArgument,
-    table: Annotated[
-        Path,
-        typer.Argument(
-            help="CSV, Parquet or Arrow file, or a folder of Parquet files.", metavar="TABLE", readable=False
-        ),
-    ],
+    table: TableArgument,
     party: PartyOption,
     ledger: LedgerOption,
     epsilon: Annotated[float | None, typer.Option(help="Rényi epsilon at the agreed order.")] = None,
@@ -245,12 +241,7 @@ def spend(
 
 
 def bounds(
-    table: Annotated[
-        Path,
-        typer.Argument(
-            help="CSV, Parquet or Arrow file, or a folder of Parquet files.", metavar="TABLE", readable=False
-        ),
-    ],
+    table: TableArgument,
     column: Annotated[list[str], typer.Option(help="A column of numbers whose bounds are wanted; repeat for each.")],
     party: PartyOption,
     ledger: LedgerOption,
@@ -285,7 +276,11 @@ def bounds(
         stated_table(table, delimiter, decimal), column, party=party, ledger=ledger, zcdp=zcdp, cap_zcdp=cap_zcdp,
         cohort=cohort, individuals=whose,
     )  # fmt: skip
-    found.save(target)
+    try:
+        write_new_file(target, found.to_json(), mode=0o644)
+    except OSError as error:
+        sys.stdout.write(found.to_json().decode())  # it is paid for
+        raise SubmissionError(f"cannot write {str(target)!r}: {error.strerror}; it is printed instead") from error
     if as_json:
         print_json({"output": str(target), "zcdp": zcdp, "deviation": found.deviation, "columns": column})
         return

@@ -23,7 +23,7 @@ from equipoise.errors import MediationError, TableError
 from equipoise.models.columns import CategoryColumn, LabelColumn, NumberColumn
 from equipoise.party.csv_stream import CsvFile, stated_table
 from equipoise.party.statistics import wanted_columns
-from equipoise.party.stream import Wanted
+from equipoise.party.stream import ANY_TEXT, Wanted
 from equipoise.party.table import open_table
 from equipoise.reward.model import Reward
 from equipoise.reward.summary import WEIGHT
@@ -98,7 +98,6 @@ def _load(path: Path, party: str | None) -> Reward:
 
 Source = Path | CsvFile
 OUTPUT = ("prediction", "lower", "upper")  # and the probability of a label
-TEXT = ("\0",)  # no agreed value: cells of a column that is only copied, missing ones left empty
 OBSERVATIONS = 100  # simulated for each draw of a model without features
 
 
@@ -122,7 +121,9 @@ def read_and_compare(found: Found, path: Source, keep: Sequence[str]) -> Found:
     _check_kept(keep, header, path)
     wanted = [*features, *([target] if target.name in header else [])]
     read = {want.name for want in wanted}
-    columns = read_columns(path, [*wanted, *(Wanted(name, TEXT) for name in dict.fromkeys(keep) if name not in read)])
+    columns = read_columns(
+        path, [*wanted, *(Wanted(name, ANY_TEXT) for name in dict.fromkeys(keep) if name not in read)]
+    )
     kept = {name: columns[name].to_pylist() for name in keep}
     answers = columns[target.name].to_pylist() if target.name in columns else []
     columns = {want.name: columns[want.name] for want in features}

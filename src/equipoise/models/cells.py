@@ -92,18 +92,6 @@ def number_values(name: str, array: "pa.Array[Any]") -> npt.NDArray[np.float64]:
     return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def label_positions(
-    name: str, labels: tuple[int | str, ...], array: "pa.Array[Any]", first_row: int
-) -> npt.NDArray[np.int64]:
-    """Position of each cell's value among the agreed labels; a cell with another value is refused."""
-    _refuse_missing(name, array, first_row)
-    positions = label_places(name, labels, array)
-    if positions.null_count:
-        offset = int(np.flatnonzero(positions.is_null().to_numpy(zero_copy_only=False))[0])
-        _raise_other(name, labels, array, offset, first_row)
-    return positions.to_numpy(zero_copy_only=False).astype(np.int64)
-
-
 def not_a_label(name: str, labels: tuple[int | str, ...], row: int, value: object) -> str:
     """Message for a cell that holds none of the agreed labels."""
     if isinstance(value, float) and value.is_integer():  # numbers are read as floats, whatever the table has

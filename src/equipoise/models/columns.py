@@ -6,6 +6,7 @@ each with a score. How their cells become numbers is public and decided row by r
 """
 
 import math
+from abc import ABC, abstractmethod
 from datetime import date
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -152,7 +153,7 @@ class NumberFeature(RegressionColumn):
         return self
 
 
-class LevelFeature(Section):
+class LevelFeature(Section, ABC):
     """What features of agreed values share. `values` are those that a cell may have."""
 
     name: ColumnName
@@ -160,9 +161,9 @@ class LevelFeature(Section):
     fill: Label | None = None
 
     @property
+    @abstractmethod
     def values(self) -> tuple[int | str, ...]:
         """Every value that is agreed by name."""
-        raise NotImplementedError
 
     @model_validator(mode="after")
     def _check_missing(self) -> Self:

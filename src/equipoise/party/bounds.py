@@ -56,9 +56,9 @@ class BoundsRelease:
     deviation: float
     counts: dict[str, list[float]]
 
-    def save(self, path: Path) -> None:
-        """Write it as JSON."""
-        path.write_text(json.dumps({"format": FORMAT, "version": VERSION, **asdict(self)}) + "\n", encoding="utf-8")
+    def to_json(self) -> bytes:
+        """What its file holds."""
+        return (json.dumps({"format": FORMAT, "version": VERSION, **asdict(self)}) + "\n").encode()
 
     @classmethod
     def load(cls, path: Path) -> "BoundsRelease":

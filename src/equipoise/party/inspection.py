@@ -24,12 +24,11 @@ from equipoise.models.cells import days_since, decoded, gaps_of, label_places, n
 from equipoise.party.csv_stream import CsvFile, is_number
 from equipoise.party.individuals import RowsOfIndividuals
 from equipoise.party.statistics import CLIPPED_IS_MANY, wanted_columns
-from equipoise.party.stream import Wanted, check_header
+from equipoise.party.stream import ANY_TEXT, Wanted, check_header
 from equipoise.party.table import is_delimited, open_table
 
 OUTSIDE = "outside the bounds"
 CODES_OF_GAPS = (-1.0, -9.0, -99.0, -999.0, 9.0, 99.0, 999.0, 9999.0)
-_NO_LABEL = "\0"
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ def _of_individuals(owners: RowsOfIndividuals, source: Any) -> Iterator[Problem]
 
 def _labels_of(want: Wanted) -> tuple[int | str, ...]:
     """Labels by which a column of a text file is read as text, its own among them: "NA" may be one."""
-    return (_NO_LABEL, *map(str, want.labels or ()))
+    return (*ANY_TEXT, *map(str, want.labels or ()))
 
 
 class _Look:

@@ -22,7 +22,7 @@ from equipoise._util.arrays import Floats
 from equipoise._util.cores import usable_cores
 from equipoise.errors import TableError
 from equipoise.models import GRID, UNIT, CodedColumn, Layout, ScaledColumn
-from equipoise.models.cells import cells_of, label_positions, refuse_fractions, refuse_not_finite
+from equipoise.models.cells import cells_of, refuse_fractions, refuse_not_finite
 from equipoise.party.individuals import RowsOfIndividuals
 from equipoise.party.stream import ANY_TEXT, Batch, Table, Wanted
 from equipoise.party.table import open_table
@@ -145,14 +145,14 @@ class _Counts:
         self.layout = layout
         column = layout.columns[0]
         assert isinstance(column, CodedColumn)
-        self.name, self.labels = column.name, column.labels
+        self.column = column
         self.clipped: dict[str, float] = {}
 
     def of_batch(self, batch: Batch) -> Sums:
-        positions = label_positions(self.name, self.labels, batch.data[0], batch.first_row)
+        positions = cells_of(self.column, batch.data[0], batch.first_row).astype(np.int64)
         if batch.keep is not None:
             positions = positions[batch.keep]
-        return Sums(np.bincount(positions, minlength=len(self.labels)).astype(np.int64), None)
+        return Sums(np.bincount(positions, minlength=len(self.column.labels)).astype(np.int64), None)
 
     def entries(self, sums: Sums) -> tuple[int, ...]:
         counts = [int(count) for count in sums.first]
