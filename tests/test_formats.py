@@ -6,7 +6,13 @@ from equipoise.agreement import Agreement
 from equipoise.agreement.explanation import explain
 from equipoise.errors import AgreementError
 from equipoise.models.linear import LinearModel, NormalInverseGamma, NormalInverseWishart, StandardisedEffects
-from equipoise.models.logistic import LogisticModel, ScaledCorrelation, StandardisedLogOdds, TruncatedNorm
+from equipoise.models.logistic import (
+    LogisticModel,
+    ScaledCorrelation,
+    ShapedFeatures,
+    StandardisedLogOdds,
+    TruncatedNorm,
+)
 from equipoise.models.regression import StandardisedFeatures
 
 TAIL = """
@@ -148,7 +154,7 @@ def test_the_second_format_standardises_by_default_and_keeps_the_others_by_name(
     assert isinstance(linear, LinearModel)
     assert isinstance(logistic, LogisticModel)
     assert (linear.prior, linear.data_prior) == (StandardisedEffects(), StandardisedFeatures())
-    assert (logistic.prior, logistic.data_prior) == (StandardisedLogOdds(), StandardisedFeatures())
+    assert (logistic.prior, logistic.data_prior) == (StandardisedLogOdds(), ShapedFeatures())
     named = 'prior = { kind = "conjugate" }\n'
     for kind in ("linear", "logistic"):
         old, new = Agreement.parse(bare(kind, form=1)), Agreement.parse(bare(kind, named))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import scipy
@@ -72,6 +72,20 @@ class ScaledCorrelation(Section):
     sd_max: Positive = 1.0
 
 
+class ShapedFeatures(StandardisedFeatures):
+    """As `StandardisedFeatures`, and numbers need not be normal.
+
+    Two moments of the features are released; E[y x] depends on all of them. Where effects are strong it may therefore
+    differ from what it is for normal numbers by `shape_spread` standard deviations of them in any direction, and by a
+    factor of 1 + (1.5 ± 3) · shape_spread, since columns within bounds tend to be flatter. With 0 numbers are taken to
+    be normal within every combination of levels.
+    """
+
+    added_later: ClassVar[frozenset[str]] = frozenset({"shape_spread"})
+
+    shape_spread: Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)] = 0.04
+
+
 class LogisticModel(Regression):
     """Bayesian logistic regression on degree-2 polynomial approximate statistics."""
 
@@ -105,7 +119,7 @@ bias_spread = 2.0        # log odds where all features are at their means
     kind: Literal["logistic"]
     target: LabelColumn
     prior: Annotated[StandardisedLogOdds | TruncatedNorm, Field(discriminator="kind")]
-    data_prior: Annotated[StandardisedFeatures | ScaledCorrelation, Field(discriminator="kind")]
+    data_prior: Annotated[ShapedFeatures | ScaledCorrelation, Field(discriminator="kind")]
 
     @model_validator(mode="after")
     def _check_prior_kinds(self) -> Self:
@@ -221,11 +235,19 @@ bias_spread = 2.0        # log odds where all features are at their means
     def beliefs(self) -> tuple[str, ...]:
         if not self.coding.numbers:
             return super().beliefs()
-        shape = (
-            "Numbers are taken to be normally distributed, transformed as agreed and given the levels of other "
-            "features. Where one is far from it, its log odds can be off by a third, and more rows do not help: such a "
-            "column is safer as a category of ranges, coded before the release."
-        )
+        data = self.data_prior
+        if isinstance(data, ShapedFeatures) and data.shape_spread:
+            shape = (
+                "Numbers need not be normally distributed, transformed as agreed and given the levels of other "
+                "features, but are believed to be near it: intervals of strong effects are wider for that, and more "
+                "rows narrow them only so far. A column that is far from it is safer as a category of ranges."
+            )
+        else:
+            shape = (
+                "Numbers are taken to be normally distributed, transformed as agreed and given the levels of other "
+                "features. Where one is not, its log odds can be off by a third, and more rows do not help: such a "
+                "column is safer as a category of ranges, coded before the release."
+            )
         return *super().beliefs(), shape
 
     @property

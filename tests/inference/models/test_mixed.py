@@ -1,10 +1,12 @@
 """Regressions with levels: moments against simulated rows, and effects against those that rows were made with."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 
 import coded
@@ -24,6 +26,7 @@ ONLY_LEVELS = '{ name = "smoker", kind = "binary", labels = ["no", "yes"], missi
 def test_moments_are_those_of_simulated_rows(kind: Kind, features: str) -> None:
     agreement = coded.agreement(kind, features)
     model, (engine, prior) = agreement.model, model_of(agreement)
+    prior = prior._replace(shape_spread=0.0)  # rows below are normal within a cell
     rng = np.random.default_rng(3)
     position = 0.7 * rng.normal(size=engine.dimension)
     truth = {name: np.asarray(value) for name, value in engine.parameters(prior, position).items()}
@@ -77,6 +80,53 @@ def test_own_coordinates_are_standard_normal_under_the_prior(kind: Kind, scope: 
     assert own.shape == (20_000, engine.focus)
     assert np.abs(own.mean(axis=0)).max() < 0.04
     assert np.abs(np.cov(own.T) - np.eye(engine.focus)).max() < 0.06
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["linear", "logistic"])
+@double_precision
+def test_chains_move_in_coordinates_that_keep_volumes(kind: Kind) -> None:
+    engine, prior = model_of(coded.agreement(kind))
+    position = jax.numpy.asarray(np.random.default_rng(4).normal(size=engine.dimension))
+    np.testing.assert_allclose(engine.unbend(prior, engine.bend(prior, position)), position, atol=1e-12)
+    slopes = np.asarray(jax.jacfwd(partial(engine.bend, prior))(position))
+    assert np.linalg.det(slopes) == pytest.approx(1.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["linear", "logistic"])
+def test_levels_that_no_row_has_are_sampled_as_fast_as_others(kind: Kind, tmp_path: Path) -> None:
+    """Their weights are free, and chains used to follow a ridge with hundreds of steps for a draw."""
+    table, truth = coded.rows(kind, 2_000, np.random.default_rng(0))
+    agreement = coded.agreement(kind, parties=1)
+    sent = eq.release(
+        agreement, table.assign(smoker="no", region="north"), party="p0", epsilon=4.0, ledger=tmp_path / "ledger"
+    )
+    posterior = eq.infer(agreement, [sent], draws=1_000)
+    assert posterior.converged
+    own = agreement.model.own_units(posterior.draws)
+    assert own["weight[smoker=yes]"].std() > 1.0  # as before any data
+    assert abs(own["weight[age]"].mean() - truth["weight[age]"]) < 3.5 * own["weight[age]"].std()
+
+
+@pytest.mark.slow
+def test_numbers_that_are_not_normal_are_covered(tmp_path: Path) -> None:
+    """Two uniform numbers with strong effects: too large by several deviations if numbers are taken to be normal."""
+    rng = np.random.default_rng(5)
+    values = rng.uniform(0, 100, size=(20_000, 2))
+    predictor = (values - 50) @ np.array([0.08, -0.05])
+    table = pd.DataFrame(values, columns=["a", "b"])
+    table["outcome"] = np.where(rng.uniform(size=len(table)) < 1 / (1 + np.exp(-predictor)), "yes", "no")
+    features = '{ name = "a", bounds = [0, 100] }, { name = "b", bounds = [0, 100] }'
+    distances = []
+    for spread in (0.04, 0.0):
+        scope = f'shared"\nshape_spread = {spread}\n#"'
+        agreement = coded.agreement("logistic", features, parties=1, scope=scope)
+        sent = eq.release(agreement, table, party="p0", epsilon=4.0, ledger=tmp_path / str(spread))
+        own = agreement.model.own_units(eq.infer(agreement, [sent], draws=1_000).draws)
+        distances.append(abs(own["weight[a]"].mean() - 0.08) / own["weight[a]"].std())
+    assert distances[0] < 1.7
+    assert distances[1] > 3
 
 
 @pytest.mark.slow

@@ -187,7 +187,10 @@ def single_entry(mean: Array, variance: Array) -> RowMoments:
     return RowMoments(mean[None, None], variance[None, None, None])
 
 
-def features_of_party(draws: Draws, party: int, *, shared: bool) -> tuple[Floats, Floats]:
-    """Mean and covariance of a party's features at every draw of a regression."""
-    mean, covariance = draws["feature_mean"], draws["feature_covariance"]
-    return (mean, covariance) if shared else (mean[:, party], covariance[:, party])
+FEATURE_PARAMETERS = ("feature_mean", "feature_covariance", "cell_probability", "shift", "feature_shape")
+
+
+def features_of_party(draws: Draws, party: int, *, shared: bool) -> tuple[Floats, ...]:
+    """The distribution of a party's features at every draw of a regression: whichever parameters it has, in order."""
+    found = [draws[name] for name in FEATURE_PARAMETERS if name in draws]
+    return tuple(found if shared else (values[:, party] for values in found))

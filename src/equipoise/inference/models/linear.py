@@ -344,15 +344,17 @@ class _WithResidual(Standardised):
         The target's squares tell its whole variance; what features leave of it can be anything. In these coordinates
         one is known and the others are free, where without them chains would follow a thin and bent ridge.
         """
-        return position.at[0].add(self._explained(prior, position)) if self.shared else position
+        bent = super().bend(prior, position)
+        return bent.at[0].add(self._explained(prior, bent)) if self.shared else bent
 
     def unbend(self, prior: StandardisedPrior, bent: Array) -> Array:
         """The inverse of `bend`."""
-        return bent.at[0].add(-self._explained(prior, bent)) if self.shared else bent
+        position = bent.at[0].add(-self._explained(prior, bent)) if self.shared else bent
+        return super().unbend(prior, position)
 
     @abstractmethod
     def _explained(self, prior: StandardisedPrior, position: Array) -> Array:
-        """What features add, which does not depend on the first coordinate."""
+        """What features add, which depends on neither the first coordinate nor that of the bias."""
 
 
 @dataclass(frozen=True)
@@ -386,15 +388,19 @@ class MixedLinear(_WithResidual, Mixed):
     """Linear regression some of whose terms are 0 or 1."""
 
     def _explained(self, prior: StandardisedPrior, position: Array) -> Array:
-        """As if all terms were independent."""
-        effects = jnp.sinh(position[1 : 1 + self.width])
+        """As if all terms were independent; a level that no row has adds nothing."""
+        share = self._features(prior, position[self.focus :])[2] @ self.coding.levels_of_cells[:, self._levels]
+        relative = jnp.sqrt(share * (1 - share)) / prior.deviation_unit[self._levels]
+        effects = jnp.sinh(position[1 : 1 + self.width]) * jnp.ones(self.width).at[self._levels].set(relative)
         return 0.5 * jnp.log1p(prior.effect**2 * effects @ effects)
 
     def _regression(self, prior: StandardisedPrior, position: Array) -> dict[str, Array]:
         unit = self._unit(prior, position)
         return {"weights": self._coefficients(prior, position, unit), "variance": unit**2}
 
-    def _moments_in_cell(self, own: dict[str, Array], weights: Array, mean: Array, covariance: Array) -> RowMoments:
+    def _moments_in_cell(
+        self, own: dict[str, Array], weights: Array, mean: Array, covariance: Array, *_: Array
+    ) -> RowMoments:
         moment = _second_moment(mean, covariance, weights, own["variance"])
         first, second = np.triu_indices(len(mean) + 2)
         return products_of_normal(moment, first, second, len(mean))

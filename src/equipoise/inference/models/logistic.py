@@ -14,6 +14,13 @@ polynomial in Σ, u and e₀ … e₃ (docs/maths.md §3), and going back to x a
 sigmoid(t) = ∫ Φ(t/2k) dF(k), F Kolmogorov's distribution: with finitely many scales each e_k is a sum of closed forms.
 A finite mixture is itself a valid link, so the covariance is positive semi-definite by construction, and 20 scales are
 accurate to 1e-9 for any v, where Gauss–Hermite quadrature is off by 1e-2 at v = 4.5.
+
+**Features that are not normal.** E[y x] depends on the whole distribution of x, of which two moments are released. With
+the standardised prior it is therefore e₁ u (1 + f c) + f d, where f = 2v²/(1 + 2v²) and d and c are nuisance
+parameters: d ~ N(0, s²Σ) and c ~ N(1.5 s, (3 s)²), s being `shape_spread`. Third cumulants of x move E[y x] in any
+direction, by a share of v² while that is small; fourth ones along u; and neither beyond E|x|, whence f. Columns within
+bounds are flatter than normal ones, which makes c positive: up to 0.09 for uniform features, −0.11 for Laplace's. Sizes
+were set by six public tables, on which c is between −0.01 and 0.18 and d 0.025 s.d. in the mean (docs/real_tables.md).
 """
 
 from dataclasses import dataclass
@@ -51,6 +58,7 @@ if TYPE_CHECKING:
 _SCALES = np.geomspace(0.18, 3.8, 20)
 _MIXTURE = _SCALES * stats.kstwobign.pdf(_SCALES)
 _MIXTURE = _MIXTURE / _MIXTURE.sum()
+FLATNESS, FLATNESS_SPREAD = 1.5, 3.0  # of the factor of E[y x], in units of `shape_spread`
 _NORM_STRETCH = 3.0  # the table of norms runs over 3 log ρ in [−9, 9]
 
 
@@ -154,7 +162,7 @@ class LogisticRegression(EngineModel):
         log_rho = 0.5 * jnp.log(square)
         return prior.coefficient_scale * normal * jnp.exp(transport(prior.log_norm, _NORM_STRETCH * log_rho) - log_rho)
 
-    def features(self, prior: LogisticPrior, position: Array) -> tuple[Array, Array]:
+    def features(self, prior: LogisticPrior, position: Array) -> tuple[Array, ...]:
         """Means and covariances of the feature distributions: [1 or slots, …]."""
         blocks = position[self.focus :].reshape(-1, self._data_dimension)
         return jax.vmap(partial(self._features, prior))(blocks)
@@ -171,21 +179,19 @@ class LogisticRegression(EngineModel):
 
     def parameters(self, prior: LogisticPrior, position: Array) -> dict[str, Array]:
         """Model and data parameters at a position; data parameters have a leading axis of parties unless shared."""
-        means, covariances = self.features(prior, position)
-        if self.shared:
-            means, covariances = means[0], covariances[0]
-        weights = self.coefficients(prior, position)
-        return {"weights": weights, "feature_mean": means, "feature_covariance": covariances}
+        names, found = ("feature_mean", "feature_covariance", "feature_shape"), self.features(prior, position)
+        data = {name: part[0] if self.shared else part for name, part in zip(names, found, strict=False)}
+        return {"weights": self.coefficients(prior, position), **data}
 
     def row_moments(self, prior: LogisticPrior, position: Array) -> RowMoments:
         """Moments of one row's statistic, for each feature distribution."""
         weights = self.coefficients(prior, position)
         return jax.vmap(partial(self.moments_of_row, weights))(*self.features(prior, position))
 
-    def moments_of_row(self, weights: Array, mean: Array, covariance: Array) -> RowMoments:
+    def moments_of_row(self, weights: Array, mean: Array, covariance: Array, shape: Array | None = None) -> RowMoments:
         """Moments of one row's statistic, in the order of the statistic, given parameters."""
         order = _statistic_order(self.width)
-        moments = _moments(weights[:-1], weights[-1], mean, covariance)
+        moments = _moments(weights[:-1], weights[-1], mean, covariance, shape)
         return RowMoments(moments.mean[order], moments.covariance[order[:, None], order])
 
     def log_likelihood(self, prior: LogisticPrior, evidence: Observed, position: Array) -> Array:
@@ -229,6 +235,10 @@ class StandardisedLogistic(Standardised, LogisticRegression):
     def _first(self) -> int:
         return 0
 
+    @property
+    def _block(self) -> int:
+        return super()._block + self.width + 1
+
     def _unit(self, prior: StandardisedPrior, position: Array) -> float:  # noqa: ARG002  (log odds have no other)
         return 1.0
 
@@ -236,10 +246,11 @@ class StandardisedLogistic(Standardised, LogisticRegression):
         """Weights, then the bias."""
         return self._coefficients(prior, position, 1.0)
 
-    def features(self, prior: StandardisedPrior, position: Array) -> tuple[Array, Array]:  # type: ignore[override]
-        """Means and covariances of the feature distributions: [1 or slots, …]."""
+    def features(self, prior: StandardisedPrior, position: Array) -> tuple[Array, Array, Array]:  # type: ignore[override]
+        """Means, covariances and shapes of the feature distributions: [1 or slots, …]."""
         means, roots = self._distributions(prior, position)
-        return means, roots @ roots.mT
+        coordinates = position[self.focus :].reshape(-1, self._block)[:, -self.width - 1 :]
+        return means, roots @ roots.mT, jax.vmap(partial(_shape, prior))(roots, coordinates)
 
 
 @dataclass(frozen=True)
@@ -256,12 +267,33 @@ class MixedLogistic(Mixed):
     def _regression(self, prior: StandardisedPrior, position: Array) -> dict[str, Array]:
         return {"weights": self._coefficients(prior, position, 1.0)}
 
-    def _moments_in_cell(self, own: dict[str, Array], weights: Array, mean: Array, covariance: Array) -> RowMoments:  # noqa: ARG002
-        found = _moments(weights[:-1], weights[-1], mean, covariance)
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        return (*super()._sizes, len(self.coding.numbers) + 1)
+
+    def _features(self, prior: StandardisedPrior, block: Array) -> tuple[Array, ...]:
+        _, root = self._spread(prior, block)
+        return *super()._features(prior, block), _shape(prior, root, self._parts(block)[-1])
+
+    def _moments_in_cell(
+        self,
+        own: dict[str, Array],  # noqa: ARG002
+        weights: Array,
+        mean: Array,
+        covariance: Array,
+        shape: Array | None = None,
+    ) -> RowMoments:
+        found = _moments(weights[:-1], weights[-1], mean, covariance, shape)
         # From (y, y x, x, products) to the upper triangle of (x, 1, y), where 1 and y² are known.
         known = RowMoments(jnp.append(found.mean, 1.0), jnp.pad(found.covariance, ((0, 1), (0, 1))))
         order = _triangle_order(len(mean))
         return RowMoments(known.mean[order], known.covariance[order[:, None], order])
+
+
+def _shape(prior: StandardisedPrior, root: Array, coordinates: Array) -> Array:
+    """By how much E[y x̃] differs from that of normal x, where effects are large: in any direction, and by a factor."""
+    factor = FLATNESS + FLATNESS_SPREAD * coordinates[-1]
+    return prior.shape_spread * jnp.append(root @ coordinates[:-1], factor)
 
 
 def expected_derivatives(mean: Array, variance: Array) -> tuple[Array, Array, Array, Array]:
@@ -277,12 +309,16 @@ def expected_derivatives(mean: Array, variance: Array) -> tuple[Array, Array, Ar
     )
 
 
-def _moments(weights: Array, bias: Array, mean: Array, covariance: Array) -> RowMoments:
+def _moments(weights: Array, bias: Array, mean: Array, covariance: Array, shape: Array | None = None) -> RowMoments:
     """Moments of (y, y x, x, products j ≤ k)."""
     width = weights.shape[0]
     first, second = np.triu_indices(width)
     u = covariance @ weights
-    e0, e1, e2, e3 = expected_derivatives(bias + mean @ weights, weights @ u)
+    square = weights @ u
+    e0, e1, e2, e3 = expected_derivatives(bias + mean @ weights, square)
+    yx = e1 * u
+    if shape is not None:
+        yx += 2 * square / (1 + 2 * square) * (shape[-1] * yx + shape[:-1])
     s = covariance
     uu = u[first] * u[second]
 
@@ -314,9 +350,8 @@ def _moments(weights: Array, bias: Array, mean: Array, covariance: Array) -> Row
         xx = xx + mean[first, None] * x[second] + mean[second, None] * x[first]
         return jnp.concatenate([y, yx, x, xx])
 
-    moved = uncentre(uncentre(centred).T)
-    expectation = jnp.concatenate([e0[None], e1 * u + e0 * mean, mean, s[first, second] + mean[first] * mean[second]])
-    return RowMoments(expectation, moved)
+    expectation = jnp.concatenate([e0[None], yx + e0 * mean, mean, s[first, second] + mean[first] * mean[second]])
+    return RowMoments(expectation, uncentre(uncentre(centred).T))
 
 
 def _statistic_order(width: int) -> np.ndarray:
@@ -342,8 +377,8 @@ def _triangle_order(width: int) -> np.ndarray:
 
 
 @partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(0))
-def _moments_of_draws(model: LogisticRegression, weights: Array, mean: Array, covariance: Array) -> RowMoments:
-    return jax.vmap(model.moments_of_row)(weights, mean, covariance)
+def _moments_of_draws(model: LogisticRegression, weights: Array, *features: Array) -> RowMoments:
+    return jax.vmap(model.moments_of_row)(weights, *features)
 
 
 def build(agreed: "LogisticModel", slots: int) -> tuple[LogisticRegression | MixedLogistic, Any]:
@@ -364,6 +399,7 @@ def build(agreed: "LogisticModel", slots: int) -> tuple[LogisticRegression | Mix
             mean_spread=data.mean_spread,
             target_middle=0.0,
             target_spread=prior.bias_spread,
+            shape_spread=data.shape_spread,
         )
     assert data.kind == "conjugate"
     centred = data.mean_spread == 0

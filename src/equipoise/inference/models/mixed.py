@@ -28,7 +28,7 @@ from jax import Array
 
 from equipoise._util.arrays import Floats
 from equipoise.inference import moment_likelihood
-from equipoise.inference.models.base import Draws, EngineModel
+from equipoise.inference.models.base import FEATURE_PARAMETERS, Draws, EngineModel, features_of_party
 from equipoise.inference.models.standardised import Standardised, StandardisedPrior, Typical, _Common
 from equipoise.inference.moment_likelihood import RowMoments
 from equipoise.inference.observations import Observed
@@ -157,19 +157,41 @@ class Mixed(Standardised, EngineModel):
             prior.deviation_unit.at[self._numbers].set(jnp.exp(transport(prior.log_deviation, deviation))),
         )
 
-    def features(self, prior: StandardisedPrior, position: Array) -> tuple[Array, Array, Array, Array]:
+    def bend(self, prior: StandardisedPrior, position: Array) -> Array:
+        """Move ζ from where terms are believed to be to where they are.
+
+        The target where all terms are at their means is what its sum tells, whatever the weights. Of a level that no
+        row has, the weight is free, and ζ would follow it along a thin and bent ridge.
+        """
+        return position.at[self.focus - 1].add(self._displacement(prior, position)) if self.shared else position
+
+    def unbend(self, prior: StandardisedPrior, bent: Array) -> Array:
+        """The inverse of `bend`."""
+        return bent.at[self.focus - 1].add(-self._displacement(prior, bent)) if self.shared else bent
+
+    def _displacement(self, prior: StandardisedPrior, position: Array) -> Array:
+        """By how much ζ is moved, which does not depend on ζ."""
+        common = self._common(prior, position)
+        mean, _, probability, shift, *_ = self._features(prior, position[self.focus :])
+        levels, present = self.coding.levels_of_cells[:, self._levels], self.coding.present
+        numbers = probability @ (present * (mean + levels @ shift))
+        means = jnp.zeros(self.width).at[self._levels].set(probability @ levels).at[self._numbers].set(numbers)
+        believed = prior.feature_middle + prior.feature_spread * common.mean
+        effects = self._unit(prior, position) * prior.effect * common.effects / common.deviation
+        return effects @ (means - believed) / prior.target_spread
+
+    def features(self, prior: StandardisedPrior, position: Array) -> tuple[Array, ...]:
         """Of each feature distribution [1 or slots, …]: means of numbers at the reference levels, their covariance.
 
-        Then probabilities of cells, and by how much each level shifts the means.
+        Then probabilities of cells, by how much each level shifts the means, and whatever else a regression needs.
         """
         blocks = position[self.focus :].reshape(-1, self._block)
         return jax.vmap(partial(self._features, prior))(blocks)
 
-    def _features(self, prior: StandardisedPrior, block: Array) -> tuple[Array, Array, Array, Array]:
+    def _features(self, prior: StandardisedPrior, block: Array) -> tuple[Array, ...]:
         numbers = self._numbers
-        mean, scale, correlation, shift, cell = self._parts(block)
-        deviation = jnp.exp(transport(prior.log_deviation, scale))
-        root = deviation[:, None] * correlation_root(prior.partial_correlation, correlation, len(numbers))
+        mean, _, _, shift, cell, *_ = self._parts(block)
+        deviation, root = self._spread(prior, block)
         return (
             prior.feature_middle[numbers] + prior.feature_spread[numbers] * mean,
             root @ root.T,
@@ -177,23 +199,30 @@ class Mixed(Standardised, EngineModel):
             SHIFT_SPREAD * shift.reshape(len(self._levels), len(numbers)) * deviation,
         )
 
+    def _spread(self, prior: StandardisedPrior, block: Array) -> tuple[Array, Array]:
+        """Deviations of the numbers within a cell, and a root of their covariance."""
+        _, scale, correlation, *_ = self._parts(block)
+        deviation = jnp.exp(transport(prior.log_deviation, scale))
+        return deviation, deviation[:, None] * correlation_root(prior.partial_correlation, correlation, len(scale))
+
     @abstractmethod
     def _regression(self, prior: StandardisedPrior, position: Array) -> dict[str, Array]:
         """The model's own parameters: `weights`, the bias last, and whatever else there is."""
 
     @abstractmethod
-    def _moments_in_cell(self, own: dict[str, Array], weights: Array, mean: Array, covariance: Array) -> RowMoments:
+    def _moments_in_cell(
+        self, own: dict[str, Array], weights: Array, mean: Array, covariance: Array, *shape: Array
+    ) -> RowMoments:
         """Moments of all products of two of (numbers, 1, target), by rows of the upper triangle; the bias is last."""
 
     def parameters(self, prior: StandardisedPrior, position: Array) -> dict[str, Array]:
         """Model and data parameters at a position; data parameters have a leading axis of parties unless shared."""
         found = self.features(prior, position)
-        names = ("feature_mean", "feature_covariance", "cell_probability", "shift")
-        data = {name: part[0] if self.shared else part for name, part in zip(names, found, strict=True)}
+        data = {name: part[0] if self.shared else part for name, part in zip(FEATURE_PARAMETERS, found, strict=False)}
         return {**self._regression(prior, position), **data}
 
     def moments_of_row(
-        self, own: dict[str, Array], mean: Array, covariance: Array, probability: Array, shift: Array
+        self, own: dict[str, Array], mean: Array, covariance: Array, probability: Array, shift: Array, *shape: Array
     ) -> RowMoments:
         """Moments of one row's statistic, in its order, given parameters."""
         table, weights = self.table, own["weights"]
@@ -202,7 +231,7 @@ class Mixed(Standardised, EngineModel):
         slopes, bias = weights[self._numbers], weights[-1] + levels @ weights[self._levels]
 
         def one(bias: Array, present: Array, mean: Array) -> RowMoments:
-            return self._moments_in_cell(own, jnp.append(present * slopes, bias), mean, covariance)
+            return self._moments_in_cell(own, jnp.append(present * slopes, bias), mean, covariance, *shape)
 
         cells = jax.vmap(one)(bias, jnp.asarray(present), mean + levels @ shift)
         places = np.zeros((len(slopes) + 2,) * 2, int)
@@ -236,9 +265,7 @@ class Mixed(Standardised, EngineModel):
 
     def moments_of_draws(self, prior: Any, draws: Draws, own: Floats | None, party: int) -> RowMoments:  # noqa: ARG002
         """Moments of one row's statistic at every draw."""
-        data = [draws[name] for name in ("feature_mean", "feature_covariance", "cell_probability", "shift")]
-        if not self.shared:
-            data = [values[:, party] for values in data]
+        data = features_of_party(draws, party, shared=self.shared)
         regression = {name: values for name, values in draws.items() if name in ("weights", "variance")}
         found: RowMoments = _moments_of_draws(self, regression, *data)
         return found

@@ -73,6 +73,7 @@ class StandardisedPrior(NamedTuple):
     inverse_ratio: Table  # the inverse of `ratio`
     partial_correlation: Table
     log_residual: Table | None
+    shape_spread: Array  # by how much E[y x] may differ from that of normal features, in their deviations
 
 
 def standardised_prior(
@@ -84,6 +85,7 @@ def standardised_prior(
     target_middle: float,
     target_spread: float,
     residual: tuple[float, float] | None = None,
+    shape_spread: float = 0.0,
 ) -> StandardisedPrior:
     """Prepare a prior; `effect` is a standard deviation, `residual` the centre of σ and the spread of its logarithm.
 
@@ -107,6 +109,7 @@ def standardised_prior(
         inverse_ratio=stacked([inverse_table(one) for one in ratios]),
         partial_correlation=partial_correlation_table(max(len(numbers), 1), concentration),
         log_residual=None if residual is None else log_normal_table(*residual, LARGEST_DEVIATION),
+        shape_spread=jnp.asarray(shape_spread, float),
     )
 
 
@@ -194,7 +197,8 @@ class Standardised(ABC):
         def one(block: Array) -> tuple[Array, Array]:
             mean = prior.feature_middle + prior.feature_spread * block[:width]
             deviation = jnp.exp(transport(prior.log_deviation, block[width : 2 * width]))
-            return mean, deviation[:, None] * correlation_root(prior.partial_correlation, block[2 * width :], width)
+            correlation = block[2 * width : 2 * width + width * (width - 1) // 2]
+            return mean, deviation[:, None] * correlation_root(prior.partial_correlation, correlation, width)
 
         means, roots = jax.vmap(one)(blocks)
         return means, roots
