@@ -5,6 +5,11 @@
     python benchmarks/real_tables.py losses --data FOLDER [--diffprivlib FOLDER]
     python benchmarks/real_tables.py print --output real_tables.json
 
+or, where hundreds of repetitions are wanted, releases here and posterior distributions on an accelerator:
+
+    python benchmarks/real_tables.py export --data FOLDER --repetitions 200 --output releases
+    PYTHONPATH=src python benchmarks/side_by_side.py releases --output real_tables.json
+
 `public_tables.py` says which tables and agreements; statsmodels must be installed, which brings five of them. Tables of
 fewer than 3,000 rows are drawn from with replacement until there are so many.
 
@@ -30,12 +35,14 @@ were. Results are added to `--output`, so that a long measurement can be made in
 """
 
 import argparse
+import itertools
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -57,16 +64,15 @@ from equipoise.inference.runtime import double_precision
 from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee
 from equipoise.reward.prediction import feature_matrix
 from public_tables import PARTIES, TABLES, Table
+from side_by_side import LIMIT, SHARE, compared
 
 Floats = NDArray[np.float64]
 
 KINDS = ("model", "rows", "noise", "normal")
 ORDER = 2.0
 LEAST_ROWS = 3_000
-SHARE = 0.9  # of an interval
 HELD_OUT = 0.25  # of the rows
 EXPECTED_ROWS, HARDLY_ANY_NOISE = 30_000, 1e4  # of `learnt`: rows, and ε
-LIMIT = 1.05  # of R̂, above which a repetition is counted as not converged
 
 
 @dataclass(frozen=True)
@@ -186,12 +192,13 @@ def enough(rows: Rows, rng: np.random.Generator) -> Rows:
 # Coverage.
 
 
-def coverage(study: Study, kind: str, epsilon: float, first: int, repetitions: int) -> list[dict[str, Any]]:
-    """Every repetition's distances of truths from posterior means, in posterior deviations, and which are covered."""
-    found = []
+def releases(
+    study: Study, kind: str, epsilon: float, numbers: Sequence[int]
+) -> Iterator[tuple[int, Floats, Observations]]:
+    """Every repetition's number, truth and releases."""
     table = enough(study.rows, np.random.default_rng(0))
     truth = study.fit(table if kind == "noise" else study.rows)
-    for number in range(first, first + repetitions):
+    for number in numbers:
         rng = np.random.default_rng([number, KINDS.index(kind), *map(ord, study.table.name)])
         rows = table
         if kind != "noise":
@@ -200,22 +207,43 @@ def coverage(study: Study, kind: str, epsilon: float, first: int, repetitions: i
             rows = study.with_normal_numbers(rows, rng)
         if kind in ("model", "normal"):
             rows = study.population(truth, rows, rng)
+        yield number, truth, study.released(rows, epsilon, rng)
+
+
+def coverage(study: Study, kind: str, epsilon: float, numbers: Sequence[int]) -> list[dict[str, Any]]:
+    """Every repetition's distances of truths from posterior means, in posterior deviations, and which are covered."""
+    found = []
+    for number, truth, released in releases(study, kind, epsilon, numbers):
         start = time.perf_counter()
-        weights, rhat = study.sample(study.released(rows, epsilon, rng), number)
-        low, high = np.quantile(weights, [(1 - SHARE) / 2, (1 + SHARE) / 2], axis=0)
-        z = (truth - weights.mean(axis=0)) / weights.std(axis=0)
-        covered = (low <= truth) & (truth <= high)
-        found.append(
-            {
-                "number": number,
-                "covered": covered[:-1].tolist(),
-                "z": z[:-1].round(3).tolist(),
-                "deviation": weights.std(axis=0)[:-1].round(5).tolist(),
-                "rhat": round(rhat, 4),
-                "seconds": round(time.perf_counter() - start, 1),
-            }
-        )
+        weights, rhat = study.sample(released, number)
+        found.append(compared(number, truth, weights, rhat, time.perf_counter() - start))
     return found
+
+
+def export(study: Study, kinds: Sequence[str], epsilons: Sequence[float], repetitions: int, folder: Path) -> None:
+    """Write a table's model, prior and releases as plain arrays, which `side_by_side.py` reads."""
+    coding, kept = study.coding, {}
+    for kind, epsilon in itertools.product(kinds, epsilons):
+        made = list(releases(study, kind, epsilon, range(repetitions)))
+        for name in ("statistic", "rows", "variance"):
+            kept[f"{kind}/{epsilon:g}/{name}"] = np.stack([getattr(observed, name) for _, _, observed in made])
+        kept[f"{kind}/{epsilon:g}/truth"] = np.stack([truth for _, truth, _ in made])
+    for name, part in study.prior._asdict().items():
+        if isinstance(part, tuple):
+            kept |= {f"prior/{name}/{place}": np.asarray(one) for place, one in enumerate(part)}
+        elif part is not None:
+            kept[f"prior/{name}"] = np.asarray(part)
+    kept |= {"levels_of_cells": coding.levels_of_cells, "present": coding.present}
+    model = {
+        "kind": study.table.kind,
+        "terms": len(coding.terms),
+        "numbers": coding.numbers,
+        "level_terms": coding.level_terms,
+        "always_zero": sorted(coding.always_zero),
+        "pairs": study.engine.table.pairs,
+    }
+    folder.mkdir(exist_ok=True)
+    np.savez_compressed(folder / f"{study.table.name}.npz", model=json.dumps(model), **kept)
 
 
 def summary(repetitions: list[dict[str, Any]]) -> dict[str, float]:
@@ -403,7 +431,7 @@ def saved(document: dict[str, Any], output: Path | None) -> None:
 def main() -> None:
     """Measure, add to what was measured before, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("coverage", "learnt", "losses", "print"))
+    parser.add_argument("what", choices=("coverage", "export", "learnt", "losses", "print"))
     parser.add_argument("--data", type=Path, help="folder of the two files")
     parser.add_argument("--tables", nargs="+", choices=tuple(TABLES), default=list(TABLES))
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0])
@@ -413,14 +441,17 @@ def main() -> None:
     parser.add_argument("--chains", type=int, default=16)
     parser.add_argument("--thinning", type=int, default=2, help="how much longer chains may go on until they agree")
     parser.add_argument("--diffprivlib", type=Path, help="folder made by pip install --target with diffprivlib in it")
-    parser.add_argument("--output", type=Path, help="JSON; repetitions that are there already are not made again")
+    parser.add_argument("--output", type=Path, help="JSON, whose repetitions are not made again; a folder to export to")
     options = parser.parse_args()
     settings = Settings(draws=options.draws, chains=options.chains, max_thinning=options.thinning)
     document: dict[str, Any] = {"coverage": {}, "losses": {}}
-    if options.output and options.output.exists():
+    if options.what != "export" and options.output and options.output.exists():
         document = json.loads(options.output.read_text(encoding="utf-8"))
     for name in options.tables if options.what != "print" else ():
         study = Study(TABLES[name], options.data, settings)
+        if options.what == "export":
+            export(study, options.kinds, options.epsilon, options.repetitions, options.output)
+            continue
         if options.what == "learnt":
             if study.table.kind == "logistic":
                 learnt(study)
@@ -435,7 +466,7 @@ def main() -> None:
                 continue
             for kind in options.kinds:
                 done = document["coverage"].setdefault(f"{kind}/{name}/{epsilon:g}", [])
-                done += coverage(study, kind, epsilon, len(done), max(0, options.repetitions - len(done)))
+                done += coverage(study, kind, epsilon, range(len(done), options.repetitions))
                 shown = {key: round(value, 3) for key, value in summary(done).items()}
                 print(f"{kind} {name} {epsilon:g}: {shown}, {time.perf_counter() - start:.0f} s", flush=True)
                 saved(document, options.output)
