@@ -12,7 +12,7 @@ from equipoise.agreement import Agreement
 from equipoise.cli.options import AgreementArgument, DeltaOption, JsonOption, PartyOption
 from equipoise.cli.output import echo, print_json, print_lines, print_table
 from equipoise.errors import AgreementError
-from equipoise.mediation.advice import SIMULATIONS, Advice
+from equipoise.mediation.advice import SIMULATIONS, Advice, half_of
 from equipoise.mediation.advice import advise as imagine
 from equipoise.models.guarantee import DEFAULT_DELTA, guess_percent
 from equipoise.report.charts import PrivacyChoices, Quantity, save_privacy_choices
@@ -110,7 +110,7 @@ def show(advice: Advice) -> None:
     numbers = advice.width_prior is not None
     intervals = (
         f" ±{advice.target} is half the width, in its unit, of the interval that should hold 90 % of new rows; "
-        f"±{_half(advice.width_prior)} knows nothing, ±{_half(advice.width_truth)} the truth."
+        f"±{half_of(advice.width_prior)} knows nothing, ±{half_of(advice.width_truth)} the truth."
     )
     print_table(
         Table(
@@ -128,7 +128,7 @@ def show(advice: Advice) -> None:
                 (
                     f"{line.epsilon_delta:.3g}",
                     guess_percent(line.zcdp),
-                    *((f"{_half(line.width_alone)} → {_half(line.width_reward)}",) if numbers else ()),
+                    *((f"{half_of(line.width_alone)} → {half_of(line.width_reward)}",) if numbers else ()),
                     f"{line.quality_alone:.0%} → {line.quality_reward:.0%}",
                     f"{line.epsilon:.3g}",
                 )
@@ -156,10 +156,6 @@ def show(advice: Advice) -> None:
         print_lines(sentence, bullet=True)
 
 
-def _half(width: float | None) -> str:
-    return "" if width is None else f"{width / 2:.3g}"
-
-
 def _sentences(advice: Advice) -> list[str]:
     """The knee, what stronger and weaker privacy cost, and what was assumed."""
     lines = advice.choices
@@ -180,7 +176,7 @@ def _sentences(advice: Advice) -> list[str]:
             points = 100 * (there.quality_reward - here.quality_reward)
             wider = ""
             if here.width_reward is not None:
-                now, then = _half(here.width_reward), _half(there.width_reward)
+                now, then = half_of(here.width_reward), half_of(there.width_reward)
                 wider = f"what it says of {advice.target} from ±{now} to ±{then}, "
             found.append(
                 f"from ({here.epsilon_delta:.3g}, {short(advice.delta)})-DP, {ratio:.2g} times {word} privacy (epsilon "

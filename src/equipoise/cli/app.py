@@ -66,18 +66,18 @@ COMMANDS: Mapping[str, Command | Group] = {
             "release": Command("party", "Read a table, spend privacy once, and write the signed submission."),
             "resend": Command("party", "Write the submission already made under an agreement again; it costs nothing."),
             "ledger": Command(
-                "party", "Verify a ledger and show what has been spent, as Rényi epsilon, zCDP and (epsilon, delta)."
+                "ledger", "Verify a ledger and show what has been spent, as Rényi epsilon, zCDP and (epsilon, delta)."
             ),
             "bounds": Command(
                 "party",
                 "Buy bounds of columns that nobody knows by heart: noisy counts in public bins, paid from the ledger.",
             ),
             "spend": Command(
-                "party",
+                "ledger",
                 "Record privacy that something else spent on the same individuals: another tool, a published table.",
             ),
             "amend": Command(
-                "party",
+                "ledger",
                 "Record a decision in the ledger: a new cap, or bounds that have changed for a reason other than the "
                 "data.",
             ),

@@ -124,7 +124,7 @@ class Advice:
             (
                 f"{one.epsilon_delta:.3g}",
                 f"{one.epsilon:g}",
-                *((f"{_half(one.width_alone)} → {_half(one.width_reward)}",) if numbers else ()),
+                *((f"{half_of(one.width_alone)} → {half_of(one.width_reward)}",) if numbers else ()),
                 f"{one.quality_alone:.0%} → {one.quality_reward:.0%}",
                 *map(str, (one.alone, one.shapley, one.reward)),
             )
@@ -144,7 +144,7 @@ class Advice:
         if numbers:
             notes.append(
                 f"±{self.target} is half the width of an interval that should hold 90 % of new rows: "
-                f"±{_half(self.width_prior)} if nothing is known, ±{_half(self.width_truth)} if all is."
+                f"±{half_of(self.width_prior)} if nothing is known, ±{half_of(self.width_truth)} if all is."
             )
         predictions = (*([f"±{self.target}"] if numbers else []), "known")
         return Table(
@@ -368,7 +368,8 @@ def _targets(agreement: Agreement, stakes: Stakes) -> Targets:
     return set_targets(stakes, terms, who_counts(known, terms))
 
 
-def _half(width: float | None) -> str:
+def half_of(width: float | None) -> str:
+    """What follows the ± of an interval of that width; nothing where the target is a label."""
     return "" if width is None else f"{width / 2:.3g}"
 
 

@@ -1,0 +1,193 @@
+"""`equipoise party ledger`, `spend` and `amend`: what has been spent, and what is decided about it."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from equipoise._util.display import Table
+from equipoise._util.text import counted, short
+from equipoise.agreement import Agreement
+from equipoise.cli.options import CohortOption, DeltaOption, JsonOption, LedgerArgument
+from equipoise.cli.output import echo, print_json, print_lines, print_table
+from equipoise.errors import BudgetError, LedgerError
+from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee, epsilon_of, guess_percent, guessing
+from equipoise.party.history import History
+from equipoise.party.ledger import ADD_OR_REMOVE, ROUNDING, Ledger, domains_of, zcdp_of_pure
+from equipoise.protocol.submission import Submission
+
+CUT_OFF = "cut off; counts"
+
+
+def ledger(
+    path: LedgerArgument,
+    order: Annotated[float, typer.Option(help="Rényi order at which totals are shown.")] = 2.0,
+    delta: DeltaOption = DEFAULT_DELTA,
+    check: Annotated[list[Path] | None, typer.Option(help="A submission this ledger must account for; repeat.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Verify a ledger and show what has been spent, as Rényi epsilon, zCDP and (epsilon, delta).
+
+    Example: equipoise party ledger north.ledger --delta 1e-6
+    """
+    book = Ledger(path)
+    history = book.read()
+    for submission_path in check or ():
+        if not book.accounts_for(Submission.load(submission_path)):
+            raise LedgerError(
+                f"{str(path)!r} does not account for {str(submission_path)!r}: another ledger paid for it, or this one "
+                "was rewritten or rolled back"
+            )
+    show_history(history, path, order=order, delta=delta, as_json=as_json)
+
+
+def amend(
+    path: LedgerArgument,
+    reason: Annotated[str, typer.Option(help="Why; it stays in the ledger.")],
+    cap_zcdp: Annotated[float | None, typer.Option(help="The new cap on everything spent.")] = None,
+    accept_bounds: Annotated[
+        Path | None, typer.Option(help="Accept this agreement's bounds where they differ from earlier ones.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Record a decision in the ledger: a new cap, or bounds that have changed for a reason other than the data.
+
+    Example: equipoise party amend north.ledger --cap-zcdp 0.5 --reason "board decision of 3 May"
+    """
+    if cap_zcdp is None and accept_bounds is None:
+        raise LedgerError("nothing to amend; give --cap-zcdp or --accept-bounds")
+    book = Ledger(path)
+    known = book.read().domains
+    agreed = domains_of(Agreement.load(accept_bounds)) if accept_bounds else {}
+    changed = {name: values for name, values in agreed.items() if name in known and known[name] != values}
+    if accept_bounds is not None and not changed:
+        raise LedgerError(f"no bounds of {str(accept_bounds)!r} differ from those in the ledger; nothing to accept")
+    book.amend(reason=reason, cap_zcdp=cap_zcdp, domains=changed)
+    if as_json:
+        bounds = {name: {"before": known[name], "now": values} for name, values in changed.items()}
+        print_json({"ledger": str(path), "cap_zcdp": book.read().cap_zcdp, "bounds": bounds, "reason": reason})
+        return
+    if cap_zcdp is not None:
+        echo(f"The cap is now zCDP {cap_zcdp:g}.")
+    for name, values in changed.items():
+        echo(f"{name}: {known[name]} is now {values}.")
+
+
+def spend(
+    path: LedgerArgument,
+    why: Annotated[str, typer.Option(help="What it was spent on; it stays in the ledger.")],
+    zcdp: Annotated[float | None, typer.Option(help="What was spent, as zCDP rho.")] = None,
+    pure: Annotated[float | None, typer.Option(help="What was spent, as epsilon of pure DP, instead.")] = None,
+    add_remove: Annotated[
+        bool,
+        typer.Option(
+            "--add-remove", help="The guarantee is for adding or removing a row; replacing one costs four times."
+        ),
+    ] = False,
+    cohort: CohortOption = "",
+    cap_zcdp: Annotated[float | None, typer.Option(help="For a new ledger: the most it may ever spend.")] = None,
+    family: Annotated[str, typer.Option(help="For a new ledger: which individuals it covers.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Record privacy that something else spent on the same individuals: another tool, a published table.
+
+    Guarantees of (epsilon, delta) alone cannot be converted to zCDP; give the one of the mechanism behind them.
+
+    Example: equipoise party spend north.ledger --pure 0.1 --add-remove --why "counts in the annual report"
+    """
+    given = [value for value in (zcdp, pure) if value is not None]
+    if len(given) != 1 or not given[0] > 0:
+        raise BudgetError("say what was spent in one way: --zcdp RHO or --pure EPSILON, above 0")
+    spent = given[0] if zcdp is not None else zcdp_of_pure(given[0])
+    spent *= ADD_OR_REMOVE if add_remove else 1
+    book = Ledger(path)
+    book.record_other(zcdp=spent, why=why, cohort=cohort, cap_zcdp=cap_zcdp, family=family)
+    history = book.read()
+    if as_json:
+        totals = {"total_zcdp": history.total_zcdp, "cap_zcdp": history.cap_zcdp}
+        print_json({"ledger": str(path), "zcdp": spent, "why": why, "cohort": cohort, **totals})
+        return
+    print_lines(f"Recorded zCDP {spent:g}. Spent in all: zCDP {history.total_zcdp:g} of the cap {history.cap_zcdp:g}.")
+    if history.total_zcdp > history.cap_zcdp * ROUNDING:
+        print_lines("That is above the cap: nothing more can be released unless it is raised.")
+
+
+def show_history(history: History, path: Path, *, order: float, delta: float, as_json: bool) -> None:
+    """Show a verified ledger."""
+    total = Guarantee.from_zcdp(history.total_zcdp, order=order)
+    if as_json:
+        print_json(
+            {
+                "ledger": str(path),
+                "family": history.family,
+                "cap_zcdp": history.cap_zcdp,
+                "total": readings(total, delta),
+                "remaining_zcdp": max(0.0, history.cap_zcdp - total.zcdp),
+                "spends": [asdict(spend) for spend in history.spends],
+                "other_spends": [asdict(other) for other in history.others],
+                "cohorts": {name: history.spent_on(name) for name in history.cohorts if name},
+                "amendments": history.amendments,
+            }
+        )
+        return
+    family = f" for {history.family}" if history.family else ""
+    print_lines(f"Ledger {path}{family}: {counted(len(history.spends), 'spend')}, chain intact.")
+    echo()
+
+    def row_of(zcdp: float) -> tuple[str, ...]:
+        return f"{epsilon_of(zcdp, delta):.3g}", guess_percent(zcdp), f"{zcdp * order:.4g}", f"{zcdp:.4g}"
+
+    rows: list[tuple[str, ...]] = [
+        (
+            spend.time[:16].replace("T", " "),
+            spend.party,
+            spend.agreement[:8],
+            f"{spend.count:,}",
+            *row_of(spend.zcdp),
+            "; ".join([*([f"cohort {spend.cohort}"] if spend.cohort else []), *([] if spend.finished else [CUT_OFF])]),
+        )
+        for spend in history.spends
+    ]
+    rows += [
+        (
+            other.time[:16].replace("T", " "),
+            "",
+            "other",
+            "",
+            *row_of(other.zcdp),
+            "; ".join([*([f"cohort {other.cohort}"] if other.cohort else []), other.why]),
+        )
+        for other in history.others
+    ]
+    rows += [
+        (f"cohort {name}, with everybody", "", "", "", *row_of(history.spent_on(name)), "")
+        for name in history.cohorts
+        if name
+    ]
+    rows += [
+        ("total", "", "", "", *row_of(history.total_zcdp), ""),
+        ("cap", "", "", "", *row_of(history.cap_zcdp), ""),
+    ]
+    privacy = (f"(eps, {short(delta)})", "guess", "Rényi eps", "zCDP")
+    headers = ("time (UTC)", "party", "agreement", "rows", *privacy, "note")
+    width = len(headers) if any(row[-1] for row in rows) else len(headers) - 1
+    title = f"Privacy spent; Rényi eps at order {order:g}"
+    print_table(Table(title, headers[:width], [row[:width] for row in rows], numeric_from=3))
+    print_lines(guessing(history.total_zcdp, released="all that was released"))
+    for amendment in history.amendments:
+        changes = [f"cap zCDP {amendment['cap']:g}"] if amendment["cap"] is not None else []
+        changes += [f"bounds of {name} {values}" for name, values in amendment["domains"].items()]
+        print_lines(f"Amended {amendment['time'][:10]}: {', '.join(changes)} ({amendment['reason']})")
+
+
+def readings(guarantee: Guarantee, delta: float = DEFAULT_DELTA) -> dict[str, float]:
+    """A guarantee in every way that it can be read, for `--json`."""
+    return {
+        "order": guarantee.order,
+        "epsilon": guarantee.epsilon,
+        "zcdp": guarantee.zcdp,
+        "epsilon_delta": guarantee.epsilon_at(delta),
+        "delta": delta,
+        "guess": guarantee.guess,
+    }
