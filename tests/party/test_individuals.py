@@ -8,10 +8,12 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+import coded
 import equipoise as eq
 from equipoise.agreement.explanation import explain
 from equipoise.errors import AgreementError, TableError
 from equipoise.models import Layout, layout_of
+from equipoise.party.individuals import RowsOfIndividuals
 from equipoise.party.inspection import problems_of
 from equipoise.party.ledger import domains_of
 from equipoise.party.statistics import exact_statistic
@@ -144,12 +146,199 @@ def test_what_cannot_be_agreed_to() -> None:
         ("rows_per_individual = 2", "need `individual`"),
         ('individual = "x"', "'x' says whose row it is and cannot be learnt from"),
         ('individual = "patient"\nrows_per_individual = 0', "rows_per_individual"),
+        ('aggregate = "mean"', "need `individual`"),
+        ('individual = "patient"\naggregate = "median"', "aggregate"),
+        ('individual = "patient"\naggregate = "mean"\nexcess = "drop"', "remove rows_per_individual and excess"),
     ):
         with pytest.raises(AgreementError, match=says):
             agreement(privacy)
+    with pytest.raises(AgreementError, match="a mean of counts is no count"):
+        eq.Agreement.parse(
+            'format = 2\n[model]\nkind = "poisson"\ntarget = { name = "y", bounds = [0, 9] }\n[privacy]\n'
+            'max_epsilon = 1.0\nindividual = "patient"\naggregate = "mean"\n[[parties]]\nname = "p"\n'
+        )
 
 
 def test_an_agreement_says_who_is_protected() -> None:
     found = explain(agreement('individual = "patient"\nrows_per_individual = 3'))
     assert "Replacing all rows, at most 3, of one patient changes the sums" in " ".join(found.sentences)
     assert "How many rows somebody has is not protected" in " ".join(found.cautions)
+
+
+FEATURES = """
+  { name = "x", bounds = [-10, 10] },
+  { name = "creatinine", bounds = [0.1, 20], transform = "log", missing = "indicator" },
+  { name = "smoker", kind = "binary", labels = ["no", "yes"] },
+  { name = "region", kind = "category", levels = ["north", "south", "west"], other = true },
+  { name = "visit", bounds = [0, 100], since = "2020-01-01" },
+"""
+VISITS = pd.DataFrame(
+    {
+        "patient": ["a", "b", "a", "a", "c", "c", "b"],
+        "x": [1.0, 5.0, None, 4.0, -2.0, 0.0, 5.0],
+        "creatinine": [None, None, 2.0, 8.0, None, None, None],
+        "smoker": ["yes", "no", "yes", "no", "yes", "no", None],
+        "region": ["west", "abroad", "south", "west", "there", "north", "abroad"],
+        "visit": ["2020-01-03", "2020-01-01", "2020-01-05", "2020-01-07", "2020-02-01", "2020-02-01", "2020-01-03"],
+        "outcome": [1.0, 2.0, 3.0, 8.0, -1.0, 0.0, 4.0],
+    }
+)
+ONE_ROW_EACH: dict[str, dict[str, list[Any]]] = {
+    "mean": {
+        "x": [2.5, 5.0, -1.0],
+        "creatinine": [5.0, None, None],  # before the logarithm
+        "smoker": ["yes", "no", "no"],  # of equals, the one agreed first
+        "region": ["west", "abroad", "north"],  # and what is not listed last
+        "visit": ["2020-01-05", "2020-01-02", "2020-02-01"],
+        "outcome": [4.0, 3.0, -0.5],
+    },
+    "first": {
+        "x": [1.0, 5.0, -2.0],
+        "creatinine": [2.0, None, None],
+        "smoker": ["yes", "no", "yes"],
+        "region": ["west", "abroad", "there"],
+        "visit": ["2020-01-03", "2020-01-01", "2020-02-01"],
+        "outcome": [1.0, 2.0, -1.0],
+    },
+    "last": {
+        "x": [4.0, 5.0, 0.0],
+        "creatinine": [8.0, None, None],
+        "smoker": ["no", "no", "no"],
+        "region": ["west", "abroad", "north"],
+        "visit": ["2020-01-07", "2020-01-03", "2020-02-01"],
+        "outcome": [8.0, 4.0, 0.0],
+    },
+}
+
+
+def mixed_layout(aggregate: str | None) -> Layout:
+    document = coded.agreement("linear", FEATURES, parties=1).model_dump(mode="json")
+    if aggregate is not None:
+        document["privacy"] |= {"individual": "patient", "aggregate": aggregate}
+    return layout_of(eq.Agreement.model_validate(document))
+
+
+@pytest.mark.parametrize("aggregate", ["mean", "first", "last"])
+def test_all_rows_of_one_are_made_one(aggregate: str, tmp_path: Path) -> None:
+    agreed, plain = mixed_layout(aggregate), mixed_layout(None)
+    assert agreed.sensitivity == plain.sensitivity
+    VISITS.to_csv(tmp_path / "visits.csv", index=False)
+    arrow = pa.Table.from_pandas(VISITS)
+    expected = exact_statistic(plain, pd.DataFrame(ONE_ROW_EACH[aggregate])).values
+    row_by_row = pa.concat_tables([arrow.slice(k, 1) for k in range(len(VISITS))])
+    for source in (VISITS, arrow, row_by_row, tmp_path / "visits.csv"):
+        found = exact_statistic(agreed, source)
+        assert found.count == 3
+        assert found.values == expected
+        assert found.individuals == {2: 2, 3: 1}
+
+
+def test_counts_of_labels_are_of_individuals() -> None:
+    agreed = eq.Agreement.parse(
+        'format = 2\n[model]\nkind = "bernoulli"\ntarget = { name = "y", labels = ["no", "yes"] }\n[privacy]\n'
+        'max_epsilon = 1.0\nindividual = "patient"\naggregate = "mean"\n[[parties]]\nname = "p"\n'
+    )
+    found = exact_statistic(layout_of(agreed), {"patient": [1, 1, 1, 2], "y": ["yes", "no", "yes", "no"]})
+    assert found.count == 2
+    assert found.values == exact_statistic(agreed.model.layout, {"y": ["yes", "no"]}).values
+
+
+def test_a_mean_does_not_depend_on_where_batches_end() -> None:
+    """Somebody's additional row moves the others' rows to other batches, and may not move their means with them."""
+    agreed = layout('individual = "patient"\naggregate = "mean"')
+    awkward = [1e16, 0.1, -1e16, 0.7, 0.3] * 3
+    rows = pa.table({"x": awkward, "y": awkward[::-1], "patient": ["a"] * len(awkward)})
+    values = {
+        exact_statistic(agreed, pa.concat_tables([rows.slice(0, cut), rows.slice(cut)])).values
+        for cut in range(len(awkward))
+    }
+    assert len(values) == 1
+
+
+def _within_batches(owners: RowsOfIndividuals, batches: Any, *arguments: Any) -> Any:
+    """A broken `RowsOfIndividuals.merged`: one row of what somebody has in each batch."""
+    for batch in batches:
+        yield from _merged(RowsOfIndividuals(owners.agreed), [batch], *arguments)
+
+
+_merged = RowsOfIndividuals.merged
+
+
+@pytest.mark.parametrize("aggregate", ["mean", "last"])
+@pytest.mark.parametrize("broken", ["", "ignored", "within batches"])
+def test_replacing_whatever_one_has_changes_no_more_than_a_row(
+    aggregate: str, broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Variants that take rows as they are, or forget whose they are from one batch to the next, must be caught."""
+    agreed = mixed_layout(aggregate)
+    read = mixed_layout(None) if broken == "ignored" else agreed
+    if broken == "within batches":
+        monkeypatch.setattr(RowsOfIndividuals, "merged", _within_batches)
+    rng = np.random.default_rng(0)
+
+    def drawn(size: int, extreme: bool) -> pd.DataFrame:
+        values: dict[str, list[Any]] = {
+            "x": [-10.0, 10.0] if extreme else [-10.0, 0.0, 10.0],
+            "creatinine": [0.1, 20.0] if extreme else [None, 0.1, 20.0],
+            "smoker": ["no", "yes"],
+            "region": ["north", "south", "abroad"],
+            "visit": ["2020-01-01", "2020-04-10"],
+            "outcome": [-8.0, 8.0],
+        }
+        alike = extreme and rng.uniform() < 0.5  # what moves sums furthest, if all rows count
+        drawn_once = {name: rng.integers(len(levels)) for name, levels in values.items()}
+        return pd.DataFrame(
+            {
+                name: [levels[drawn_once[name] if alike else rng.integers(len(levels))] for _ in range(size)]
+                for name, levels in values.items()
+            }
+        )
+
+    furthest = 0.0
+    for _ in range(20):
+        others = drawn(2, False).fillna({"creatinine": 1.0}).assign(patient=["a", "b"])
+        sums = []
+        for _ in range(2):
+            size = int(rng.integers(1, 5)) if not broken else 4  # or row counts would differ, which gives it away
+            own = drawn(size, True).assign(patient="target")
+            rows = pa.Table.from_pandas(pd.concat([own, others]), preserve_index=False)
+            pieces = pa.concat_tables([rows.slice(k, 1) for k in range(len(rows))])
+            sums.append(np.array(exact_statistic(read, pieces, threads=1).values, float))
+        furthest = max(furthest, float(np.linalg.norm(sums[0] - sums[1])))
+        if furthest > agreed.sensitivity:
+            break
+    assert (furthest > agreed.sensitivity) == bool(broken)
+
+
+def test_a_gap_is_left_where_all_of_somebody_are_gaps() -> None:
+    agreed = layout('individual = "patient"\naggregate = "last"')
+    rows = {"x": [None, 1.0, None], "y": [1.0, None, 0.5], "patient": [SECRET, "b", SECRET]}
+    with pytest.raises(TableError, match=r"'x' is missing in all rows of 1 individual, .* row 1; column 'y' .* row 2"):
+        exact_statistic(agreed, rows)
+    rows["x"][2], rows["y"][1] = 0.0, 0.0
+    assert exact_statistic(agreed, rows).count == 2
+    with pytest.raises(TableError, match="column 'x', row 3: the value is infinite"):
+        exact_statistic(agreed, {**rows, "x": [None, 1.0, np.inf]})
+    with pytest.raises(TableError, match="add up to more than numbers hold"):
+        exact_statistic(layout('individual = "patient"\naggregate = "mean"'), {**rows, "x": [1.5e308, 0.0, 1.5e308]})
+
+
+def test_a_dry_run_says_who_has_how_many_rows(tmp_path: Path) -> None:
+    agreed = agreement('individual = "patient"\naggregate = "mean"')
+    rows = table([SECRET, "b", SECRET, SECRET])
+    rows["x"][0] = np.nan
+    seen = eq.preview(agreed, rows, party="p", epsilon=1.0, ledger=tmp_path / "ledger")
+    assert seen.individuals == {1: 1, 3: 1}
+    assert seen.submission.count == 2
+    (odd,) = seen.odd
+    assert (odd.problem, odd.count, odd.refused) == ("missing", 1, False)
+    assert domains_of(agreed)["rows of one patient"] == [1, "aggregate = mean"]
+
+
+def test_an_agreement_says_how_rows_are_made_one() -> None:
+    for aggregate, words in (("mean", "the mean of numbers"), ("last", "each column's last value")):
+        found = explain(agreement(f'individual = "patient"\naggregate = "{aggregate}"'))
+        said = " ".join(found.sentences)
+        assert "Replacing all rows of one patient changes the sums" in said
+        assert f"All rows of one patient count as one row: {words}" in said
+        assert ("Means of several rows" in " ".join(found.cautions)) == (aggregate == "mean")

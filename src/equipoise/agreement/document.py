@@ -17,7 +17,7 @@ from equipoise.agreement.schema import Party, Privacy, RewardRule
 from equipoise.agreement.validation import describe_mistakes
 from equipoise.errors import AgreementError
 from equipoise.models import KINDS, AnyModel, Individuals
-from equipoise.models.columns import Column
+from equipoise.models.columns import Column, CountColumn
 from equipoise.models.guarantee import Guarantee
 from equipoise.models.section import Section
 
@@ -104,6 +104,11 @@ class Agreement(Section):
         if self.privacy.individual in columns:
             raise ValueError(
                 f"{self.privacy.individual!r} says whose row it is and cannot be learnt from; remove it from the model"
+            )
+        if self.privacy.aggregate == "mean" and any(isinstance(column, CountColumn) for column in self.columns):
+            raise ValueError(
+                f'a mean of counts is no count, and a {self.model.kind} model needs counts; write aggregate = "first" '
+                'or "last" under [privacy]'
             )
         if repeated := first_repeat(columns):
             raise ValueError(f"the column {repeated!r} is named twice; each feature and the target need their own")
@@ -207,7 +212,7 @@ class Agreement(Section):
         privacy = self.privacy
         if privacy.individual is None:
             return None
-        return Individuals(privacy.individual, privacy.rows_per_individual, privacy.excess == "drop")
+        return Individuals(privacy.individual, privacy.rows_per_individual, privacy.excess == "drop", privacy.aggregate)
 
     @property
     def party_names(self) -> tuple[str, ...]:

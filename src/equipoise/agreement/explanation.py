@@ -107,7 +107,14 @@ def explain(agreement: Agreement, epsilons: tuple[float, ...] = (), delta: float
 
 def _row_cautions(layout: Layout) -> tuple[str, ...]:
     """On several rows of one individual, which are no independent observations."""
-    if layout.individuals is None or layout.individuals.rows == 1:
+    if layout.individuals is None:
+        return ()
+    if layout.individuals.aggregate == "mean":
+        return (
+            "Means of several rows scatter less than single rows: what is learnt is about means, so make one row of "
+            f"each {layout.individuals.column} in the same way before you predict.",
+        )
+    if layout.individuals.rows == 1:
         return ()
     return (
         f"Up to {layout.individuals.rows} rows may be of one {layout.individuals.column}. The model takes rows to be "
@@ -154,6 +161,7 @@ def _sentences(agreement: Agreement, layout: Layout) -> tuple[str, ...]:
         f"What is learnt: {agreement.model.purpose}.",
         f"Each party sends {counted(len(layout), 'perturbed sum')}, its row count (in the clear), its epsilon and a "
         "signature.",
+        *_made_one(layout),
         f"Replacing {_protected(layout)} changes the sums by at most {_units(layout):.4g} in Euclidean norm; the noise "
         "hides that.",
         f"The weakest guarantee allowed is {approx_dp(weakest)}: whoever knows all other rows can tell which of two "
@@ -175,8 +183,26 @@ def _protected(layout: Layout) -> str:
     """What is protected, as neighbouring tables differ in it."""
     if layout.individuals is None:
         return "one row"
-    rows = "the row" if layout.individuals.rows == 1 else f"all rows, at most {layout.individuals.rows},"
+    if layout.individuals.aggregate is not None:
+        rows = "all rows"
+    else:
+        rows = "the row" if layout.individuals.rows == 1 else f"all rows, at most {layout.individuals.rows},"
     return f"{rows} of one {layout.individuals.column}"
+
+
+def _made_one(layout: Layout) -> tuple[str, ...]:
+    """How several rows of one individual become one, where that is agreed."""
+    if layout.individuals is None or layout.individuals.aggregate is None:
+        return ()
+    how = {
+        "mean": "the mean of numbers, and the most frequent of levels (of equals, the one agreed first)",
+        "first": "each column's first value in the order of the table",
+        "last": "each column's last value in the order of the table",
+    }[layout.individuals.aggregate]
+    return (
+        f"All rows of one {layout.individuals.column} count as one row: {how}. A value is missing only where it is in "
+        "all of them.",
+    )
 
 
 def _units(layout: Layout) -> float:

@@ -9,6 +9,7 @@ from pydantic import Field, StrictInt, field_validator, model_validator
 
 from equipoise._util.text import first_repeat
 from equipoise.models.columns import ColumnName
+from equipoise.models.layout import Aggregate
 from equipoise.models.section import Positive, PublicKey, Section
 
 PARTY_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
@@ -20,10 +21,11 @@ class Privacy(Section):
 
     `min_epsilon` is the strongest, if there is one: whoever sends more noise than that brings next to nothing. What is
     protected is one row, or with `individual`, the column that says whose row it is, all rows of one individual: at
-    most `rows_per_individual` of them. More are refused, or with `excess = "drop"` the first of them are taken.
+    most `rows_per_individual` of them. More are refused, or with `excess = "drop"` the first of them are taken. With
+    `aggregate` all rows of an individual are made one instead, and protecting it costs no more than protecting a row.
     """
 
-    added_later = frozenset({"min_epsilon", "individual", "rows_per_individual", "excess"})
+    added_later = frozenset({"min_epsilon", "individual", "rows_per_individual", "excess", "aggregate"})
 
     order: Annotated[float, Field(strict=True, gt=1, le=1000, allow_inf_nan=False)] = 2.0
     max_epsilon: Positive
@@ -31,12 +33,20 @@ class Privacy(Section):
     individual: ColumnName | None = None
     rows_per_individual: Annotated[StrictInt, Field(ge=1, le=100)] = 1
     excess: Literal["refuse", "drop"] = "refuse"
+    aggregate: Aggregate | None = None
 
     @model_validator(mode="after")
     def _individuals(self) -> Self:
-        if self.individual is None and (self.rows_per_individual != 1 or self.excess != "refuse"):
+        several = self.rows_per_individual != 1 or self.excess != "refuse"
+        if self.individual is None and (several or self.aggregate is not None):
             raise ValueError(
-                "rows_per_individual and excess need `individual`, the name of the column that says whose row it is"
+                "rows_per_individual, excess and aggregate need `individual`, the name of the column that says whose "
+                "row it is"
+            )
+        if self.aggregate is not None and several:
+            raise ValueError(
+                f'aggregate = "{self.aggregate}" makes one row of all that somebody has; remove rows_per_individual '
+                "and excess, which say how many are taken"
             )
         return self
 

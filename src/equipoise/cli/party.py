@@ -38,7 +38,7 @@ from equipoise.cli.output import (
     warnings_as_lines,
 )
 from equipoise.errors import SubmissionError
-from equipoise.models import Individuals, ScaledColumn
+from equipoise.models import Individuals, Layout, ScaledColumn
 from equipoise.models.guarantee import DEFAULT_DELTA, approx_dp, epsilon_of, guessing, in_full
 from equipoise.party import release as party_release
 from equipoise.party.bounds import release_bounds
@@ -273,6 +273,7 @@ def show_preview(preview: Preview, *, as_json: bool) -> None:
                 "stays_here": {
                     "clipped": preview.clipped,
                     "columns_not_read": preview.ignored_columns,
+                    **({"individuals_by_rows": preview.individuals} if preview.individuals else {}),
                     "odd": [asdict(one) for one in preview.odd],
                 },
             }
@@ -292,7 +293,7 @@ def show_preview(preview: Preview, *, as_json: bool) -> None:
                 ("agreement", sample.agreement[:12] + "…", "which agreement this is for; public"),
                 ("party, public_key, signature", sample.party, "who you are"),
                 ("id", "hash of the ledger entry", "nothing; it contains a random number"),
-                ("count", f"{sample.count:,}", "your exact number of rows, unprotected"),
+                ("count", f"{sample.count:,}", f"your exact number of {_counted(layout)}, unprotected"),
                 (
                     "guarantee",
                     approx_dp(preview.guarantee),
@@ -318,8 +319,18 @@ def show_preview(preview: Preview, *, as_json: bool) -> None:
     _show_private_notes(preview)
 
 
+def _counted(layout: Layout) -> str:
+    """What the public count is of."""
+    individuals = layout.individuals
+    return "rows" if individuals is None or individuals.aggregate is None else f"values of {individuals.column}"
+
+
 def _show_private_notes(preview: Preview) -> None:
     notes = []
+    if preview.layout.individuals is not None and preview.individuals:
+        some = [f"{number:,} with {counted(rows, 'row')}" for rows, number in preview.individuals.items()]
+        more = [f"{len(some) - 8} other numbers of rows, up to {max(preview.individuals):,}"] if len(some) > 8 else []
+        notes.append(f"{preview.layout.individuals.column}: {', '.join(some[:8] + more)}")
     if preview.ignored_columns:
         notes.append(f"columns never read: {', '.join(preview.ignored_columns)}")
     for name, share in preview.clipped.items():

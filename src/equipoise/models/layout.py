@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -165,12 +165,19 @@ class Entry(NamedTuple):
     weight: int
 
 
+Aggregate = Literal["mean", "first", "last"]
+
+
 class Individuals(NamedTuple):
-    """The column that says whose row it is, how many rows anybody may have, and whether further ones are dropped."""
+    """The column that says whose row it is, how many rows anybody may have, and whether further ones are dropped.
+
+    With `aggregate`, any number of rows is made one before it is coded, and `rows` is 1.
+    """
 
     column: str
     rows: int
     drop: bool
+    aggregate: Aggregate | None = None
 
 
 @dataclass(frozen=True)
@@ -197,6 +204,10 @@ class Layout:
         k rows are alike. Of somebody with more rows, the first k are taken; which of the others' rows are taken does
         not depend on that. The number of rows is public, so how many rows somebody has is not protected, only what is
         in them.
+
+        Where rows are aggregated, k = 1: `RowsOfIndividuals.merged` makes one row of all that somebody has, from nobody
+        else's. Replacing them by any others, of any number but none, replaces that one row, and the sums change by at
+        most **Δ**. Public is the number of individuals; how many rows somebody has is protected like what is in them.
         """
         return replace(self, sensitivity=individuals.rows * self.sensitivity, individuals=individuals)
 

@@ -59,8 +59,9 @@ def drafted(source: Any, target: str | None, parties: tuple[str, ...]) -> str:
         "[privacy]",
         f'max_epsilon = "{OPEN}"  # the weakest privacy anyone may choose; 1.0 is a start',
         "# Is a row a person? If one may have several rows, say by which column they are told apart: repeats are then",
-        "# refused, or all of a person's rows protected at rows_per_individual times the noise.",
+        "# refused, made one row, or all protected at rows_per_individual times the noise.",
         *(f"# individual = {json.dumps(name)}" for name in owners or ["NAME OF A COLUMN"]),
+        '# aggregate = "mean"',
         "# rows_per_individual = 1",
     ]
     for name in parties or (OPEN,):

@@ -23,7 +23,7 @@ from equipoise.models import CodedColumn, GridColumn, Layout, ScaledColumn
 from equipoise.models.cells import days_since, decoded, gaps_of, label_places, number_values
 from equipoise.party.csv_stream import CsvFile, is_number
 from equipoise.party.individuals import RowsOfIndividuals
-from equipoise.party.statistics import CLIPPED_IS_MANY, wanted_columns
+from equipoise.party.statistics import CLIPPED_IS_MANY, first_columns, wanted_columns
 from equipoise.party.stream import ANY_TEXT, Wanted, check_header
 from equipoise.party.table import is_delimited, open_table
 
@@ -82,16 +82,15 @@ def problems_of(layout: Layout, source: Any) -> list[Problem]:
             found.append(Problem(want.name, what, 0, None, str(error)))
         else:
             present.append(want)
-    columns: dict[str, GridColumn] = {}
-    for column in layout.columns:
-        columns.setdefault(column.name, column)  # a number comes before the indicator of its gaps
+    columns = {column.name: column for column in first_columns(layout)}
     as_text = is_delimited(source)
     decimal = source.decimal if isinstance(source, CsvFile) else "."
     if owners is not None and present and present[-1] == owners.wanted:
         found += _of_individuals(owners, source)
         present.pop()
     asked = tuple(Wanted(want.name, _labels_of(want)) if as_text else want for want in present)
-    looked = [_Look(columns[want.name], decimal, as_text=as_text) for want in present]
+    merged = owners is not None and owners.agreed.aggregate is not None
+    looked = [_Look(columns[want.name], decimal, as_text=as_text, merged=merged) for want in present]
     if asked:
         with open_table(source, asked) as table:
             for batch in table:
@@ -112,6 +111,8 @@ def _of_individuals(owners: RowsOfIndividuals, source: Any) -> Iterator[Problem]
                 count += len(places)
     except TableError as error:
         yield Problem(owners.agreed.column, "not known whose rows", 0, None, str(error))
+    if owners.agreed.aggregate is not None:
+        return
     if count and owners.agreed.drop:
         yield Problem(owners.agreed.column, "more rows than agreed", count, first, "dropped, as agreed", refused=False)
     elif count:
@@ -124,10 +125,10 @@ def _labels_of(want: Wanted) -> tuple[int | str, ...]:
 
 
 class _Look:
-    """What was seen of one column so far."""
+    """What was seen of one column so far; `merged` says that rows of one individual will be one."""
 
-    def __init__(self, column: GridColumn, decimal: str, *, as_text: bool) -> None:
-        self.column, self.decimal, self.as_text, self.rows = column, decimal, as_text, 0
+    def __init__(self, column: GridColumn, decimal: str, *, as_text: bool, merged: bool) -> None:
+        self.column, self.decimal, self.as_text, self.merged, self.rows = column, decimal, as_text, merged, 0
         self.seen: dict[str, tuple[int, int]] = {}  # kind of problem to count and first row
         self.codes: Counter[float] = Counter()  # of gaps, outside the bounds
         self.strange: Counter[str] = Counter()
@@ -233,6 +234,8 @@ class _Look:
             "infinite": "replace them by numbers; what lies beyond the bounds is clipped",
             "not a count": "this kind of model needs whole numbers of 0 or more",
         }
+        if what == "missing" and self.merged:
+            return "taken from the individual's other rows, as agreed; how many there are stays here", False
         if what == "missing" and self.column.takes_missing:
             return "coded as agreed; how many there are stays here", False
         if what == "not an agreed label" and isinstance(self.column, CodedColumn) and self.column.other is not None:

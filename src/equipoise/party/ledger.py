@@ -441,7 +441,9 @@ def domains_of(agreement: Agreement) -> Domains:
         stated = [f"{key} = {value}" for key, value in coding.items() if value not in (None, False, "refuse")]
         domains[column.name] += stated  # what cells are made of, which is public too
     if agreement.individuals is not None:
-        domains[f"rows of one {agreement.individuals.column}"] = [agreement.individuals.rows]
+        whose = agreement.individuals
+        made_one = [] if whose.aggregate is None else [f"aggregate = {whose.aggregate}"]
+        domains[f"rows of one {whose.column}"] = [whose.rows, *made_one]
     return {**domains, **agreement.model.joint_domains()}
 
 

@@ -1,10 +1,11 @@
 """Release a differentially private statistic, once.
 
 **What is promised.** The submission returned is a (λ, ε)-Rényi differentially private function of the table under
-replacement of one row; row count, agreement, party name and (λ, ε) are public and travel in the clear.
+replacement of one row, or of all rows of one individual where that is agreed; row count, agreement, party name and
+(λ, ε) are public and travel in the clear.
 
-**Precondition.** The agreement's bounds were chosen without looking at the table. Each individual owns one row. Tables
-that share individuals share the ledger.
+**Precondition.** The agreement's bounds were chosen without looking at the table. Each individual owns one row, or the
+agreement names the column that says whose rows they are. Tables that share individuals share the ledger.
 
 **Argument.** `exact_statistic` applies a fixed public map to each row, clips it to the agreed box and ball, and adds
 exactly, so replacing a row changes the statistic by at most `layout.sensitivity` (proofs in `models/`). `perturb` adds
@@ -18,7 +19,7 @@ the submission in the ledger; hand it out.
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,8 @@ class Preview:
     """What a release would send: a submission of the same form, with placeholders for what does not exist yet.
 
     Its statistic is noise around zero, its id and signature are zeros, and so is its key if none has been made. `odd`
-    is what a release takes and is worth a look.
+    is what a release takes and is worth a look; `individuals` says how many have how many rows, where it is agreed
+    whose they are.
     """
 
     submission: Submission
@@ -51,6 +53,7 @@ class Preview:
     clipped: dict[str, float]
     ignored_columns: tuple[str, ...]
     odd: tuple[Problem, ...] = ()
+    individuals: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -255,7 +258,8 @@ def preview(
     Preview
         `submission` has the form of the real one, with noise around zero as its statistic; `guarantee`; `layout`, what
         the numbers of a statistic are; for the party alone, `clipped`, the share of each column's first values outside
-        the agreed bounds, `odd`, what else is worth a look; and `ignored_columns`.
+        the agreed bounds, `odd`, what else is worth a look, and `individuals`, how many have how many rows; and
+        `ignored_columns`.
 
     Raises
     ------
@@ -281,7 +285,7 @@ def preview(
     noise = perturb([0] * len(layout), sensitivity=layout.sensitivity, zcdp=certified_zcdp(guarantee))
     public_key = public_hex(signing_key) if signing_key else "0" * 64
     sample = _unsigned(agreement, party, guarantee, exact.count, noise, PLACEHOLDER_ID, public_key)
-    return Preview(sample, guarantee, layout, exact.clipped, exact.ignored_columns, odd)
+    return Preview(sample, guarantee, layout, exact.clipped, exact.ignored_columns, odd, exact.individuals)
 
 
 def certified_zcdp(guarantee: Guarantee) -> float:

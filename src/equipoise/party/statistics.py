@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 from equipoise._util.arrays import Floats
 from equipoise._util.cores import usable_cores
 from equipoise.errors import TableError
-from equipoise.models import GRID, UNIT, CodedColumn, Layout, ScaledColumn
+from equipoise.models import GRID, UNIT, CodedColumn, GridColumn, Layout, ScaledColumn
 from equipoise.models.cells import cells_of, refuse_fractions, refuse_not_finite
 from equipoise.party.individuals import RowsOfIndividuals
 from equipoise.party.stream import ANY_TEXT, Batch, Table, Wanted
@@ -45,6 +45,7 @@ class ExactStatistic:
     count: int
     clipped: dict[str, float]
     ignored_columns: tuple[str, ...]
+    individuals: dict[int, int]  # who had so many rows, where it is agreed whose they are
 
 
 def exact_statistic(
@@ -62,22 +63,39 @@ def exact_statistic(
         threadpool_limits(1, user_api="blas"),
         ThreadPoolExecutor(workers) as pool,
     ):
-        batches = iter(table) if owners is None else map(owners.kept, table)
+        if owners is None or owners.agreed.aggregate is None:
+            batches = iter(table) if owners is None else map(owners.kept, table)
+        else:
+
+            def told(rows: int, tell: Progress | None = progress) -> None:
+                if tell is not None:
+                    tell(table.fraction_read(rows), rows)
+
+            batches, progress = owners.merged(table, first_columns(layout), told), None
         count, sums = _add_up(layout, table, batches, adder.of_batch, pool, 2 * workers, progress)
         ignored = table.ignored
     if sums is None:
         raise TableError("the table has no rows; a statistic needs at least one")
-    return ExactStatistic(adder.entries(sums), count, dict(adder.clipped), ignored)
+    individuals = {} if owners is None else owners.numbers
+    return ExactStatistic(adder.entries(sums), count, dict(adder.clipped), ignored, individuals)
 
 
 def wanted_columns(layout: Layout) -> tuple[Wanted, ...]:
     """Table columns behind a layout, each once."""
-    wanted: dict[str, Wanted] = {}
-    for column in layout.columns:  # a number comes before the indicator of its gaps
+    wanted = []
+    for column in first_columns(layout):
         dates = isinstance(column, ScaledColumn) and column.since is not None
         labels = column.labels if isinstance(column, CodedColumn) else ANY_TEXT if dates else None
-        wanted.setdefault(column.name, Wanted(column.name, labels))
-    return tuple(wanted.values())
+        wanted.append(Wanted(column.name, labels))
+    return tuple(wanted)
+
+
+def first_columns(layout: Layout) -> tuple[GridColumn, ...]:
+    """The first grid column of each table column: a number comes before the indicator of its gaps."""
+    found: dict[str, GridColumn] = {}
+    for column in layout.columns:
+        found.setdefault(column.name, column)
+    return tuple(found.values())
 
 
 class Sums(NamedTuple):
@@ -149,7 +167,7 @@ class _Counts:
         self.clipped: dict[str, float] = {}
 
     def of_batch(self, batch: Batch) -> Sums:
-        positions = cells_of(self.column, batch.data[0], batch.first_row).astype(np.int64)
+        positions = _read(self.column, batch, 0).astype(np.int64)
         if batch.keep is not None:
             positions = positions[batch.keep]
         return Sums(np.bincount(positions, minlength=len(self.column.labels)).astype(np.int64), None)
@@ -271,11 +289,12 @@ class _Moments:
 
     def _cells(self, batch: Batch) -> list[Floats]:
         """Cells behind every grid column, each table column read once: numbers, or positions among the labels."""
-        arrays = [pa.array(column) for column in batch.data.T] if isinstance(batch.data, np.ndarray) else batch.data
+        if isinstance(batch.data, np.ndarray):
+            batch = batch._replace(data=[pa.array(column) for column in batch.data.T])
         found: dict[int, Floats] = {}
         for column, source in zip(self.layout.columns, self.sources, strict=True):
             if source not in found:
-                found[source] = cells_of(column, arrays[source], batch.first_row)
+                found[source] = _read(column, batch, source)
         return [found[source] for source in self.sources]
 
     def _look_at_cells(self, columns: "Floats | list[Floats]", first_row: int) -> None:
@@ -302,6 +321,12 @@ class _Block(NamedTuple):
     steps: Floats
     first: Floats
     unclipped: float
+
+
+def _read(column: GridColumn, batch: Batch, source: int) -> Floats:
+    """Cells of a column of a batch."""
+    cells: Floats = batch.data[source]
+    return cells if batch.are_cells else cells_of(column, batch.data[source], batch.first_row)
 
 
 def _power_of_two(limit: int) -> int:

@@ -34,11 +34,15 @@ class Wanted(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Consecutive rows: Arrow arrays in agreed order, or a matrix with one column for each; `keep` says which count."""
+    """Consecutive rows: Arrow arrays in agreed order, or a matrix with one column for each; `keep` says which count.
+
+    With `are_cells`, `data` are the cells of grid columns, as `cells_of` reads them from Arrow arrays.
+    """
 
     first_row: int
-    data: "Sequence[pa.Array[Any]] | np.ndarray[Any, Any]"
+    data: "Sequence[Any] | np.ndarray[Any, Any]"
     keep: "NDArray[np.bool_] | None" = None
+    are_cells: bool = False
 
     @property
     def rows(self) -> int:
