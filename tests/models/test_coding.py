@@ -285,3 +285,15 @@ def test_what_is_no_date_is_refused() -> None:
         exact_statistic(layout, {**table, "admitted": [1.0, 2.0]})
     with pytest.raises(AgreementError, match="since = 'Monday' is no date"):
         coded.agreement("linear", DATES.replace("2020-01-01", "Monday"))
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        '{ name = "log(x)", bounds = [0, 1] }, { name = "x", bounds = [1, 2], transform = "log" }',
+        '{ name = "a", kind = "category", levels = ["b", "(other)"], other = true }',
+    ],
+)
+def test_two_weights_never_have_one_name(features: str) -> None:
+    with pytest.raises(AgreementError, match="once coded; rename one"):
+        coded.agreement("linear", features)

@@ -146,11 +146,11 @@ class Regression(Model):
             raise ValueError(
                 f"the features have {len(coding.terms)} columns once coded; at most {MAX_FEATURES} are allowed"
             )
+        twice = first_repeat([feature.name for feature in self.features])  # which the agreement refuses
+        if twice is None and (repeated := first_repeat([term.name for term in coding.terms])):
+            raise ValueError(f"two columns are called {repeated!r} once coded; rename one")
         if coding.only_numbers:
             return self
-        names = [term.name for term in coding.terms]
-        if repeated := first_repeat(names):
-            raise ValueError(f"two columns are called {repeated!r} once coded; rename one")
         levelled = next(term.feature for term in coding.terms if term.is_level)
         if coding.cells > MOST_CELLS:
             raise ValueError(
