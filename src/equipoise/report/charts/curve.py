@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from equipoise.estimate import UNSURE, Estimate
-from equipoise.report.charts.drawing import WIDTH, drawn, legend_below, legend_height
+from equipoise.report.charts.drawing import drawn, legend_below, legend_height, value_axes
 from equipoise.report.charts.style import FAINT, Look, look, shortened
 
 HEIGHT = 2.5  # inches of the axes
@@ -49,8 +49,7 @@ def reward_curve(lines: Sequence[Line], marks: Sequence[Mark], *, control: Liter
     zero = least / 4 if 0.0 in places else None
 
     def draw(figure: Figure) -> None:
-        height = figure.get_figheight()
-        axes = figure.add_axes((0.55 / WIDTH, below / height, 1 - 0.72 / WIDTH, 1 - (below + 0.1) / height))
+        axes = value_axes(figure, below=below)
         axes.set_xscale("log")
         for line in lines:
             style = looks.get(line.party or "")

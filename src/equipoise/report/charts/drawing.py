@@ -32,6 +32,7 @@ FAMILY = "DejaVu Sans"  # comes with matplotlib
 SHOWN_FAMILY = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 _LOCK = threading.Lock()
+_TAG = re.compile(r"<[a-z][^>]*>")
 _SETTINGS: dict[str, Any] = {
     "axes.edgecolor": FAINT,
     "axes.labelcolor": INK,
@@ -89,14 +90,19 @@ def _embeddable(document: str, words: str) -> str:
     """Without what only a file of its own needs, and with names that no other drawing in the page has."""
     text = document[document.index("<svg") :].strip()
     text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style [^>]*>.*?</style>", "", text, flags=re.DOTALL)
-    text = text.replace(f"'{FAMILY}'", SHOWN_FAMILY).replace("xlink:href", "href")
-    used = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', text))
-    text = re.sub(r' id="([^"]+)"', lambda match: match[0] if match[1] in used else "", text)
-    prefix = "c" + sha256_hex(f"{words}\n{text}".encode())[:10]
-    order = {name: f"{prefix}-{place}" for place, name in enumerate(dict.fromkeys(re.findall(r' id="([^"]+)"', text)))}
-    text = re.sub(r'( id="|url\(#|href="#)([^)"]+)', lambda match: match[1] + order[match[2]], text)
     text = re.sub(r"\n\s*", "\n", text)
-    text = re.sub(r"<[a-z][^>]*>", lambda tag: re.sub(r' style="([^"]*)"', _attributes, tag[0]), text)
+    used = [name for tag in _TAG.findall(text) for name in re.findall(r'(?:url\(#|href="#)([^)"]+)', tag)]
+    prefix = "c" + sha256_hex(f"{words}\n{text}".encode())[:10]
+    order = {name: f"{prefix}-{place}" for place, name in enumerate(dict.fromkeys(used))}
+
+    def renamed(match: re.Match[str]) -> str:
+        """A tag; names of columns and levels, which may look like parts of one, stay as they are."""
+        tag = match[0].replace(f"'{FAMILY}'", SHOWN_FAMILY).replace("xlink:href", "href")
+        tag = re.sub(r' id="([^"]+)"', lambda name: name[0] if name[1] in order else "", tag)
+        tag = re.sub(r'( id="|url\(#|href="#)([^)"]+)', lambda name: name[1] + order[name[2]], tag)
+        return re.sub(r' style="([^"]*)"', _attributes, tag)
+
+    text = _TAG.sub(renamed, text)
     view = re.search(r'viewBox="([^"]+)"', text)
     assert view is not None
     label = escape(words, quote=True)
@@ -123,6 +129,14 @@ def row_axes(figure: Figure, rows: float, *, left: float, below: float, above: f
     axes.grid(axis="x")
     axes.set_axisbelow(True)
     few_ticks(axes)
+    return axes
+
+
+def value_axes(figure: Figure, *, below: float, left: float = 0.62) -> Axes:
+    """Axes for values of up to four digits along the left, whose name is beside them."""
+    height = figure.get_figheight()
+    axes = figure.add_axes((left / WIDTH, below / height, 1 - (left + 0.17) / WIDTH, 1 - (below + 0.1) / height))
+    axes.yaxis.set_major_locator(MaxNLocator(8, steps=[1, 2, 5, 10]))  # 20 and 25, not 22.5
     return axes
 
 

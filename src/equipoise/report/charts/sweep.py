@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from equipoise.report.charts.drawing import WIDTH, drawn, legend_below, legend_height
+from equipoise.report.charts.drawing import drawn, legend_below, legend_height, value_axes
 from equipoise.report.charts.style import FAINT, GREEN, INK, RULE, look, shortened
 
 HEIGHT = 2.6
@@ -48,8 +48,7 @@ def exponent_sweep(
     below = BELOW + legend_height(labels)
 
     def draw(figure: Figure) -> None:
-        height = figure.get_figheight()
-        axes = figure.add_axes((0.55 / WIDTH, below / height, 1 - 0.72 / WIDTH, 1 - (below + 0.1) / height))
+        axes = value_axes(figure, below=below)
         handles: list[Any] = []
         bounds: list[Any] = [axes.axvline(chosen, color=INK, linewidth=1.6, zorder=1.5)]
         if rational is not None:
