@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -153,9 +154,9 @@ def test_charts_have_plain_attributes_that_a_page_can_recolour(settled: Settleme
 
 
 def test_names_that_look_like_markup_stay_words_in_charts() -> None:
-    name = 'a style="fill: red"'
-    texts = Reader(charts.shapley_values({name: eq.Estimate(1.0, 0.1)})).text
-    assert name in texts
+    for name in ('a style="fill: red"', 'id="x" href="#x"', "url(#x)", "xlink:href", "<b> & ü $x^2$", "'DejaVu Sans'"):
+        texts = Reader(charts.shapley_values({name: eq.Estimate(1.0, 0.1)})).text
+        assert name in texts
 
 
 def test_equal_settlements_give_equal_bytes(settled: Settlement) -> None:
@@ -283,6 +284,41 @@ def test_regressions_show_effects_over_the_agreed_range(settled: Settlement, fea
     labels = " ".join(svg["aria-label"] for svg in operator.all("svg"))
     assert "x0: 0 → 10: before any data 0 (-2e+04 to 3e+04), alone 0 (-2 to 3)" in labels
     assert ("30 more are not" in operator.text) == (features == 40)
+
+
+LEVELS = ("north", "west \"<b>&'", "Überlingen am See, ländlicher Raum und Umgebung, außerhalb", "other")
+
+
+def test_levels_are_told_against_the_reference(settled: Settlement) -> None:
+    columns = (
+        '{ name = "age", bounds = [0, 100] }, { name = "visit", bounds = [0, 900], since = "2020-01-01" }, '
+        '{ name = "creatinine", bounds = [0.1, 20], transform = "log", missing = "indicator" }, '
+        '{ name = "smoker", kind = "binary", labels = ["no", "yes"] }, '
+        '{ name = "pain", kind = "ordinal", levels = ["none", "much"] }, '
+        f'{{ name = "<region>", kind = "category", levels = {json.dumps(LEVELS)}, other = true }}'
+    )
+    parties = "".join(f'[[parties]]\nname = "{party}"\n' for party in settled.parties)
+    agreed = eq.Agreement.parse(
+        f'format = 2\n[model]\nkind = "logistic"\nfeatures = [{columns}]\n'
+        f'target = {{ name = "died", labels = ["no", "y<e>s"] }}\n[privacy]\nmax_epsilon = 8\n{parties}'
+    )
+    belief = {name: [-0.2, 0.1, 0.75, 0.8, 1.2] for name in agreed.model.readable_names}
+    awards = {
+        party: replace(award, posteriors=dict.fromkeys(("alone", "reward", "team"), belief))
+        for party, award in settled.awards.items()
+    }
+    mixed = replace(settled, agreement=agreed, prior=belief, awards=awards)
+    ratio = "0.75 −0.2 to 1.2 2.12 (0.819 to 3.32)"
+    for party in (None, settled.parties[0]):
+        page = check(render(mixed, party=party))
+        assert f"smoker: yes against no {ratio}" in page.text
+        for name in ("age: 1 more", "visit: 1 day later", "log(creatinine): 1 more", "pain: 1 more of its score"):
+            assert f"{name} {ratio}" in page.text
+        for level in (*LEVELS[1:], "(other)"):
+            assert f"<region>: {level} against north {ratio}" in page.text
+        assert "creatinine: missing against 1.41" in page.text
+        assert "weight[" not in page.text
+        assert "log-odds of died = y<e>s" in page.text
 
 
 def test_files(settled: Settlement, tmp_path: Path) -> None:

@@ -157,6 +157,10 @@ class Model(Section, ABC):
         """What a parameter of that name in `own_units` is of, in words."""
         return name
 
+    def row_name(self, name: str) -> str:
+        """A parameter of that name in `own_units` as the first cell of a row: what changes it is the change of."""
+        return name
+
     @abstractmethod
     def own_units(self, draws: Draws) -> dict[str, Floats]:
         """Parameters by name, each an array [draws], in the columns' own units."""

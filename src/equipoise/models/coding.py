@@ -54,6 +54,16 @@ class Term(NamedTuple):
         return self.column.middle if isinstance(self.column, ScaledColumn) else self.centre
 
     @property
+    def step(self) -> str:
+        """What a weight is the effect of."""
+        if self.is_level:
+            return self.effect
+        if isinstance(self.column, CodedColumn):
+            return f"{self.name}: 1 more of its score"
+        days = isinstance(self.column, ScaledColumn) and self.column.since is not None and self.name == self.feature
+        return f"{self.name}: {'1 day later' if days else '1 more'}"
+
+    @property
     def is_level(self) -> bool:
         """Whether the column is 0 or 1."""
         return isinstance(self.column, GapColumn) or (

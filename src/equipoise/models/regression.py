@@ -206,6 +206,10 @@ class Regression(Model):
         words = {f"weight[{term.name}]": term.effect if term.is_level else term.name for term in self.coding.terms}
         return words.get(name, name)
 
+    def row_name(self, name: str) -> str:
+        labels = {one.name: one.label for axis in self.axes()[1:] for one in axis.parameters}
+        return {f"weight[{term.name}]": term.step for term in self.coding.terms}.get(name, labels.get(name, name))
+
     def coordinate_names(self) -> list[str]:
         return [*(f"the weight of {term.name}" for term in self.coding.terms), "the bias"]
 

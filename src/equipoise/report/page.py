@@ -15,6 +15,8 @@ from equipoise.report.tables import Verdict
 from equipoise.report.wording import MINUS, NBSP
 
 _NUMBER = re.compile(r"-?[\d.,]+%?( ± [\d.,]+)?")
+_ONE = r"-?[\d.]+(?:e[-+]\d+)?"
+_RANGE = re.compile(rf"{_ONE} to {_ONE}|{_ONE} \({_ONE} to {_ONE}\)")
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ def _templates() -> Environment:
 
 
 def _shown(cell: object) -> str:
-    """A cell as a report writes it: numbers with a true minus sign."""
+    """A cell as a report writes it: numbers with a true minus sign, but for exponents."""
     text = str(cell)
+    if _RANGE.fullmatch(text):
+        return re.sub(r"(?<!e)-", MINUS, text)
     return text.replace("-", MINUS, 1).replace(" ", NBSP) if _NUMBER.fullmatch(text) else text

@@ -121,8 +121,9 @@ def losses(by_party: Mapping[str, Mapping[str, Estimate]]) -> Table:
 
 
 def coefficients(agreement: Agreement, summary: Summary, title: str, *, folded: bool = False) -> Table:
-    """Parameters in the columns' own units, and odds ratios of a logistic regression."""
-    return Table(title, *coefficient_rows(agreement, summary), folded=folded)
+    """Parameters in the columns' own units, levels against the reference, and odds ratios of a logistic regression."""
+    headers, rows = coefficient_rows(agreement, summary)
+    return Table(title, headers, [(agreement.model.row_name(name), *cells) for name, *cells in rows], folded=folded)
 
 
 def audit(findings: Sequence[Finding], *, reasons: bool) -> Table:
