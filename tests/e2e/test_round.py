@@ -3,9 +3,12 @@
 import os
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
-from e2e.processes import Server, Worker, until
+import coded
+from e2e.processes import Home, Server, Worker, until
 from e2e.stage import AGREEMENT, EPSILONS, Stage
 
 pytestmark = [pytest.mark.slow, pytest.mark.engine, pytest.mark.process]
@@ -98,3 +101,61 @@ def test_the_same_script_on_a_shared_folder(stage: Stage, tmp_path: Path) -> Non
             process.communicate()
     for home in stage.parties.values():
         assert (home.folder / "predictions.csv").read_text().startswith("quantity")
+
+
+LEVELS = """\
+format = 2
+[model]
+kind = "linear"
+features = [
+  { name = "age", bounds = [0, 100] },
+  { name = "creatinine", bounds = [0.1, 20], transform = "log", missing = "value", fill = 1.2 },
+  { name = "smoker", kind = "binary", labels = ["no", "yes"] },
+  { name = "region", kind = "category", levels = ["north", "<b>south</b>"], other = true },
+]
+target = { name = "outcome", bounds = [-8, 8] }
+[privacy]
+max_epsilon = 16.0
+individual = "patient"
+aggregate = "last"
+[reward]
+rho = 0.5
+[[parties]]
+name = "north"
+[[parties]]
+name = "south"
+[[parties]]
+name = "west"
+"""
+
+
+def test_a_round_of_columns_with_levels(tmp_path: Path) -> None:
+    """From tables of visits to predictions of raw rows, by commands alone."""
+    operator, rng = Home(tmp_path / "operator"), np.random.default_rng(0)
+    (operator.folder / "agreement.toml").write_text(LEVELS)
+    with Server(tmp_path / "server") as server:
+        operator.do("join", server.operator_link, "--party", "ana", "--role", "operator")
+        homes = {name: Home(tmp_path / name) for name in EPSILONS}
+        for name, home in homes.items():
+            operator.do("operator", "approve", home.do("join", server.url, "--party", name)["fingerprint"])
+            visits, _ = coded.rows("linear", 800, rng)
+            visits["region"] = visits["region"].replace("south", "<b>south</b>")
+            visits.assign(patient=np.arange(800) // 2).to_csv(home.folder / "visits.csv", index=False)
+        round_id = operator.do("operator", "create", "agreement.toml")["round"]
+        for name, home in homes.items():
+            assert home.do("submit", "visits.csv", "--epsilon", EPSILONS[name])["count"] == 400
+        operator.do("operator", "start", round_id, "--draws", 400, "--precision", 0.5)
+        until(lambda: operator.do("operator", "rounds")[0]["state"] == "settled", 900, "settled")
+        for name, home in homes.items():
+            home.do("fetch", "-o", "reward.nc")
+            (home.folder / "rows.csv").write_text(
+                "age,creatinine,smoker,region\n40,,yes,<b>south</b>\n60,2,no,abroad\n"
+            )
+            home.do("predict", "reward.nc", "--data", "rows.csv", "-o", "predictions.csv")
+            predicted = pd.read_csv(home.folder / "predictions.csv")
+            assert np.all(predicted["lower"] < predicted["prediction"])
+            told = (home.folder / f"{name}.report.html").read_text()
+            assert "smoker: yes against no" in told
+            assert "region: &lt;b&gt;south&lt;/b&gt; against north" in told
+        operator.do("operator", "export", round_id, "-o", "round.zip")
+        operator.do("verify", "round.zip")

@@ -312,7 +312,7 @@ def test_replacing_whatever_one_has_changes_no_more_than_a_row(
 
 def test_a_gap_is_left_where_all_of_somebody_are_gaps() -> None:
     agreed = layout('individual = "patient"\naggregate = "last"')
-    rows = {"x": [None, 1.0, None], "y": [1.0, None, 0.5], "patient": [SECRET, "b", SECRET]}
+    rows: dict[str, list[Any]] = {"x": [None, 1.0, None], "y": [1.0, None, 0.5], "patient": [SECRET, "b", SECRET]}
     with pytest.raises(TableError, match=r"'x' is missing in all rows of 1 individual, .* row 1; column 'y' .* row 2"):
         exact_statistic(agreed, rows)
     rows["x"][2], rows["y"][1] = 0.0, 0.0
