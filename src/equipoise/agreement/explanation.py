@@ -107,14 +107,7 @@ def explain(agreement: Agreement, epsilons: tuple[float, ...] = (), delta: float
 
 def _row_cautions(layout: Layout) -> tuple[str, ...]:
     """On several rows of one individual, which are no independent observations."""
-    if layout.individuals is None:
-        return ()
-    if layout.individuals.aggregate == "mean":
-        return (
-            "Means of several rows scatter less than single rows: what is learnt is about means, so make one row of "
-            f"each {layout.individuals.column} in the same way before you predict.",
-        )
-    if layout.individuals.rows == 1:
+    if layout.individuals is None or layout.individuals.rows == 1:
         return ()
     return (
         f"Up to {layout.individuals.rows} rows may be of one {layout.individuals.column}. The model takes rows to be "
@@ -165,8 +158,8 @@ def _sentences(agreement: Agreement, layout: Layout) -> tuple[str, ...]:
         f"Replacing {_protected(layout)} changes the sums by at most {_units(layout):.4g} in Euclidean norm; the noise "
         "hides that.",
         f"The weakest guarantee allowed is {approx_dp(weakest)}: whoever knows all other rows can tell which of two "
-        f"values {_protected(layout)} has at most {guess_percent(weakest.zcdp)} of the time, where a coin is right "
-        "50 %.",
+        f"values {_protected(layout)} {'have' if _are_several(layout) else 'has'} at most "
+        f"{guess_percent(weakest.zcdp)} of the time, where a coin is right 50 %.",
         f"Guarantees are stated as Rényi differential privacy of order {privacy.order:g}; the largest epsilon allowed "
         f"is {privacy.max_epsilon:g}, which is zCDP {weakest.zcdp:g}{least}.",
         *agreement.model.beliefs(),
@@ -183,11 +176,14 @@ def _protected(layout: Layout) -> str:
     """What is protected, as neighbouring tables differ in it."""
     if layout.individuals is None:
         return "one row"
-    if layout.individuals.aggregate is not None:
-        rows = "all rows"
-    else:
-        rows = "the row" if layout.individuals.rows == 1 else f"all rows, at most {layout.individuals.rows},"
+    most = "" if layout.individuals.aggregate is not None else f", at most {layout.individuals.rows},"
+    rows = f"all rows{most}" if _are_several(layout) else "the row"
     return f"{rows} of one {layout.individuals.column}"
+
+
+def _are_several(layout: Layout) -> bool:
+    individuals = layout.individuals
+    return individuals is not None and (individuals.aggregate is not None or individuals.rows > 1)
 
 
 def _made_one(layout: Layout) -> tuple[str, ...]:
@@ -201,7 +197,7 @@ def _made_one(layout: Layout) -> tuple[str, ...]:
     }[layout.individuals.aggregate]
     return (
         f"All rows of one {layout.individuals.column} count as one row: {how}. A value is missing only where it is in "
-        "all of them.",
+        "all of them. What is learnt is about such rows: make rows one in the same way before you predict.",
     )
 
 
