@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 import pyarrow.csv as pa_csv
 import pytest
 
@@ -16,9 +18,11 @@ from equipoise.agreement import Agreement
 from equipoise.models import UNIT, CodedColumn, Layout, ScaledColumn
 from equipoise.models.coding import Coding
 from equipoise.models.layout import BASE_WEIGHT
+from equipoise.party.individuals import RowsOfIndividuals
 from equipoise.party.mechanism import perturb
 from equipoise.party.release import release
 from equipoise.party.statistics import ExactStatistic, exact_statistic
+from equipoise.party.stream import Batch
 from equipoise.protocol.submission import Submission
 from statistical.auditor import Pair, audit, exact_of, objections, promised_sigma
 
@@ -303,6 +307,53 @@ def test_broken_codings_are_caught(name: str, tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(of, method, broken)
     case = make()
     assert "noise scale" in audit(case, EPSILON, releaser(case.agreed), times, tmp_path)
+
+
+def visits(agreed: Agreement) -> Callable[[Path, Path], Submission]:
+    """Releases from rows of which the first, where its x0 is above 0, was written down three times: first and last."""
+
+    def released(source: Path, ledger: Path) -> Submission:
+        table = pa_csv.read_csv(source).to_pandas().assign(patient=lambda rows: np.arange(len(rows)))
+        again = table.iloc[[0, 0]] if table["x0"][0] > 0 else table.iloc[:0]
+        return releaser(agreed)(pd.concat([table, again]), ledger)
+
+    return released
+
+
+def merged_within_batches(owners: RowsOfIndividuals, batches: Any, *arguments: Any) -> Any:
+    """A broken `RowsOfIndividuals.merged`, which forgets whose rows it has seen before the last five."""
+    for batch in batches:
+        rows = len(batch.data[0])
+        for part in (slice(0, rows - 5), slice(rows - 5, rows)):
+            pieces = [Batch(batch.first_row + part.start, [cells[part] for cells in batch.data])]
+            yield from MERGED(RowsOfIndividuals(owners.agreed), pieces, *arguments)
+
+
+def rows_as_they_are(layout: Layout, source: Any, **_: Any) -> ExactStatistic:
+    """A broken `exact_statistic`, which does not ask whose rows they are."""
+    return exact_statistic(replace(layout, individuals=None), source)
+
+
+MERGED = RowsOfIndividuals.merged
+BROKEN_AGGREGATIONS: dict[str, tuple[Any, str, Any]] = {
+    "": (release_module, "exact_statistic", exact_statistic),
+    "ignored": (release_module, "exact_statistic", rows_as_they_are),
+    "within batches": (RowsOfIndividuals, "merged", merged_within_batches),
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN_AGGREGATIONS)
+@pytest.mark.parametrize("aggregate", ["mean", "last"])
+def test_an_individual_of_several_rows_is_hidden_like_one_row(
+    aggregate: str, broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody with three rows against the same with one of opposite values."""
+    document = LINEAR.agreed.model_dump(mode="json")
+    document["privacy"] |= {"individual": "patient", "aggregate": aggregate}
+    case = replace(LINEAR, agreed=Agreement.model_validate(document))
+    monkeypatch.setattr(*BROKEN_AGGREGATIONS[broken])
+    found = audit(case, EPSILON, visits(case.agreed), 10 if broken else 50, tmp_path)
+    assert found == ({"row count"} | found if broken else set())
 
 
 @pytest.mark.slow

@@ -107,8 +107,8 @@ class Agreement(Section):
             )
         if self.privacy.aggregate == "mean" and any(isinstance(column, CountColumn) for column in self.columns):
             raise ValueError(
-                f'a mean of counts is no count, and a {self.model.kind} model needs counts; write aggregate = "first" '
-                'or "last" under [privacy]'
+                'a mean of counts is no count, and this kind of model needs counts; write aggregate = "first" or '
+                '"last" under [privacy]'
             )
         if repeated := first_repeat(columns):
             raise ValueError(f"the column {repeated!r} is named twice; each feature and the target need their own")
