@@ -144,7 +144,7 @@ def test_a_round_of_columns_with_levels(tmp_path: Path) -> None:
         round_id = operator.do("operator", "create", "agreement.toml")["round"]
         for name, home in homes.items():
             assert home.do("submit", "visits.csv", "--epsilon", EPSILONS[name])["count"] == 400
-        operator.do("operator", "start", round_id, "--draws", 400, "--precision", 0.5)
+        operator.do("operator", "start", round_id, "--draws", 400, "--precision", 1)
         until(lambda: operator.do("operator", "rounds")[0]["state"] == "settled", 900, "settled")
         for name, home in homes.items():
             home.do("fetch", "-o", "reward.nc")
