@@ -315,7 +315,8 @@ def visits(agreed: Agreement) -> Callable[[Path, Path], Submission]:
     def released(source: Path, ledger: Path) -> Submission:
         table = pa_csv.read_csv(source).to_pandas().assign(patient=lambda rows: np.arange(len(rows)))
         again = table.iloc[[0, 0]] if table["x0"][0] > 0 else table.iloc[:0]
-        return releaser(agreed)(pd.concat([table, again]), ledger)
+        pd.concat([table, again]).to_csv(source.with_name("visits.csv"), index=False)
+        return releaser(agreed)(source.with_name("visits.csv"), ledger)
 
     return released
 
