@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from equipoise._util.quantiles import LIMIT, STEP
 from equipoise.inference.quantile_maps import (
-    LIMIT,
-    STEP,
     beta_table,
     log_gamma_table,
     transport,

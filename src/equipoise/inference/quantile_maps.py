@@ -16,11 +16,9 @@ import numpy as np
 from jax import Array
 from scipy import special
 
+from equipoise._util import quantiles
 from equipoise._util.arrays import Floats
-
-LIMIT = 9.0
-STEP = 1 / 32
-GRID = np.arange(-LIMIT, LIMIT + STEP / 2, STEP)
+from equipoise._util.quantiles import GRID, LIMIT, STEP, beta_quantile, log_gamma_quantile, log_normal_quantile
 
 
 class Table(NamedTuple):
@@ -53,29 +51,14 @@ def transport(table: Table, normal: Array) -> Array:
 def log_gamma_table(shape: float | Floats) -> Table:
     """Map z to log X, X ~ Gamma(shape, 1)."""
     shape = np.asarray(shape, dtype=float)[..., None]
-    with np.errstate(all="ignore"):
-        lower = np.log(special.gammaincinv(shape, special.ndtr(GRID)))
-        upper = np.log(special.gammainccinv(shape, special.ndtr(-GRID)))
-    # Where X underflows, F(x) = x^a / Γ(a+1).
-    tiny = (special.log_ndtr(GRID) + special.gammaln(shape + 1)) / shape
-    log_x = np.where(GRID > 0, upper, np.where(tiny < -600, tiny, lower))
+    log_x = log_gamma_quantile(GRID, shape)
     log_density = shape * log_x - np.exp(log_x) - special.gammaln(shape)  # of log X
     return _table(log_x, log_density)
 
 
 def beta_table(first: float, second: float) -> Table:
     """Map z to logit X, X ~ Beta(first, second)."""
-    with np.errstate(all="ignore"):
-        # From whichever tail is small: a probability near 1 has lost the digits of the other one.
-        tail, above = special.ndtr(-np.abs(GRID)), GRID > 0
-        x = np.where(above, special.betainccinv(first, second, tail), special.betaincinv(first, second, tail))
-        complement = np.where(above, special.betaincinv(second, first, tail), special.betainccinv(second, first, tail))
-        small = (special.log_ndtr(GRID) + np.log(first) + special.betaln(first, second)) / first
-        small_complement = (special.log_ndtr(-GRID) + np.log(second) + special.betaln(first, second)) / second
-        log_x = np.where(x < 1e-200, small, np.where(x < 0.5, np.log(x), np.log1p(-complement)))
-        log_rest = np.where(
-            complement < 1e-200, small_complement, np.where(complement < 0.5, np.log(complement), np.log1p(-x))
-        )
+    log_x, log_rest = beta_quantile(GRID, first, second)
     log_density = first * log_x + second * log_rest - special.betaln(first, second)  # of logit X
     return _table(log_x - log_rest, log_density)
 
@@ -110,45 +93,15 @@ def truncated_normal_table(mean: float, spread: float, lower: float, upper: floa
 
 def log_normal_table(centre: float, spread: float, upper: float) -> Table:
     """Map z to log X, log X ~ N(log centre, spread²) below log upper."""
-    log_x = _log_normal_quantile(GRID, centre, spread, upper)
+    log_x = log_normal_quantile(GRID, centre, spread, upper)
     log_mass = special.log_ndtr((math.log(upper) - math.log(centre)) / spread)
     standard = (log_x - math.log(centre)) / spread
     return _table(log_x, -0.5 * standard**2 - math.log(spread) - 0.5 * math.log(2 * math.pi) - log_mass)
 
 
-def _log_normal_quantile(z: Floats, centre: float, spread: float, upper: float) -> Floats:
-    """Logarithm of the Φ(z) quantile of the log-normal distribution cut off at `upper`."""
-    edge = (math.log(upper) - math.log(centre)) / spread
-    below = special.log_ndtr(z) + special.log_ndtr(edge)
-    above = np.logaddexp(special.log_ndtr(-edge), special.log_ndtr(-z) + special.log_ndtr(edge))
-    standard = np.where(below < above, special.ndtri_exp(below), -special.ndtri_exp(np.minimum(above, 0.0)))
-    return np.asarray(math.log(centre) + spread * np.minimum(standard, edge))
-
-
-RATIO_STRETCH = 0.7  # tables of ratios run over 0.7 asinh(x) in [−9, 9]
-
-
 def ratio_table(centre: float, spread: float, upper: float) -> Table:
-    """Map 0.7 asinh(x · centre) to Φ⁻¹(F(x)), x = sinh(Z)/S with Z ~ N(0, 1) and S as in `log_normal_table`.
-
-    F is a scale mixture, an integral over the coordinate of S: 1 − F(x) = ∫ Φ(−asinh(x s(v))) φ(v) dv. The trapezoidal
-    rule is exact to rounding for such an integrand, and sums of logarithms keep the digits of the tails.
-    """
-    v = np.arange(-12, 12, 1 / 64)
-    log_s = _log_normal_quantile(v, centre, spread, upper)
-    log_weight = -0.5 * v**2
-    log_weight -= special.logsumexp(log_weight)
-    half = GRID[GRID >= 0] / RATIO_STRETCH
-    x = np.sinh(half) / centre
-    reach = x[:, None] * np.exp(log_s)
-    normal = np.arcsinh(reach)
-    log_tail = special.logsumexp(log_weight + special.log_ndtr(-normal), axis=1)
-    log_density = special.logsumexp(log_weight + log_s - 0.5 * normal**2 - np.log(np.hypot(1, reach)), axis=1)
-    u = -special.ndtri_exp(log_tail)
-    u[0] = 0.0
-    slope = np.exp(log_density + 0.5 * u**2) * np.cosh(half) / centre / RATIO_STRETCH
-    values, slopes = np.concatenate([-u[:0:-1], u]), np.concatenate([slope[:0:-1], slope])
-    return Table(jnp.asarray(values), jnp.asarray(slopes))
+    """Map 0.7 asinh(x · centre) to Φ⁻¹(F(x)), x = sinh(Z)/S with Z ~ N(0, 1) and S as in `log_normal_table`."""
+    return Table(*map(jnp.asarray, quantiles.ratio_table(centre, spread, upper)))
 
 
 def inverse_table(table: Table) -> Table:

@@ -11,7 +11,7 @@ Draws are mappings of the engine's parameters to arrays [draws, …], in *scaled
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
@@ -28,6 +28,7 @@ from equipoise.models.layout import Layout, ScaledColumn
 from equipoise.models.section import Section
 
 Draws = Mapping[str, Floats]
+Likelihood = Callable[[Draws], Floats]  # log probability of some rows, all together, at every draw
 
 MAX_SHOWN = 8  # columns or parameters, in a sentence
 PRIOR_DRAWS = 20_000  # for two figures of a quantile
@@ -168,6 +169,14 @@ class Model(Section, ABC):
     @abstractmethod
     def coordinate_names(self) -> list[str]:
         """The parameters in words, in the order of the coordinates in which the prior is N(0, I)."""
+
+    @abstractmethod
+    def at_coordinates(self, coordinates: Floats) -> dict[str, Floats]:
+        """Draws of the model's own parameters at coordinates [draws, d] in which the prior is N(0, I)."""
+
+    @abstractmethod
+    def likelihood_of(self, rows: "Rows") -> Likelihood:
+        """How probable rows are, exactly as they are: of regressions, their targets given their features."""
 
     @abstractmethod
     def widened_prior(self, width: float) -> dict[str, Any]:
@@ -337,6 +346,10 @@ class Family(Model):
         """New observations [draws, size]."""
         assert features is None
         return self.sample(draws, size, rng)
+
+    def likelihood_of(self, rows: Rows) -> Likelihood:
+        values, times = np.unique(rows.target, return_counts=True)
+        return lambda draws: times @ self.log_density(draws, values[:, None])
 
     def log_probability(self, draws: Draws, features: Floats | None, target: Floats) -> Floats:
         """Log probability or density of each target, averaged over draws."""

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
+from equipoise._util.quantiles import beta_quantile
 from equipoise.models.base import PROBABILITY, Axis, Draws, Family, Readable, Rows, Support, Template
 from equipoise.models.columns import LabelColumn
 from equipoise.models.layout import UNIT, CodedColumn, Entry, Layout
@@ -53,6 +54,10 @@ negative = 1.0
 
     def coordinate_names(self) -> list[str]:
         return [f"the share of {self.target.name}"]
+
+    def at_coordinates(self, coordinates: Floats) -> dict[str, Floats]:
+        share = beta_quantile(coordinates[:, 0], self.prior.positive, self.prior.negative)
+        return {"probability": np.exp(share.log_share)}
 
     def widened_prior(self, width: float) -> dict[str, Any]:
         return {"positive": self.prior.positive / width, "negative": self.prior.negative / width}

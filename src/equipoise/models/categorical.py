@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 
 from equipoise._util.arrays import Floats
+from equipoise._util.quantiles import beta_quantile
 from equipoise.models.base import Axis, Draws, Family, Readable, Rows, Support, Template, check_length
 from equipoise.models.columns import CategoryColumn
 from equipoise.models.layout import UNIT, CodedColumn, Entry, Layout, ceil_sqrt
@@ -73,6 +74,17 @@ concentration = 1.0
         first, *rest = self.target.categories[:-1]
         others = [f"the share of {label!r} in what the values before it leave of {target}" for label in rest]
         return [f"the share of {first!r} in {target}", *others]
+
+    def at_coordinates(self, coordinates: Floats) -> dict[str, Floats]:
+        """Each coordinate is that of the share which a category takes of what the earlier ones left."""
+        concentration = np.broadcast_to(self.prior.concentration, len(self.target.categories))
+        left = np.zeros(len(coordinates))
+        logs = []
+        for place, values in enumerate(coordinates.T):
+            share = beta_quantile(values, float(concentration[place]), float(concentration[place + 1 :].sum()))
+            logs.append(left + share.log_share)
+            left = left + share.log_rest
+        return {"probabilities": np.exp(np.column_stack([*logs, left]))}
 
     def widened_prior(self, width: float) -> dict[str, Any]:
         stated = self.prior.concentration

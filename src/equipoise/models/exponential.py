@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
-from equipoise.models.base import BOUNDS_COMMENT, Draws, Template, scaled_values
+from equipoise.models.base import BOUNDS_COMMENT, Draws, Likelihood, Rows, Template, scaled_values
 from equipoise.models.columns import DurationColumn
 from equipoise.models.layout import UNIT, Entry, Layout, scaled
 from equipoise.models.rate import Gamma, RateModel, refuse_impossible
@@ -52,6 +52,10 @@ shape = 1.0
 
     def log_density(self, draws: Draws, target: Floats) -> Floats:
         return np.asarray(np.log(draws["rate"]) - draws["rate"] * target)
+
+    def likelihood_of(self, rows: Rows) -> Likelihood:
+        number, total = len(rows.target), rows.target.sum()
+        return lambda draws: number * np.log(draws["rate"]) - draws["rate"] * total
 
     def predictive_variance(self, draws: Draws, features: Floats | None) -> Floats:  # noqa: ARG002
         times = 1 / draws["rate"]

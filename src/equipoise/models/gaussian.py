@@ -1,11 +1,13 @@
 """Numbers: mean and variance of a normal distribution."""
 
+import math
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
+from equipoise._util.quantiles import log_gamma_quantile
 from equipoise.models.base import (
     BOUNDS_COMMENT,
     LARGEST,
@@ -13,6 +15,7 @@ from equipoise.models.base import (
     Axis,
     Draws,
     Family,
+    Likelihood,
     Readable,
     Rows,
     Support,
@@ -84,6 +87,11 @@ mean_strength = 0.25     # how many rows the belief about the mean is worth
     def coordinate_names(self) -> list[str]:
         return [f"the precision of {self.target.name}", f"the mean of {self.target.name}"]
 
+    def at_coordinates(self, coordinates: Floats) -> dict[str, Floats]:
+        prior = self.prior
+        variance = prior.scale * np.exp(-log_gamma_quantile(coordinates[:, 0], prior.shape))
+        return {"mean": prior.mean + np.sqrt(variance / prior.mean_strength) * coordinates[:, 1], "variance": variance}
+
     def widened_prior(self, width: float) -> dict[str, Any]:
         return {"mean_strength": self.prior.mean_strength / width**2}
 
@@ -106,6 +114,16 @@ mean_strength = 0.25     # how many rows the belief about the mean is worth
 
     def log_density(self, draws: Draws, target: Floats) -> Floats:
         return log_normal_density(target, draws["mean"], draws["variance"])
+
+    def likelihood_of(self, rows: Rows) -> Likelihood:
+        number, mean, squares = len(rows.target), rows.target.mean(), len(rows.target) * rows.target.var()
+
+        def at(draws: Draws) -> Floats:
+            variance = draws["variance"]
+            about = squares + number * (mean - draws["mean"]) ** 2
+            return np.asarray(-0.5 * (number * np.log(2 * math.pi * variance) + about / variance))
+
+        return at
 
     def predictive_variance(self, draws: Draws, features: Floats | None) -> Floats:  # noqa: ARG002
         return np.asarray(draws["variance"].mean() + draws["mean"].var())

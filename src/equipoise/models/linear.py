@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from equipoise._util.arrays import Floats
+from equipoise._util.quantiles import log_gamma_quantile, log_normal_quantile
 from equipoise.models.base import (
     POSITIVE,
     Axis,
     Draws,
+    Likelihood,
     Readable,
     Rows,
     Support,
@@ -27,6 +29,7 @@ from equipoise.models.layout import BASE_WEIGHT, Layout, scaled
 from equipoise.models.regression import (
     FEATURES_COMMENT,
     FEATURES_PRIOR,
+    LARGEST_DEVIATION,
     NORM_COMMENT,
     Regression,
     Spread,
@@ -218,6 +221,34 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
         """Expected covariance of the features under a conjugate prior [w, w]."""
         assert isinstance(self.data_prior, NormalInverseWishart)
         return _matrix(self.data_prior.covariance, len(self.features))
+
+    def at_coordinates(self, coordinates: Floats) -> dict[str, Floats]:
+        prior, data = self.prior, self.data_prior
+        if isinstance(prior, StandardisedEffects):
+            assert isinstance(data, StandardisedFeatures)
+            middle, deviation, _ = self.typical(self.target.typical, self.target_column)
+            centre = min(prior.residual * deviation, LARGEST_DEVIATION)
+            unit = np.exp(log_normal_quantile(coordinates[:, 0], centre, prior.residual_spread, LARGEST_DEVIATION))
+            target = middle, data.mean_spread * deviation
+            weights = self.standardised_weights(coordinates[:, 1:], self.effect, unit, target)
+            return {"weights": weights, "variance": unit**2}
+        variance = prior.scale * np.exp(-log_gamma_quantile(coordinates[:, 0], prior.shape))
+        root = np.linalg.inv(np.linalg.cholesky(self.weight_precision))
+        weights = np.sqrt(variance)[:, None] * (coordinates[:, 1:] @ root)
+        return {"weights": weights + np.asarray(prior.weight_mean or 0.0), "variance": variance}
+
+    def likelihood_of(self, rows: Rows) -> Likelihood:
+        """By sums of products, whatever the number of rows."""
+        assert rows.features is not None
+        both = np.column_stack([rows.features, rows.target])
+        products, number = both.T @ both, len(both)
+
+        def at(draws: Draws) -> Floats:
+            residual = np.column_stack([-draws["weights"], np.ones(len(draws["weights"]))])
+            squares = np.einsum("ni,ij,nj->n", residual, products, residual)
+            return np.asarray(-0.5 * (number * np.log(2 * math.pi * draws["variance"]) + squares / draws["variance"]))
+
+        return at
 
     def widened_prior(self, width: float) -> dict[str, Any]:
         if isinstance(self.prior, StandardisedEffects):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from equipoise._util.arrays import Floats
-from equipoise.models.base import Draws, Rows, Template, averaged
+from equipoise.models.base import Draws, Likelihood, Rows, Template, averaged
 from equipoise.models.columns import LabelColumn
 from equipoise.models.layout import BASE_WEIGHT, CodedColumn, Layout
 from equipoise.models.regression import (
@@ -164,6 +164,35 @@ bias_spread = 2.0        # log odds where all features are at their means
     def own_units(self, draws: Draws) -> dict[str, Floats]:
         weights, intercept = self.slopes(draws["weights"], 1.0)
         return {**weights, "intercept": intercept}
+
+    def at_coordinates(self, coordinates: Floats) -> dict[str, Floats]:
+        prior = self.prior
+        if isinstance(prior, StandardisedLogOdds):
+            target = 0.0, prior.bias_spread
+            return {"weights": self.standardised_weights(coordinates, prior.effect, 1.0, target)}
+        special, width = scipy.special, len(self.features)
+        degrees = width if prior.degrees_of_freedom is None else prior.degrees_of_freedom
+        squares = np.maximum(np.sum(coordinates**2, axis=1), 1e-30)
+        limit = prior.max_squared_norm / 2
+        mass = special.gammainc(degrees / 2, limit)
+        below = mass * special.gammainc((width + 1) / 2, squares / 2)
+        above = mass * special.gammaincc((width + 1) / 2, squares / 2) + special.gammaincc(degrees / 2, limit)
+        norm = np.where(below < 0.5, special.gammaincinv(degrees / 2, below), special.gammainccinv(degrees / 2, above))
+        scales = np.array([prior.weight_scale] * width + [prior.bias_scale])
+        return {"weights": scales * coordinates * np.sqrt(2 * np.minimum(norm, limit) / squares)[:, None]}
+
+    def likelihood_of(self, rows: Rows) -> Likelihood:
+        assert rows.features is not None
+        signed, times = np.unique(rows.features * rows.target[:, None], axis=0, return_counts=True)
+
+        def at(draws: Draws) -> Floats:
+            found, start = np.zeros(len(draws["weights"])), 0
+            for part in in_parts(signed, len(found)):
+                found += times[start : start + len(part)] @ scipy.special.log_expit(part @ draws["weights"].T)
+                start += len(part)
+            return found
+
+        return at
 
     def widened_prior(self, width: float) -> dict[str, Any]:
         prior = self.prior

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
+from equipoise._util.quantiles import log_gamma_quantile
 from equipoise.errors import MediationError
 from equipoise.models.base import POSITIVE, Axis, Draws, Family, Readable, Rows, Support
 from equipoise.models.section import Positive, Section
@@ -32,6 +33,10 @@ class RateModel(Family):
 
     def coordinate_names(self) -> list[str]:
         return [f"the rate of {self.target.name}"]
+
+    def at_coordinates(self, coordinates: Floats) -> dict[str, Floats]:
+        assert isinstance(self.prior, Gamma)
+        return {"rate": np.exp(log_gamma_quantile(coordinates[:, 0], self.prior.shape)) / self.prior_rate}
 
     def widened_prior(self, width: float) -> dict[str, Any]:
         prior = self.prior

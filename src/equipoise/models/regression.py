@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from equipoise._util.arrays import Floats
+from equipoise._util.quantiles import SINH_DEVIATION, ratio_quantile
 from equipoise._util.text import counted, first_repeat
 from equipoise.errors import MediationError
 from equipoise.models.base import (
@@ -47,6 +48,8 @@ from equipoise.models.section import Positive, Section
 
 MAX_FEATURES = 250  # keeps every statistic below 2¹⁵ entries, which `guarantee.LATTICE_GAP` relies on
 TYPICAL_DEVIATION = 0.25  # of a column, in half the width of its bounds
+LEVEL_DEVIATION = 0.4  # of a term that is 0 or 1, which is 1 in a fifth of the rows or in four fifths
+LARGEST_DEVIATION = 1.0  # of anything within [−1, 1]
 CELLS_AT_ONCE = 4_000_000  # rows × draws held in memory
 PRIORS = ("prior", "data_prior")
 LEVELS = (
@@ -233,6 +236,37 @@ class Regression(Model):
             self.typical(stated.get(one.feature), one.column if isinstance(one.column, ScaledColumn) else None)
             for one in terms
         ]
+
+    def typical_terms(self) -> list[tuple[float, float, float]]:
+        """As `typical_features`, of every term; of a level it is believed that all of its block are equally frequent.
+
+        A level's deviation is taken as known: its logarithm has no spread.
+        """
+        coding = self.coding
+        found = [(0.0, LEVEL_DEVIATION, 0.0)] * len(coding.terms)
+        for place, one in zip(coding.numbers, self.typical_features(), strict=True):
+            found[place] = one
+        for block in coding.blocks:
+            for place in block:
+                found[place] = (1 / (len(block) + 1), LEVEL_DEVIATION, 0.0)
+        return found
+
+    def standardised_weights(
+        self, coordinates: Floats, effect: float, unit: Floats | float, target: tuple[float, float]
+    ) -> Floats:
+        """Weights, the bias last, at coordinates [draws, terms + 1] of a standardised prior, features integrated out.
+
+        An effect is in units of `unit` [draws]; `target` is what is believed of the target's mean, or of the log odds,
+        where features are at their means: its middle and spread.
+        """
+        assert isinstance(self.data_prior, StandardisedFeatures)
+        terms, middle, variance = [], target[0], target[1] ** 2
+        for (centre, deviation, spread), z in zip(self.typical_terms(), coordinates.T, strict=False):
+            weight = unit * (effect / SINH_DEVIATION) * ratio_quantile(z, deviation, spread, LARGEST_DEVIATION)
+            middle = middle - weight * centre
+            variance = variance + (weight * (self.data_prior.mean_spread * deviation if spread else 0.0)) ** 2
+            terms.append(weight)
+        return np.column_stack([*terms, middle + np.sqrt(variance) * coordinates[:, -1]])
 
     # Predictions.
 

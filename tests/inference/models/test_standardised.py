@@ -16,6 +16,7 @@ from scipy import integrate, special, stats
 import equipoise as eq
 import rounds
 from engine_setup import jit
+from equipoise._util.quantiles import RATIO_STRETCH
 from equipoise.errors import InferenceError
 from equipoise.inference import collapsed, engine
 from equipoise.inference.engine import Problem, Settings
@@ -23,7 +24,7 @@ from equipoise.inference.infer import infer, infer_exact
 from equipoise.inference.models.linear import StandardisedLinear
 from equipoise.inference.observations import Scenarios
 from equipoise.inference.problem import model_of, observations_of
-from equipoise.inference.quantile_maps import RATIO_STRETCH, log_normal_table, ratio_table, transport
+from equipoise.inference.quantile_maps import log_normal_table, ratio_table, transport
 from equipoise.inference.scenario import check_method
 from equipoise.party.release import release
 from equipoise.valuation.divergence import divergence

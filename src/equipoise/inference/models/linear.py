@@ -25,7 +25,7 @@ from equipoise._util.arrays import Floats
 from equipoise.inference.conjugate import check_possible, normal_gamma_divergence, repaired
 from equipoise.inference.laplace import inverse_lower
 from equipoise.inference.models.base import Draws, EngineModel, Released, features_of_party
-from equipoise.inference.models.mixed import Mixed, entries_of, typical_terms
+from equipoise.inference.models.mixed import Mixed, entries_of
 from equipoise.inference.models.standardised import (
     LARGEST_DEVIATION,
     Standardised,
@@ -474,7 +474,7 @@ def build(agreed: "LinearModel", slots: int) -> tuple[LinearRegression | MixedLi
             standardised = MixedLinear(width, slots, shared, entries_of(agreed))
         target = Typical(*agreed.typical(agreed.target.typical, agreed.target_column))
         return standardised, standardised_prior(
-            typical_terms(coding, agreed.typical_features()),
+            [Typical(*one) for one in agreed.typical_terms()],
             effect=agreed.effect,
             concentration=data.concentration,
             mean_spread=data.mean_spread,

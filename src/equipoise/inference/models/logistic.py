@@ -34,15 +34,15 @@ from jax import Array
 from scipy import special, stats
 
 from equipoise._util.arrays import Floats
+from equipoise._util.quantiles import GRID
 from equipoise.inference import moment_likelihood
 from equipoise.inference.conjugate import repaired
 from equipoise.inference.models.base import Draws, EngineModel, features_of_party
-from equipoise.inference.models.mixed import Mixed, entries_of, typical_terms
-from equipoise.inference.models.standardised import Standardised, StandardisedPrior, standardised_prior
+from equipoise.inference.models.mixed import Mixed, entries_of
+from equipoise.inference.models.standardised import Standardised, StandardisedPrior, Typical, standardised_prior
 from equipoise.inference.moment_likelihood import RowMoments
 from equipoise.inference.observations import Observed
 from equipoise.inference.quantile_maps import (
-    GRID,
     Table,
     correlation_root,
     inverse_at,
@@ -393,7 +393,7 @@ def build(agreed: "LogisticModel", slots: int) -> tuple[LogisticRegression | Mix
         if not coding.only_numbers:
             model = MixedLogistic(width, slots, shared, entries_of(agreed))
         return model, standardised_prior(
-            typical_terms(coding, agreed.typical_features()),
+            [Typical(*one) for one in agreed.typical_terms()],
             effect=prior.effect,
             concentration=data.concentration,
             mean_spread=data.mean_spread,

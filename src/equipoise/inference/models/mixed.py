@@ -29,7 +29,7 @@ from jax import Array
 from equipoise._util.arrays import Floats
 from equipoise.inference import moment_likelihood
 from equipoise.inference.models.base import FEATURE_PARAMETERS, Draws, EngineModel, features_of_party
-from equipoise.inference.models.standardised import Standardised, StandardisedPrior, Typical, _Common
+from equipoise.inference.models.standardised import Standardised, StandardisedPrior, _Common
 from equipoise.inference.moment_likelihood import RowMoments
 from equipoise.inference.observations import Observed
 from equipoise.inference.quantile_maps import correlation_root, transport
@@ -39,21 +39,9 @@ if TYPE_CHECKING:
     from equipoise.models.coding import Coding
     from equipoise.models.regression import Regression
 
-LEVEL_DEVIATION = 0.4  # of a term that is 0 or 1, which is 1 in a fifth of the rows or in four fifths
 MAIN_SPREAD = 2.0  # of the log odds of a level against the reference, where all others are at theirs
 INTERACTION_SPREAD = 1.0
 SHIFT_SPREAD = 0.7  # of a number's mean from level to level, in deviations of the number
-
-
-def typical_terms(coding: "Coding", numbers: list[tuple[float, float, float]]) -> list[Typical]:
-    """What is believed of every term: as agreed of numbers; of a level, that all of its block are equally frequent."""
-    found = [Typical(0.0, LEVEL_DEVIATION, 0.0)] * len(coding.terms)
-    for place, one in zip(coding.numbers, numbers, strict=True):
-        found[place] = Typical(*one)
-    for block in coding.blocks:
-        for place in block:
-            found[place] = Typical(1 / (len(block) + 1), LEVEL_DEVIATION, 0.0)
-    return found
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ If every party's features have a distribution of their own, there is no one s th
 then have the same prior, independent of the parties' s: `own` coordinates are the first ones.
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -33,9 +32,8 @@ import numpy as np
 from jax import Array
 
 from equipoise._util.arrays import Floats
+from equipoise._util.quantiles import GRID, RATIO_STRETCH, SINH_DEVIATION
 from equipoise.inference.quantile_maps import (
-    GRID,
-    RATIO_STRETCH,
     Table,
     correlation_root,
     inverse_at,
@@ -48,7 +46,6 @@ from equipoise.inference.quantile_maps import (
 )
 
 LARGEST_DEVIATION = 1.0  # of anything within [−1, 1]
-SINH_DEVIATION = math.sqrt((math.e**2 - 1) / 2)  # of sinh(z)
 
 
 class Typical(NamedTuple):
@@ -92,8 +89,7 @@ def standardised_prior(
     Where `spread` is 0 the deviation is known, as that of a term which is 0 or 1 is taken to be, and so is the mean.
     """
     deviations = [column.deviation for column in features]
-    known = Table(jnp.asarray(GRID / RATIO_STRETCH), jnp.full(len(GRID), 1 / RATIO_STRETCH))  # of sinh(Z)/deviation
-    ratios = [ratio_table(*one[1:], LARGEST_DEVIATION) if one.spread else known for one in features]
+    ratios = [ratio_table(*one[1:], LARGEST_DEVIATION) for one in features]
     spreads = [mean_spread * one.deviation if one.spread else 0.0 for one in features]
     numbers = [one for one in features if one.spread]
     tables = [log_normal_table(*one[1:], LARGEST_DEVIATION) for one in numbers]

@@ -1,0 +1,115 @@
+"""Quantile functions z ↦ F⁻¹(Φ(z)) of the priors' one-dimensional parts, accurate far into both tails.
+
+They are what makes a prior N(0, I). The engine tabulates them (`inference/quantile_maps.py`); a party that goes from
+coordinates to parameters at home evaluates them as they are, without JAX.
+"""
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import scipy  # whose `special` is loaded when it is first used
+
+from equipoise._util.arrays import Floats
+
+LIMIT = 9.0
+STEP = 1 / 32
+GRID = np.arange(-LIMIT, LIMIT + STEP / 2, STEP)
+RATIO_STRETCH = 0.7  # ratios are tabulated over 0.7 asinh(x) in [−9, 9]
+SINH_DEVIATION = math.sqrt((math.e**2 - 1) / 2)  # of sinh(z)
+
+
+class LogOdds(NamedTuple):
+    """Logarithms of a share and of what it leaves of 1: either keeps its digits where it is small."""
+
+    log_share: Floats
+    log_rest: Floats
+
+
+def log_gamma_quantile(z: Floats, shape: float | Floats) -> Floats:
+    """Map z to log X, X ~ Gamma(shape, 1)."""
+    special = scipy.special
+    with np.errstate(all="ignore"):
+        lower = np.log(special.gammaincinv(shape, special.ndtr(z)))
+        upper = np.log(special.gammainccinv(shape, special.ndtr(-z)))
+    # Where X underflows, F(x) = x^a / Γ(a+1).
+    tiny = (special.log_ndtr(z) + special.gammaln(np.asarray(shape) + 1)) / shape
+    return np.where(z > 0, upper, np.where(tiny < -600, tiny, lower))
+
+
+def beta_quantile(z: Floats, first: float, second: float) -> LogOdds:
+    """Map z to X ~ Beta(first, second)."""
+    special = scipy.special
+    with np.errstate(all="ignore"):
+        # From whichever tail is small: a probability near 1 has lost the digits of the other one.
+        tail, above = special.ndtr(-np.abs(z)), z > 0
+        x = np.where(above, special.betainccinv(first, second, tail), special.betaincinv(first, second, tail))
+        complement = np.where(above, special.betaincinv(second, first, tail), special.betainccinv(second, first, tail))
+        small = (special.log_ndtr(z) + np.log(first) + special.betaln(first, second)) / first
+        small_complement = (special.log_ndtr(-z) + np.log(second) + special.betaln(first, second)) / second
+        log_x = np.where(x < 1e-200, small, np.where(x < 0.5, np.log(x), np.log1p(-complement)))
+        log_rest = np.where(
+            complement < 1e-200, small_complement, np.where(complement < 0.5, np.log(complement), np.log1p(-x))
+        )
+    return LogOdds(log_x, log_rest)
+
+
+def log_normal_quantile(z: Floats, centre: float, spread: float, upper: float) -> Floats:
+    """Map z to log X, log X ~ N(log centre, spread²) below log upper."""
+    special = scipy.special
+    edge = (math.log(upper) - math.log(centre)) / spread
+    below = special.log_ndtr(z) + special.log_ndtr(edge)
+    above = np.logaddexp(special.log_ndtr(-edge), special.log_ndtr(-z) + special.log_ndtr(edge))
+    standard = np.where(below < above, special.ndtri_exp(below), -special.ndtri_exp(np.minimum(above, 0.0)))
+    return np.asarray(math.log(centre) + spread * np.minimum(standard, edge))
+
+
+class RatioTable(NamedTuple):
+    """Normal coordinates of a ratio, and their slopes, where 0.7 asinh(ratio · centre) is on the grid."""
+
+    values: Floats
+    slopes: Floats
+
+
+@cache
+def ratio_table(centre: float, spread: float, upper: float) -> RatioTable:
+    """Map 0.7 asinh(x · centre) to Φ⁻¹(F(x)), x = sinh(Z)/S with Z ~ N(0, 1) and S as in `log_normal_quantile`.
+
+    F is a scale mixture, an integral over the coordinate of S: 1 − F(x) = ∫ Φ(−asinh(x s(v))) φ(v) dv. The trapezoidal
+    rule is exact to rounding for such an integrand, and sums of logarithms keep the digits of the tails. Where the
+    spread is 0, S is known to be the centre.
+    """
+    if not spread:
+        return RatioTable(GRID / RATIO_STRETCH, np.full(len(GRID), 1 / RATIO_STRETCH))
+    special = scipy.special
+    v = np.arange(-12, 12, 1 / 64)
+    log_s = log_normal_quantile(v, centre, spread, upper)
+    log_weight = -0.5 * v**2
+    log_weight -= special.logsumexp(log_weight)
+    half = GRID[GRID >= 0] / RATIO_STRETCH
+    x = np.sinh(half) / centre
+    reach = x[:, None] * np.exp(log_s)
+    normal = np.arcsinh(reach)
+    log_tail = special.logsumexp(log_weight + special.log_ndtr(-normal), axis=1)
+    log_density = special.logsumexp(log_weight + log_s - 0.5 * normal**2 - np.log(np.hypot(1, reach)), axis=1)
+    u = -special.ndtri_exp(log_tail)
+    u[0] = 0.0
+    slope = np.exp(log_density + 0.5 * u**2) * np.cosh(half) / centre / RATIO_STRETCH
+    return RatioTable(np.concatenate([-u[:0:-1], u]), np.concatenate([slope[:0:-1], slope]))
+
+
+def ratio_quantile(z: Floats, centre: float, spread: float, upper: float) -> Floats:
+    """Map z to x = sinh(Z)/S: the inverse of `ratio_table`, which goes on linearly beyond its ends."""
+    (values, slopes), inverse = ratio_table(centre, spread, upper), _inverse_ratio(centre, spread, upper)
+    inside = np.clip(z, values[0], values[-1])
+    place = inverse(inside) + (z - inside) / np.where(z > inside, slopes[-1], slopes[0])
+    return np.asarray(np.sinh(place / RATIO_STRETCH) / centre)
+
+
+@cache
+def _inverse_ratio(centre: float, spread: float, upper: float) -> Callable[[Floats], Floats]:
+    values, slopes = ratio_table(centre, spread, upper)
+    found: Callable[[Floats], Floats] = scipy.interpolate.CubicHermiteSpline(values, GRID, 1 / slopes)
+    return found

@@ -1,0 +1,81 @@
+"""From coordinates to parameters without JAX, as at a party's home, against the engine; how probable rows are."""
+
+from functools import cache
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import coded
+import engine_setup  # noqa: F401  (double precision)
+import reward_posteriors
+from equipoise.agreement import Agreement
+from equipoise.agreement.templates import example_agreement
+from equipoise.inference import collapsed
+from equipoise.inference.problem import model_of
+from equipoise.models import KINDS
+from equipoise.models.base import Rows
+
+AGREEMENTS = {
+    **{kind: lambda kind=kind: Agreement.parse(example_agreement(kind)) for kind in KINDS},
+    "linear, paper's prior": lambda: reward_posteriors.agreement("linear"),
+    "logistic, paper's prior": lambda: reward_posteriors.agreement("logistic"),
+    "linear with levels": lambda: coded.agreement("linear"),
+    "logistic with levels": lambda: coded.agreement("logistic"),
+}
+every_agreement = pytest.mark.parametrize("name", AGREEMENTS)
+
+
+@cache
+def agreed(name: str) -> Agreement:
+    return AGREEMENTS[name]()
+
+
+@pytest.mark.engine
+@every_agreement
+def test_parameters_are_those_of_the_engine(name: str) -> None:
+    model, prior = model_of(agreed(name))
+    positions = 1.2 * np.random.default_rng(3).normal(size=(1, 50, model.dimension))
+    expected = collapsed.parameters(model, prior, jnp.asarray(positions))
+    found = agreed(name).model.at_coordinates(collapsed.own_coordinates(model, prior, positions)[0])
+    assert set(found) == set(agreed(name).model.parameters)
+    for parameter, values in found.items():
+        np.testing.assert_allclose(values, np.asarray(expected[parameter])[0], rtol=1e-4, atol=1e-6)
+
+
+@every_agreement
+def test_parameters_are_possible_far_into_the_tails(name: str) -> None:
+    model = agreed(name).model
+    far = np.random.default_rng(4).choice([-9.0, 0.0, 9.0], size=(50, len(model.coordinate_names())))
+    for parameter, values in model.at_coordinates(far).items():
+        support = model.parameters[parameter]
+        assert values.shape[1:] == support.shape
+        assert np.all((values >= support.lower) & (values <= support.upper))
+
+
+@pytest.mark.engine
+@every_agreement
+def test_rows_are_as_probable_together_as_one_by_one(name: str) -> None:
+    model = agreed(name).model
+    engine, prior = model_of(agreed(name))
+    positions = 0.3 * np.random.default_rng(5).normal(size=(1, 4, engine.dimension))
+    draws = {key: np.asarray(values)[0] for key, values in collapsed.parameters(engine, prior, positions).items()}
+    singly = [{key: values[[place]] for key, values in draws.items()} for place in range(4)]
+    rows = model.imagine(singly[0], 60, np.random.default_rng(6))
+    expected = [model.log_probability(one, rows.features, rows.target).sum() for one in singly]
+    np.testing.assert_allclose(model.likelihood_of(rows)(draws), expected, rtol=1e-9)
+
+
+def test_likelihood_of_a_regression_is_that_of_its_residuals() -> None:
+    model = agreed("linear").model
+    rng = np.random.default_rng(6)
+    terms = len(model.coordinate_names()) - 2
+    features = np.column_stack([rng.uniform(-1, 1, size=(40, terms)), np.ones(40)])
+    rows = Rows(features, rng.uniform(-1, 1, 40), 1.0, model)
+    weights, variance = rng.normal(size=(3, terms + 1)), np.array([0.1, 0.2, 0.3])
+    expected = [
+        stats.norm.logpdf(rows.target, features @ one, np.sqrt(two)).sum()
+        for one, two in zip(weights, variance, strict=True)
+    ]
+    np.testing.assert_allclose(model.likelihood_of(rows)({"weights": weights, "variance": variance}), expected)
