@@ -27,6 +27,8 @@ if TYPE_CHECKING:
         TableError,
     )
     from equipoise.estimate import Estimate
+    from equipoise.home.compare import Comparison, compare
+    from equipoise.home.model import HomeModel, combine
     from equipoise.inference.infer import infer, infer_batch, infer_exact
     from equipoise.inference.posterior import Posterior
     from equipoise.inference.scenario import Scenario
@@ -49,11 +51,13 @@ __all__ = [
     "AgreementError",
     "BudgetError",
     "ClippingWarning",
+    "Comparison",
     "ConvergenceError",
     "EquipoiseError",
     "Estimate",
     "Guarantee",
     "GuaranteeError",
+    "HomeModel",
     "InferenceError",
     "KeyFileError",
     "Ledger",
@@ -71,6 +75,8 @@ __all__ = [
     "WhatIf",
     "__version__",
     "advise",
+    "combine",
+    "compare",
     "infer",
     "infer_batch",
     "infer_exact",
@@ -103,8 +109,10 @@ _HOMES = {
     **dict.fromkeys(_ERRORS, "equipoise.errors"),
     "Advice": "equipoise.mediation.advice",
     "Agreement": "equipoise.agreement",
+    "Comparison": "equipoise.home.compare",
     "Estimate": "equipoise.estimate",
     "Guarantee": "equipoise.models.guarantee",
+    "HomeModel": "equipoise.home.model",
     "Ledger": "equipoise.party.ledger",
     "Posterior": "equipoise.inference.posterior",
     "Reward": "equipoise.reward.model",
@@ -114,6 +122,8 @@ _HOMES = {
     "Submission": "equipoise.protocol.submission",
     "WhatIf": "equipoise.mediation.what_if",
     "advise": "equipoise.mediation.advice",
+    "combine": "equipoise.home.model",
+    "compare": "equipoise.home.compare",
     "infer": "equipoise.inference.infer",
     "infer_batch": "equipoise.inference.infer",
     "infer_exact": "equipoise.inference.infer",

@@ -64,6 +64,16 @@ COMMANDS: Mapping[str, Command | Group] = {
             "keygen": Command("party", "Make a signing key; its public half goes into the agreement."),
             "advise": Command("advise", "Say what each epsilon would buy you, before you release anything."),
             "release": Command("party", "Read a table, spend privacy once, and write the signed submission."),
+            "combine": Command(
+                "home",
+                "Combine your reward with your own rows, at home: the model you should predict with. It must not leave "
+                "the house.",
+            ),
+            "compare": Command(
+                "home",
+                "Compare your own rows, your reward and both, by how well they predict held-out rows of yours; nothing "
+                "is sent.",
+            ),
             "resend": Command("party", "Write the submission already made under an agreement again; it costs nothing."),
             "ledger": Command(
                 "ledger", "Verify a ledger and show what has been spent, as Rényi epsilon, zCDP and (epsilon, delta)."

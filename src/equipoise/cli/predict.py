@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import pyarrow as pa
 import typer
 
 from equipoise._util.display import Table
@@ -20,9 +19,10 @@ from equipoise.agreement import Agreement
 from equipoise.cli.options import DecimalOption, DelimiterOption, JsonOption
 from equipoise.cli.output import claim_output, echo, print_json, print_table
 from equipoise.errors import MediationError, TableError
-from equipoise.models.columns import CategoryColumn, LabelColumn, NumberColumn
+from equipoise.home.model import HomeModel, load_model
+from equipoise.home.rows import is_missing, outside_bounds, read_columns, wanted_features, wanted_target
+from equipoise.models.columns import CategoryColumn, LabelColumn
 from equipoise.party.csv_stream import CsvFile, stated_table
-from equipoise.party.statistics import wanted_columns
 from equipoise.party.stream import ANY_TEXT, Wanted
 from equipoise.party.table import open_table
 from equipoise.reward.model import Reward
@@ -30,7 +30,9 @@ from equipoise.reward.summary import WEIGHT
 
 
 def predict(
-    path: Annotated[Path, typer.Argument(help="The reward, a .nc file.", metavar="REWARD", readable=False)],
+    path: Annotated[
+        Path, typer.Argument(help="The reward, or a model at home, a .nc file.", metavar="REWARD", readable=False)
+    ],
     data: Annotated[
         Path | None,
         typer.Option(help="CSV, Parquet or Arrow file with a column for each feature.", readable=False),
@@ -87,7 +89,7 @@ def predict(
 
 
 def _load(path: Path, party: str | None) -> Reward:
-    reward = Reward.load(path)
+    reward = load_model(path)
     if party is not None and party != reward.party:
         raise MediationError(
             f"{str(path)!r} is the reward of {reward.party!r}, not of {party!r}; ask the mediator for {party}.nc, and "
@@ -127,7 +129,7 @@ def read_and_compare(found: Found, path: Source, keep: Sequence[str]) -> Found:
     kept = {name: columns[name].to_pylist() for name in keep}
     answers = columns[target.name].to_pylist() if target.name in columns else []
     columns = {want.name: columns[want.name] for want in features}
-    known = [place for place, answer in enumerate(answers) if not _is_missing(answer)]
+    known = [place for place, answer in enumerate(answers) if not is_missing(answer)]
     found = replace(found, columns=columns, kept=kept)
     if not known:
         return found
@@ -188,7 +190,7 @@ def show(found: Found, output: Path | None, *, as_json: bool) -> None:
             "converged": reward.posterior.converged,
             "interval": found.interval,
             "compared": found.compared,
-            "outside_bounds": _outside(found),
+            "outside_bounds": outside_bounds(reward.agreement, found.columns),
             "output": str(output) if output else None,
             "predictions" if found.predictions is not None else "summary": None if output else rows,
         }
@@ -211,14 +213,17 @@ def show(found: Found, output: Path | None, *, as_json: bool) -> None:
 
 def _remarks(found: Found) -> list[str]:
     reward = found.reward
+    what = f"Reward of {reward.party}"
+    if isinstance(reward, HomeModel):
+        what = f"Model at home of {reward.party} (reward and {counted(reward.rows, 'own row')}; it must not leave it)"
     lines = [
-        f"Reward of {reward.party} under agreement {reward.agreement.identity[:12]}…, worth {reward.value} nats "
+        f"{what} under agreement {reward.agreement.identity[:12]}…, worth {reward.value} nats "
         f"({counted(len(reward.posterior), 'draw')})."
     ]
     if not reward.posterior.converged:
         problems = "; ".join(reward.posterior.diagnostics.problems)
         lines.append(f"Warning: its chains have not converged ({problems}); ask the mediator for more draws.")
-    if outside := _outside(found):
+    if outside := outside_bounds(reward.agreement, found.columns):
         named = ", ".join(f"{name} in {counted(rows, 'row')}" for name, rows in outside.items())
         lines.append(
             f"Warning: outside the agreed bounds: {named}. Nobody released such rows as they are; what is predicted "
@@ -240,18 +245,6 @@ def _inputs(found: Found) -> dict[str, list[Any]]:
     """Columns to keep, then the features, but for one that has the name of a column of predictions."""
     features = {name: values.to_pylist() for name, values in found.columns.items()}
     return {name: values for name, values in (found.kept | features).items() if name not in (found.predictions or ())}
-
-
-def _outside(found: Found) -> dict[str, int]:
-    """In how many rows a feature lies outside its agreed bounds."""
-    counts = {}
-    for column in found.reward.agreement.columns[:-1]:
-        if found.columns and isinstance(column, NumberColumn):
-            if getattr(column, "since", None):
-                continue  # a date
-            values, (lower, upper) = found.columns[column.name].to_numpy(), column.bounds
-            counts[column.name] = int(np.count_nonzero((values < lower) | (values > upper)))
-    return {name: rows for name, rows in counts.items() if rows}
 
 
 def _rounded(table: dict[str, list[Any]]) -> dict[str, list[Any]]:
@@ -320,38 +313,14 @@ def _write(table: dict[str, list[Any]], path: Path) -> None:
         raise MediationError(f"cannot write {str(path)!r}: {error.strerror}; choose another place") from error
 
 
-def _is_missing(answer: Any) -> bool:
-    return answer is None or (isinstance(answer, float) and math.isnan(answer))
-
-
 def _shown(cell: Any) -> str:
     return f"{cell:.4g}" if isinstance(cell, float) and math.isfinite(cell) else str(cell)
-
-
-def wanted_features(agreement: Agreement) -> list[Wanted]:
-    """The columns a model predicts from."""
-    return list(wanted_columns(agreement.model.layout)[:-1])
-
-
-def wanted_target(agreement: Agreement) -> Wanted:
-    """The column it predicts."""
-    target = agreement.model.target
-    return Wanted(target.name, target.values if isinstance(target, LabelColumn | CategoryColumn) else None)
 
 
 def header_of(path: Source, wanted: Sequence[Wanted]) -> tuple[str, ...]:
     """All columns of a file that has the wanted ones."""
     with open_table(path, wanted) as table:
         return table.all_columns
-
-
-def read_columns(path: Source, wanted: Sequence[Wanted]) -> dict[str, Any]:
-    """The wanted columns of a file that has one row or more."""
-    with open_table(path, wanted) as table:
-        parts = [batch.data for batch in table]
-    if not sum(len(part[0]) for part in parts):
-        raise TableError(f"{str(path)!r} has no rows, only names of columns; give one row or more")
-    return {want.name: pa.chunked_array([part[place] for part in parts]) for place, want in enumerate(wanted)}
 
 
 def test_rows(path: Path, agreement: Agreement) -> tuple[Any, list[Any]]:

@@ -26,7 +26,7 @@ from equipoise.mediation.findings import Remark
 from equipoise.mediation.journal import FileJournal, Journal
 from equipoise.mediation.plausibility import impossible_magnitudes, near_duplicates, prior_conflicts, unlike_the_others
 from equipoise.mediation.requests import Request
-from equipoise.mediation.rewards import Aim, Made, RewardMaker
+from equipoise.mediation.rewards import Aim, Made, RewardMaker, requests_for_others
 from equipoise.mediation.settings import SettlementSettings, default_budget
 from equipoise.mediation.settlement import Award, CoalitionValue, Settlement
 from equipoise.mediation.task import Task, environment, task_of
@@ -37,7 +37,7 @@ from equipoise.reward.own import own_part
 from equipoise.reward.scoring import loss_on, scaled_rows, typical_errors
 from equipoise.reward.summary import summarise
 from equipoise.reward.targets import Targets
-from equipoise.valuation.surprise import similarity
+from equipoise.valuation.surprise import own_coordinates, similarity
 
 JOURNAL = "journal.jsonl"
 SCENARIOS_OF_REWARDS = 12  # about; a curve and its verifications
@@ -223,12 +223,15 @@ class _Round:
         rest = {party: Aim.of(targets, place) for party, place in places.items() if party not in rewards}
         rewards |= self.maker.make(team, rest, whole, self.task.mechanism)
         singles = [self.coalitions.request((party,)) for party in team if self.coalitions.is_shown((party,))]
+        others = requests_for_others(self.task.seed, self.task.settings.draws, rewards)
+        asked = list(others.values())
+        self.appraiser.appraise(asked, what="others’ evidence", keep=asked)
         self.appraiser.posteriors(  # all at once, if they are gone
-            [whole_request, *singles, *(request for request, _, _ in rewards.values())]
+            [whole_request, *singles, *asked, *(request for request, _, _ in rewards.values())]
         )
         grand = self.appraiser.posterior(whole_request)
         return {
-            party: self._award(team, party, targets[place], rewards[party], grand, rows)
+            party: self._award(team, party, targets[place], rewards[party], others.get(party), grand, rows)
             for party, place in places.items()
         }
 
@@ -238,6 +241,7 @@ class _Round:
         party: str,
         target: Estimate,
         made: Made,
+        others: Request | None,
         grand: Posterior,
         rows: Rows | None,
     ) -> Award:
@@ -247,7 +251,8 @@ class _Round:
         if request.tau:
             posterior = replace(posterior, noise_seed=0)  # whoever knew it could take the added noise away again
         notes += tuple(f"not converged: {problem}" for problem in posterior.diagnostics.problems)
-        reward = Reward(party, self.agreement, posterior, attained, self.deviations)
+        evidence = None if others is None else own_coordinates(self.agreement, self.appraiser.posterior(others))
+        reward = Reward(party, self.agreement, posterior, attained, self.deviations, evidence)
         epsilons = {one.party: one.stated.epsilon for one in self.submissions if one.party in request.coalition}
         compared = {"reward": posterior, "team": grand}
         if self.coalitions.is_shown((party,)):

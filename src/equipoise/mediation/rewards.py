@@ -42,6 +42,20 @@ class Aim:
         return value + room, room
 
 
+def requests_for_others(seed: int, draws: int, rewards: Mapping[str, Made]) -> dict[str, Request]:
+    """What to ask so that each reward's party learns the others' evidence by itself, held back as in the reward.
+
+    Its own release is left out; nothing is asked where nobody else's is in the reward.
+    """
+    asked = {}
+    for party, (request, _, _) in rewards.items():
+        others = tuple(member for member in request.coalition if member != party)
+        if others and request.kappa > 0:
+            fresh = derived_seed(seed, "others", party)
+            asked[party] = Request(others, draws, fresh, request.kappa, request.tau, request.noise_seed)
+    return asked
+
+
 class RewardMaker:
     """Makes rewards of one round; `points` collects all that was learnt of r(κ) and r(τ) on the way."""
 

@@ -5,20 +5,24 @@ cross-validation, in permutation importance. It is fitted already, so that `fit`
 
 The file is ArviZ's: group `posterior` has the draws by chain, `unconstrained_posterior` the coordinates in which the
 prior is N(0, I), `diagnostics` R̂ and effective sizes; the agreement and the scenario are attributes. The draws are
-of the model's own parameters (`reward/own.py`); files of versions up to 0.6 also have those of the features.
+of the model's own parameters (`reward/own.py`); files of versions up to 0.6 also have those of the features. Since
+0.11, `others_evidence` has coordinates of what the others' releases say without one's own, for `equipoise.home`.
 """
 # ruff: noqa: N803, ARG002 (scikit-learn's tools call by these names)
 
 import csv
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import FrozenInstanceError, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise._util.canonical import canonical_json, sha256_hex
 from equipoise._util.display import Table
 from equipoise._util.files import replaced_file
@@ -29,7 +33,7 @@ from equipoise.inference.diagnostics import Diagnostics
 from equipoise.inference.posterior import Posterior, load_arviz
 from equipoise.inference.scenario import Scenario
 from equipoise.reward import prediction
-from equipoise.reward.reading import DIAGNOSTICS, POSTERIOR, UNCONSTRAINED, RewardFile
+from equipoise.reward.reading import COORDINATES, DIAGNOSTICS, OTHERS, POSTERIOR, UNCONSTRAINED, RewardFile
 from equipoise.reward.scoring import mean_negative_log_probability, scaled_rows
 from equipoise.reward.summary import WEIGHT, displayed
 
@@ -38,8 +42,8 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
 FORMAT = "equipoise-reward"
+HOME_FORMAT = "equipoise-home-model"  # of `equipoise.home`: whatever takes rewards from others refuses it
 VERSION = 1
-COORDINATES = "coordinates"
 DEVIATIONS = "deviations"
 _ARRAYS = ("rhat", "ess_bulk", "ess_tail")
 # What the library for such files and the checks of what is in them answer damage with.
@@ -74,6 +78,10 @@ class Reward:
         What it is worth, in nats.
     deviations : tuple of str
         Where the round was settled otherwise than agreed.
+    others : array, optional
+        Draws [chains, draws, d], in the coordinates of `posterior.coordinates`, of what the others' releases say
+        without one's own, held back as in the reward: for `combine`. None where nobody else's release is in the
+        reward, and in files of versions up to 0.10.
 
     Examples
     --------
@@ -83,11 +91,14 @@ class Reward:
     (array([190., 260.]), (2, 2))
     """
 
+    file_format: ClassVar[str] = FORMAT
+
     party: str
     agreement: Agreement
     posterior: Posterior
     value: Estimate
     deviations: tuple[str, ...] = ()
+    others: Floats | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
         # Not simply a frozen dataclass: scikit-learn's pipelines leave private notes on their steps.
@@ -121,8 +132,12 @@ class Reward:
         >>> eq.Reward.load("reward.nc").summary().headers
         ('parameter', 'median', '5 % to 95 %')
         """
-        title = f"Reward of {self.party}, a {self.agreement.model.noun}, worth {self.value} nats"
-        return displayed(self.agreement, self.posterior.draws, title)
+        return displayed(self.agreement, self.posterior.draws, self.title)
+
+    @property
+    def title(self) -> str:
+        """What this is, in a few words."""
+        return f"Reward of {self.party}, a {self.agreement.model.noun}, worth {self.value} nats"
 
     @property
     def digest(self) -> str:
@@ -132,6 +147,8 @@ class Reward:
             parts += [name.encode(), np.ascontiguousarray(self.posterior.draws[name]).tobytes()]
         if self.posterior.coordinates is not None:
             parts.append(np.ascontiguousarray(self.posterior.coordinates).tobytes())
+        if self.others is not None:
+            parts += [OTHERS.encode(), np.ascontiguousarray(self.others).tobytes()]
         return sha256_hex(b"".join(bytes.fromhex(sha256_hex(part)) for part in parts))
 
     def predict(self, X: Any, *, return_interval: float | None = None) -> Any:
@@ -327,6 +344,8 @@ class Reward:
                 self.posterior.chains, -1, self.posterior.coordinates.shape[1]
             )
             groups[UNCONSTRAINED] = arviz.dict_to_dataset({COORDINATES: by_chain})
+        if self.others is not None:
+            groups[OTHERS] = arviz.dict_to_dataset({COORDINATES: self.others})
         found = self.posterior.diagnostics
         groups[DIAGNOSTICS] = arviz.dict_to_dataset(
             {name: np.asarray(getattr(found, name)) for name in _ARRAYS}, default_dims=[]
@@ -358,16 +377,18 @@ class Reward:
         MediationError
             It cannot be read as a reward.
         """
-        try:
-            return cls._of(RewardFile.read(Path(path)))
-        except _DAMAGES as error:
-            raise MediationError(
-                f"{str(path)!r} cannot be read as a reward ({error}); use the file as the mediator sent it"
-            ) from error
+        with readable(path):
+            return cls.of_file(RewardFile.read(Path(path)))
 
     @classmethod
-    def _of(cls, file: RewardFile) -> Self:
-        if (file.texts["format"], file.version) != (FORMAT, VERSION):
+    def of_file(cls, file: RewardFile) -> Self:
+        """What a file holds that has been read."""
+        if file.texts["format"] == HOME_FORMAT != cls.file_format:
+            raise MediationError(
+                "this is a model at home, which holds rows without noise: it is no reward, and must not be handed on. "
+                "Open it with HomeModel.load"
+            )
+        if (file.texts["format"], file.version) != (cls.file_format, VERSION):
             raise ValueError(f"format {file.texts['format']!r}, version {file.version!r}")
         agreement = Agreement.model_validate_json(file.texts["agreement"])
         numbers = file.document("diagnostics")
@@ -386,13 +407,27 @@ class Reward:
             coordinates=None if coordinates is None else _flat(coordinates),
         )
         value = Estimate(**file.document("value"))
-        return cls(file.texts["party"], agreement, posterior, value, tuple(file.deviations))
+        others = file.groups[OTHERS][COORDINATES] if OTHERS in file.groups else None
+        return cls(
+            file.texts["party"],
+            agreement,
+            posterior,
+            value,
+            tuple(file.deviations),
+            others,
+            **cls._more_of(file),
+        )
+
+    @classmethod
+    def _more_of(cls, file: RewardFile) -> dict[str, Any]:  # noqa: ARG003  (subclasses need it)
+        """Fields of a subclass."""
+        return {}
 
     def _attributes(self) -> dict[str, Any]:
         posterior = self.posterior
         found = posterior.diagnostics
         return {
-            "format": FORMAT,
+            "format": self.file_format,
             "version": VERSION,
             "party": self.party,
             "agreement": self.agreement.model_dump(mode="json"),
@@ -418,6 +453,17 @@ class Reward:
             },
             **({DEVIATIONS: list(self.deviations)} if self.deviations else {}),
         }
+
+
+@contextmanager
+def readable(path: str | Path) -> Iterator[None]:
+    """Turn whatever a file that is no reward leads to into one clear error."""
+    try:
+        yield
+    except _DAMAGES as error:
+        raise MediationError(
+            f"{str(path)!r} cannot be read as a reward ({error}); use the file as the mediator sent it"
+        ) from error
 
 
 def _with_index(rows: Any, values: NDArray[Any], name: Any) -> Any:

@@ -29,15 +29,18 @@ from equipoise.agreement import Agreement
 from equipoise.models.section import Finite
 
 POSTERIOR, UNCONSTRAINED, DIAGNOSTICS = "posterior", "unconstrained_posterior", "diagnostics"
+OTHERS = "others_evidence"
+COORDINATES = "coordinates"
 MAX_BYTES = 2**30  # of a file, and of its numbers unpacked
 MAX_PACKED, ALWAYS_ALLOWED = 100, 64 * 2**20  # draws hardly get smaller when packed
 MAX_OBJECTS = 200  # in a group
 MAX_DIMENSIONS = 8
+LARGEST_COORDINATE = 1e6  # of what is N(0, 1) under the prior
 MAX_TEXTS = 10_000  # in heaps, with those that are for netCDF
 _HEAP, _OBJECT = rb"GCOL\x01\0\0\0", struct.Struct("<HHxxxxQ")  # as HDF5's specification has them
 _PACKED_HEAP = rb"FRHP\0[\s\S]{2}(?!\0\0)"  # one with filters, which would unpack whatever it is to
 REQUIRED = ("format", "party", "agreement", "value", "scenario", "sampling", "diagnostics")
-OPTIONAL = ("deviations",)
+OPTIONAL = ("deviations", "home")
 
 
 class _Document(BaseModel):
@@ -71,6 +74,13 @@ class _Diagnostics(_Document):
     gradients: int
 
 
+class _Home(_Document):
+    rows: Annotated[int, Field(ge=1)]
+    parts: Annotated[int, Field(ge=1)]
+    misfit: _Value | None
+    notice: str
+
+
 class _Deviations(RootModel[list[str]]):
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -80,6 +90,7 @@ _DOCUMENTS: dict[str, type[_Document]] = {
     "scenario": _Scenario,
     "sampling": _Sampling,
     DIAGNOSTICS: _Diagnostics,
+    "home": _Home,
 }
 
 
@@ -147,6 +158,16 @@ class RewardFile:
                 raise ValueError(f"{name!r} has values that it cannot have, outside of [{low:g}, {high:g}]")
         if len({values.shape for values in self.groups[DIAGNOSTICS].values()}) != 1:
             raise ValueError("its diagnostics differ in number")
+        self._check_others(len(agreement.model.coordinate_names()))
+
+    def _check_others(self, dimension: int) -> None:
+        if OTHERS not in self.groups:
+            return
+        values = self.groups[OTHERS][COORDINATES]
+        if values.ndim != 3 or values.shape[2] != dimension or 0 in values.shape:
+            raise ValueError(f"the others' evidence has the shape {values.shape} where the model has {dimension}")
+        if not np.all(np.abs(values) <= LARGEST_COORDINATE):
+            raise ValueError("the others' evidence has values that no coordinate has")
 
 
 def _refuse_endless_heaps(data: bytes) -> None:
@@ -165,7 +186,7 @@ def _refuse_endless_heaps(data: bytes) -> None:
 
 def _groups(file: h5py.File) -> Iterator[tuple[str, h5py.Group]]:
     for name, group in _members(file):
-        if name not in (POSTERIOR, UNCONSTRAINED, DIAGNOSTICS) or not isinstance(group, h5py.Group):
+        if name not in (POSTERIOR, UNCONSTRAINED, DIAGNOSTICS, OTHERS) or not isinstance(group, h5py.Group):
             raise ValueError(f"it has {name!r}, which no reward has")
         yield name, group
 

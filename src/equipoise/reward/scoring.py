@@ -56,12 +56,21 @@ def loss_on(rows: Rows, draws: Mapping[str, Floats]) -> Estimate:
 
     The standard error is that of which rows are in the test set; it does not cover the draws, which matter far less.
     """
+    return mean_of_rows(losses_on(rows, draws))
+
+
+def losses_on(rows: Rows, draws: Mapping[str, Floats]) -> Floats:
+    """Negative log probability of each row; for numbers, per unit of the target."""
     found = []
     for start in range(0, len(rows.target), ROWS_AT_ONCE):
         part = slice(start, start + ROWS_AT_ONCE)
         features = None if rows.features is None else rows.features[part]
         found.append(rows.model.log_probability(draws, features, rows.target[part]))
-    terms = math.log(rows.unit) - np.concatenate(found)
+    return np.asarray(math.log(rows.unit) - np.concatenate(found))
+
+
+def mean_of_rows(terms: Floats) -> Estimate:
+    """Mean of one number per row, with the error that a sample of rows leaves."""
     error = np.std(terms, ddof=1) / math.sqrt(len(terms)) if len(terms) > 1 else 0.0
     return Estimate(float(np.mean(terms)), float(error))
 

@@ -60,8 +60,7 @@ def surprise(
     """
     check_estimator(estimator)
     model, prior = model_of(agreement)
-    posterior.require_converged(force=force)
-    coordinates = _by_chain(posterior, _coordinates(model, prior, posterior))
+    coordinates = own_coordinates(agreement, posterior.require_converged(force=force))
     if estimator == "conjugate-fit":
         draws = {name: _by_chain(posterior, values) for name, values in posterior.draws.items()}
         return conjugate_fit(model, prior, draws, coordinates)
@@ -116,12 +115,8 @@ def similarity(agreement: Agreement, reward: Posterior, grand: Posterior, *, for
     """
     if reward is grand:
         return Estimate(0.0, 0.0)
-    model, prior = model_of(agreement)
-    first, second = (
-        _by_chain(posterior.require_converged(force=force), _coordinates(model, prior, posterior))
-        for posterior in (grand, reward)
-    )
-    found = divergence_between(first, second)
+    grand, reward = (posterior.require_converged(force=force) for posterior in (grand, reward))
+    found = divergence_between(own_coordinates(agreement, grand), own_coordinates(agreement, reward))
     return Estimate(-found.value, found.error)
 
 
@@ -136,16 +131,20 @@ def alternative_value(agreement: Agreement, coalition: Posterior, grand: Posteri
     return Estimate(whole.value + rest.value, float(np.hypot(whole.error, rest.error)))
 
 
-def _coordinates(model: Any, prior: Any, posterior: Posterior) -> Floats:
-    """The model's own parameters where the prior is N(0, I); those of samplers that work elsewhere are mapped back."""
+def own_coordinates(agreement: Agreement, posterior: Posterior) -> Floats:
+    """The model's own parameters where the prior is N(0, I) [chains, draws, d].
+
+    Those of samplers that work elsewhere are mapped back.
+    """
     if posterior.coordinates is not None:
-        return posterior.coordinates
-    found: Floats | None = model.own_of_draws(prior, posterior.draws)
+        return _by_chain(posterior, posterior.coordinates)
+    model, prior = model_of(agreement)
+    found = model.own_of_draws(prior, posterior.draws)
     if found is None:
         raise InferenceError(
             f'draws of method {posterior.method!r} cannot be valued for {type(model).__name__}; use method "collapsed"'
         )
-    return found
+    return _by_chain(posterior, found)
 
 
 def _by_chain(posterior: Posterior, values: Floats) -> Floats:

@@ -1,0 +1,114 @@
+"""`equipoise party combine` and `compare`: a reward and own rows together, on the party's own machine."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from equipoise._util.files import exists
+from equipoise._util.text import counted
+from equipoise.cli.options import DecimalOption, DelimiterOption, JsonOption, TableArgument
+from equipoise.cli.output import claim_output, echo, print_alarm, print_json, print_lines, print_table
+from equipoise.errors import MediationError
+from equipoise.estimate import Estimate
+from equipoise.home import compare as comparing
+from equipoise.home.model import DRAWS, NOTICE, HomeModel, combined, evidence_of
+from equipoise.home.rows import own_rows
+from equipoise.party.csv_stream import stated_table
+from equipoise.reward.model import Reward
+
+RewardArgument = Annotated[
+    Path, typer.Argument(help="The reward, a .nc file as the mediator sent it.", metavar="REWARD", readable=False)
+]
+SeedOption = Annotated[int, typer.Option(help="The same seed gives the same draws.", min=0)]
+
+
+def combine(
+    path: RewardArgument,
+    table: TableArgument,
+    output: Annotated[Path, typer.Option("--output", "-o", help="File for the model; it stays at home.")],
+    draws: Annotated[int, typer.Option(help="Draws to make.", min=400)] = DRAWS,
+    seed: SeedOption = 0,
+    delimiter: DelimiterOption = None,
+    decimal: DecimalOption = None,
+    force: Annotated[bool, typer.Option("--force", help="Write it although its chains have not converged.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Combine your reward with your own rows, at home: the model you should predict with. It must not leave the house.
+
+    Own rows count as they are, without noise and without cost; the rest is the others' evidence, as your reward carries
+    it. `equipoise predict` takes the model in place of the reward.
+
+    Example: equipoise party combine reward.nc north.csv -o model.nc
+    """
+    claim_output(output, MediationError)
+    reward = _load(path)
+    evidence = evidence_of(reward)
+    own = own_rows(reward.agreement, stated_table(table, delimiter, decimal))
+    model = combined(reward, evidence, own, draws=draws, seed=seed, force=force)
+    model.save(output)
+    remarks = [*own.remarks, *model.remarks]
+    if as_json:
+        print_json(_document(model) | {"output": str(output), "remarks": remarks})
+        return
+    for remark in remarks:
+        print_lines(f"Warning: {remark}", err=True)
+    echo(f"Wrote {output}: {model.described}.")
+    if model.misfit is not None:
+        echo(f"The others' evidence by {counted(model.parts, 'normal distribution')}; left out: {model.misfit} nats.")
+    print_alarm(NOTICE)
+
+
+def compare(
+    path: RewardArgument,
+    table: TableArgument,
+    folds: Annotated[int, typer.Option(help="Into how many parts rows are dealt.")] = comparing.FOLDS,
+    seed: SeedOption = 0,
+    delimiter: DelimiterOption = None,
+    decimal: DecimalOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare your own rows, your reward and both, by how well they predict held-out rows of yours; nothing is sent.
+
+    Example: equipoise party compare reward.nc north.csv
+    """
+    found = comparing.compare(_load(path), stated_table(table, delimiter, decimal), folds=folds, seed=seed)
+    if not as_json:
+        print_table(found.summary())
+        return
+    print_json(
+        {
+            "party": found.party,
+            "rows": found.rows,
+            "folds": found.folds,
+            "losses": {name: _numbers(one) for name, one in found.losses.items()},
+            "better_than_own_rows": {name: _numbers(one) for name, one in found.gains.items()},
+            "P4'": found.verdict,
+        }
+    )
+
+
+def _load(path: Path) -> Reward:
+    if not exists(path):
+        raise MediationError(f"there is no file {str(path)!r}; rewards are in the folder `rewards` of a settlement")
+    return Reward.load(path)
+
+
+def _document(model: HomeModel) -> dict[str, Any]:
+    return {
+        "party": model.party,
+        "agreement": model.agreement.identity,
+        "rows": model.rows,
+        "value": _numbers(model.value),
+        "converged": model.posterior.converged,
+        "evidence": {
+            "parts": model.parts,
+            "misfit": None if model.misfit is None else _numbers(model.misfit),
+            "fits": model.fits,
+        },
+        "notice": NOTICE,
+    }
+
+
+def _numbers(one: Estimate) -> dict[str, float]:
+    return {"value": one.value, "error": one.error}

@@ -1,0 +1,154 @@
+"""Which model should a party use? Own rows, the reward, or both, by cross-validation at home; nothing of it is sent.
+
+Rows are dealt into folds. What predicts a fold was fitted to the others: with the prior ("own rows"), and with the
+others' evidence ("both"). The reward is as the mediator sent it: it has seen every row, through the party's own noised
+release, which favours it a little; the other two have not.
+
+P4′ is the promise that matters to a party: that what it has at home after the round predicts no worse than its own rows
+did. Nobody else can check it.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from equipoise._util.display import Chart, Interval, Table
+from equipoise.errors import MediationError, TableError
+from equipoise.estimate import UNSURE, Estimate
+from equipoise.home.model import evidence_of, posterior_at_home
+from equipoise.home.rows import own_rows
+from equipoise.models.base import Rows
+from equipoise.reward.evidence import Evidence
+from equipoise.reward.model import Reward
+from equipoise.reward.scoring import losses_on, mean_of_rows
+
+FOLDS = 5
+DRAWS = 1_600
+OWN, REWARD, BOTH = "own rows", "reward", "both"
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """Held-out losses of the models that a party can have at home; `compare` makes one.
+
+    Attributes
+    ----------
+    party : str
+        Whose reward it is.
+    rows, folds : int
+        Own rows, and into how many folds they were dealt.
+    losses : dict of str to Estimate
+        Mean negative log probability of a held-out row, per unit of the target: of "own rows", the "reward" as it was
+        sent, and "both". Less is better; errors are those of which rows there are.
+    gains : dict of str to Estimate
+        By how much "reward" and "both" are better than own rows, row by row: its error is smaller than that of the
+        losses, which share their rows.
+    """
+
+    party: str
+    rows: int
+    folds: int
+    losses: dict[str, Estimate]
+    gains: dict[str, Estimate]
+
+    @property
+    def verdict(self) -> str:
+        """P4′, that both are no worse than own rows alone: "holds", "fails" or "cannot tell"."""
+        gain = self.gains[BOTH]
+        if gain.z_score < -UNSURE:
+            return "fails"
+        return "holds" if gain.z_score > UNSURE or gain.error < 1e-3 else "cannot tell"
+
+    @property
+    def best(self) -> str:
+        """The model with the smallest loss."""
+        return min(self.losses, key=lambda name: self.losses[name].value)
+
+    def __repr__(self) -> str:
+        return repr(self.summary())
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
+
+    def summary(self) -> Table:
+        """Losses and gains as a table that shows itself, in notebooks with a chart."""
+        rows = [
+            (name, str(loss), "" if name == OWN else str(self.gains[name]), "best" if name == self.best else "")
+            for name, loss in self.losses.items()
+        ]
+        lines = [
+            (name, [Interval("loss", one.value - 2 * one.error, one.value, one.value + 2 * one.error)])
+            for name, one in self.losses.items()
+        ]
+        return Table(
+            f"What {self.party} can predict with, by {self.folds} folds of {self.rows:,} own rows: mean negative log "
+            "probability of a held-out row (less is better)",
+            ("model", "held-out loss", "better than own rows by", ""),
+            rows,
+            Chart("held-out loss, ± two standard errors", lines),
+            [f"P4′, at home you predict no worse than with your own rows: {self.verdict}."],
+        )
+
+
+def compare(
+    reward: Reward | str | Path, table: Any, *, folds: int = FOLDS, draws: int = DRAWS, seed: int = 0
+) -> Comparison:
+    """Compare own rows, the reward and both, by how well they predict held-out own rows; nothing is sent.
+
+    Parameters
+    ----------
+    reward : Reward or path
+        As the mediator sent it.
+    table : path, data frame, Arrow table, dictionary of columns, array or (X, y)
+        Own rows, with the agreed columns.
+    folds : int
+        Into how many parts rows are dealt; each is predicted from the others.
+    draws : int
+        Draws of each model.
+    seed : int
+        The same seed deals the same folds and gives the same draws.
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    MediationError
+        The reward does not hold the others' evidence, or there are fewer than two folds.
+    TableError
+        The table does not have the agreed columns, or fewer rows than folds.
+
+    Examples
+    --------
+    >>> found = eq.compare("reward.nc", "north.csv")  # doctest: +SKIP
+    >>> print(found.gains["both"], found.verdict)  # doctest: +SKIP
+    """
+    if not isinstance(reward, Reward):
+        reward = Reward.load(reward)
+    if folds < 2:
+        raise MediationError(f"{folds} folds leave nothing to predict from; give 2 or more")
+    evidence = evidence_of(reward)
+    rows = own_rows(reward.agreement, table).rows
+    number = len(rows.target)
+    if number < folds:
+        raise TableError(f"{number} rows are too few for {folds} folds; give fewer folds, or more rows")
+    nothing = Evidence.none(evidence.dimension)
+    terms = {name: np.empty(number) for name in (OWN, REWARD, BOTH)}
+    terms[REWARD] = losses_on(rows, reward.posterior.draws)
+    dealt = np.random.default_rng(seed).permutation(number) % folds
+    for fold in range(folds):
+        kept, held = _rows_at(rows, dealt != fold), _rows_at(rows, dealt == fold)
+        for name, known in ((OWN, nothing), (BOTH, evidence)):
+            fitted = posterior_at_home(reward, known, kept, draws=draws, seed=seed + fold)
+            terms[name][dealt == fold] = losses_on(held, fitted.draws)
+    losses = {name: mean_of_rows(values) for name, values in terms.items()}
+    gains = {name: mean_of_rows(terms[OWN] - terms[name]) for name in (REWARD, BOTH)}
+    return Comparison(reward.party, number, folds, losses, gains)
+
+
+def _rows_at(rows: Rows, chosen: Any) -> Rows:
+    features = None if rows.features is None else rows.features[chosen]
+    return Rows(features, rows.target[chosen], rows.unit, rows.model)

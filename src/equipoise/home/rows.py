@@ -1,0 +1,122 @@
+"""A party's own rows as they are: read whole, checked, in the units that models take; nothing is clipped."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from equipoise._util.text import counted
+from equipoise.agreement import Agreement
+from equipoise.errors import MediationError, TableError
+from equipoise.models.base import Rows
+from equipoise.models.columns import CategoryColumn, LabelColumn, NumberColumn
+from equipoise.models.regression import Regression
+from equipoise.party.csv_stream import CsvFile
+from equipoise.party.statistics import wanted_columns
+from equipoise.party.stream import Wanted
+from equipoise.party.table import open_table
+from equipoise.reward.scoring import scaled_rows
+
+FARTHEST = 1_000.0  # in half the width of a column's bounds; what is beyond is a mistake
+
+
+def wanted_features(agreement: Agreement) -> list[Wanted]:
+    """The columns a model predicts from."""
+    return list(wanted_columns(agreement.model.layout)[:-1])
+
+
+def wanted_target(agreement: Agreement) -> Wanted:
+    """The column it predicts."""
+    target = agreement.model.target
+    return Wanted(target.name, target.values if isinstance(target, LabelColumn | CategoryColumn) else None)
+
+
+def read_columns(source: Any, wanted: Sequence[Wanted]) -> dict[str, Any]:
+    """The wanted columns of a table that has one row or more."""
+    with open_table(source, wanted) as table:
+        parts = [[*batch.data.T] if isinstance(batch.data, np.ndarray) else batch.data for batch in table]
+    if not sum(len(part[0]) for part in parts):
+        raise TableError(f"{_named(source)} has no rows, only names of columns; give one row or more")
+    return {want.name: pa.chunked_array([part[place] for part in parts]) for place, want in enumerate(wanted)}
+
+
+def outside_bounds(agreement: Agreement, columns: dict[str, Any]) -> dict[str, int]:
+    """In how many rows a column lies outside its agreed bounds, of those where that happens."""
+    counts = {}
+    for column in agreement.columns:
+        if column.name in columns and isinstance(column, NumberColumn) and not getattr(column, "since", None):
+            values, (lower, upper) = columns[column.name].to_numpy(), column.bounds
+            counts[column.name] = int(np.count_nonzero((values < lower) | (values > upper)))
+    return {name: rows for name, rows in counts.items() if rows}
+
+
+class OwnRows(NamedTuple):
+    """Rows, how many were left out because their target is missing, and columns beyond their bounds in how many."""
+
+    rows: Rows
+    without_target: int
+    outside: dict[str, int]
+
+    def __len__(self) -> int:
+        return len(self.rows.target)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a party should know of its table, in sentences."""
+        told = []
+        if self.without_target:
+            left_out = counted(self.without_target, "row")
+            told.append(f"{left_out} of the table say nothing, since the target is missing there, and were left out.")
+        if self.outside:
+            named = ", ".join(f"{name} in {counted(rows, 'row')}" for name, rows in self.outside.items())
+            told.append(
+                f"Outside the agreed bounds: {named}. At home such rows count as they are; releases had them at the "
+                "bounds. Correct those that are mistakes."
+            )
+        return told
+
+
+def own_rows(agreement: Agreement, table: Any) -> OwnRows:
+    """Read a table under an agreement; a row whose target is missing is left out."""
+    features, target = wanted_features(agreement), wanted_target(agreement)
+    columns = read_columns(table, [*features, target])
+    known = [place for place, answer in enumerate(columns[target.name].to_pylist()) if not is_missing(answer)]
+    if not known:
+        raise TableError(f"the column {target.name!r} of {_named(table)} is empty; own rows need targets")
+    left_out = len(columns[target.name]) - len(known)
+    columns = {name: values.take(known) for name, values in columns.items()}
+    named = {want.name: columns[want.name] for want in features}
+    try:
+        rows = scaled_rows(agreement, named or None, columns[target.name].to_pylist())
+    except MediationError as error:
+        raise TableError(f"{_named(table)} does not fit the agreement: {error}") from error
+    _refuse_absurd(rows)
+    return OwnRows(rows, left_out, outside_bounds(agreement, columns))
+
+
+def _refuse_absurd(rows: Rows) -> None:
+    """Refuse numbers so far beyond their bounds that they are mistakes, and would outweigh all other rows."""
+    model = rows.model
+    if isinstance(model, Regression):
+        assert rows.features is not None
+        scaled = {term.name: values for term, values in zip(model.coding.terms, rows.features.T, strict=False)}
+        scaled[model.target.name] = rows.target
+        for name, values in scaled.items():
+            place = int(np.argmax(np.abs(values)))
+            if abs(values[place]) > FARTHEST:
+                raise TableError(
+                    f"column {name!r}, row {place + 1} of those with a target: the value is {abs(values[place]):,.0f} "
+                    "times as far from the middle of the agreed bounds as they are; correct it, or leave the row out"
+                )
+
+
+def is_missing(answer: Any) -> bool:
+    """Whether a cell is empty."""
+    return answer is None or (isinstance(answer, float) and math.isnan(answer))
+
+
+def _named(table: Any) -> str:
+    return repr(str(table)) if isinstance(table, str | Path | CsvFile) else "the table"

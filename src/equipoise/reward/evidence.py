@@ -1,0 +1,135 @@
+r"""What the others' releases say, as a density that own rows can be combined with (docs/maths.md §6).
+
+A reward holds draws of q ∝ p(z) e(z): prior times the others' evidence, held back as in the reward, in the coordinates
+in which the prior is N(0, I). They are fitted by a normal distribution N(m, S), and the posterior at home is
+
+    p(z | own rows, reward) ∝ q(z) p(own rows | z).
+
+Evidence can only narrow: eigenvalues of S beyond 1 are those of a finite number of draws, and are set to 1 (of S⁻¹ − I,
+below 0 to 0). The fit is checked by the divergence of the draws from it, from nearest neighbours. Where it is more than
+0.1 nats, a mixture of a few normal distributions is fitted, each held to the same; what divergence it leaves is told.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+import scipy
+
+from equipoise._util.arrays import Floats
+from equipoise.estimate import Estimate
+from equipoise.valuation.divergence import divergence
+
+LARGEST_MISFIT = 0.1  # nats
+MOST_COMPONENTS = 5
+DRAWS_PER_NUMBER = 10  # that a mixture estimates
+
+
+@dataclass(frozen=True)
+class Normal:
+    """A normal distribution, by its mean and a root of its covariance, L Lᵀ."""
+
+    mean: Floats
+    root: Floats
+
+    @classmethod
+    def narrowed(cls, mean: Floats, covariance: Floats) -> Self:
+        """The one with this mean and covariance, no direction of which is wider than the prior."""
+        values, vectors = np.linalg.eigh(covariance)
+        values = np.clip(values, 1e-12, 1.0)
+        return cls(mean, np.linalg.cholesky((vectors * values) @ vectors.T))
+
+    @classmethod
+    def prior(cls, dimension: int) -> Self:
+        """N(0, I)."""
+        return cls(np.zeros(dimension), np.eye(dimension))
+
+    def whitened(self, points: Floats) -> Floats:
+        """Points [n, d] where this distribution is N(0, I)."""
+        return np.asarray((points - self.mean) @ self._inverse.T)
+
+    @cached_property
+    def _inverse(self) -> Floats:
+        return np.linalg.inv(self.root)
+
+    def log_density(self, points: Floats) -> Floats:
+        """Log density at points [n, d]."""
+        white = self.whitened(points)
+        constant = 0.5 * len(self.mean) * math.log(2 * math.pi) + float(np.sum(np.log(np.diag(self.root))))
+        return np.asarray(-0.5 * np.sum(white**2, axis=1) - constant)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Prior times evidence, q(z): a mixture of normal distributions, of one where that will do.
+
+    `misfit` is the divergence of the draws from it, in nats; None of the prior itself, where there is no evidence.
+    """
+
+    parts: tuple[Normal, ...]
+    shares: tuple[float, ...] = (1.0,)
+    misfit: Estimate | None = None
+
+    @classmethod
+    def none(cls, dimension: int) -> Self:
+        """No evidence: the prior."""
+        return cls((Normal.prior(dimension),))
+
+    @classmethod
+    def fitted(cls, draws: Floats) -> Self:
+        """The evidence behind draws [chains, draws, d] of q; a mixture where a single distribution does not fit."""
+        points = draws.reshape(-1, draws.shape[2])
+        dimension = points.shape[1]
+        normal = Normal.narrowed(points.mean(axis=0), np.cov(points.T).reshape(dimension, dimension))
+        misfit = divergence(normal.whitened(points).reshape(draws.shape))
+        best = cls((normal,), (1.0,), misfit)
+        numbers = dimension * (dimension + 3) // 2 + 1
+        for size in range(2, min(MOST_COMPONENTS, len(points) // (DRAWS_PER_NUMBER * numbers)) + 1):
+            if best.fits:
+                break
+            mixture = cls(*_mixture(points, normal, size))
+            gained = float(np.mean(mixture.log_density(points) - normal.log_density(points)))
+            left = Estimate(misfit.value - gained, misfit.error)
+            if left.value < best._left:
+                best = cls(mixture.parts, mixture.shares, left)
+        return best
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates."""
+        return len(self.parts[0].mean)
+
+    @property
+    def around(self) -> Normal:
+        """Where to look for what it is combined with: the most probable part."""
+        return self.parts[int(np.argmax(self.shares))]
+
+    @property
+    def _left(self) -> float:
+        return 0.0 if self.misfit is None else self.misfit.value
+
+    @property
+    def fits(self) -> bool:
+        """Whether the draws are well enough described."""
+        return self._left <= LARGEST_MISFIT
+
+    def log_density(self, points: Floats) -> Floats:
+        """Log density of prior times evidence at points [n, d]."""
+        if len(self.parts) == 1:
+            return self.parts[0].log_density(points)
+        each = [math.log(share) + part.log_density(points) for share, part in zip(self.shares, self.parts, strict=True)]
+        return np.asarray(scipy.special.logsumexp(each, axis=0))
+
+
+def _mixture(points: Floats, around: Normal, size: int) -> tuple[tuple[Normal, ...], tuple[float, ...]]:
+    """So many normal distributions by maximum likelihood, found where all together are about N(0, I)."""
+    from sklearn.mixture import GaussianMixture  # takes a second to load, and is seldom needed
+
+    found = GaussianMixture(size, random_state=0, n_init=5, init_params="random_from_data").fit(around.whitened(points))
+    parts = [
+        Normal.narrowed(around.mean + around.root @ mean, around.root @ covariance @ around.root.T)
+        for mean, covariance in zip(found.means_, found.covariances_, strict=True)
+    ]
+    return tuple(parts), tuple(float(share) for share in found.weights_)

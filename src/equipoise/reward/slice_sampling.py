@@ -1,0 +1,148 @@
+"""Draws of a low-dimensional density without its gradient and without JAX: elliptical slice sampling.
+
+The density is first looked at around its mode (found by finite differences), by the normal distribution that touches it
+there. With a multivariate t of that shape as reference, every step moves along an ellipse through the chain's place and
+a fresh draw of the reference, to a point where density over reference is above a random level (Murray, Adams and MacKay
+2010; Nishihara, Murray and Adams 2014). The density is left invariant however bad the reference is; where it is good, a
+draw is nearly independent of the one before and costs little more than one evaluation. All chains move at once.
+
+Chains that do not agree are run again from where they are, twice as many steps for a draw, up to 32.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy
+
+from equipoise._util.arrays import Floats
+from equipoise.inference.diagnostics import Diagnostics, diagnose
+from equipoise.reward.evidence import Normal
+
+LogDensity = Callable[[Floats], Floats]  # of points [n, d]
+
+CHAINS = 16
+DEGREES = 8.0  # of freedom of the reference
+ADAPTATIONS, ADAPTATION_STEPS = 3, 40
+MOST_STEPS = 32  # for a draw
+MOST_TRIES = 200  # on one ellipse, which by then is a point
+STEP, SECOND_STEP = 1e-4, 1e-3  # of finite differences, where the density's scale is about 1 or less
+
+
+def sample(log_density: LogDensity, around: Normal, draws: int, seed: int) -> tuple[Floats, Diagnostics]:
+    """Draws [chains, draws, d], and how well the chains agree; `around` is where the density is looked for."""
+    rng = np.random.default_rng(seed)
+
+    def density(points: Floats) -> Floats:
+        with np.errstate(all="ignore"):
+            found = log_density(points)
+        return np.where(np.isfinite(found), found, -np.inf)
+
+    reference = _at_mode(density, around)
+    place = reference.mean + 0.5 * rng.normal(size=(CHAINS, len(reference.mean))) @ reference.root.T
+    usable = np.isfinite(density(place))
+    place[~usable] = reference.mean
+    chains = _Chains(density, reference, place, rng)
+    for _ in range(ADAPTATIONS):
+        chains.adapt()
+    length, steps = -(-draws // CHAINS), 1
+    while True:
+        found = chains.run(length, steps)
+        diagnostics, _ = diagnose(found, thin=steps)
+        if diagnostics.mixed or steps >= MOST_STEPS:
+            return found, diagnostics
+        chains.reference = _moments(found)
+        steps *= 2
+
+
+@dataclass
+class _Chains:
+    density: LogDensity
+    reference: Normal
+    place: Floats  # [chains, d]
+    rng: np.random.Generator
+
+    def run(self, length: int, steps: int) -> Floats:
+        """So many draws of each chain [chains, draws, d], each after so many steps."""
+        found = np.empty((len(self.place), length, self.place.shape[1]))
+        ratio = self._ratio(self.place)
+        for draw in range(length):
+            for _ in range(steps):
+                ratio = self._step(ratio)
+            found[:, draw] = self.place
+        return found
+
+    def adapt(self) -> None:
+        """Move a while, and make the reference what was seen, half and half with what it was."""
+        found = _moments(self.run(ADAPTATION_STEPS, 1))
+        before = self.reference
+        covariance = 0.5 * (found.root @ found.root.T + before.root @ before.root.T)
+        self.reference = Normal(found.mean, np.linalg.cholesky(covariance))
+
+    def _ratio(self, points: Floats) -> Floats:
+        """Logarithm of density over reference."""
+        squares = np.sum(self.reference.whitened(points) ** 2, axis=1)
+        return self.density(points) + 0.5 * (DEGREES + points.shape[1]) * np.log1p(squares / DEGREES)
+
+    def _step(self, ratio: Floats) -> Floats:
+        """Move every chain along an ellipse of its own; also return the ratio where they are then."""
+        rng, reference = self.rng, self.reference
+        offset = self.place - reference.mean
+        number, dimension = offset.shape
+        # A t distribution is normal given a scale, which is drawn given the place.
+        squares = np.sum(reference.whitened(self.place) ** 2, axis=1)
+        scale = 0.5 * (DEGREES + squares) / rng.gamma(0.5 * (DEGREES + dimension), size=number)
+        other = np.sqrt(scale)[:, None] * (rng.normal(size=offset.shape) @ reference.root.T)
+        level = ratio + np.log(rng.uniform(size=number))
+        angle = rng.uniform(0, 2 * math.pi, number)
+        low, high = angle - 2 * math.pi, angle.copy()
+        place, found = self.place.copy(), ratio.copy()
+        open_ = np.arange(number)
+        for _ in range(MOST_TRIES):
+            turn = angle[open_, None]
+            tried = reference.mean + offset[open_] * np.cos(turn) + other[open_] * np.sin(turn)
+            ratios = self._ratio(tried)
+            above = ratios >= level[open_]
+            place[open_[above]], found[open_[above]] = tried[above], ratios[above]
+            open_ = open_[~above]
+            if not len(open_):
+                break
+            below = angle[open_] < 0
+            low[open_[below]] = angle[open_[below]]
+            high[open_[~below]] = angle[open_[~below]]
+            angle[open_] = rng.uniform(low[open_], high[open_])
+        self.place = place
+        return found
+
+
+def _moments(draws: Floats) -> Normal:
+    points = draws.reshape(-1, draws.shape[2])
+    dimension = points.shape[1]
+    covariance = np.cov(points.T).reshape(dimension, dimension)
+    return Normal(points.mean(axis=0), np.linalg.cholesky(covariance + 1e-12 * np.eye(dimension)))
+
+
+def _at_mode(density: LogDensity, around: Normal) -> Normal:
+    """The normal distribution that touches the density at its mode, as far as the mode can be found."""
+    dimension = len(around.mean)
+    root, centre = around.root, around.mean
+
+    def at(white: Floats) -> Floats:
+        return density(centre + white @ root.T)
+
+    def slopes(white: Floats, step: float) -> Floats:
+        shifts = step * np.eye(dimension)
+        found = at(np.concatenate([white + shifts, white - shifts]))
+        return np.nan_to_num((found[:dimension] - found[dimension:]) / (2 * step), posinf=0.0, neginf=0.0)
+
+    def cost(white: Floats) -> float:
+        return float(np.nan_to_num(-at(white[None])[0], posinf=1e300))
+
+    found = scipy.optimize.minimize(cost, np.zeros(dimension), jac=lambda white: -slopes(white, STEP), method="BFGS")
+    shifts = SECOND_STEP * np.eye(dimension)
+    second = [slopes(found.x + one, STEP) - slopes(found.x - one, STEP) for one in shifts]
+    values, vectors = np.linalg.eigh(-(np.array(second) + np.array(second).T) / (4 * SECOND_STEP))
+    # Rows add to what is known: in these coordinates, the curvature is about 1 or more.
+    spread = root @ (vectors / np.sqrt(np.maximum(values, 0.5)))
+    return Normal(centre + root @ found.x, np.linalg.cholesky(spread @ spread.T))

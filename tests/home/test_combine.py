@@ -1,0 +1,315 @@
+"""A reward and own rows together: against posteriors in closed form, and what can be wrong with either."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+import equipoise as eq
+import reward_posteriors
+from equipoise.estimate import Estimate
+from equipoise.home.model import evidence_of, load_model
+from equipoise.home.rows import own_rows
+from equipoise.inference.scenario import Scenario
+from equipoise.reward.evidence import Evidence
+from equipoise.reward.model import Reward
+
+TRUTH, SPREAD = np.array([0.5, -0.3, 0.1]), 0.2
+
+
+def with_others(kind: str, others: np.ndarray | None, kappa: float = 1.0) -> Reward:
+    """A reward of north that has the others' evidence beside it; its own draws do not matter here."""
+    plain = reward_posteriors.some_reward(kind)
+    scenario = Scenario(("north", "south"), kappa)
+    return Reward(
+        "north", plain.agreement, replace(plain.posterior, scenario=scenario), Estimate(3.0, 0.1), others=others
+    )
+
+
+def rows_of(number: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Features in scaled units with a last column of ones, and scaled targets."""
+    rng = np.random.default_rng(seed)
+    features = np.column_stack([rng.uniform(-1, 1, (number, 2)), np.ones(number)])
+    return features, features @ TRUTH + SPREAD * rng.normal(size=number)
+
+
+def in_own_units(features: np.ndarray, target: np.ndarray) -> dict[str, Any]:
+    """As the table of a hospital has them: see the bounds of the agreement."""
+    return {"age": 60 + 40 * features[:, 0], "bmi": 30 + 15 * features[:, 1], "progression": 200 + 200 * target}
+
+
+class NormalInverseGamma:
+    """The posterior of a linear regression in closed form, from the agreed conjugate prior and exact rows."""
+
+    def __init__(self, agreed: eq.Agreement, features: np.ndarray, target: np.ndarray) -> None:
+        prior: Any = agreed.model.prior
+        self.prior_root = np.linalg.cholesky(agreed.model.weight_precision)  # type: ignore[attr-defined]
+        self.shape0, self.scale0 = prior.shape, prior.scale
+        self.precision = self.prior_root @ self.prior_root.T + features.T @ features
+        self.mean = np.linalg.solve(self.precision, features.T @ target)
+        self.shape = prior.shape + len(target) / 2
+        self.scale = prior.scale + 0.5 * (target @ target - self.mean @ self.precision @ self.mean)
+
+    @property
+    def deviations(self) -> np.ndarray:
+        return np.sqrt(np.diag(np.linalg.inv(self.precision)) * self.scale / (self.shape - 1))
+
+    def coordinates(self, number: int, seed: int) -> np.ndarray:
+        """Independent draws, where the prior is N(0, I): by the definition of the prior, not by the package."""
+        rng = np.random.default_rng(seed)
+        variance = self.scale / rng.gamma(self.shape, size=number)
+        root = np.linalg.inv(np.linalg.cholesky(self.precision)).T
+        weights = self.mean + np.sqrt(variance)[:, None] * (rng.normal(size=(number, 3)) @ root.T)
+        first = special.ndtri(special.gammainc(self.shape0, self.scale0 / variance))
+        return np.column_stack([first, weights / np.sqrt(variance)[:, None] @ self.prior_root])
+
+
+@pytest.mark.parametrize(("own", "others"), [(3, 400), (60, 60), (400, 30), (20_000, 400)])
+def test_two_sets_of_rows_make_the_posterior_of_both(own: int, others: int) -> None:
+    """Evidence of exact rows of others, own rows at home: the posterior of all rows, as far as evidence is normal."""
+    mine, theirs = rows_of(own, 1), rows_of(others, 2)
+    agreed = reward_posteriors.agreement("linear")
+    drawn = NormalInverseGamma(agreed, *theirs).coordinates(4_000, 3).reshape(16, 250, 4)
+    model = eq.combine(with_others("linear", drawn), in_own_units(*mine))
+    exact = NormalInverseGamma(agreed, *map(np.concatenate, zip(mine, theirs, strict=True)))
+    weights = model.posterior.draws["weights"]
+    assert model.rows == own
+    assert model.fits
+    np.testing.assert_allclose((weights.mean(axis=0) - exact.mean) / exact.deviations, 0, atol=0.25)
+    np.testing.assert_allclose(weights.std(axis=0) / exact.deviations, 1, atol=0.12)
+    expected = exact.scale / (exact.shape - 1)
+    np.testing.assert_allclose(model.posterior.mean("variance"), expected, rtol=0.5 / np.sqrt(exact.shape))
+
+
+def test_own_rows_alone_are_the_conjugate_posterior() -> None:
+    """Where nobody else's release is in the reward there is nothing to approximate."""
+    mine = rows_of(40, 4)
+    reward = with_others("linear", None, kappa=0.0)
+    model = eq.combine(reward, in_own_units(*mine), draws=20_000)
+    exact = NormalInverseGamma(reward.agreement, *mine)
+    weights = model.posterior.draws["weights"]
+    assert model.misfit is None
+    np.testing.assert_allclose((weights.mean(axis=0) - exact.mean) / exact.deviations, 0, atol=0.04)
+    np.testing.assert_allclose(weights.std(axis=0) / exact.deviations, 1, atol=0.04)
+    variance = stats.invgamma(exact.shape, scale=exact.scale)
+    found = np.quantile(model.posterior.draws["variance"], [0.05, 0.5, 0.95])
+    np.testing.assert_allclose(found, variance.ppf([0.05, 0.5, 0.95]), rtol=0.03)
+
+
+def test_a_normal_evidence_is_combined_exactly() -> None:
+    """Share of a label, by quadrature: prior × normal evidence × own rows."""
+    rng = np.random.default_rng(5)
+    drawn = -0.4 + 0.3 * rng.normal(size=(16, 1_250, 1))
+    reward = with_others("bernoulli", drawn)
+    model = eq.combine(reward, {"ill": ["yes"] * 3 + ["no"] * 17}, draws=20_000)
+    z = np.linspace(-6, 6, 20_001)
+    density = stats.norm.pdf(z, drawn.mean(), drawn.std()) * stats.binom.pmf(3, 20, stats.norm.cdf(z))  # Beta(1, 1)
+    density /= density.sum()
+    share = stats.norm.cdf(z)
+    mean = share @ density
+    assert model.posterior.mean("probability") == pytest.approx(mean, abs=0.002)
+    assert model.posterior.sd("probability") == pytest.approx(np.sqrt((share - mean) ** 2 @ density), rel=0.03)
+
+
+def test_evidence_never_widens_the_prior() -> None:
+    wide = Evidence.fitted(1.1 * np.random.default_rng(6).normal(size=(4, 1_000, 3)))
+    root = wide.parts[0].root
+    assert np.linalg.eigvalsh(root @ root.T).max() <= 1 + 1e-12
+
+
+def test_two_modes_are_described_by_a_mixture() -> None:
+    rng = np.random.default_rng(7)
+    sign = rng.choice([-1.0, 1.0], size=(16, 250, 1))
+    drawn = np.concatenate([0.8 * sign, np.zeros((16, 250, 1))], axis=2) + 0.2 * rng.normal(size=(16, 250, 2))
+    found = Evidence.fitted(drawn)
+    assert len(found.parts) > 1
+    assert found.fits
+    grid = np.stack(np.meshgrid(np.linspace(-3, 3, 301), np.linspace(-3, 3, 301)), axis=-1).reshape(-1, 2)
+    assert np.exp(found.log_density(grid)).sum() * 0.02**2 == pytest.approx(1, abs=0.01)
+
+
+def test_a_poor_fit_is_told() -> None:
+    """Few draws, far from normal: too few for a mixture."""
+    rng = np.random.default_rng(8)
+    drawn = np.where(rng.uniform(size=(4, 40, 1)) < 0.5, -0.9, 0.9) + 0.02 * rng.normal(size=(4, 40, 1))
+    reward = with_others("bernoulli", np.concatenate([drawn] * 1, axis=0)[:, :9])
+    with pytest.warns(UserWarning, match="not well described"):
+        model = eq.combine(reward, {"ill": ["yes"] * 40 + ["no"] * 60})
+    assert not model.fits
+    assert any("not well described" in remark for remark in model.remarks)
+
+
+TABLES: dict[str, Any] = {
+    "linear": {"age": [50.0, 60.0, 70.0], "bmi": [25.0, 30.0, 35.0], "progression": [150.0, 200.0, 250.0]},
+    "logistic": {"age": [50.0, 60.0, 70.0], "bmi": [25.0, 30.0, 35.0], "ill": ["no", "yes", "no"]},
+    "bernoulli": {"ill": ["no", "yes", "no"]},
+    "categorical": {"ward": ["A", "B", "A"]},
+    "poisson": {"visits": [3, 4, 2]},
+    "exponential": {"days": [3.0, 10.0, 4.0]},
+    "gaussian": {"height": [160.0, 170.0, 180.0]},
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_every_kind_combines_saves_and_opens(kind: str, tmp_path: Path) -> None:
+    dimension = len(reward_posteriors.agreement(kind).model.coordinate_names())
+    drawn = 0.3 + 0.5 * np.random.default_rng(9).normal(size=(16, 100, dimension))
+    model = eq.combine(with_others(kind, drawn), TABLES[kind], draws=1_600)
+    model.save(tmp_path / "model.nc")
+    again = eq.HomeModel.load(tmp_path / "model.nc")
+    assert again == model
+    assert (again.rows, again.parts, again.misfit) == (3, model.parts, model.misfit)
+    assert type(load_model(tmp_path / "model.nc")) is eq.HomeModel
+    assert again.posterior.converged
+    assert again.value.value > 0
+    assert "must not leave the house" in repr(again)
+    assert "must not leave the house" in again._repr_html_()
+    assert (tmp_path / "model.nc").stat().st_mode & 0o777 == 0o600
+    if model.n_features_in_:
+        assert len(again.predict([[50, 27], [70, 31]])) == 2
+    else:
+        assert again.sample_predictions(size=2).shape == (1_600, 2)
+
+
+def test_a_model_at_home_passes_for_nothing_else(tmp_path: Path) -> None:
+    """Neither as a reward, which others take, nor as a submission, nor is it combined once more."""
+    drawn = np.random.default_rng(10).normal(size=(4, 200, 1))
+    model = eq.combine(with_others("bernoulli", drawn), TABLES["bernoulli"], draws=1_600)
+    model.save(tmp_path / "model.nc")
+    with pytest.raises(eq.MediationError, match="holds rows without noise"):
+        eq.Reward.load(tmp_path / "model.nc")
+    with pytest.raises(eq.SubmissionError):
+        eq.Submission.load(tmp_path / "model.nc")
+    with pytest.raises(eq.MediationError, match="count twice"):
+        eq.combine(model, TABLES["bernoulli"])
+    with pytest.raises(eq.MediationError, match="holds rows without noise"):
+        eq.combine(tmp_path / "model.nc", TABLES["bernoulli"])
+    reward_posteriors.some_reward("bernoulli").save(tmp_path / "reward.nc")
+    with pytest.raises(eq.MediationError, match="cannot be read"):
+        eq.HomeModel.load(tmp_path / "reward.nc")
+
+
+def test_the_reward_keeps_the_evidence(tmp_path: Path) -> None:
+    drawn = np.random.default_rng(11).normal(size=(4, 200, 1))
+    reward = with_others("bernoulli", drawn)
+    reward.save(tmp_path / "reward.nc")
+    again = eq.Reward.load(tmp_path / "reward.nc")
+    assert again.others is not None
+    np.testing.assert_array_equal(again.others, drawn)
+    assert again == reward
+    assert with_others("bernoulli", drawn + 1e-9) != reward
+    assert eq.combine(again, TABLES["bernoulli"]) == eq.combine(reward, TABLES["bernoulli"])
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        (np.zeros((4, 200, 2)), "has the shape"),
+        (np.full((4, 200, 1), np.nan), "no coordinate has"),
+        (np.full((4, 200, 1), 1e9), "no coordinate has"),
+    ],
+)
+def test_evidence_that_is_none_is_refused(others: np.ndarray, said: str, tmp_path: Path) -> None:
+    with_others("bernoulli", others).save(tmp_path / "reward.nc")
+    with pytest.raises(eq.MediationError, match=said):
+        eq.Reward.load(tmp_path / "reward.nc")
+
+
+def test_a_reward_of_an_older_version_says_what_to_do() -> None:
+    with pytest.raises(
+        eq.MediationError, match=r"does not hold the evidence of the others \(south\).*settle the round"
+    ):
+        eq.combine(with_others("linear", None), TABLES["linear"])
+
+
+def test_without_others_there_is_no_evidence_to_miss() -> None:
+    """A party that fell back to its own release, in a file of any version."""
+    alone = reward_posteriors.some_reward("bernoulli")
+    assert evidence_of(alone).misfit is None
+    assert eq.combine(alone, TABLES["bernoulli"]).misfit is None
+
+
+ONE_CLASS = {"age": [50.0, 60.0] * 20, "bmi": [25.0, 30.0] * 20, "ill": ["no"] * 40}
+
+
+def test_own_rows_of_one_class_leave_a_proper_model() -> None:
+    drawn = 0.5 * np.random.default_rng(12).normal(size=(16, 250, 3))
+    model = eq.combine(with_others("logistic", drawn), ONE_CLASS)
+    assert model.posterior.converged
+    assert np.all(model.predict_proba([[55, 27]])[:, 0] > 0.5)
+
+
+def test_a_million_rows_swamp_the_evidence() -> None:
+    """And are combined in seconds: families count equal values, regressions sum products."""
+    drawn = -1.0 + 0.3 * np.random.default_rng(13).normal(size=(16, 250, 1))
+    model = eq.combine(with_others("bernoulli", drawn), {"ill": np.repeat(["yes", "no"], [400_000, 600_000])})
+    assert model.posterior.mean("probability") == pytest.approx(0.4, abs=0.002)
+
+
+def test_useless_rows_leave_the_evidence() -> None:
+    """Features that never vary say nothing of their weights."""
+    drawn = np.array([0.3, -0.6, 0.4, 0.0]) + 0.3 * np.random.default_rng(14).normal(size=(16, 250, 4))
+    table = {"age": [60.0] * 5, "bmi": [30.0] * 5, "progression": [200.0, 210.0, 190.0, 205.0, 195.0]}
+    model = eq.combine(with_others("linear", drawn), table)
+    assert model.posterior.coordinates is not None
+    np.testing.assert_allclose(model.posterior.coordinates.mean(axis=0)[1:3], [-0.6, 0.4], atol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"age": [50.0], "bmi": [25.0]}, "'progression' is not in the table"),
+        ({"age": [50.0], "weight": [25.0], "progression": [1.0]}, "'bmi' is not in the table"),
+        ({"age": [50.0, None], "bmi": [25.0, 30.0], "progression": [100.0, 110.0]}, "missing"),
+        ({"age": [50.0, 60.0], "bmi": [25.0, 30.0], "progression": [None, None]}, "is empty"),
+        ({"age": ["old"], "bmi": [25.0], "progression": [100.0]}, "age"),
+        ({"age": [50.0], "bmi": [float("inf")], "progression": [100.0]}, "infinite"),
+        ({"age": [], "bmi": [], "progression": []}, "no rows"),
+    ],
+)
+def test_tables_that_do_not_fit_are_refused(table: dict[str, Any], said: str) -> None:
+    drawn = np.random.default_rng(15).normal(size=(4, 200, 4))
+    with pytest.raises(eq.TableError, match=said):
+        eq.combine(with_others("linear", drawn), table)
+
+
+def test_labels_nobody_agreed_to_are_refused() -> None:
+    drawn = np.random.default_rng(16).normal(size=(4, 200, 1))
+    with pytest.raises(eq.TableError, match="maybe"):
+        eq.combine(with_others("bernoulli", drawn), {"ill": ["yes", "maybe"]})
+
+
+def test_rows_without_a_target_are_left_out() -> None:
+    drawn = np.random.default_rng(17).normal(size=(4, 200, 1))
+    model = eq.combine(with_others("bernoulli", drawn), {"ill": ["yes", None, "no", None]})
+    assert model.rows == 2
+
+
+def test_absurd_values_are_refused_by_column_and_row() -> None:
+    drawn = 0.3 * np.random.default_rng(18).normal(size=(16, 250, 4))
+    table = in_own_units(*rows_of(50, 19))
+    table["age"][7] = 1e12
+    with pytest.raises(eq.TableError, match="'age', row 8"):
+        eq.combine(with_others("linear", drawn), table)
+
+
+def test_a_row_far_out_is_combined_all_the_same() -> None:
+    """One that outweighs all others is the party's own affair; it is told which columns are beyond their bounds."""
+    drawn = 0.3 * np.random.default_rng(18).normal(size=(16, 250, 4))
+    table = in_own_units(*rows_of(50, 19))
+    table["age"][7] = 30_000
+    model = eq.combine(with_others("linear", drawn), table)
+    assert model.posterior.converged
+    assert own_rows(model.agreement, table).outside == {"age": 1}
+
+
+def test_a_party_needs_no_jax() -> None:
+    """Contracts say so of the files; this says so of what is loaded, where nothing else has loaded it."""
+    if "jax" in sys.modules:
+        pytest.skip("another test of this process needed JAX")
+    eq.combine(reward_posteriors.some_reward("bernoulli"), TABLES["bernoulli"])
+    assert "jax" not in sys.modules
