@@ -49,13 +49,15 @@ class HomeModel(Reward):
         Normal distributions that describe the others' evidence: 1 unless that does not fit.
     misfit : Estimate, optional
         Divergence in nats of the others' evidence from this description; None where the reward has none.
-    party, agreement, posterior, value, deviations
-        As of a `Reward`; the value is that of rows and evidence together.
+    party, agreement, posterior, value, deviations : object
+        As of a `Reward`; `value` is that of rows and evidence together, `others` is None.
 
     Examples
     --------
-    >>> model = eq.HomeModel.load("model.nc")  # doctest: +SKIP
-    >>> model.predict([[50, 27], [70, 31]])  # doctest: +SKIP
+    >>> eq.combine("reward.nc", "north.csv").save("model.nc")
+    >>> model = eq.HomeModel.load("model.nc")
+    >>> model.rows, model.predict([[50, 27], [70, 31]]).shape
+    (60, (2,))
     """
 
     file_format = HOME_FORMAT
@@ -152,8 +154,10 @@ def combine(
 
     Examples
     --------
-    >>> model = eq.combine("reward.nc", "north.csv")  # doctest: +SKIP
-    >>> model.save("model.nc")  # doctest: +SKIP
+    >>> model = eq.combine("reward.nc", "north.csv")
+    >>> model.posterior.converged
+    True
+    >>> model.save("model.nc")
     """
     if not isinstance(reward, Reward):
         reward = Reward.load(reward)

@@ -1,4 +1,4 @@
-r"""What the others' releases say, as a density that own rows can be combined with (docs/maths.md §6).
+r"""What the others' releases say, as a density that own rows can be combined with (docs/maths.md §8).
 
 A reward holds draws of q ∝ p(z) e(z): prior times the others' evidence, held back as in the reward, in the coordinates
 in which the prior is N(0, I). They are fitted by a normal distribution N(m, S), and the posterior at home is
