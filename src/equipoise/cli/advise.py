@@ -152,6 +152,26 @@ def show(advice: Advice) -> None:
             numeric_from=0,
         )
     )
+    print_table(
+        Table(
+            "The yardstick is your own rows, as you have them at home: quality with them, with your release alone, "
+            "with your reward, with reward and own rows (equipoise party combine), and by how many nats a new row is "
+            "then predicted better than with own rows",
+            ("epsilon", "own rows", "release", "reward", "reward + own", "gain"),
+            [
+                (
+                    f"{line.epsilon:.3g}",
+                    f"{line.quality_own_rows:.1%}",
+                    f"{line.quality_alone:.1%}",
+                    f"{line.quality_reward:.1%}",
+                    f"{line.quality_at_home:.1%}",
+                    f"{line.gain_at_home:+.3f}",
+                )
+                for line in advice.choices
+            ],
+            numeric_from=0,
+        )
+    )
     for sentence in _sentences(advice):
         print_lines(sentence, bullet=True)
 
@@ -159,7 +179,7 @@ def show(advice: Advice) -> None:
 def _sentences(advice: Advice) -> list[str]:
     """The knee, what stronger and weaker privacy cost, and what was assumed."""
     lines = advice.choices
-    found = []
+    found = [advice.verdict]
     if len(lines) > 2 and advice.knee is None:  # two points have none
         found.append("there is no knee: every step to weaker privacy buys about as much as the one before, or more")
     if advice.knee is not None:

@@ -52,7 +52,7 @@ class Normal:
 
     @cached_property
     def _inverse(self) -> Floats:
-        return np.linalg.inv(self.root)
+        return np.asarray(np.linalg.inv(self.root), float)
 
     def log_density(self, points: Floats) -> Floats:
         """Log density at points [n, d]."""

@@ -39,7 +39,7 @@ def sample(log_density: LogDensity, around: Normal, draws: int, seed: int) -> tu
             found = log_density(points)
         return np.where(np.isfinite(found), found, -np.inf)
 
-    reference = _at_mode(density, around)
+    reference = touching(density, around)
     place = reference.mean + 0.5 * rng.normal(size=(CHAINS, len(reference.mean))) @ reference.root.T
     usable = np.isfinite(density(place))
     place[~usable] = reference.mean
@@ -123,8 +123,8 @@ def _moments(draws: Floats) -> Normal:
     return Normal(points.mean(axis=0), np.linalg.cholesky(covariance + 1e-12 * np.eye(dimension)))
 
 
-def _at_mode(density: LogDensity, around: Normal) -> Normal:
-    """The normal distribution that touches the density at its mode, as far as the mode can be found."""
+def touching(density: LogDensity, around: Normal) -> Normal:
+    """The normal distribution that touches a log density at its mode, as far as the mode can be found."""
     dimension = len(around.mean)
     root, centre = around.root, around.mean
 

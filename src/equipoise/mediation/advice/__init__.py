@@ -4,6 +4,7 @@ Rounds are imagined from the agreement and row counts alone; this package cannot
 import the side that can. So the choice of ε that follows from its advice reveals nothing about the data.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from equipoise.inference.processes import processes_for, spread
 from equipoise.inference.progress import progress_bar
 from equipoise.inference.runtime import double_precision
 from equipoise.inference.scenario import is_whole
+from equipoise.mediation.advice import at_home as home
 from equipoise.mediation.advice import expected, quality
 from equipoise.mediation.advice.imagined import Assumed, imagine
 from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee
@@ -31,6 +33,8 @@ SIMULATIONS = 16
 SAMPLED = 3  # more rounds, that are sampled as well
 ANCHORS = 3  # choices at which they are
 CLEARLY = 0.08  # above the chord, as a share of the whole rise
+WORTH_JOINING = 0.01  # nats of a new row
+ENOUGH = 0.8  # of the largest gain
 LADDER = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of the largest ε agreed
 
 
@@ -42,7 +46,9 @@ class Choice:
     are worth together, `reward` what the party gets back. Losses are mean negative log probabilities of new rows, and
     quality says how much of what can be known of a new row is known, alone and with the reward: 0 for the prior, 1 for
     the truth; both are medians over imagined rounds. So are the widths of the intervals that should hold 90 % of new
-    rows, in the target's unit; they are None where the target is a label.
+    rows, in the target's unit; they are None where the target is a label. Of `own_rows` they are what the party's own
+    table, as it is, would tell it without any round, and `at_home` what table and reward tell it together;
+    `gain_at_home` is by how much less the loss of a new row is with both, a median over rounds, too.
     """
 
     epsilon: float
@@ -58,6 +64,14 @@ class Choice:
     quality_reward: float
     width_alone: float | None = None
     width_reward: float | None = None
+    loss_own_rows: float = math.nan
+    loss_at_home: float = math.nan
+    quality_own_rows: float = math.nan
+    quality_at_home: float = math.nan
+    width_own_rows: float | None = None
+    width_at_home: float | None = None
+
+    gain_at_home: float = math.nan
 
 
 @dataclass(frozen=True, repr=False)
@@ -116,8 +130,8 @@ class Advice:
         Returns
         -------
         Table
-            One row for each ε, from strong to weak privacy: what predictions are like alone → with the reward, then
-            values in nats.
+            One row for each ε, from strong to weak privacy: what predictions are like by the release alone → with the
+            reward, and by own rows → with both at home, then values in nats.
         """
         numbers = self.width_prior is not None
         rows = [
@@ -126,6 +140,7 @@ class Advice:
                 f"{one.epsilon:g}",
                 *((f"{half_of(one.width_alone)} → {half_of(one.width_reward)}",) if numbers else ()),
                 f"{one.quality_alone:.0%} → {one.quality_reward:.0%}",
+                f"{one.quality_own_rows:.0%} → {one.quality_at_home:.0%}",
                 *map(str, (one.alone, one.shapley, one.reward)),
             )
             for one in self.choices
@@ -146,7 +161,8 @@ class Advice:
                 f"±{self.target} is half the width of an interval that should hold 90 % of new rows: "
                 f"±{half_of(self.width_prior)} if nothing is known, ±{half_of(self.width_truth)} if all is."
             )
-        predictions = (*([f"±{self.target}"] if numbers else []), "known")
+        notes.append(f"{self.verdict.capitalize()}.")
+        predictions = (*([f"±{self.target}"] if numbers else []), "known", "own rows → at home")
         return Table(
             f"Advice to {self.party} with {self.rows:,} rows, from {self.simulations} imagined rounds",
             (f"ε at δ = {self.delta:g}", "Rényi ε", *predictions, "alone", "Shapley value", "reward"),
@@ -154,6 +170,26 @@ class Advice:
             Chart("value in nats, ± two standard errors", lines),
             notes,
             numeric_from=0,
+        )
+
+    @property
+    def is_worthwhile(self) -> bool:
+        """Whether, with some ε, reward and own rows together predict clearly better than own rows."""
+        return max(one.gain_at_home for one in self.choices) >= WORTH_JOINING
+
+    @property
+    def verdict(self) -> str:
+        """Whether joining pays, in a sentence."""
+        best = max(self.choices, key=lambda one: one.gain_at_home)
+        if not self.is_worthwhile:
+            return (
+                "not worth it for the predictions: own rows, as they are at home, are expected to predict a new row as "
+                f"well as with any reward beside them, within {WORTH_JOINING:g} nats"
+            )
+        enough = next(one for one in self.choices if one.gain_at_home >= ENOUGH * best.gain_at_home)
+        return (
+            "worth it: reward and own rows together are expected to predict a new row better than own rows, as they "
+            f"are at home, by {best.gain_at_home:.2g} nats; most of that comes from epsilon {enough.epsilon:.3g} on"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -246,10 +282,13 @@ def advise(
             for k, (one, target) in enumerate(zip(stakes, targets, strict=True))
         ]
     )
-    losses, widths = quality.predictions(tasks[:simulations], normals, shares, rng)
-    worst, best = losses[:, :, :1], losses[:, :, 3:]
+    losses, widths, kappas = quality.predictions(tasks[:simulations], normals, shares, rng)
+    at_home, home_widths = home.predictions(agreement, tasks[:simulations], normals, kappas, rows, seed)
+    losses, widths = np.concatenate([losses, at_home], axis=2), np.concatenate([widths, home_widths], axis=2)
+    worst, best = losses[:, :, :1], losses[:, :, 3:4]
     gained = np.median((worst - losses) / (worst - best), axis=0)  # some imagined truths are extreme
     typical = np.median(losses, axis=0)
+    saved = np.median(at_home[:, :, 0] - at_home[:, :, 1], axis=0)
     wide = [[float(one) if np.isfinite(one) else None for one in line] for line in np.median(widths, axis=0)]
     lines = []
     for k, epsilon in enumerate(ladder):
@@ -270,6 +309,13 @@ def advise(
                 quality_reward=float(gained[k, 2]),
                 width_alone=wide[k][1],
                 width_reward=wide[k][2],
+                loss_own_rows=float(typical[k, 4]),
+                loss_at_home=float(typical[k, 5]),
+                quality_own_rows=float(gained[k, 4]),
+                quality_at_home=float(gained[k, 5]),
+                width_own_rows=wide[k][4],
+                width_at_home=wide[k][5],
+                gain_at_home=float(saved[k]),
             )
         )
     return Advice(

@@ -10,7 +10,7 @@ are less biased, and what those of one size have in common cancels in a Shapley 
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -95,18 +95,33 @@ class Task:
     choices: Choices
 
 
-def by_approximation(task: Task) -> tuple[Floats, list[tuple[Normal, Normal]]]:
-    """Quantities [choices, quantities] of a round; and by choice, the party's own posterior and everybody's."""
+class Known(NamedTuple):
+    """Approximate posteriors at one choice: of the party's own release, of everybody's, and of the others' alone."""
+
+    alone: Normal
+    everybody: Normal
+    others: Normal | None  # of a party that is by itself there are none
+
+
+def by_approximation(task: Task) -> tuple[Floats, list[Known]]:
+    """Quantities [choices, quantities] of a round, and approximate posteriors by choice."""
     use_compilation_cache()
     indices = range(len(task.choices.tau))
-    asked = _asked(task.choices, indices, task.plan.coalitions)
+    others = task.plan.coalitions[0] - {task.choices.party}
+    coalitions = [*task.plan.coalitions, others] if others else task.plan.coalitions
+    asked = _asked(task.choices, indices, coalitions)
     found = dict(zip(asked, _approximate(task, asked), strict=True))
     values = {name: _surprise(task, normal) for name, normal in found.items()}
     everybody, alone = task.plan.coalitions[0], frozenset([task.choices.party])
-    pairs = [
-        (found[_name(alone, task.choices, index)], found[_name(everybody, task.choices, index)]) for index in indices
+    known = [
+        Known(
+            found[_name(alone, task.choices, index)],
+            found[_name(everybody, task.choices, index)],
+            found.get((others, None)),
+        )
+        for index in indices
     ]
-    return np.array([_quantities(task, values, index) for index in indices]), pairs
+    return np.array([_quantities(task, values, index) for index in indices]), known
 
 
 def correction(task: Task, anchors: Sequence[int], seed: int) -> Floats:

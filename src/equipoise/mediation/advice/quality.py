@@ -13,7 +13,7 @@ from scipy import optimize, special
 from equipoise._util.arrays import Floats
 from equipoise.inference import collapsed
 from equipoise.inference.runtime import ONE_AT_A_TIME
-from equipoise.mediation.advice.expected import Normal, Task, tempered, tempered_surprise
+from equipoise.mediation.advice.expected import Known, Normal, Task, tempered, tempered_surprise
 from equipoise.models.base import Rows
 from equipoise.reward.scoring import loss_on
 
@@ -23,24 +23,28 @@ SHARE = 0.9  # of new rows, that an interval is to hold
 
 def predictions(
     tasks: Sequence[Task],
-    normals: Sequence[Sequence[tuple[Normal, Normal]]],
+    normals: Sequence[Sequence[Known]],
     shares: Floats,
     rng: np.random.Generator,
-) -> tuple[Floats, Floats]:
+) -> tuple[Floats, Floats, Floats]:
     """Losses, and widths of prediction intervals, both [rounds, choices, (prior, alone, reward, truth)].
+
+    And by which κ everybody's posterior is tempered to the reward [rounds, choices].
 
     `shares` [choices, 2] are the values of the party alone and of its reward, as shares of what its own and everybody's
     approximate posterior is worth in expectation.
     """
     found: list[list[list[float]]] = []
     widths: list[list[list[float]]] = []
-    for task, choices in zip(tasks, normals, strict=True):
+    kappas = np.empty((len(tasks), len(shares)))
+    for round_, (task, choices) in enumerate(zip(tasks, normals, strict=True)):
         model, one = task.model, task.one
         noise = rng.normal(size=(DRAWS, model.dimension))  # the same for all choices, so that they can be compared
         positions = [noise]
-        for pair, wanted in zip(choices, shares, strict=True):
-            for normal, share in zip(pair, wanted, strict=True):
-                mean, covariance = tempered(normal, _kappa(task, normal, share))
+        for k, (known, wanted) in enumerate(zip(choices, shares, strict=True)):
+            for normal, share in zip((known.alone, known.everybody), wanted, strict=True):
+                kappas[round_, k] = _kappa(task, normal, share)  # at last the reward's
+                mean, covariance = tempered(normal, kappas[round_, k])
                 positions.append(mean + noise @ np.linalg.cholesky(covariance).T)
         with ONE_AT_A_TIME:
             drawn = collapsed.parameters(model, task.prior, jnp.asarray(np.stack(positions)))
@@ -48,9 +52,9 @@ def predictions(
         each = [{name: values[place] for name, values in draws.items()} for place in range(len(positions))]
         places = [(0, 1 + 2 * k, 2 + 2 * k, -1) for k in range(len(choices))]
         for table, measure in ((found, lambda rows, known: loss_on(rows, known).value), (widths, width)):
-            measured = [measure(one.new_rows, known) for known in (*each, one.truth)]
+            measured = [measure(one.new_rows, draws_) for draws_ in (*each, one.truth)]
             table.append([[measured[place] for place in four] for four in places])
-    return np.array(found), np.array(widths)
+    return np.array(found), np.array(widths), kappas
 
 
 def width(rows: Rows, draws: Mapping[str, Floats]) -> float:

@@ -1,0 +1,73 @@
+"""What a party would predict with its own rows, and with rows and reward together: whether joining pays.
+
+A party has its rows at home without noise; a reward is worth what it adds to them (`equipoise.home`). No row is read
+here either: a table of the party's size is imagined of each round's truth. Both posteriors are taken to be normal where
+the prior is N(0, I): own rows by the normal that touches their posterior at its mode, and the others' evidence as it is
+approximated for everything else, tempered as the reward is. The two are multiplied.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from equipoise._util.arrays import Floats
+from equipoise.agreement import Agreement
+from equipoise.inference import collapsed
+from equipoise.mediation.advice.expected import Known, Task, tempered
+from equipoise.mediation.advice.quality import DRAWS, width
+from equipoise.reward.evidence import Normal
+from equipoise.reward.scoring import loss_on
+from equipoise.reward.slice_sampling import touching
+
+MOST_ROWS = 4_000  # that are imagined; of more, each counts for several
+_STREAM = 0x40E
+
+
+def predictions(
+    agreement: Agreement,
+    tasks: Sequence[Task],
+    known: Sequence[Sequence[Known]],
+    kappas: Floats,
+    rows: int,
+    seed: int,
+) -> tuple[Floats, Floats]:
+    """Losses, and widths of prediction intervals, both [rounds, choices, (own rows, own rows and reward)]."""
+    model = agreement.model
+    losses, widths = np.empty((*kappas.shape, 2)), np.empty((*kappas.shape, 2))
+    for place, task in enumerate(tasks):
+        rng = np.random.default_rng([_STREAM, seed, place])
+        own = _own_rows(agreement, task, rows, rng)
+        noise = rng.normal(size=(DRAWS, len(own.mean)))
+        for k, one in enumerate(known[place]):
+            both = own
+            if one.others is not None:
+                moments = collapsed.own_normal(task.model, task.prior, *tempered(one.others, kappas[place, k]))
+                both = _product(own, Normal.narrowed(*moments))
+            for column, normal in enumerate((own, both)):
+                draws = model.at_coordinates(normal.mean + noise @ normal.root.T)
+                losses[place, k, column] = loss_on(task.one.new_rows, draws).value
+                widths[place, k, column] = width(task.one.new_rows, draws)
+    return losses, widths
+
+
+def _own_rows(agreement: Agreement, task: Task, rows: int, rng: np.random.Generator) -> Normal:
+    """Posterior of exact rows of the round's truth."""
+    model = agreement.model
+    number = min(rows, MOST_ROWS)
+    likelihood = model.likelihood_of(model.imagine(task.one.truth, number, rng))
+    prior = Normal.prior(len(model.coordinate_names()))
+
+    def log_density(points: Floats) -> Floats:
+        with np.errstate(all="ignore"):
+            found = prior.log_density(points) + rows / number * likelihood(model.at_coordinates(points))
+        return np.where(np.isfinite(found), found, -np.inf)
+
+    return touching(log_density, prior)
+
+
+def _product(own: Normal, others: Normal) -> Normal:
+    """Two posteriors of one prior N(0, I) together: their precisions add, and the prior's counts once."""
+    first, second = (np.linalg.inv(one.root @ one.root.T) for one in (own, others))
+    covariance = np.linalg.inv(first + second - np.eye(len(own.mean)))
+    covariance = (covariance + covariance.T) / 2
+    return Normal(covariance @ (first @ own.mean + second @ others.mean), np.linalg.cholesky(covariance))
