@@ -50,7 +50,7 @@ class NormalInverseGamma:
 
     @property
     def deviations(self) -> np.ndarray:
-        return np.sqrt(np.diag(np.linalg.inv(self.precision)) * self.scale / (self.shape - 1))
+        return np.asarray(np.sqrt(np.diag(np.linalg.inv(self.precision)) * self.scale / (self.shape - 1)))
 
     def coordinates(self, number: int, seed: int) -> np.ndarray:
         """Independent draws, where the prior is N(0, I): by the definition of the prior, not by the package."""

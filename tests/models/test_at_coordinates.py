@@ -1,6 +1,7 @@
 """From coordinates to parameters without JAX, as at a party's home, against the engine; how probable rows are."""
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 
 import jax.numpy as jnp
 import numpy as np
@@ -17,12 +18,12 @@ from equipoise.inference.problem import model_of
 from equipoise.models import KINDS
 from equipoise.models.base import Rows
 
-AGREEMENTS = {
-    **{kind: lambda kind=kind: Agreement.parse(example_agreement(kind)) for kind in KINDS},
-    "linear, paper's prior": lambda: reward_posteriors.agreement("linear"),
-    "logistic, paper's prior": lambda: reward_posteriors.agreement("logistic"),
-    "linear with levels": lambda: coded.agreement("linear"),
-    "logistic with levels": lambda: coded.agreement("logistic"),
+AGREEMENTS: dict[str, Callable[[], Agreement]] = {
+    **{kind: partial(Agreement.parse, example_agreement(kind)) for kind in KINDS},
+    "linear, paper's prior": partial(reward_posteriors.agreement, "linear"),
+    "logistic, paper's prior": partial(reward_posteriors.agreement, "logistic"),
+    "linear with levels": partial(coded.agreement, "linear"),
+    "logistic with levels": partial(coded.agreement, "logistic"),
 }
 every_agreement = pytest.mark.parametrize("name", AGREEMENTS)
 

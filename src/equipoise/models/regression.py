@@ -260,7 +260,8 @@ class Regression(Model):
         where features are at their means: its middle and spread.
         """
         assert isinstance(self.data_prior, StandardisedFeatures)
-        terms, middle, variance = [], target[0], target[1] ** 2
+        terms = []
+        middle, variance = (np.full(len(coordinates), one) for one in (target[0], target[1] ** 2))
         for (centre, deviation, spread), z in zip(self.typical_terms(), coordinates.T, strict=False):
             weight = unit * (effect / SINH_DEVIATION) * ratio_quantile(z, deviation, spread, LARGEST_DEVIATION)
             middle = middle - weight * centre

@@ -39,7 +39,17 @@ class Normal:
         """The one with this mean and covariance, no direction of which is wider than the prior."""
         values, vectors = np.linalg.eigh(covariance)
         values = np.clip(values, 1e-12, 1.0)
-        return cls(mean, np.linalg.cholesky((vectors * values) @ vectors.T))
+        return cls.of(mean, (vectors * values) @ vectors.T)
+
+    @classmethod
+    def of(cls, mean: Floats, covariance: Floats) -> Self:
+        """The one with this mean and covariance."""
+        return cls(mean, np.asarray(np.linalg.cholesky(covariance), float))
+
+    @property
+    def covariance(self) -> Floats:
+        """L Lᵀ."""
+        return np.asarray(self.root @ self.root.T)
 
     @classmethod
     def prior(cls, dimension: int) -> Self:

@@ -75,15 +75,13 @@ class _Chains:
 
     def adapt(self) -> None:
         """Move a while, and make the reference what was seen, half and half with what it was."""
-        found = _moments(self.run(ADAPTATION_STEPS, 1))
-        before = self.reference
-        covariance = 0.5 * (found.root @ found.root.T + before.root @ before.root.T)
-        self.reference = Normal(found.mean, np.linalg.cholesky(covariance))
+        found, before = _moments(self.run(ADAPTATION_STEPS, 1)), self.reference
+        self.reference = Normal.of(found.mean, 0.5 * (found.covariance + before.covariance))
 
     def _ratio(self, points: Floats) -> Floats:
         """Logarithm of density over reference."""
         squares = np.sum(self.reference.whitened(points) ** 2, axis=1)
-        return self.density(points) + 0.5 * (DEGREES + points.shape[1]) * np.log1p(squares / DEGREES)
+        return np.asarray(self.density(points) + 0.5 * (DEGREES + points.shape[1]) * np.log1p(squares / DEGREES))
 
     def _step(self, ratio: Floats) -> Floats:
         """Move every chain along an ellipse of its own; also return the ratio where they are then."""
@@ -95,7 +93,7 @@ class _Chains:
         scale = 0.5 * (DEGREES + squares) / rng.gamma(0.5 * (DEGREES + dimension), size=number)
         other = np.sqrt(scale)[:, None] * (rng.normal(size=offset.shape) @ reference.root.T)
         level = ratio + np.log(rng.uniform(size=number))
-        angle = rng.uniform(0, 2 * math.pi, number)
+        angle = 2 * math.pi * rng.uniform(size=number)
         low, high = angle - 2 * math.pi, angle.copy()
         place, found = self.place.copy(), ratio.copy()
         open_ = np.arange(number)
@@ -120,7 +118,7 @@ def _moments(draws: Floats) -> Normal:
     points = draws.reshape(-1, draws.shape[2])
     dimension = points.shape[1]
     covariance = np.cov(points.T).reshape(dimension, dimension)
-    return Normal(points.mean(axis=0), np.linalg.cholesky(covariance + 1e-12 * np.eye(dimension)))
+    return Normal.of(points.mean(axis=0), covariance + 1e-12 * np.eye(dimension))
 
 
 def touching(density: LogDensity, around: Normal) -> Normal:
@@ -139,10 +137,13 @@ def touching(density: LogDensity, around: Normal) -> Normal:
     def cost(white: Floats) -> float:
         return float(np.nan_to_num(-at(white[None])[0], posinf=1e300))
 
-    found = scipy.optimize.minimize(cost, np.zeros(dimension), jac=lambda white: -slopes(white, STEP), method="BFGS")
+    def downhill(white: Floats) -> Floats:
+        return -slopes(white, STEP)
+
+    found = scipy.optimize.minimize(cost, np.zeros(dimension), jac=downhill, method="BFGS")
     shifts = SECOND_STEP * np.eye(dimension)
     second = [slopes(found.x + one, STEP) - slopes(found.x - one, STEP) for one in shifts]
     values, vectors = np.linalg.eigh(-(np.array(second) + np.array(second).T) / (4 * SECOND_STEP))
     # Rows add to what is known: in these coordinates, the curvature is about 1 or more.
     spread = root @ (vectors / np.sqrt(np.maximum(values, 0.5)))
-    return Normal(centre + root @ found.x, np.linalg.cholesky(spread @ spread.T))
+    return Normal.of(centre + root @ found.x, spread @ spread.T)

@@ -67,7 +67,7 @@ def _own_rows(agreement: Agreement, task: Task, rows: int, rng: np.random.Genera
 
 def _product(own: Normal, others: Normal) -> Normal:
     """Two posteriors of one prior N(0, I) together: their precisions add, and the prior's counts once."""
-    first, second = (np.linalg.inv(one.root @ one.root.T) for one in (own, others))
-    covariance = np.linalg.inv(first + second - np.eye(len(own.mean)))
-    covariance = (covariance + covariance.T) / 2
-    return Normal(covariance @ (first @ own.mean + second @ others.mean), np.linalg.cholesky(covariance))
+    first, second = (np.linalg.inv(one.covariance) for one in (own, others))
+    inverse = np.linalg.inv(first + second - np.eye(len(own.mean)))
+    covariance = np.asarray((inverse + inverse.T) / 2, float)
+    return Normal.of(covariance @ (first @ own.mean + second @ others.mean), covariance)
