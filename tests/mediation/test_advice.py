@@ -252,6 +252,28 @@ def test_mistakes_are_named(shares: eq.Agreement) -> None:
         advise(shares, party="north", rows=10, others={"south": (-1, 1.0)})
 
 
+def test_own_rows_are_the_yardstick(advice: Advice) -> None:
+    """They do not depend on ε, tell more than their noised sum, and less than they do with a reward, on average."""
+    assert len({one.loss_own_rows for one in advice.choices}) == 1
+    strongest, *_, weakest = advice.choices
+    assert strongest.loss_own_rows < strongest.loss_alone - 0.01
+    assert weakest.loss_own_rows == pytest.approx(weakest.loss_alone, abs=0.005)
+    assert all(one.loss_at_home < one.loss_own_rows + 0.003 for one in advice.choices)
+    assert not advice.is_worthwhile
+    assert advice.verdict.startswith("not worth it")
+    assert "Not worth it" in repr(advice)
+
+
+def test_who_has_few_rows_is_told_that_it_pays(shares: eq.Agreement) -> None:
+    few = advise(
+        shares, party="north", rows=4, epsilons=[1.0, 100.0], others={"south": (2_000, 100.0)}, simulations=20,
+        progress=False,
+    )  # fmt: skip
+    assert few.is_worthwhile
+    assert few.verdict.startswith("worth it")
+    assert max(one.gain_at_home for one in few.choices) > 0.02
+
+
 @pytest.mark.slow
 @pytest.mark.process
 def test_advice_cannot_see_a_row(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ class _Chains:
         scale = 0.5 * (DEGREES + squares) / rng.gamma(0.5 * (DEGREES + dimension), size=number)
         other = np.sqrt(scale)[:, None] * (rng.normal(size=offset.shape) @ reference.root.T)
         level = ratio + np.log(rng.uniform(size=number))
-        angle = 2 * math.pi * rng.uniform(size=number)
+        angle = np.asarray(2 * math.pi * rng.uniform(size=number))
         low, high = angle - 2 * math.pi, angle.copy()
         place, found = self.place.copy(), ratio.copy()
         open_ = np.arange(number)
