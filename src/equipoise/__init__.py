@@ -11,6 +11,8 @@ from equipoise._version import __version__
 
 if TYPE_CHECKING:
     from equipoise.agreement import Agreement
+    from equipoise.client.home.compare import Comparison, compare
+    from equipoise.client.home.model import HomeModel, combine
     from equipoise.errors import (
         AgreementError,
         BudgetError,
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
         TableError,
     )
     from equipoise.estimate import Estimate
-    from equipoise.home.compare import Comparison, compare
-    from equipoise.home.model import HomeModel, combine
     from equipoise.inference.infer import infer, infer_batch, infer_exact
     from equipoise.inference.posterior import Posterior
     from equipoise.inference.scenario import Scenario
@@ -109,10 +109,10 @@ _HOMES = {
     **dict.fromkeys(_ERRORS, "equipoise.errors"),
     "Advice": "equipoise.mediation.advice",
     "Agreement": "equipoise.agreement",
-    "Comparison": "equipoise.home.compare",
+    "Comparison": "equipoise.client.home.compare",
     "Estimate": "equipoise.estimate",
     "Guarantee": "equipoise.models.guarantee",
-    "HomeModel": "equipoise.home.model",
+    "HomeModel": "equipoise.client.home.model",
     "Ledger": "equipoise.party.ledger",
     "Posterior": "equipoise.inference.posterior",
     "Reward": "equipoise.reward.model",
@@ -122,8 +122,8 @@ _HOMES = {
     "Submission": "equipoise.protocol.submission",
     "WhatIf": "equipoise.mediation.what_if",
     "advise": "equipoise.mediation.advice",
-    "combine": "equipoise.home.model",
-    "compare": "equipoise.home.compare",
+    "combine": "equipoise.client.home.model",
+    "compare": "equipoise.client.home.compare",
     "infer": "equipoise.inference.infer",
     "infer_batch": "equipoise.inference.infer",
     "infer_exact": "equipoise.inference.infer",

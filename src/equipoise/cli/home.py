@@ -9,11 +9,11 @@ from equipoise._util.files import exists
 from equipoise._util.text import counted
 from equipoise.cli.options import DecimalOption, DelimiterOption, JsonOption, TableArgument
 from equipoise.cli.output import claim_output, echo, print_alarm, print_json, print_lines, print_table
+from equipoise.client.home import compare as comparing
+from equipoise.client.home.model import DRAWS, NOTICE, HomeModel, combined, evidence_of
+from equipoise.client.home.rows import own_rows
 from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
-from equipoise.home import compare as comparing
-from equipoise.home.model import DRAWS, NOTICE, HomeModel, combined, evidence_of
-from equipoise.home.rows import own_rows
 from equipoise.party.csv_stream import stated_table
 from equipoise.reward.model import Reward
 

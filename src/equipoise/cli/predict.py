@@ -18,9 +18,9 @@ from equipoise._util.text import counted, first_few, visible
 from equipoise.agreement import Agreement
 from equipoise.cli.options import DecimalOption, DelimiterOption, JsonOption
 from equipoise.cli.output import claim_output, echo, print_json, print_table
+from equipoise.client.home.model import HomeModel, load_model
+from equipoise.client.home.rows import is_missing, outside_bounds, read_columns, wanted_features, wanted_target
 from equipoise.errors import MediationError, TableError
-from equipoise.home.model import HomeModel, load_model
-from equipoise.home.rows import is_missing, outside_bounds, read_columns, wanted_features, wanted_target
 from equipoise.models.columns import CategoryColumn, LabelColumn
 from equipoise.party.csv_stream import CsvFile, stated_table
 from equipoise.party.stream import ANY_TEXT, Wanted

@@ -6,7 +6,7 @@ cross-validation, in permutation importance. It is fitted already, so that `fit`
 The file is ArviZ's: group `posterior` has the draws by chain, `unconstrained_posterior` the coordinates in which the
 prior is N(0, I), `diagnostics` R̂ and effective sizes; the agreement and the scenario are attributes. The draws are
 of the model's own parameters (`reward/own.py`); files of versions up to 0.6 also have those of the features. Since
-0.11, `others_evidence` has coordinates of what the others' releases say without one's own, for `equipoise.home`.
+0.11, `others_evidence` has coordinates of what the others' releases say without one's own, for `equipoise.client.home`.
 """
 # ruff: noqa: N803, ARG002 (scikit-learn's tools call by these names)
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
 FORMAT = "equipoise-reward"
-HOME_FORMAT = "equipoise-home-model"  # of `equipoise.home`: whatever takes rewards from others refuses it
+HOME_FORMAT = "equipoise-home-model"  # of `equipoise.client.home`: whatever takes rewards from others refuses it
 VERSION = 1
 DEVIATIONS = "deviations"
 _ARRAYS = ("rhat", "ess_bulk", "ess_tail")

@@ -1,9 +1,9 @@
 """What a party would predict with its own rows, and with rows and reward together: whether joining pays.
 
-A party has its rows at home without noise; a reward is worth what it adds to them (`equipoise.home`). No row is read
-here either: a table of the party's size is imagined of each round's truth. Both posteriors are taken to be normal where
-the prior is N(0, I): own rows by the normal that touches their posterior at its mode, and the others' evidence as it is
-approximated for everything else, tempered as the reward is. The two are multiplied.
+A party has its rows at home without noise; a reward is worth what it adds to them (`equipoise party combine`). No row
+is read here either: a table of the party's size is imagined of each round's truth. Both posteriors are taken to be
+normal where the prior is N(0, I): own rows by the normal that touches their posterior at its mode, and the others'
+evidence as it is approximated for everything else, tempered as the reward is. The two are multiplied.
 """
 
 from collections.abc import Sequence

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from equipoise._util.text import counted
+from equipoise.client.home.rows import OwnRows, own_rows
 from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
-from equipoise.home.rows import OwnRows, own_rows
 from equipoise.inference.posterior import Posterior
 from equipoise.models.base import Rows
 from equipoise.reward.evidence import LARGEST_MISFIT, Evidence

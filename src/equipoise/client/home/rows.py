@@ -13,7 +13,6 @@ from equipoise.agreement import Agreement
 from equipoise.errors import MediationError, TableError
 from equipoise.models.base import Rows
 from equipoise.models.columns import CategoryColumn, LabelColumn, NumberColumn
-from equipoise.models.regression import Regression
 from equipoise.party.csv_stream import CsvFile
 from equipoise.party.statistics import wanted_columns
 from equipoise.party.stream import Wanted
@@ -46,10 +45,9 @@ def read_columns(source: Any, wanted: Sequence[Wanted]) -> dict[str, Any]:
 def outside_bounds(agreement: Agreement, columns: dict[str, Any]) -> dict[str, int]:
     """In how many rows a column lies outside its agreed bounds, of those where that happens."""
     counts = {}
-    for column in agreement.columns:
-        if column.name in columns and isinstance(column, NumberColumn) and not getattr(column, "since", None):
-            values, (lower, upper) = columns[column.name].to_numpy(), column.bounds
-            counts[column.name] = int(np.count_nonzero((values < lower) | (values > upper)))
+    for column in _numbers(agreement, columns):
+        values, (lower, upper) = columns[column.name].to_numpy(), column.bounds
+        counts[column.name] = int(np.count_nonzero((values < lower) | (values > upper)))
     return {name: rows for name, rows in counts.items() if rows}
 
 
@@ -93,24 +91,32 @@ def own_rows(agreement: Agreement, table: Any) -> OwnRows:
         rows = scaled_rows(agreement, named or None, columns[target.name].to_pylist())
     except MediationError as error:
         raise TableError(f"{_named(table)} does not fit the agreement: {error}") from error
-    _refuse_absurd(rows)
+    _refuse_absurd(agreement, columns)
     return OwnRows(rows, left_out, outside_bounds(agreement, columns))
 
 
-def _refuse_absurd(rows: Rows) -> None:
+def _refuse_absurd(agreement: Agreement, columns: dict[str, Any]) -> None:
     """Refuse numbers so far beyond their bounds that they are mistakes, and would outweigh all other rows."""
-    model = rows.model
-    if isinstance(model, Regression):
-        assert rows.features is not None
-        scaled = {term.name: values for term, values in zip(model.coding.terms, rows.features.T, strict=False)}
-        scaled[model.target.name] = rows.target
-        for name, values in scaled.items():
-            place = int(np.argmax(np.abs(values)))
-            if abs(values[place]) > FARTHEST:
+    for column in _numbers(agreement, columns):
+        if not getattr(column, "transform", None):
+            values, (lower, upper) = columns[column.name].to_numpy(), column.bounds
+            distance = np.nan_to_num(np.abs(2 * values - lower - upper) / (upper - lower))
+            place = int(np.argmax(distance))
+            if distance[place] > FARTHEST:
                 raise TableError(
-                    f"column {name!r}, row {place + 1} of those with a target: the value is {abs(values[place]):,.0f} "
-                    "times as far from the middle of the agreed bounds as they are; correct it, or leave the row out"
+                    f"column {column.name!r}, row {place + 1} of those with a target: {values[place]:g} is "
+                    f"{distance[place]:,.0f} times as far from the middle of the agreed bounds as they are; correct "
+                    "it, or leave the row out"
                 )
+
+
+def _numbers(agreement: Agreement, columns: dict[str, Any]) -> list[NumberColumn]:
+    """Columns that are numbers with bounds, and no dates."""
+    return [
+        column
+        for column in agreement.columns
+        if column.name in columns and isinstance(column, NumberColumn) and not getattr(column, "since", None)
+    ]
 
 
 def is_missing(answer: Any) -> bool:

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from equipoise._util.display import Chart, Interval, Table
+from equipoise.client.home.model import evidence_of, posterior_at_home
+from equipoise.client.home.rows import own_rows
 from equipoise.errors import MediationError, TableError
 from equipoise.estimate import UNSURE, Estimate
-from equipoise.home.model import evidence_of, posterior_at_home
-from equipoise.home.rows import own_rows
 from equipoise.models.base import Rows
 from equipoise.reward.evidence import Evidence
 from equipoise.reward.model import Reward

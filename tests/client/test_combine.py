@@ -11,8 +11,8 @@ from scipy import stats
 import equipoise as eq
 import reward_posteriors
 from at_home import NormalInverseGamma, in_own_units, rows_of, with_others
-from equipoise.home.model import evidence_of, load_model
-from equipoise.home.rows import own_rows
+from equipoise.client.home.model import evidence_of, load_model
+from equipoise.client.home.rows import own_rows
 from equipoise.reward.evidence import Evidence
 
 pytestmark = pytest.mark.statistical

@@ -5,7 +5,7 @@ import pytest
 
 import equipoise as eq
 from at_home import NormalInverseGamma, in_own_units, rows_of, with_others
-from equipoise.home.compare import BOTH, OWN
+from equipoise.client.home.compare import BOTH, OWN
 
 pytestmark = pytest.mark.statistical
 
