@@ -2,12 +2,13 @@
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
 from scipy import stats
 
+import coded
 import equipoise as eq
 import reward_posteriors
 from at_home import NormalInverseGamma, in_own_units, rows_of, with_others
@@ -181,6 +182,21 @@ def test_without_others_there_is_no_evidence_to_miss() -> None:
     alone = reward_posteriors.some_reward("bernoulli")
     assert evidence_of(alone).misfit is None
     assert eq.combine(alone, TABLES["bernoulli"]).misfit is None
+
+
+@pytest.mark.parametrize("kind", ["linear", pytest.param("logistic", marks=pytest.mark.slow)])
+def test_levels_and_gaps_are_as_agreed(kind: Literal["linear", "logistic"]) -> None:
+    """Columns of every kind, from a generator that knows nothing of the package: own rows find its truth."""
+    agreed = coded.agreement(kind)
+    number = len(agreed.model.coordinate_names())
+    plain = reward_posteriors.reward(agreed, agreed.model.at_coordinates(np.zeros((10, number))))
+    table, truth = coded.rows(kind, 1_500, np.random.default_rng(20))
+    model = eq.combine(plain, table, draws=1_600)  # of "north" alone: nobody else is in it
+    found = agreed.model.own_units(model.posterior.draws)
+    errors = [(found[name].mean() - value) / found[name].std() for name, value in truth.items()]
+    assert model.rows == 1_500
+    assert np.max(np.abs(errors)) < 3.5
+    assert np.sqrt(np.mean(np.square(errors))) < 1.7
 
 
 ONE_CLASS = {"age": [50.0, 60.0] * 20, "bmi": [25.0, 30.0] * 20, "ill": ["no"] * 40}
