@@ -84,6 +84,7 @@ def compare(
             "losses": {name: _numbers(one) for name, one in found.losses.items()},
             "better_than_own_rows": {name: _numbers(one) for name, one in found.gains.items()},
             "P4'": found.verdict,
+            "remarks": list(found.remarks),
         }
     )
 

@@ -45,6 +45,8 @@ class Comparison:
     gains : dict of str to Estimate
         By how much "reward" and "both" are better than own rows, row by row: its error is smaller than that of the
         losses, which share their rows.
+    remarks : tuple of str
+        What speaks against relying on it, in sentences, and what was noticed in the table.
 
     Examples
     --------
@@ -57,6 +59,7 @@ class Comparison:
     folds: int
     losses: dict[str, Estimate]
     gains: dict[str, Estimate]
+    remarks: tuple[str, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -93,7 +96,7 @@ class Comparison:
             ("model", "held-out loss", "better than own rows by", ""),
             rows,
             Chart("held-out loss, ± two standard errors", lines),
-            [f"P4′, at home you predict no worse than with your own rows: {self.verdict}."],
+            [f"P4′, at home you predict no worse than with your own rows: {self.verdict}.", *self.remarks],
         )
 
 
@@ -137,22 +140,29 @@ def compare(
     if folds < 2:
         raise MediationError(f"{folds} folds leave nothing to predict from; give 2 or more")
     evidence = evidence_of(reward)
-    rows = own_rows(reward.agreement, table).rows
+    own = own_rows(reward.agreement, table)
+    rows, remarks = own.rows, list(own.remarks)
+    if not evidence.fits:
+        remarks.append(f"The others' evidence is not well described: {evidence.misfit} nats are left.")
     number = len(rows.target)
     if number < folds:
         raise TableError(f"{number} rows are too few for {folds} folds; give fewer folds, or more rows")
     nothing = Evidence.none(evidence.dimension)
     terms = {name: np.empty(number) for name in (OWN, REWARD, BOTH)}
     terms[REWARD] = losses_on(rows, reward.posterior.draws)
+    doubtful = 0
     dealt = np.random.default_rng(seed).permutation(number) % folds
     for fold in range(folds):
         kept, held = _rows_at(rows, dealt != fold), _rows_at(rows, dealt == fold)
         for name, known in ((OWN, nothing), (BOTH, evidence)):
             fitted = posterior_at_home(reward, known, kept, draws=draws, seed=seed + fold)
+            doubtful += not fitted.converged
             terms[name][dealt == fold] = losses_on(held, fitted.draws)
     losses = {name: mean_of_rows(values) for name, values in terms.items()}
     gains = {name: mean_of_rows(terms[OWN] - terms[name]) for name in (REWARD, BOTH)}
-    return Comparison(reward.party, number, folds, losses, gains)
+    if doubtful:
+        remarks.append(f"{doubtful} of {2 * folds} fits have not converged; ask for more draws, or fewer folds.")
+    return Comparison(reward.party, number, folds, losses, gains, tuple(remarks))
 
 
 def _rows_at(rows: Rows, chosen: Any) -> Rows:
