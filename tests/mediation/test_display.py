@@ -53,13 +53,15 @@ def test_paths_in_place_of_objects(settled: eq.Settlement, sent: list[eq.Submiss
 
 def test_advice_leads_with_predictions_in_the_targets_unit() -> None:
     value = eq.Estimate(2.0, 0.1)
-    choice = Choice(1.0, 0.5, 4.89, value, value, value, value, 1.0, 0.9, 0.5, 0.75, 300.0, 240.0)
+    at_home = {"loss_own_rows": 0.95, "loss_at_home": 0.85, "quality_own_rows": 0.6, "quality_at_home": 0.8}
+    choice = Choice(1.0, 0.5, 4.89, *[value] * 4, 1.0, 0.9, 0.5, 0.75, 300.0, 240.0, **at_home, gain_at_home=0.1)
     advice = Advice("north", 500, {}, 1e-6, "max", (choice,), None, 8, 0, 2.0, 0.8, "progression", 400.0, 200.0)
-    title, headers, _, row, note = repr(advice).splitlines()
+    title, headers, _, row, note, verdict = repr(advice).splitlines()
     assert title == "Advice to north with 500 rows, from 8 imagined rounds"
-    assert headers.split()[-6:] == ["±progression", "known", "alone", "Shapley", "value", "reward"]
-    assert "4.89        1     150 → 120  50% → 75%" in row
+    assert headers.split()[5:] == "Rényi ε ±progression known own rows → at home alone Shapley value reward".split()
+    assert row.split()[:12] == "4.89 1 150 → 120 50% → 75% 60% → 80% 2.00".split()[:12]
     assert "±200 if nothing is known, ±100 if all is" in note
+    assert verdict.startswith("Worth it: ")
     ElementTree.fromstring(advice._repr_html_().replace("&#160;", " "))
     labels = replace(advice, choices=(replace(choice, width_alone=None, width_reward=None),), width_prior=None)
     assert "progression" not in repr(labels)

@@ -23,6 +23,7 @@ bounds are flatter than normal ones, which makes c positive: up to 0.09 for unif
 were set by six public tables, on which c is between −0.01 and 0.18 and d 0.025 s.d. in the mean (docs/real_tables.md).
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -228,19 +229,46 @@ class LogisticRegression(EngineModel):
 
 
 @dataclass(frozen=True)
-class StandardisedLogistic(Standardised, LogisticRegression):
-    """Logistic regression with a standardised prior."""
+class _Shaped(Standardised):
+    """What logistic regressions with a standardised prior share: the last coordinate is that of the factor 1 + f c."""
 
     @property
     def _first(self) -> int:
         return 0
 
+    def _unit(self, prior: StandardisedPrior, position: Array) -> float:  # noqa: ARG002  (log odds have no other)
+        return 1.0
+
+    def bend(self, prior: StandardisedPrior, position: Array) -> Array:
+        """Move the last coordinate by what the variance of the log odds does to E[y x].
+
+        That tells their product with the factor; of strong effects either can be anything, along a bent ridge.
+        """
+        bent = super().bend(prior, position)
+        return bent.at[-1].add(self._saturation(prior, bent)) if self.shared else bent
+
+    def unbend(self, prior: StandardisedPrior, bent: Array) -> Array:
+        """The inverse of `bend`."""
+        position = bent.at[-1].add(-self._saturation(prior, bent)) if self.shared else bent
+        return super().unbend(prior, position)
+
+    def _saturation(self, prior: StandardisedPrior, position: Array) -> Array:
+        """Log e₁v for v² ≫ 1, nearly, in the last coordinate's units; it depends on neither that nor the bias."""
+        rise = -0.5 * jnp.log1p(2.9 / (1 + self._variance(prior, position)))
+        return jnp.where(prior.shape_spread > 0, rise / (FLATNESS_SPREAD * jnp.maximum(prior.shape_spread, 1e-3)), 0.0)
+
+    @abstractmethod
+    def _variance(self, prior: StandardisedPrior, position: Array) -> Array:
+        """Of the log odds within a cell."""
+
+
+@dataclass(frozen=True)
+class StandardisedLogistic(_Shaped, LogisticRegression):
+    """Logistic regression with a standardised prior."""
+
     @property
     def _block(self) -> int:
         return super()._block + self.width + 1
-
-    def _unit(self, prior: StandardisedPrior, position: Array) -> float:  # noqa: ARG002  (log odds have no other)
-        return 1.0
 
     def coefficients(self, prior: StandardisedPrior, position: Array) -> Array:  # type: ignore[override]
         """Weights, then the bias."""
@@ -252,17 +280,15 @@ class StandardisedLogistic(Standardised, LogisticRegression):
         coordinates = position[self.focus :].reshape(-1, self._block)[:, -self.width - 1 :]
         return means, roots @ roots.mT, jax.vmap(partial(_shape, prior))(roots, coordinates)
 
+    def _variance(self, prior: StandardisedPrior, position: Array) -> Array:
+        _, roots = self._distributions(prior, position)
+        through = roots[0].T @ self.coefficients(prior, position)[:-1]
+        return through @ through
+
 
 @dataclass(frozen=True)
-class MixedLogistic(Mixed):
+class MixedLogistic(_Shaped, Mixed):
     """Logistic regression some of whose terms are 0 or 1."""
-
-    @property
-    def _first(self) -> int:
-        return 0
-
-    def _unit(self, prior: StandardisedPrior, position: Array) -> float:  # noqa: ARG002  (log odds have no other)
-        return 1.0
 
     def _regression(self, prior: StandardisedPrior, position: Array) -> dict[str, Array]:
         return {"weights": self._coefficients(prior, position, 1.0)}
@@ -274,6 +300,11 @@ class MixedLogistic(Mixed):
     def _features(self, prior: StandardisedPrior, block: Array) -> tuple[Array, ...]:
         _, root = self._spread(prior, block)
         return *super()._features(prior, block), _shape(prior, root, self._parts(block)[-1])
+
+    def _variance(self, prior: StandardisedPrior, position: Array) -> Array:
+        _, root = self._spread(prior, position[self.focus :])
+        through = root.T @ self._coefficients(prior, position, 1.0)[self._numbers]
+        return through @ through
 
     def _moments_in_cell(
         self,
