@@ -58,8 +58,22 @@ def test_advice_leads_with_predictions_in_the_targets_unit() -> None:
     advice = Advice("north", 500, {}, 1e-6, "max", (choice,), None, 8, 0, 2.0, 0.8, "progression", 400.0, 200.0)
     title, headers, _, row, note, verdict = repr(advice).splitlines()
     assert title == "Advice to north with 500 rows, from 8 imagined rounds"
-    assert headers.split()[5:] == "Rényi ε ±progression known own rows → at home alone Shapley value reward".split()
-    assert row.split()[:12] == "4.89 1 150 → 120 50% → 75% 60% → 80% 2.00".split()[:12]
+    assert headers.split()[5:] == [
+        "Rényi",
+        "ε",
+        "±progression",
+        "known",
+        "own",
+        "rows",
+        "→",
+        "at",
+        "home",
+        "alone",
+        "Shapley",
+        "value",
+        "reward",
+    ]
+    assert row.split()[:12] == ["4.89", "1", "150", "→", "120", "50%", "→", "75%", "60%", "→", "80%", "2.00"][:12]
     assert "±200 if nothing is known, ±100 if all is" in note
     assert verdict.startswith("Worth it: ")
     ElementTree.fromstring(advice._repr_html_().replace("&#160;", " "))
