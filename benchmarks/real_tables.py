@@ -222,7 +222,8 @@ def coverage(study: Study, kind: str, epsilon: float, numbers: Sequence[int]) ->
 
 def export(study: Study, kinds: Sequence[str], epsilons: Sequence[float], repetitions: int, folder: Path) -> None:
     """Write a table's model, prior and releases as plain arrays, which `side_by_side.py` reads."""
-    coding, kept = study.coding, {}
+    coding = study.coding
+    kept: dict[str, Any] = {}
     for kind, epsilon in itertools.product(kinds, epsilons):
         made = list(releases(study, kind, epsilon, range(repetitions)))
         for name in ("statistic", "rows", "variance"):

@@ -10,7 +10,6 @@ import json
 import time
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -36,11 +35,11 @@ LIMIT = 1.05  # of R̂, above which a repetition is counted as not converged
 WARM_UP = 6  # rounds of the sampler
 
 
-class Coding(SimpleNamespace):
+class Coding:
     """What models ask of a coding, as it was written."""
 
-    __hash__ = object.__hash__
-    __eq__ = object.__eq__
+    def __init__(self, **parts: Any) -> None:
+        self.__dict__.update(parts)
 
 
 def compared(number: int, truth: Floats, weights: Floats, rhat: float, seconds: float) -> dict[str, Any]:

@@ -312,9 +312,9 @@ class MixedLogistic(_Shaped, Mixed):
         weights: Array,
         mean: Array,
         covariance: Array,
-        shape: Array | None = None,
+        *shape: Array,
     ) -> RowMoments:
-        found = _moments(weights[:-1], weights[-1], mean, covariance, shape)
+        found = _moments(weights[:-1], weights[-1], mean, covariance, *shape)
         # From (y, y x, x, products) to the upper triangle of (x, 1, y), where 1 and y² are known.
         known = RowMoments(jnp.append(found.mean, 1.0), jnp.pad(found.covariance, ((0, 1), (0, 1))))
         order = _triangle_order(len(mean))

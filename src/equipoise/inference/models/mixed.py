@@ -28,7 +28,7 @@ from jax import Array
 
 from equipoise._util.arrays import Floats
 from equipoise.inference import moment_likelihood
-from equipoise.inference.models.base import FEATURE_PARAMETERS, Draws, EngineModel, features_of_party
+from equipoise.inference.models.base import FEATURE_PARAMETERS, Draws, features_of_party
 from equipoise.inference.models.standardised import Standardised, StandardisedPrior, _Common
 from equipoise.inference.moment_likelihood import RowMoments
 from equipoise.inference.observations import Observed
@@ -93,7 +93,7 @@ def entries_of(agreed: "Regression") -> Entries:
 
 
 @dataclass(frozen=True)
-class Mixed(Standardised, EngineModel):
+class Mixed(Standardised):
     """A regression with a standardised prior, some of whose terms are 0 or 1."""
 
     table: Entries

@@ -21,7 +21,7 @@ If every party's features have a distribution of their own, there is no one s th
 then have the same prior, independent of the parties' s: `own` coordinates are the first ones.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -33,6 +33,7 @@ from jax import Array
 
 from equipoise._util.arrays import Floats
 from equipoise._util.quantiles import GRID, RATIO_STRETCH, SINH_DEVIATION
+from equipoise.inference.models.base import EngineModel
 from equipoise.inference.quantile_maps import (
     Table,
     correlation_root,
@@ -119,7 +120,7 @@ class _Common(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Standardised(ABC):
+class Standardised(EngineModel):
     """What both regressions share; `_first` says where their z begin."""
 
     width: int
