@@ -19,23 +19,21 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from numpy.typing import NDArray
 
-from equipoise.inference import collapsed, hmc
-from equipoise.inference.diagnostics import rhat
+from equipoise.inference import collapsed
 from equipoise.inference.models.linear import LinearRegression, StandardisedLinear, linear_prior
 from equipoise.inference.models.standardised import Typical, standardised_prior
-from equipoise.inference.observations import Observations, Scenarios, observe
-from equipoise.inference.runtime import compiler_options, double_precision, on_accelerator, use_compilation_cache
+from equipoise.inference.observations import Observations
+from equipoise.inference.runtime import double_precision, on_accelerator, use_compilation_cache
 from equipoise.valuation.divergence import divergence
+from side_by_side import LIMIT, Sampled, sampled_side_by_side
 
 Floats = NDArray[np.float64]
 
@@ -45,8 +43,6 @@ DEVIATIONS, EXPLAINED = (0.4, 0.2, 0.1, 0.05), (0.2, 0.6, 0.9)
 ROWS, EPSILONS = (500, 5_000, 50_000), (0.2, 1.0, 4.0)
 SHAPES = ("normal", "skewed", "two values", "heavy tails")  # by round, in turn
 WIDENED = (1.0, 2.0, 4.0)
-LIMIT = 1.05  # of R̂, above which a round is counted as not converged
-WARM_UP = 5  # rounds of the sampler
 
 
 @dataclass(frozen=True)
@@ -129,46 +125,6 @@ def standardised(stated: float | None = None) -> tuple[Any, Any]:
     )
 
 
-@partial(jax.jit, static_argnames=("model", "chains"), compiler_options=compiler_options(0))
-def begin(keys: Array, model: Any, chains: int, prior: Any, observations: Observations) -> hmc.Ensemble:
-    """Start the chains of every round."""
-    everybody = Scenarios(jnp.ones(1), jnp.asarray(1.0), jnp.zeros(1))
-
-    def one(key: Array, observed: Observations) -> hmc.Ensemble:
-        approximation = collapsed.approximate(model, "power", prior, observed, everybody)
-        evidence = model.prepare(observe(observed, everybody, "power"))
-        density = partial(collapsed.log_density, model, prior, evidence)
-        return hmc.begin(key, density, approximation, chains, collapsed.bending(model, prior))
-
-    return jax.vmap(one)(keys, observations)
-
-
-@partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(1))
-def advance(
-    keys: Array, model: Any, prior: Any, observations: Observations, ensembles: hmc.Ensemble, adapt: Array
-) -> tuple[hmc.Ensemble, Array, Array]:
-    """Go on with the chains of every round."""
-    everybody = Scenarios(jnp.ones(1), jnp.asarray(1.0), jnp.zeros(1))
-
-    def one(key: Array, observed: Observations, ensemble: hmc.Ensemble) -> tuple[hmc.Ensemble, Array, Array]:
-        evidence = model.prepare(observe(observed, everybody, "power"))
-        density = partial(collapsed.log_density, model, prior, evidence)
-        moved, positions, record = hmc.advance(key, density, ensemble, adapt, collapsed.bending(model, prior))
-        return moved, positions, jnp.sum(record.steps)
-
-    return jax.vmap(one)(keys, observations, ensembles)
-
-
-@dataclass(frozen=True)
-class Sampled:
-    """Of many rounds: weights [rounds, draws, w + 1], own coordinates [rounds, chains, draws, d], R̂, gradients."""
-
-    weights: Floats
-    own: Floats
-    rhat: Floats
-    gradients: Floats
-
-
 def sample(model: Any, prior: Any, releases: Sequence[Release], chains: int, lengths: int, seed: int) -> Sampled:
     """Draws of every round's posterior, all side by side."""
     statistic = np.stack([one.statistic for one in releases])[:, None]
@@ -176,27 +132,7 @@ def sample(model: Any, prior: Any, releases: Sequence[Release], chains: int, len
     rows = np.array([[float(one.rows)] for one in releases])
     nothing = np.zeros_like(statistic)
     observations = Observations(*(jnp.asarray(part) for part in (statistic, rows, variance, nothing, nothing)))
-    keys = jax.random.split(jax.random.key(seed), len(releases))
-    ensembles = begin(keys, model, chains, prior, observations)
-    kept, gradients = [], np.zeros(len(releases))
-    for number in range(WARM_UP + lengths):
-        adapt = number < WARM_UP
-        keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, number)
-        ensembles, positions, steps = advance(keys, model, prior, observations, ensembles, jnp.asarray(adapt))
-        if not adapt:
-            kept.append(np.asarray(positions))
-            gradients += np.asarray(steps) * chains
-    positions = np.concatenate(kept, axis=2)
-    flat = positions.reshape(len(releases) * chains, -1, model.dimension)
-    weights = np.asarray(collapsed.parameters(model, prior, flat)["weights"])
-    own = collapsed.own_coordinates(model, prior, flat)
-    shape = positions.shape[:3]
-    return Sampled(
-        weights.reshape(shape[0], -1, WIDTH + 1),
-        own.reshape(*shape, -1),
-        np.array([rhat(one).max() for one in positions]),
-        gradients,
-    )
+    return sampled_side_by_side(model, prior, observations, chains, lengths, seed)
 
 
 def measured(releases: Sequence[Release], found: Sampled) -> dict[str, Any]:
@@ -249,8 +185,7 @@ def coverage(options: argparse.Namespace) -> list[dict[str, Any]]:
             part = slice(place * options.rounds, (place + 1) * options.rounds)
             row: dict[str, Any] = {**setting.__dict__}
             for name, sampled in by_prior.items():
-                own = Sampled(sampled.weights[part], sampled.own[part], sampled.rhat[part], sampled.gradients[part])
-                row[name] = measured(releases[setting], own)
+                row[name] = measured(releases[setting], sampled.some(part))
             found.append(row)
             old, new = row["conjugate"], row["standardised"]
             print(
@@ -280,7 +215,8 @@ def widening(options: argparse.Namespace) -> list[dict[str, Any]]:
                 stated = setting.deviation / factor if "stated" in name else None
                 model, prior = conjugate() if name == "conjugate" else standardised(stated)
                 sampled = sample(model, prior, releases, options.chains, options.lengths, options.seed)
-                values.append(float(np.mean([divergence(one).value for one in sampled.own])))
+                own = [collapsed.own_coordinates(model, prior, one) for one in sampled.positions]
+                values.append(float(np.mean([divergence(one).value for one in own])))
             found.append({**setting.__dict__, "prior": name, "values": values})
             print(
                 f"{rows:>6,} rows, ε {epsilon:g}, R² {explained:g}, {name:36}"

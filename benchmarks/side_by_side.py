@@ -8,6 +8,7 @@ Needs JAX, NumPy and SciPy alone. `real_tables.py print` shows what was found.
 import argparse
 import json
 import time
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ Floats = NDArray[np.float64]
 
 SHARE = 0.9  # of an interval
 LIMIT = 1.05  # of R̂, above which a repetition is counted as not converged
-WARM_UP = 6  # rounds of the sampler
+WARM_UP = 5  # rounds of the sampler
 
 
 class Coding:
@@ -97,13 +98,13 @@ def begin(keys: Array, model: Any, chains: int, prior: Any, observations: Observ
 def advance(
     keys: Array, model: Any, prior: Any, observations: Observations, ensembles: hmc.Ensemble, adapt: Array
 ) -> tuple[hmc.Ensemble, Array, Array]:
-    """Go on with the chains of every repetition: positions, and coefficients [repetitions, chains, draws, …]."""
+    """Go on with the chains of every repetition: positions [repetitions, chains, draws, d], and steps taken."""
 
     def one(key: Array, observed: Observations, ensemble: hmc.Ensemble) -> tuple[hmc.Ensemble, Array, Array]:
         evidence = model.prepare(observe(observed, _everybody(model), "power"))
         density = partial(collapsed.log_density, model, prior, evidence)
-        moved, positions, _ = hmc.advance(key, density, ensemble, adapt, collapsed.bending(model, prior))
-        return moved, positions, jax.vmap(jax.vmap(lambda at: model.parameters(prior, at)["weights"]))(positions)
+        moved, positions, record = hmc.advance(key, density, ensemble, adapt, collapsed.bending(model, prior))
+        return moved, positions, jnp.sum(record.steps)
 
     return jax.vmap(one)(keys, observations, ensembles)
 
@@ -112,23 +113,40 @@ def _everybody(model: Any) -> Scenarios:
     return Scenarios(jnp.ones(model.slots), jnp.asarray(1.0), jnp.zeros(model.slots))
 
 
-def sample(
+@dataclass(frozen=True)
+class Sampled:
+    """Of many repetitions: positions [repetitions, chains, draws, d], coefficients [repetitions, draws, …], R̂, cost."""
+
+    positions: Floats
+    weights: Floats
+    rhat: Floats
+    gradients: Floats
+
+    def some(self, part: slice) -> "Sampled":
+        """Some of the repetitions."""
+        return Sampled(self.positions[part], self.weights[part], self.rhat[part], self.gradients[part])
+
+
+def sampled_side_by_side(
     model: Any, prior: Any, observations: Observations, chains: int, rounds: int, seed: int
-) -> tuple[Floats, Floats]:
-    """Coefficients of every repetition's posterior [repetitions, draws, terms + 1], and the largest R̂ of each."""
-    keys = jax.random.split(jax.random.key(seed), len(observations.rows))
+) -> Sampled:
+    """Draws of every repetition's posterior, all side by side."""
+    repetitions = len(observations.rows)
+    keys = jax.random.split(jax.random.key(seed), repetitions)
     ensembles = begin(keys, model, chains, prior, observations)
-    kept, weights = [], []
+    kept, gradients = [], np.zeros(repetitions)
     for number in range(WARM_UP + rounds):
-        adapt = jnp.asarray(number < WARM_UP)
+        adapt = number < WARM_UP
         keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, number)
-        ensembles, positions, coefficients = advance(keys, model, prior, observations, ensembles, adapt)
-        if number >= WARM_UP:
+        ensembles, positions, steps = advance(keys, model, prior, observations, ensembles, jnp.asarray(adapt))
+        if not adapt:
             kept.append(np.asarray(positions))
-            weights.append(np.asarray(coefficients))
-    draws = np.concatenate(weights, axis=2)
-    largest = np.array([rhat(one).max() for one in np.concatenate(kept, axis=2)])
-    return draws.reshape(len(draws), -1, draws.shape[-1]), largest
+            gradients += np.asarray(steps) * chains
+    found = np.concatenate(kept, axis=2)
+    flat = found.reshape(repetitions * chains, -1, model.dimension)
+    weights = np.asarray(collapsed.parameters(model, prior, flat)["weights"])
+    largest = np.array([rhat(one).max() for one in found])
+    return Sampled(found, weights.reshape(repetitions, -1, weights.shape[-1]), largest, gradients)
 
 
 @double_precision
@@ -161,10 +179,10 @@ def main() -> None:
             nothing = np.zeros_like(statistic[chosen])
             arrays = (statistic[chosen], rows[chosen], variance[chosen], nothing, nothing)
             observations = Observations(*(jnp.asarray(part) for part in arrays))
-            weights, largest = sample(model, prior, observations, options.chains, options.rounds, first)
-            seconds = (time.perf_counter() - start) / len(weights)
+            found = sampled_side_by_side(model, prior, observations, options.chains, options.rounds, first)
+            seconds = (time.perf_counter() - start) / len(found.rhat)
             for (setting, number), true, draws, worst in zip(
-                labels[chosen], truth[chosen], weights, largest, strict=True
+                labels[chosen], truth[chosen], found.weights, found.rhat, strict=True
             ):
                 kind, epsilon = setting.split("/")
                 done = document["coverage"].setdefault(f"{kind}/{name}/{epsilon}", [])
