@@ -18,7 +18,7 @@ from equipoise.reward.model import Reward
 
 pytestmark = [pytest.mark.slow, pytest.mark.engine]
 
-REPLICATIONS = 60
+REPLICATIONS = 40
 TRUTH = {"linear": (4.0, 1.2, -0.8, 0.5), "logistic": (-0.5, 0.9, -0.6)}  # intercept, slopes, residual deviation
 TARGETS = {"linear": '{ name = "y", bounds = [-4, 12] }', "logistic": '{ name = "y", labels = ["no", "yes"] }'}
 
@@ -51,12 +51,12 @@ def test_intervals_at_home_cover(kind: str, kappa: float, tmp_path: Path) -> Non
             release(agreed, rows(kind, 400, rng), party=party, epsilon=2.0, ledger=tmp_path / f"{replication}.{party}")
             for party in ("one", "two")
         ]
-        others = eq.infer(agreed, sent, kappa=kappa, draws=2_000, seed=replication, progress=False)
+        others = eq.infer(agreed, sent, kappa=kappa, draws=1_000, seed=replication, progress=False)
         assert others.coordinates is not None
         posterior = replace(others, scenario=eq.Scenario(("own", "one", "two"), kappa))
         evidence = others.coordinates.reshape(others.chains, -1, others.coordinates.shape[1])
         reward = Reward("own", agreed, posterior, Estimate(1.0, 0.1), others=evidence)
-        model = eq.combine(reward, rows(kind, 60, rng), draws=2_000, seed=replication)
+        model = eq.combine(reward, rows(kind, 60, rng), draws=1_000, seed=replication)
         found = agreed.model.own_units(model.posterior.draws)
         for name, true in zip(("intercept", "weight[a]", "weight[b]"), TRUTH[kind], strict=False):
             low, high = np.quantile(found[name], [0.05, 0.95])
