@@ -255,6 +255,72 @@ def test_rows_without_a_target_are_left_out() -> None:
     assert model.rows == 2
 
 
+def _protecting(agreed: eq.Agreement, **privacy: Any) -> eq.Agreement:
+    """The same agreement about individuals."""
+    document = agreed.model_dump(mode="json")
+    document["privacy"] |= {"individual": "patient", **privacy}
+    return eq.Agreement.model_validate(document)
+
+
+VISITS: dict[str, list[Any]] = {
+    "patient": ["a", "b", "a", "a", "c"],
+    "age": [50.0, 30.0, None, 70.0, 40.0],
+    "smoker": ["yes", "no", "yes", "no", "no"],
+    "creatinine": [None, None, 2.0, 8.0, 1.0],
+    "region": ["west", "abroad", "south", "west", "north"],
+    "pain": ["none", "some", "much", "much", "none"],
+    "outcome": [1.0, 2.0, 3.0, 5.0, None],
+}
+MADE_ONE: dict[str, dict[str, list[Any]]] = {
+    "mean": {
+        "age": [60.0, 30.0],
+        "smoker": ["yes", "no"],
+        "creatinine": [5.0, None],
+        "region": ["west", "abroad"],
+        "pain": ["much", "some"],
+        "outcome": [3.0, 2.0],
+    },
+    "last": {
+        "age": [70.0, 30.0],
+        "smoker": ["no", "no"],
+        "creatinine": [8.0, None],
+        "region": ["west", "abroad"],
+        "pain": ["much", "some"],
+        "outcome": [5.0, 2.0],
+    },
+}
+
+
+@pytest.mark.parametrize("aggregate", MADE_ONE)
+def test_rows_that_a_release_makes_one_are_one_at_home(aggregate: str) -> None:
+    """Visits of one patient are no independent rows, and the agreed model is not about visits."""
+    plain = coded.agreement("linear")
+    found = own_rows(_protecting(plain, aggregate=aggregate), VISITS)
+    expected = own_rows(plain, MADE_ONE[aggregate])
+    assert len(found) == 2
+    np.testing.assert_array_equal(found.rows.features, expected.rows.features)
+    np.testing.assert_array_equal(found.rows.target, expected.rows.target)
+    assert (found.without_target, found.read, found.rows.unit) == (1, 5, expected.rows.unit)
+    assert "5 rows count as 3 rows" in found.remarks[0]
+    with pytest.raises(eq.TableError, match="'patient' is not in the table"):
+        own_rows(_protecting(plain, aggregate=aggregate), MADE_ONE[aggregate])
+
+
+def test_labels_that_a_release_makes_one_are_one_at_home() -> None:
+    agreed = _protecting(reward_posteriors.agreement("bernoulli"), aggregate="mean")
+    found = own_rows(agreed, {"patient": [1, 1, 1, 2], "ill": ["yes", "no", "yes", None]})
+    assert found.rows.target.tolist() == [1.0]
+
+
+def test_rows_that_a_release_leaves_out_are_left_out_at_home() -> None:
+    agreed = _protecting(reward_posteriors.agreement("bernoulli"), rows_per_individual=2, excess="drop")
+    found = own_rows(agreed, {"patient": [7, 7, 8, 7, 8], "ill": ["yes", None, "no", "yes", "no"]})
+    assert found.rows.target.tolist() == [1.0, 0.0, 0.0]
+    assert found.owners is not None
+    assert found.owners.tolist() == [0, 1, 1]
+    assert (found.without_target, found.read) == (1, 5)
+
+
 def test_absurd_values_are_refused_by_column_and_row() -> None:
     drawn = 0.3 * np.random.default_rng(18).normal(size=(16, 250, 4))
     table = in_own_units(*rows_of(50, 19))

@@ -74,6 +74,15 @@ class RowsOfIndividuals:
         that differ in all rows of one individual, of any number but none, come out as tables that differ in one row.
         Memory grows with individuals and with the levels that each has, not with rows.
         """
+        found, first_rows = self.cells_of_all(batches, columns, told)
+        self._refuse_gaps(columns, found, first_rows)
+        for start in range(0, len(first_rows), BATCH_ROWS):
+            yield Batch(start, [cells[start : start + BATCH_ROWS] for cells in found], are_cells=True)
+
+    def cells_of_all(
+        self, batches: Iterable[Batch], columns: Sequence[GridColumn], told: Callable[[int], None] | None = None
+    ) -> tuple[list[Floats], Floats]:
+        """Cells of each column as `merged` has them, gaps or not, and the row in which each individual begins."""
         made = [_aggregation(column, self.agreed) for column in columns]
         first_rows, rows = _Present(last=False), 0
         for batch in batches:
@@ -84,12 +93,10 @@ class RowsOfIndividuals:
             for one, column, cells in zip(made, columns, data, strict=True):
                 one.add(places, _cells(column, cells, batch.first_row), individuals)
             rows += batch.rows
-            told(rows)
+            if told is not None:
+                told(rows)
         count = len(self._places)
-        found = [one.cells(count) for one in made]
-        self._refuse_gaps(columns, found, first_rows.cells(count))
-        for start in range(0, count, BATCH_ROWS):
-            yield Batch(start, [cells[start : start + BATCH_ROWS] for cells in found], are_cells=True)
+        return [one.cells(count) for one in made], first_rows.cells(count)
 
     def _whose(self, owners: "pa.Array[Any]", first_row: int) -> tuple[Places, Places]:
         """Places of a batch's owners, each once, and each row's owner among these; their rows are counted."""
