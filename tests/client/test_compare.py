@@ -1,11 +1,16 @@
 """Cross-validation at home: who wins where it is known who should, and that rewards of a settlement can be compared."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
 import equipoise as eq
 from at_home import NormalInverseGamma, in_own_units, rows_of, with_others
 from equipoise.client.home.compare import BOTH, OWN
+from equipoise.models.base import Rows
+from equipoise.reward.scoring import losses_on
 
 pytestmark = pytest.mark.statistical
 
@@ -22,6 +27,34 @@ def test_evidence_of_many_helps_who_has_few_rows() -> None:
     assert found.best == BOTH
     assert found.gains[BOTH].value == pytest.approx(found.losses[OWN].value - found.losses[BOTH].value)
     assert "P4′" in repr(found)
+
+
+def test_rows_of_one_individual_are_held_out_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or what is held out has been seen. Errors are of individuals too: copies of rows make nothing surer."""
+    reward = with_others("linear", evidence(1, rows_of(100, 2)))
+    document = reward.agreement.model_dump(mode="json")
+    document["privacy"] |= {"individual": "patient", "rows_per_individual": 4}
+    reward = replace(reward, agreement=eq.Agreement.model_validate(document))
+    seen: list[set[float]] = []
+
+    def fitted(_reward: Any, _evidence: Any, rows: Rows, **_: Any) -> Any:
+        seen.append(set(rows.target.tolist()))
+        return reward.posterior
+
+    def held(rows: Rows, draws: Any) -> np.ndarray:
+        targets = set(rows.target.tolist())
+        assert len(targets) == 12 or not seen[-1] & targets
+        return losses_on(rows, draws) + rows.target * (len(seen) % 6)  # of six fits, so that they differ
+
+    monkeypatch.setattr("equipoise.client.home.compare.posterior_at_home", fitted)
+    monkeypatch.setattr("equipoise.client.home.compare.losses_on", held)
+    one_each = in_own_units(*rows_of(12, 3)) | {"patient": np.arange(12)}
+    copied = {name: np.tile(values, 4) for name, values in one_each.items()}
+    found, expected = (eq.compare(reward, table, folds=3) for table in (copied, one_each))
+    for name in expected.gains:
+        assert found.gains[name].error == pytest.approx(expected.gains[name].error)
+    with pytest.raises(eq.TableError, match="12 individuals are too few"):
+        eq.compare(reward, copied, folds=13)
 
 
 def test_wrong_evidence_fails_the_promise() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
@@ -69,10 +69,20 @@ def losses_on(rows: Rows, draws: Mapping[str, Floats]) -> Floats:
     return np.asarray(math.log(rows.unit) - np.concatenate(found))
 
 
-def mean_of_rows(terms: Floats) -> Estimate:
-    """Mean of one number per row, with the error that a sample of rows leaves."""
-    error = np.std(terms, ddof=1) / math.sqrt(len(terms)) if len(terms) > 1 else 0.0
-    return Estimate(float(np.mean(terms)), float(error))
+def mean_of_rows(terms: Floats, whose: NDArray[np.int64] | None = None) -> Estimate:
+    """Mean of one number per row, with the error that a sample of rows leaves.
+
+    Rows may be several of one individual, of whom `whose` has the number: then it is the error that a sample of
+    individuals leaves.
+    """
+    mean, rows = float(np.mean(terms)), len(terms)
+    if whose is None:
+        error = np.std(terms, ddof=1) / math.sqrt(rows) if rows > 1 else 0.0
+        return Estimate(mean, float(error))
+    sums = np.bincount(whose, terms - mean)  # of each individual
+    individuals = len(sums)
+    error = math.sqrt(individuals / (individuals - 1) * float(sums @ sums)) / rows if individuals > 1 else 0.0
+    return Estimate(mean, error)
 
 
 def typical_errors(

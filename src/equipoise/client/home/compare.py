@@ -1,8 +1,9 @@
 """Which model should a party use? Own rows, the reward, or both, by cross-validation at home; nothing of it is sent.
 
 Rows are dealt into folds. What predicts a fold was fitted to the others: with the prior ("own rows"), and with the
-others' evidence ("both"). The reward is as the mediator sent it: it has seen every row, through the party's own noised
-release, which favours it a little; the other two have not.
+others' evidence ("both"). Rows of one individual, where it is agreed whose they are, go to one fold, or a fold would be
+predicted by those whom it is about. The reward is as the mediator sent it: it has seen every row, through the party's
+own noised release, which favours it a little; the other two have not.
 
 P4′ is the promise that matters to a party: that what it has at home after the round predicts no worse than its own rows
 did. Nobody else can check it.
@@ -145,21 +146,26 @@ def compare(
     if not evidence.fits:
         remarks.append(f"The others' evidence is not well described: {evidence.misfit} nats are left.")
     number = len(rows.target)
-    if number < folds:
-        raise TableError(f"{number} rows are too few for {folds} folds; give fewer folds, or more rows")
+    whose = None if own.owners is None else np.unique(own.owners, return_inverse=True)[1]
+    dealt_out = number if whose is None else int(whose.max()) + 1
+    if dealt_out < folds:
+        them = "rows" if whose is None else "individuals"
+        raise TableError(f"{dealt_out} {them} are too few for {folds} folds; give fewer folds, or more rows")
     nothing = Evidence.none(evidence.dimension)
     terms = {name: np.empty(number) for name in (OWN, REWARD, BOTH)}
     terms[REWARD] = losses_on(rows, reward.posterior.draws)
     doubtful = 0
-    dealt = np.random.default_rng(seed).permutation(number) % folds
+    dealt = np.random.default_rng(seed).permutation(dealt_out) % folds
+    if whose is not None:
+        dealt = dealt[whose]
     for fold in range(folds):
         kept, held = _rows_at(rows, dealt != fold), _rows_at(rows, dealt == fold)
         for name, known in ((OWN, nothing), (BOTH, evidence)):
             fitted = posterior_at_home(reward, known, kept, draws=draws, seed=seed + fold)
             doubtful += not fitted.converged
             terms[name][dealt == fold] = losses_on(held, fitted.draws)
-    losses = {name: mean_of_rows(values) for name, values in terms.items()}
-    gains = {name: mean_of_rows(terms[OWN] - terms[name]) for name in (REWARD, BOTH)}
+    losses = {name: mean_of_rows(values, whose) for name, values in terms.items()}
+    gains = {name: mean_of_rows(terms[OWN] - terms[name], whose) for name in (REWARD, BOTH)}
     if doubtful:
         remarks.append(f"{doubtful} of {2 * folds} fits have not converged; ask for more draws, or fewer folds.")
     return Comparison(reward.party, number, folds, losses, gains, tuple(remarks))
