@@ -64,6 +64,39 @@ def test_repeats_are_found_from_one_batch_to_the_next(tmp_path: Path) -> None:
     assert exact_statistic(layout(), tmp_path / "rows.csv").count == 70_000
 
 
+@pytest.mark.parametrize("agreed", ["", "rows_per_individual = 2", 'aggregate = "mean"'])
+def test_files_that_name_individuals_in_two_ways_are_refused(agreed: str, tmp_path: Path) -> None:
+    """Somebody who is 1 in one file and "1" in the next would have a row as each, and be protected as if by halves."""
+    for name, owners in (("a", [1, 2]), ("b", [3.0, 4.0]), ("c", ["1", "5"])):
+        pd.DataFrame(table(owners)).to_parquet(tmp_path / f"{name}.parquet")
+    with pytest.raises(TableError, match="holds number values up to row 4 and text values from there on"):
+        exact_statistic(layout(f'individual = "patient"\n{agreed}'), tmp_path)
+    (problem,) = problems_of(layout(f'individual = "patient"\n{agreed}'), tmp_path)
+    assert problem.refused
+    (tmp_path / "c.parquet").unlink()
+    assert exact_statistic(layout(f'individual = "patient"\n{agreed}'), tmp_path).count == 4
+
+
+@pytest.mark.parametrize("agreed", ["", 'aggregate = "mean"'])
+def test_a_dry_run_tells_of_names_that_are_nearly_alike(agreed: str, tmp_path: Path) -> None:
+    """Names count as they are written; who is written in two ways is two, and has the protection of half."""
+    rows = pd.DataFrame(table([SECRET, "b", f" {SECRET}", SECRET.upper(), "c"]))
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    for source in (rows, tmp_path / "rows.csv"):
+        (odd,) = problems_of(layout(f'individual = "patient"\n{agreed}'), source)
+        assert (odd.problem, odd.count, odd.refused) == ("alike but for spaces and capitals", 2, False)
+        assert SECRET not in str(odd)
+
+
+def test_names_that_are_no_text_are_names_all_the_same() -> None:
+    """Parquet files of other programs have texts that are not UTF-8; an error would show what is in them."""
+    offsets = pa.py_buffer(np.array([0, 1, 2, 3], np.int32).tobytes())
+    owners = pa.Array.from_buffers(pa.string(), 3, [None, offsets, pa.py_buffer(b"\xff\xfe\xff")])
+    rows = pa.table({**table([0, 0, 0]), "patient": owners})
+    with pytest.raises(TableError, match="row 3: 'patient' is that of 1 earlier row"):
+        exact_statistic(layout(), rows)
+
+
 def test_rows_beyond_those_agreed_are_dropped_if_agreed() -> None:
     drop = layout('individual = "patient"\nrows_per_individual = 2\nexcess = "drop"')
     rows = table(["a", "b", "a", "a", "b", "a", "c"])

@@ -17,7 +17,7 @@ from equipoise._util.arrays import Floats
 from equipoise._util.text import counted
 from equipoise.errors import TableError
 from equipoise.models import CodedColumn, GridColumn, Individuals, Layout, ScaledColumn
-from equipoise.models.cells import cells_of, decoded, refuse_fractions
+from equipoise.models.cells import cells_of, decoded, is_text, refuse_fractions
 from equipoise.party.stream import ANY_TEXT, BATCH_ROWS, Batch, Wanted
 
 Places = NDArray[np.int64]
@@ -30,6 +30,7 @@ class RowsOfIndividuals:
         self.agreed = agreed
         self._places: dict[Any, int] = {}
         self._rows = np.zeros(0, np.int64)
+        self._kind: str | None = None  # of values that name somebody, which must be the same in all batches
 
     @property
     def numbers(self) -> dict[int, int]:
@@ -113,6 +114,10 @@ class RowsOfIndividuals:
             raise TableError(
                 f"column {self.agreed.column!r} holds {owners.type} values, which name nobody; give one each"
             )
+        if len(owners):
+            self._refuse_other_kind(owners.type, first_row)
+        if is_text(owners.type):  # in bytes, which need not be text: it would be an error that shows them
+            owners = decoded(owners).cast(pa.large_binary())
         encoded = owners.dictionary_encode()
         names: list[Any] = encoded.dictionary.to_pylist()
         found = np.array([self._places.setdefault(name, len(self._places)) for name in names], np.int64)
@@ -121,6 +126,17 @@ class RowsOfIndividuals:
         self._rows = _grown(self._rows, len(self._places), 0)
         self._rows[whose] += np.bincount(within, minlength=len(whose))
         return whose, within
+
+    def _refuse_other_kind(self, kind: pa.DataType, first_row: int) -> None:
+        """Refuse a table, such as a folder of files, where "1" may be who is 1 elsewhere, and would have two rows."""
+        number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        named = "number" if number else "text" if is_text(kind) else str(kind)
+        if self._kind not in (None, named):
+            raise TableError(
+                f"column {self.agreed.column!r} holds {self._kind} values up to row {first_row} and {named} values "
+                "from there on, and somebody may be in both; write all in one way"
+            )
+        self._kind = named
 
     def _refuse_gaps(self, columns: Sequence[GridColumn], found: Sequence[Floats], first_rows: Floats) -> None:
         """Refuse a table where somebody has no value of a column that must have one, and name all such columns."""
@@ -142,6 +158,18 @@ class RowsOfIndividuals:
                 f"{'; '.join(told)}: fill it in, or remove their rows from your table before releasing (how many "
                 "individuals it has is public)"
             )
+
+    @property
+    def much_alike(self) -> int:
+        """How many rows are of somebody whose name is an earlier one but for spaces around it and capital letters."""
+        seen: set[str] = set()
+        rows = 0
+        for name, place in self._places.items():
+            if isinstance(name, bytes):
+                folded = name.decode(errors="replace").strip().casefold()
+                rows += int(self._rows[place]) if folded in seen else 0
+                seen.add(folded)
+        return rows
 
     @classmethod
     def of(cls, layout: Layout, source: Any) -> "RowsOfIndividuals | None":

@@ -100,7 +100,7 @@ def problems_of(layout: Layout, source: Any) -> list[Problem]:
 
 
 def _of_individuals(owners: RowsOfIndividuals, source: Any) -> Iterator[Problem]:
-    """Rows of whom has more than agreed."""
+    """Rows of whom has more than agreed, and who may be somebody else whose name is written in another way."""
     count, first = 0, None
     try:
         with open_table(source, (owners.wanted,)) as table:
@@ -111,6 +111,9 @@ def _of_individuals(owners: RowsOfIndividuals, source: Any) -> Iterator[Problem]
                 count += len(places)
     except TableError as error:
         yield Problem(owners.agreed.column, "not known whose rows", 0, None, str(error))
+    if alike := owners.much_alike:
+        remedy = "they count as different individuals; if they are not, nobody is protected as agreed: write all alike"
+        yield Problem(owners.agreed.column, "alike but for spaces and capitals", alike, None, remedy, refused=False)
     if owners.agreed.aggregate is not None:
         return
     if count and owners.agreed.drop:
