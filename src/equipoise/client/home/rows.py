@@ -14,12 +14,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise._util.text import counted
 from equipoise.agreement import Agreement
 from equipoise.errors import MediationError, TableError
 from equipoise.models import layout_of
 from equipoise.models.base import Rows
-from equipoise.models.cells import decoded
+from equipoise.models.cells import decoded, number_values
 from equipoise.models.columns import CategoryColumn, LabelColumn, NumberColumn
 from equipoise.party.csv_stream import CsvFile
 from equipoise.party.individuals import RowsOfIndividuals
@@ -56,7 +57,7 @@ def outside_bounds(agreement: Agreement, columns: dict[str, Any]) -> dict[str, i
     """In how many rows a column lies outside its agreed bounds, of those where that happens."""
     counts = {}
     for column in _numbers(agreement, columns):
-        values, (lower, upper) = columns[column.name].to_numpy(), column.bounds
+        values, (lower, upper) = _values(columns[column.name]), column.bounds
         counts[column.name] = int(np.count_nonzero((values < lower) | (values > upper)))
     return {name: rows for name, rows in counts.items() if rows}
 
@@ -92,8 +93,8 @@ class OwnRows(NamedTuple):
         if self.outside:
             named = ", ".join(f"{name} in {counted(rows, 'row')}" for name, rows in self.outside.items())
             told.append(
-                f"Outside the agreed bounds: {named}. At home such rows count as they are; releases had them at the "
-                "bounds. Correct those that are mistakes."
+                f"Outside the agreed bounds: {named}. At home such rows count as they are, unless a transform is "
+                "agreed; releases had them at the bounds. Correct those that are mistakes."
             )
         return told
 
@@ -173,7 +174,7 @@ def _refuse_absurd(agreement: Agreement, columns: dict[str, Any]) -> None:
     """Refuse numbers so far beyond their bounds that they are mistakes, and would outweigh all other rows."""
     for column in _numbers(agreement, columns):
         if not getattr(column, "transform", None):
-            values, (lower, upper) = columns[column.name].to_numpy(), column.bounds
+            values, (lower, upper) = _values(columns[column.name]), column.bounds
             distance = np.nan_to_num(np.abs(2 * values - lower - upper) / (upper - lower))
             place = int(np.argmax(distance))
             if distance[place] > FARTHEST:
@@ -182,6 +183,11 @@ def _refuse_absurd(agreement: Agreement, columns: dict[str, Any]) -> None:
                     f"{distance[place]:,.0f} times as far from the middle of the agreed bounds as they are; correct "
                     "it, or leave the row out"
                 )
+
+
+def _values(column: Any) -> Floats:
+    """Float64, whatever numbers a table has, such as decimals."""
+    return number_values("", column.combine_chunks())
 
 
 def _numbers(agreement: Agreement, columns: dict[str, Any]) -> list[NumberColumn]:
