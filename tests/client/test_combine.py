@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy import stats
 
@@ -14,7 +15,8 @@ import reward_posteriors
 from at_home import NormalInverseGamma, in_own_units, rows_of, with_others
 from equipoise.client.home.model import evidence_of, load_model
 from equipoise.client.home.rows import own_rows
-from equipoise.reward.evidence import Evidence
+from equipoise.reward.evidence import Evidence, Normal
+from equipoise.reward.slice_sampling import sample
 
 pytestmark = pytest.mark.statistical
 
@@ -81,6 +83,17 @@ def test_two_modes_are_described_by_a_mixture() -> None:
     assert found.fits
     grid = np.stack(np.meshgrid(np.linspace(-3, 3, 301), np.linspace(-3, 3, 301)), axis=-1).reshape(-1, 2)
     assert np.exp(found.log_density(grid)).sum() * 0.02**2 == pytest.approx(1, abs=0.01)
+
+
+@pytest.mark.parametrize("dimension", [1, 5])
+def test_chains_begin_at_every_mode(dimension: int) -> None:
+    """Fifteen standard deviations apart: chains that all begin at one mode agree, and never see the other."""
+    place = np.eye(dimension)[0] * 1.5
+    parts = tuple(Normal.of(sign * place, 0.04 * np.eye(dimension)) for sign in (1, -1))
+    evidence = Evidence(parts, (0.55, 0.45))
+    found, diagnostics = sample(evidence.log_density, evidence.parts, 4_000, 0)
+    assert diagnostics.mixed
+    assert np.mean(found[..., 0] > 0) == pytest.approx(0.55, abs=0.05)
 
 
 def test_a_poor_fit_is_told() -> None:
@@ -327,6 +340,13 @@ def test_absurd_values_are_refused_by_column_and_row() -> None:
     table["age"][7] = 1e12
     with pytest.raises(eq.TableError, match="'age', row 8"):
         eq.combine(with_others("linear", drawn), table)
+
+
+def test_decimals_are_numbers() -> None:
+    """As of a database, and as a release takes them."""
+    agreed = reward_posteriors.agreement("linear")
+    ages = pa.array([50.0, 60.0, 200.0]).cast(pa.decimal128(5, 1))
+    assert own_rows(agreed, {**TABLES["linear"], "age": ages}).outside == {"age": 1}
 
 
 def test_a_row_far_out_is_combined_all_the_same() -> None:

@@ -112,11 +112,6 @@ class Evidence:
         return len(self.parts[0].mean)
 
     @property
-    def around(self) -> Normal:
-        """Where to look for what it is combined with: the most probable part."""
-        return self.parts[int(np.argmax(self.shares))]
-
-    @property
     def _left(self) -> float:
         return 0.0 if self.misfit is None else self.misfit.value
 

@@ -1,16 +1,17 @@
 """Draws of a low-dimensional density without its gradient and without JAX: elliptical slice sampling.
 
-The density is first looked at around its mode (found by finite differences), by the normal distribution that touches it
-there. With a multivariate t of that shape as reference, every step moves along an ellipse through the chain's place and
-a fresh draw of the reference, to a point where density over reference is above a random level (Murray, Adams and MacKay
-2010; Nishihara, Murray and Adams 2014). The density is left invariant however bad the reference is; where it is good, a
-draw is nearly independent of the one before and costs little more than one evaluation. All chains move at once.
+The density is first looked at around its mode, or its modes (found by finite differences), by the normal distribution
+that touches it there. With a multivariate t of that shape as reference, every step moves along an ellipse through the
+chain's place and a fresh draw of the reference, to a point where density over reference is above a random level
+(Murray, Adams and MacKay 2010; Nishihara, Murray and Adams 2014). The density is left invariant however bad the
+reference is; where it is good, a draw is nearly independent of the one before and costs little more than one
+evaluation. All chains move at once.
 
 Chains that do not agree are run again from where they are, twice as many steps for a draw, up to 32.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,12 +27,16 @@ CHAINS = 16
 DEGREES = 8.0  # of freedom of the reference
 ADAPTATIONS, ADAPTATION_STEPS = 3, 40
 MOST_STEPS = 32  # for a draw
+LEAST_SHARE = 0.001  # of a mode that matters
 MOST_TRIES = 200  # on one ellipse, which by then is a point
 STEP, SECOND_STEP = 1e-4, 1e-3  # of finite differences, where the density's scale is about 1 or less
 
 
-def sample(log_density: LogDensity, around: Normal, draws: int, seed: int) -> tuple[Floats, Diagnostics]:
-    """Draws [chains, draws, d], and how well the chains agree; `around` is where the density is looked for."""
+def sample(log_density: LogDensity, around: Sequence[Normal], draws: int, seed: int) -> tuple[Floats, Diagnostics]:
+    """Draws [chains, draws, d], and how well the chains agree; `around` says where modes of the density may be.
+
+    Chains begin at all of them that matter: where they cannot get from one to another, they do not agree.
+    """
     rng = np.random.default_rng(seed)
 
     def density(points: Floats) -> Floats:
@@ -39,11 +44,13 @@ def sample(log_density: LogDensity, around: Normal, draws: int, seed: int) -> tu
             found = log_density(points)
         return np.where(np.isfinite(found), found, -np.inf)
 
-    reference = touching(density, around)
-    place = reference.mean + 0.5 * rng.normal(size=(CHAINS, len(reference.mean))) @ reference.root.T
+    modes, shares = _modes(density, around)
+    starts = [modes[chain % len(modes)] for chain in range(CHAINS)]
+    steps_aside = 0.5 * rng.normal(size=(CHAINS, len(modes[0].mean)))
+    place = np.array([one.mean + aside @ one.root.T for one, aside in zip(starts, steps_aside, strict=True)])
     usable = np.isfinite(density(place))
-    place[~usable] = reference.mean
-    chains = _Chains(density, reference, place, rng)
+    place[~usable] = np.array([one.mean for one in starts])[~usable]
+    chains = _Chains(density, _together(modes, shares), place, rng)
     for _ in range(ADAPTATIONS):
         chains.adapt()
     length, steps = -(-draws // CHAINS), 1
@@ -119,6 +126,25 @@ def _moments(draws: Floats) -> Normal:
     dimension = points.shape[1]
     covariance = np.cov(points.T).reshape(dimension, dimension)
     return Normal.of(points.mean(axis=0), covariance + 1e-12 * np.eye(dimension))
+
+
+def _modes(density: LogDensity, around: Sequence[Normal]) -> tuple[list[Normal], Floats]:
+    """Normal distributions that touch the density at modes, and about how much of it each has; a few at least."""
+    found = [touching(density, one) for one in around]
+    masses = np.array([density(one.mean[None])[0] + np.sum(np.log(np.diag(one.root))) for one in found])
+    shares = scipy.special.softmax(masses) if np.any(np.isfinite(masses)) else np.full(len(found), 1 / len(found))
+    kept = shares >= LEAST_SHARE
+    return [one for one, keep in zip(found, kept, strict=True) if keep], shares[kept] / shares[kept].sum()
+
+
+def _together(parts: Sequence[Normal], shares: Floats) -> Normal:
+    """The normal distribution with the mean and the covariance of a mixture."""
+    if len(parts) == 1:
+        return parts[0]
+    mean = shares @ np.array([one.mean for one in parts])
+    apart = [np.outer(one.mean - mean, one.mean - mean) for one in parts]
+    covariances = [share * (one.covariance + aside) for share, one, aside in zip(shares, parts, apart, strict=True)]
+    return Normal.of(mean, np.sum(covariances, axis=0))
 
 
 def touching(density: LogDensity, around: Normal) -> Normal:

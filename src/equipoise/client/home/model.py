@@ -215,7 +215,7 @@ def posterior_at_home(reward: Reward, evidence: Evidence, rows: Rows, *, draws: 
     def log_density(points: np.ndarray) -> np.ndarray:
         return evidence.log_density(points) + likelihood(model.at_coordinates(points))
 
-    found, diagnostics = sample(log_density, evidence.around, draws, seed)
+    found, diagnostics = sample(log_density, evidence.parts, draws, seed)
     coordinates = found.reshape(-1, found.shape[2])
     scenario = reward.posterior.scenario
     return Posterior(
