@@ -34,9 +34,9 @@ WATCHED = (
     "party/release.py",
     "party/ledger.py",
     "party/mechanism.py",
-    "equipoise/keys.py",
-    "durable.py",
-    "cli/party_output.py",
+    "protocol/keys.py",
+    "_util/files.py",
+    "cli/party.py",
 )
 
 
