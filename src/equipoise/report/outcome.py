@@ -76,6 +76,8 @@ def awards(settlement: "Settlement") -> Section:
     words = [
         "Going alone, a party would know what its own release tells. Its target is its fair share of what its team "
         "knows, and its reward is a model made to be worth that. In every team the party that brings most gets all.",
+        "“Alone” is the release with its noise, which is all that was sent. A party’s rows at home tell it more; what "
+        "the reward adds to those only the party can see.",
     ]
     if len(settlement.teams) > 1:
         words.append("Teams share what each of them is worth: " + "; ".join(map(", ".join, settlement.teams)) + ".")

@@ -109,7 +109,12 @@ def _award(view: PartyView) -> Section:
         *([("similarity", view.similarity, "0 is the team’s own posterior")] if view.similarity is not None else []),
         ("τ" if noise else "κ", number(view.tau if noise else view.kappa), _how(view)),
     ]
-    words = ["All values are information, in nats. The reward is a model made to be worth the target."]
+    words = [
+        "All values are information, in nats. The reward is a model made to be worth the target.",
+        "“Alone” is your release with its noise, not your rows, which tell you more. Use both: “equipoise party "
+        "combine” makes one model of reward and rows, and “equipoise party compare” shows whether it predicts better "
+        "than your rows do. Both stay with you.",
+    ]
     if view.falls_back:
         words.append(
             "No share of what the team knows would leave you as well off as alone, so as agreed beforehand your reward "
