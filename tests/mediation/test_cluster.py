@@ -86,7 +86,8 @@ def test_a_cluster_decides_the_same_and_survives_a_worker(tmp_path: Path, monkey
             assert len(client.scheduler_info()["workers"]) == 1
     assert there == here
     assert still_at_work[0] >= 1  # values came in, and into the journal, while others were sampled
-    assert sum(number >= 1 for number in still_at_work) > len(still_at_work) / 2
+    coalitions = still_at_work[:15]  # before rewards, which are few at a time
+    assert sum(number >= 1 for number in coalitions) > len(coalitions) / 2
 
 
 def _wait_for(path: Path) -> None:
