@@ -29,12 +29,13 @@ class Table:
     target: str
     load: Callable[[Path | None], pd.DataFrame]
 
-    def agreement(self) -> eq.Agreement:
-        """What they agree on: default priors."""
+    def agreement(self, effect: float | None = None) -> eq.Agreement:
+        """What they agree on: default priors, but perhaps for the size of effects."""
+        prior = "" if effect is None else f"[model.prior]\neffect = {effect}\n"
         members = "".join(f'[[parties]]\nname = "{party}"\n' for party in PARTIES)
         return eq.Agreement.parse(
             f'format = 2\n[model]\nkind = "{self.kind}"\nfeatures = [{self.features}]\ntarget = {self.target}\n'
-            f"[privacy]\nmax_epsilon = 1e6\n{members}"
+            f"{prior}[privacy]\nmax_epsilon = 1e6\n{members}"
         )
 
 

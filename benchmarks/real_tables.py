@@ -28,7 +28,8 @@ Coverage is that of 90 % intervals of all effects, in repetitions of one of four
   of the numbers, not to the sampler, the prior or the noise.
 
 `learnt` prints what a logistic regression learns from expected sums of 30,000 rows and hardly any noise, beside the
-coefficients that these sums have, once for the table's features and once for normal ones.
+coefficients that these sums have, once for the table's features and once for normal ones. `shapes` prints how far
+E[y x] is from that of normal numbers, which is what `data_prior.shape_spread` allows for.
 
 The standard error is over repetitions, since effects of one repetition are not independent, and no smaller than if they
 were. Results are added to `--output`, so that a long measurement can be made in parts.
@@ -58,6 +59,7 @@ from sklearn.linear_model import LogisticRegression
 
 from equipoise.inference import engine
 from equipoise.inference.engine import Problem, Settings
+from equipoise.inference.models.logistic import expected_derivatives
 from equipoise.inference.observations import Observations, Scenarios
 from equipoise.inference.problem import model_of
 from equipoise.inference.runtime import double_precision
@@ -93,8 +95,8 @@ class Rows:
 class Study:
     """One table: its agreement, its rows as the agreement codes them, and a compiled sampler."""
 
-    def __init__(self, table: Table, data: Path | None, settings: Settings) -> None:
-        self.table, self.agreement = table, table.agreement()
+    def __init__(self, table: Table, data: Path | None, settings: Settings, effect: float | None = None) -> None:
+        self.table, self.agreement = table, table.agreement(effect)
         model = self.agreement.model
         frame = table.load(data)
         terms = model.scaled_features(feature_matrix(self.agreement, frame))
@@ -280,6 +282,31 @@ def learnt(study: Study) -> None:
         print(f"{term.name:28} {truth[place]:+.2f} {found[0][place]:+.2f} {found[1][place]:+.2f}", flush=True)
 
 
+def shapes(study: Study) -> None:
+    """Print by what share E[y x] differs from that of normal numbers along it, and by how much in any direction.
+
+    Numbers are taken relative to their means at every combination of levels; rows with marked gaps are left out.
+    """
+    truth, coding = study.fit(study.rows), study.coding
+    gaps = [indicator for _, indicator in coding.gaps]
+    terms = study.rows.terms[study.rows.terms[:, gaps].sum(axis=1) == 0]
+    numbers, levels = list(coding.numbers), [*coding.level_terms, -1]
+    means = terms[:, levels] @ np.linalg.lstsq(terms[:, levels], terms[:, numbers])[0]
+    centred = terms[:, numbers] - means
+    covariance = np.cov(centred.T).reshape(len(numbers), len(numbers))
+    weights = truth[numbers]
+    square = weights @ covariance @ weights
+    middle = terms[:, levels] @ truth[levels] + means @ weights
+    slope = np.mean(jax.vmap(lambda at: expected_derivatives(at, jnp.asarray(square))[1])(jnp.asarray(middle)))
+    root = np.linalg.cholesky(covariance)
+    normal = np.linalg.solve(root, slope * covariance @ weights)
+    real = np.linalg.solve(root, centred.T @ np.tanh((middle + centred @ weights) / 2) / len(terms))
+    strength = 2 * square / (1 + 2 * square)
+    factor = (real - normal) @ normal / (normal @ normal) / strength
+    size = np.sqrt(np.mean((real - normal) ** 2))
+    print(f"{study.table.name}: log odds ± {np.sqrt(square):.2f}, factor {factor:+.2f}, any direction {size:.3f} sd")
+
+
 # Held-out loss.
 
 
@@ -432,12 +459,13 @@ def saved(document: dict[str, Any], output: Path | None) -> None:
 def main() -> None:
     """Measure, add to what was measured before, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("coverage", "export", "learnt", "losses", "print"))
+    parser.add_argument("what", choices=("coverage", "export", "learnt", "losses", "print", "shapes"))
     parser.add_argument("--data", type=Path, help="folder of the two files")
     parser.add_argument("--tables", nargs="+", choices=tuple(TABLES), default=list(TABLES))
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=["model"])
     parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--effect", type=float, help="the prior's size of effects, if not the default")
     parser.add_argument("--draws", type=int, default=1_280)
     parser.add_argument("--chains", type=int, default=16)
     parser.add_argument("--thinning", type=int, default=2, help="how much longer chains may go on until they agree")
@@ -449,9 +477,13 @@ def main() -> None:
     if options.what != "export" and options.output and options.output.exists():
         document = json.loads(options.output.read_text(encoding="utf-8"))
     for name in options.tables if options.what != "print" else ():
-        study = Study(TABLES[name], options.data, settings)
+        study = Study(TABLES[name], options.data, settings, options.effect)
         if options.what == "export":
             export(study, options.kinds, options.epsilon, options.repetitions, options.output)
+            continue
+        if options.what == "shapes":
+            if study.table.kind == "logistic":
+                shapes(study)
             continue
         if options.what == "learnt":
             if study.table.kind == "logistic":
