@@ -5,8 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from at_home import with_others
 from reward_posteriors import some_reward
 
 BLOCK = """
@@ -68,6 +70,16 @@ def test_using_a_reward_never_imports_jax(tmp_path: Path) -> None:
         "from equipoise.cli.app import app\n"
         "try:\n    app(['predict', 'north.nc', '--data', 'rows.csv'])\nexcept SystemExit:\n    pass\n",
         cwd=tmp_path,
+    )
+
+
+@pytest.mark.process
+def test_a_model_at_home_never_imports_jax(tmp_path: Path) -> None:
+    drawn = 0.3 * np.random.default_rng(0).normal(size=(16, 100, 4))
+    with_others("linear", drawn).save(tmp_path / "north.nc")
+    rows = {"age": [50.0, 60.0, 70.0], "bmi": [25.0, 30.0, 35.0], "progression": [150.0, 200.0, 250.0]}
+    run(
+        f"import equipoise as eq\neq.combine('north.nc', {rows})\neq.compare('north.nc', {rows}, folds=2)", cwd=tmp_path
     )
 
 

@@ -1,6 +1,5 @@
 """A reward and own rows together: against posteriors in closed form, and what can be wrong with either."""
 
-import sys
 from pathlib import Path
 from typing import Any, Literal
 
@@ -357,11 +356,3 @@ def test_a_row_far_out_is_combined_all_the_same() -> None:
     model = eq.combine(with_others("linear", drawn), table)
     assert model.posterior.converged
     assert own_rows(model.agreement, table).outside == {"age": 1}
-
-
-def test_a_party_needs_no_jax() -> None:
-    """Contracts say so of the files; this says so of what is loaded, where nothing else has loaded it."""
-    if "jax" in sys.modules:
-        pytest.skip("another test of this process needed JAX")
-    eq.combine(reward_posteriors.some_reward("bernoulli"), TABLES["bernoulli"])
-    assert "jax" not in sys.modules

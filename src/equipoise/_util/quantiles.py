@@ -39,6 +39,16 @@ def log_gamma_quantile(z: Floats, shape: float | Floats) -> Floats:
     return np.where(z > 0, upper, np.where(tiny < -600, tiny, lower))
 
 
+def truncated_square(half_square: Floats, dimension: int, degrees: float, limit: float) -> Floats:
+    """Map |z|²/2 of a normal z of so many dimensions to X/2, X ~ χ² with `degrees` of freedom below `limit`."""
+    special = scipy.special
+    mass = special.gammainc(degrees / 2, limit / 2)
+    below = mass * special.gammainc(dimension / 2, half_square)
+    above = mass * special.gammaincc(dimension / 2, half_square) + special.gammaincc(degrees / 2, limit / 2)
+    found = np.where(below < 0.5, special.gammaincinv(degrees / 2, below), special.gammainccinv(degrees / 2, above))
+    return np.minimum(found, limit / 2)
+
+
 def beta_quantile(z: Floats, first: float, second: float) -> LogOdds:
     """Map z to X ~ Beta(first, second)."""
     special = scipy.special

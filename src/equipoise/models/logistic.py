@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from equipoise._util.arrays import Floats
+from equipoise._util.quantiles import truncated_square
 from equipoise.models.base import Draws, Likelihood, Rows, Template, averaged
 from equipoise.models.columns import LabelColumn
 from equipoise.models.layout import BASE_WEIGHT, CodedColumn, Layout
@@ -170,16 +171,12 @@ bias_spread = 2.0        # log odds where all features are at their means
         if isinstance(prior, StandardisedLogOdds):
             target = 0.0, prior.bias_spread
             return {"weights": self.standardised_weights(coordinates, prior.effect, 1.0, target)}
-        special, width = scipy.special, len(self.features)
+        width = len(self.features)
         degrees = width if prior.degrees_of_freedom is None else prior.degrees_of_freedom
         squares = np.maximum(np.sum(coordinates**2, axis=1), 1e-30)
-        limit = prior.max_squared_norm / 2
-        mass = special.gammainc(degrees / 2, limit)
-        below = mass * special.gammainc((width + 1) / 2, squares / 2)
-        above = mass * special.gammaincc((width + 1) / 2, squares / 2) + special.gammaincc(degrees / 2, limit)
-        norm = np.where(below < 0.5, special.gammaincinv(degrees / 2, below), special.gammainccinv(degrees / 2, above))
+        stretched = truncated_square(squares / 2, width + 1, degrees, prior.max_squared_norm)
         scales = np.array([prior.weight_scale] * width + [prior.bias_scale])
-        return {"weights": scales * coordinates * np.sqrt(2 * np.minimum(norm, limit) / squares)[:, None]}
+        return {"weights": scales * coordinates * np.sqrt(2 * stretched / squares)[:, None]}
 
     def likelihood_of(self, rows: Rows) -> Likelihood:
         assert rows.features is not None

@@ -390,7 +390,7 @@ class MixedLinear(_WithResidual, Mixed):
     def _explained(self, prior: StandardisedPrior, position: Array) -> Array:
         """As if all terms were independent; a level that no row has adds nothing."""
         share = self._features(prior, position[self.focus :])[2] @ self.coding.levels_of_cells[:, self._levels]
-        relative = jnp.sqrt(share * (1 - share)) / prior.deviation_unit[self._levels]
+        relative = jnp.sqrt(share * (1 - share) + 1e-12) / prior.deviation_unit[self._levels]
         effects = jnp.sinh(position[1 : 1 + self.width]) * jnp.ones(self.width).at[self._levels].set(relative)
         return 0.5 * jnp.log1p(prior.effect**2 * effects @ effects)
 

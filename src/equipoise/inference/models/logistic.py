@@ -20,7 +20,7 @@ the standardised prior it is therefore e₁ u (1 + f c) + f d, where f = 2v²/(1
 parameters: d ~ N(0, s²Σ) and c ~ N(1.5 s, (3 s)²), s being `shape_spread`. Third cumulants of x move E[y x] in any
 direction, by a share of v² while that is small; fourth ones along u; and neither beyond E|x|, whence f. Columns within
 bounds are flatter than normal ones, which makes c positive: up to 0.09 for uniform features, −0.11 for Laplace's. Sizes
-were set by six public tables, on which c is between −0.01 and 0.18 and d 0.025 s.d. in the mean (docs/real_tables.md).
+were set by six public tables: c is between −0.01 and 0.19, f d between 0.005 and 0.039 s.d. (docs/real_tables.md).
 """
 
 from abc import abstractmethod
@@ -35,7 +35,7 @@ from jax import Array
 from scipy import special, stats
 
 from equipoise._util.arrays import Floats
-from equipoise._util.quantiles import GRID
+from equipoise._util.quantiles import GRID, truncated_square
 from equipoise.inference import moment_likelihood
 from equipoise.inference.conjugate import repaired
 from equipoise.inference.models.base import Draws, EngineModel, features_of_party
@@ -60,6 +60,7 @@ _SCALES = np.geomspace(0.18, 3.8, 20)
 _MIXTURE = _SCALES * stats.kstwobign.pdf(_SCALES)
 _MIXTURE = _MIXTURE / _MIXTURE.sum()
 FLATNESS, FLATNESS_SPREAD = 1.5, 3.0  # of the factor of E[y x], in units of `shape_spread`
+_PROBIT_VARIANCE = 2.9  # of the normal distribution that is nearest to the logistic one
 _NORM_STRETCH = 3.0  # the table of norms runs over 3 log ρ in [−9, 9]
 
 
@@ -103,12 +104,7 @@ def _log_norm_table(dimension: int, degrees: float, limit: float) -> Table:
     log_rho = GRID / _NORM_STRETCH
     half = np.exp(2 * log_rho) / 2
     mass = special.gammainc(degrees / 2, limit / 2)
-    below = special.gammainc(dimension / 2, half) * mass
-    above = special.gammaincc(dimension / 2, half) * mass + special.gammaincc(degrees / 2, limit / 2)
-    half_square = np.where(
-        below < 0.5, special.gammaincinv(degrees / 2, below), special.gammainccinv(degrees / 2, above)
-    )
-    half_square = np.minimum(half_square, limit / 2)
+    half_square = truncated_square(half, dimension, degrees, limit)
     log_r = 0.5 * np.log(2 * half_square)
     # d log r / d log ρ is the ratio of the densities of log ρ² and log r²
     slope = np.exp(
@@ -254,7 +250,7 @@ class _Shaped(Standardised):
 
     def _saturation(self, prior: StandardisedPrior, position: Array) -> Array:
         """Log e₁v for v² ≫ 1, nearly, in the last coordinate's units; it depends on neither that nor the bias."""
-        rise = -0.5 * jnp.log1p(2.9 / (1 + self._variance(prior, position)))
+        rise = -0.5 * jnp.log1p(_PROBIT_VARIANCE / (1 + self._variance(prior, position)))
         return jnp.where(prior.shape_spread > 0, rise / (FLATNESS_SPREAD * jnp.maximum(prior.shape_spread, 1e-3)), 0.0)
 
     @abstractmethod
