@@ -9,6 +9,7 @@ and random keys are the same, both ways are compiled beforehand, and each is the
 import argparse
 import itertools
 import time
+from operator import itemgetter
 
 import jax
 import numpy as np
@@ -44,7 +45,7 @@ def apart(keys: Array, problem: Problem, scenarios: Scenarios, settings: Setting
     """One call for each scenario."""
     results = []
     for index in range(len(keys)):
-        one = Scenarios(*(part[index : index + 1] for part in scenarios))
+        one = jax.tree.map(itemgetter(slice(index, index + 1)), scenarios)
         results += engine.run(keys[index : index + 1], problem, one, settings)
     return results
 

@@ -20,7 +20,7 @@ import rounds
 from equipoise.inference import collapsed, diagnostics, engine, gibbs
 from equipoise.inference.engine import Problem, Settings
 from equipoise.inference.infer import infer, infer_batch, infer_exact
-from equipoise.inference.problem import observations_of
+from equipoise.inference.problem import noises_of
 from equipoise.models import layout_of
 from equipoise.party.release import release
 from equipoise.party.statistics import exact_statistic
@@ -118,16 +118,14 @@ def test_whatever_fills_an_empty_slot_is_never_read(shared: bool, sampler: Any) 
 
 def test_every_bit_of_a_secret_changes_the_noise(submissions: list[eq.Submission]) -> None:
     """128 bits; the numbers that JAX's keys are made of hold 64 at most, and 52 of them were derived from a secret."""
-    drawn = [
-        np.asarray(observations_of(AGREEMENT, submissions, seed=f"{1 << place:032x}").unit_noise)
-        for place in range(128)
-    ]
+    tau = np.ones((128, len(AGREEMENT.parties)))
+    drawn = np.asarray(noises_of(AGREEMENT, submissions, tau, [f"{1 << place:032x}" for place in range(128)]))
     assert len({noise.tobytes() for noise in drawn}) == 128
-    numbers = np.concatenate([noise.ravel() for noise in drawn])
+    numbers = drawn.ravel()
     assert stats.kstest(numbers, "norm").pvalue > 0.01
     assert len(set(np.round(numbers, 9))) == numbers.size  # nothing is shared between them
     for wrong in ("5a", "5A" * 16, -1, 1.5, None):
-        with pytest.raises(eq.InferenceError, match="32 hexadecimal digits") as refused:
+        with pytest.raises(eq.InferenceError, match="64 hexadecimal digits") as refused:
             infer(AGREEMENT, submissions, noise_seed=wrong)  # type: ignore[arg-type]
         assert "5A" not in str(refused.value)  # what was meant as a secret stays one
 

@@ -241,7 +241,7 @@ def test_added_noise_does_not_follow_from_the_seed(tmp_path: Path) -> None:
     assert choices.noise_secret_of("noise", None, tmp_path) == kept  # a run that goes on
     assert (tmp_path / choices.SECRET).stat().st_mode & 0o077 == 0
     assert choices.noise_secret_of("tempering", None, tmp_path) is None
-    with pytest.raises(MediationError, match="must be 32 hexadecimal digits"):
+    with pytest.raises(MediationError, match="must be 64 hexadecimal digits"):
         choices.SettlementSettings.of(None, {"noise_secret": "1234"})
     with pytest.raises(MediationError, match="leave it out"):
         choices.noise_secret_of("tempering", "5a" * 16, None)

@@ -149,7 +149,11 @@ def _sentences(agreement: Agreement, layout: Layout) -> tuple[str, ...]:
         else f"{reward.rho:g}, whether or not that leaves everybody better off than alone"
     )
     least = "" if privacy.min_epsilon is None else f", the smallest {privacy.min_epsilon:g}"
-    mechanism = {"tempering": "a tempered likelihood", "noise": "added noise"}[reward.mechanism]
+    mechanism = {
+        "tempering": "a tempered likelihood",
+        "noise": "added noise",
+        "degraded": "noise added to the others' releases, the party's own staying as it is",
+    }[reward.mechanism]
     return (
         f"What is learnt: {agreement.model.purpose}.",
         f"Each party sends {counted(len(layout), 'perturbed sum')}, its row count (in the clear), its epsilon and a "

@@ -71,7 +71,7 @@ class RewardRule(Section):
 
     added_later = frozenset({"fallback", "operator_may_choose"})
 
-    mechanism: Literal["tempering", "noise"] = "tempering"
+    mechanism: Literal["tempering", "noise", "degraded"] = "tempering"
     rho: float | Literal["max"] = "max"
     fallback: Literal["alone", "shares"] = "alone"
     operator_may_choose: tuple[OperatorsChoice, ...] = ()

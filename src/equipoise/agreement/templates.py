@@ -18,7 +18,7 @@ order = 2
 max_epsilon = 1.0
 
 [reward]
-mechanism = "tempering"  # or "noise"
+mechanism = "tempering"  # or "degraded", which cannot be undone, or "noise"
 # Fairness exponent: near 0 rewards everyone alike, 1 in proportion to contribution;
 # "max" is the largest that leaves nobody worse off than alone.
 rho = "max"

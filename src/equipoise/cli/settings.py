@@ -15,7 +15,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     "rho": (str | None, typer.Option(help='Fairness exponent up to 1, or "max", if left to you [as agreed].')),
     "mechanism": (
         str | None,
-        typer.Option(help="How rewards are made, if left to you: tempering or noise [as agreed]."),
+        typer.Option(help="How rewards are made, if left to you: tempering, noise or degraded [as agreed]."),
     ),
     "teams": (
         list[str] | None,

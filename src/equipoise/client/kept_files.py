@@ -78,7 +78,11 @@ def checked_reward(data: bytes, me: Membership, agreed: Agreement) -> Reward:
 def made_otherwise(reward: Reward) -> tuple[str, ...]:
     """What a reward's own draws say of how it was made, where it does not say so itself."""
     scenario, agreed = reward.posterior.scenario, reward.agreement.reward
-    used = "noise" if scenario.tau else "tempering" if 0 < scenario.kappa < 1 else agreed.mechanism
+    used: str = agreed.mechanism
+    if scenario.tau:
+        used = "noise" if reward.party in scenario.tau else "degraded"
+    elif 0 < scenario.kappa < 1:
+        used = "tempering"
     if used == agreed.mechanism or "mechanism" in agreed.operator_may_choose:
         return ()
     return (f'mechanism = "{used}" was used where the agreement says "{agreed.mechanism}", and the reward hides it',)

@@ -11,6 +11,7 @@ on up to `max_thinning`: more work gives better draws, never more of them.
 
 from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -52,7 +53,7 @@ def run(
             if progress:
                 progress(len(members))
 
-        chosen = Scenarios(*(jnp.asarray(part)[padded] for part in scenarios))
+        chosen = jax.tree.map(lambda part: jnp.asarray(part)[padded], scenarios)
         chains = chains_of(settings)(keys[padded], problem, chosen, settings)
         return _sample(chains, settings, tick)[: len(members)]
 

@@ -18,6 +18,7 @@ from equipoise.inference.observations import Scenarios
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.problem import (
     exact_observations,
+    noises_of,
     observations_of,
     problem_of,
     scenario_arrays,
@@ -88,7 +89,8 @@ def infer(
     seed : int
         The same seed gives the same draws.
     noise_seed : int or str
-        Which noise `tau` scales: a number, or a secret of 32 hexadecimal digits.
+        Which noise `tau` scales: a number, or a secret of 32 hexadecimal digits. With 64 digits every release has a
+        Brownian path, so that with more `tau` it has more of the same noise (`equipoise.inference.brownian`).
     progress : bool, optional
         Whether to show a progress bar; by default on a terminal.
 
@@ -135,7 +137,7 @@ def infer_batch(
     draws: int = DRAWS,
     chains: int | None = None,
     seed: int | Sequence[int] = 0,
-    noise_seed: UnitNoise = 0,
+    noise_seed: UnitNoise | list[UnitNoise] = 0,
     processes: int | None = None,
     progress: bool | None = None,
     label: str = LABEL,
@@ -146,13 +148,15 @@ def infer_batch(
 
     Parameters
     ----------
-    agreement, submissions, method, rule, draws, chains, noise_seed, progress
+    agreement, submissions, method, rule, draws, chains, progress
         As in `infer`.
     scenarios : sequence of Scenario
         What to sample.
     seed : int or sequence of int
         One for all scenarios gives them common random numbers, which suits differences between them; a list, one for
         each, makes them independent.
+    noise_seed : int or str, or a list of these
+        As in `infer`, one for all scenarios or one for each.
     processes : int, optional
         Processes to spread scenarios over; by default all cores if there are many scenarios, or as an active
         `joblib.parallel_config` says (for example on a Dask cluster).
@@ -188,8 +192,11 @@ def infer_batch(
     rule = check_rule(rule, chosen, scenarios)
     seeds = [seed] * len(scenarios) if isinstance(seed, int | np.integer) else list(seed)
     _check_sizes(scenarios, seeds, draws, chains)
-    check_unit_noise(noise_seed)
     _check_seeds(scenarios, seeds)
+    noise_seeds: list[UnitNoise] = list(noise_seed) if isinstance(noise_seed, list) else [noise_seed] * len(scenarios)
+    _check_seeds(scenarios, noise_seeds)
+    for one in noise_seeds:
+        check_unit_noise(one)
     if processes is not None:
         check_whole("processes", processes, 1)
         if processes > 1 and on_accelerator():
@@ -200,7 +207,8 @@ def infer_batch(
         raise InferenceError("there are no submissions; a posterior needs at least one party's")
     present = tuple(submission.party for submission in submissions)
     arrays = scenario_arrays(agreement, present, scenarios)
-    observations = observations_of(agreement, submissions, seed=noise_seed)
+    observations = observations_of(agreement, submissions, seed=0)
+    arrays = arrays._replace(noise=noises_of(agreement, submissions, arrays.tau, noise_seeds))
     problem = problem_of(believed or agreement, observations)
     scenarios = [scenario.resolved(present) for scenario in scenarios]
     settings = Settings(
@@ -216,7 +224,7 @@ def infer_batch(
         chosen,
         settings,
         seeds,
-        noise_seed=noise_seed,
+        noise_seeds=noise_seeds,
         processes=processes,
         progress=progress,
         label=label,
@@ -283,7 +291,7 @@ def _posteriors(
     settings: Settings,
     seeds: Sequence[int],
     *,
-    noise_seed: UnitNoise = 0,
+    noise_seeds: Sequence[UnitNoise] | None = None,
     processes: int | None,
     progress: bool | None,
     label: str = LABEL,
@@ -311,7 +319,7 @@ def _posteriors(
             method,
             settings.rule,
             int(seeds[index]),
-            noise_seed,
+            0 if noise_seeds is None else noise_seeds[index],
             chains,
             coordinates,
         )
@@ -368,6 +376,6 @@ def _check_sizes(scenarios: Sequence[Scenario], seeds: Sequence[int], draws: int
         check_whole("chains", chains, 4)  # fewer cannot be compared with each other
 
 
-def _check_seeds(scenarios: Sequence[Scenario], seeds: Sequence[int]) -> None:
+def _check_seeds(scenarios: Sequence[Scenario], seeds: Sequence[UnitNoise]) -> None:
     if len(seeds) != len(scenarios):
         raise InferenceError(f"{len(seeds)} seeds for {len(scenarios)} scenarios; give one seed, or one for each")

@@ -28,11 +28,15 @@ class Observations(NamedTuple):
 
 
 class Scenarios(NamedTuple):
-    """A batch: `member` [scenarios, slots] of 0 and 1, `kappa` [scenarios], `tau` [scenarios, slots]."""
+    """A batch: `member` [scenarios, slots] of 0 and 1, `kappa` [scenarios], `tau` [scenarios, slots].
+
+    `noise` [scenarios, slots, entries] is each scenario's own unit noise, where it is not the observations'.
+    """
 
     member: Array
     kappa: Array
     tau: Array
+    noise: Array | None = None
 
 
 class Observed(NamedTuple):
@@ -53,7 +57,8 @@ def with_added_noise(observations: Observations, scenario: Scenarios) -> Observa
     """Add noise of variance τ · added² (paper Sec. 5.1), and replace whatever parties outside the scenario sent."""
     member = scenario.member[:, None] > 0
     tau = scenario.tau[:, None]
-    statistic = observations.statistic + jnp.sqrt(tau) * observations.added * observations.unit_noise
+    unit_noise = observations.unit_noise if scenario.noise is None else scenario.noise
+    statistic = observations.statistic + jnp.sqrt(tau) * observations.added * unit_noise
     return observations._replace(
         statistic=jnp.where(member, statistic, 0.0),
         rows=jnp.where(scenario.member > 0, observations.rows, 1.0),

@@ -11,20 +11,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from equipoise._util.canonical import sha256_hex
 from equipoise.agreement import Agreement
 from equipoise.errors import InferenceError
+from equipoise.inference import brownian
 from equipoise.inference.engine import Problem
 from equipoise.inference.models import build
 from equipoise.inference.observations import Observations, Scenarios
 from equipoise.inference.runtime import double_precision
-from equipoise.inference.scenario import Scenario, UnitNoise, is_number
+from equipoise.inference.scenario import PATH_DIGITS, Scenario, UnitNoise, is_number
 from equipoise.models import layout_of
 from equipoise.protocol.submission import Submission, validate_submissions
 
 _UNIT_NOISE_STREAM = 0x7A75  # keeps the noise that τ scales apart from the samplers' random numbers
 
 
-def observations_of(agreement: Agreement, submissions: Sequence[Submission], *, seed: UnitNoise) -> Observations:
+def observations_of(agreement: Agreement, submissions: Sequence[Submission], *, seed: int) -> Observations:
     """Check and stack submissions, one slot for every party of the agreement, in its order.
 
     Slots of parties that did not submit hold fixed numbers, so leaving a party out of a scenario and never having
@@ -55,6 +57,30 @@ def _unit_noise(seed: UnitNoise, shape: tuple[int, int]) -> jax.Array:
     if isinstance(seed, str):
         return jnp.asarray(np.random.Generator(np.random.Philox(key=int(seed, 16))).standard_normal(shape))
     return jax.random.normal(jax.random.fold_in(jax.random.key(seed), _UNIT_NOISE_STREAM), shape)
+
+
+def noises_of(
+    agreement: Agreement, submissions: Sequence[Submission], tau: jax.Array | np.ndarray, seeds: Sequence[UnitNoise]
+) -> jax.Array:
+    """The unit noise of every scenario [scenarios, slots, entries], for its τ [slots]; 0 where nothing is added.
+
+    A path (64 digits) is of the release, by its digest: whoever settles the same release again adds the same noise.
+    """
+    shape = (len(agreement.party_names), len(layout_of(agreement)))
+    amounts = np.asarray(tau)
+    noises = np.zeros((len(seeds), *shape))
+    slots = {agreement.party_names.index(one.party): sha256_hex(one.to_json()) for one in submissions}
+    draws: dict[UnitNoise, np.ndarray] = {}
+    for place, seed in enumerate(seeds):
+        if isinstance(seed, str) and len(seed) == PATH_DIGITS:
+            for slot, digest in slots.items():
+                if amount := float(amounts[place, slot]):
+                    noises[place, slot] = brownian.position(seed, digest, amount, shape[1]) / math.sqrt(amount)
+        elif amounts[place].any():
+            if seed not in draws:
+                draws[seed] = np.asarray(_unit_noise(seed, shape))
+            noises[place] = draws[seed]
+    return jnp.asarray(noises)
 
 
 def exact_observations(agreement: Agreement, statistics: Mapping[str, tuple[int, Sequence[float]]]) -> Observations:

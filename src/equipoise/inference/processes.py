@@ -63,10 +63,12 @@ def tasks_of(keys: Array, problem: Problem, scenarios: Scenarios, settings: Sett
     """Arguments of `sample_one` for every scenario; plain arrays, which any process can read."""
     data = np.asarray(jax.random.key_data(keys))
     plain, whole = jax.tree.map(np.asarray, ((problem.prior, problem.observations), scenarios))
-    return [
-        (data[k : k + 1], problem.model, *plain, Scenarios(*(part[k : k + 1] for part in whole)), settings)
-        for k in range(len(data))
-    ]
+
+    def one(k: int) -> Scenarios:
+        chosen: Scenarios = jax.tree.map(lambda part: part[k : k + 1], whole)
+        return chosen
+
+    return [(data[k : k + 1], problem.model, *plain, one(k), settings) for k in range(len(data))]
 
 
 def sample_one(key: Any, model: Any, prior: Any, observations: Any, scenario: Any, settings: Settings) -> Sampled:

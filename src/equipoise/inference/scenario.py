@@ -19,7 +19,10 @@ from equipoise.errors import InferenceError
 
 Method = Literal["auto", "collapsed", "gibbs", "naive", "prior"]
 Rule = Literal["power", "scaled"]
-UnitNoise = int | str  # which noise τ scales: a number that anybody may know, or 32 hexadecimal digits that are secret
+# Which noise τ scales: a number that anybody may know, or a secret in hexadecimal digits: 32 for one draw, times √τ;
+# 64 for a Brownian path of each release, at time τ (`equipoise.inference.brownian`).
+UnitNoise = int | str
+PATH_DIGITS = 64
 
 
 DRAWS = 4_000  # of a posterior, unless asked for otherwise
@@ -116,8 +119,8 @@ def check_whole(name: str, value: object, least: int) -> None:
 
 def check_unit_noise(value: Any) -> None:
     """Refuse what names no noise, without repeating it: it may be a secret with a typing error."""
-    if not (re.fullmatch("[0-9a-f]{32}", value) if isinstance(value, str) else is_whole(value, 0)):
-        raise InferenceError("noise_seed must be a whole number, 0 or more, or a secret of 32 hexadecimal digits")
+    if not (re.fullmatch("[0-9a-f]{32}|[0-9a-f]{64}", value) if isinstance(value, str) else is_whole(value, 0)):
+        raise InferenceError("noise_seed must be a whole number, 0 or more, or a secret of 32 or 64 hexadecimal digits")
 
 
 def is_number(value: Any) -> bool:

@@ -16,8 +16,10 @@ from equipoise.agreement import Agreement
 from equipoise.errors import ConvergenceError
 from equipoise.inference.infer import infer_batch
 from equipoise.inference.posterior import Posterior
+from equipoise.inference.scenario import UnitNoise
 from equipoise.mediation.journal import Journal
-from equipoise.mediation.requests import Appraisal, Request
+from equipoise.mediation.requests import PATH, Appraisal, Request
+from equipoise.mediation.seeds import path_of
 from equipoise.mediation.settings import SettlementSettings
 from equipoise.protocol.submission import Submission
 from equipoise.valuation.surprise import surprise
@@ -124,10 +126,10 @@ class Appraiser:
         *,
         keep: Container[Request],
     ) -> None:
-        def alike(request: Request) -> tuple[int, str]:
-            return request.draws, str(request.noise_seed)
+        def alike(request: Request) -> int:
+            return request.draws
 
-        for (draws, _), group in groupby(sorted(requests, key=alike), key=alike):
+        for draws, group in groupby(sorted(requests, key=alike), key=alike):
             batch = list(group)
 
             def finished(index: int, posterior: Posterior, batch: list[Request] = batch) -> None:
@@ -145,13 +147,20 @@ class Appraiser:
                 draws=draws,
                 chains=settings.chains,
                 seed=[request.seed for request in batch],
-                noise_seed=batch[0].noise_seed,
+                noise_seed=[self._noise_of(request) for request in batch],
                 processes=self._processes,
                 progress=self._progress,
                 label=what,
                 finished=finished,
                 believed=self._believed,
             )
+
+    def _noise_of(self, request: Request) -> UnitNoise:
+        """The noise that a request names."""
+        if request.noise_seed != PATH:
+            return request.noise_seed
+        assert self._settings.noise_secret is not None  # a task has one for this mechanism
+        return path_of(self._settings.noise_secret)
 
     def _refuse(self, requests: Sequence[Request], found: Sequence[Appraisal]) -> None:
         for request, appraisal in zip(requests, found, strict=True):

@@ -12,12 +12,16 @@ import numpy as np
 from equipoise.estimate import Estimate
 from equipoise.inference.scenario import Scenario, UnitNoise
 
+PATH = "path"
+
 
 @dataclass(frozen=True)
 class Request:
     """A scenario to be valued; `tau` is added to every member's statistic, as noise `noise_seed` (`UnitNoise`).
 
-    `extra` names members to whose statistics more is added.
+    `recipient` names a member whose own statistic stays as it is; `extra` members to whose statistics more is added.
+    Requests are written down, and may be read: where noise comes from the round's path, they say `PATH`, not its
+    secret.
     """
 
     coalition: tuple[str, ...]
@@ -27,6 +31,7 @@ class Request:
     tau: float = 0.0
     noise_seed: UnitNoise = 0
     extra: tuple[tuple[str, float], ...] = ()
+    recipient: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The request as plain values: the key of its answer in a journal."""
@@ -42,7 +47,7 @@ class Request:
     @property
     def scenario(self) -> Scenario:
         """The scenario that the engine is asked to sample."""
-        tau = dict.fromkeys(self.coalition, self.tau) if self.tau else {}
+        tau = {party: self.tau for party in self.coalition if party != self.recipient} if self.tau else {}
         return Scenario(self.coalition, self.kappa, tau | {party: self.tau + more for party, more in self.extra})
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from equipoise.estimate import Estimate
 from equipoise.mediation.appraisal import Appraiser
-from equipoise.mediation.requests import Request
+from equipoise.mediation.requests import PATH, Request
 from equipoise.mediation.seeds import derived_noise, derived_seed
 from equipoise.mediation.settings import Mechanism
 from equipoise.mediation.settlement import CurvePoint
@@ -67,7 +67,10 @@ class RewardMaker:
     def make(
         self, team: tuple[str, ...], aims: Mapping[str, Aim], whole: Estimate, mechanism: Mechanism
     ) -> dict[str, Made]:
-        """Rewards of members of a team, who are to get less than all; who is to get nothing gets the prior."""
+        """Rewards of members of a team, who are to get less than all; who is to get nothing gets the prior.
+
+        Nobody is to get less than its own release where rewards are degraded; who would has fallen back to it.
+        """
         nothing = [party for party, aim in aims.items() if aim.target.value <= 0]
         found = self._precise(
             {
@@ -79,7 +82,8 @@ class RewardMaker:
         made: dict[str, Made] = {party: (*found[place], ()) for place, party in enumerate(nothing)}
         rest = {party: aim for party, aim in aims.items() if party not in made}
         if rest:
-            made |= (self._temper if mechanism == "tempering" else self._add_noise)(team, rest, whole)
+            make = {"tempering": self._temper, "noise": self._add_noise, "degraded": self._degrade}[mechanism]
+            made |= make(team, rest, whole)
         return made
 
     def _temper(self, team: tuple[str, ...], aims: Mapping[str, Aim], whole: Estimate) -> dict[str, Made]:
@@ -121,32 +125,58 @@ class RewardMaker:
         return made
 
     def _add_noise(self, team: tuple[str, ...], aims: Mapping[str, Aim], whole: Estimate) -> dict[str, Made]:
-        """Rewards by added noise, which each recipient has drawn for itself."""
-        scale = 1 / self._appraiser.agreement.privacy.max_epsilon  # of nobody's choice of ε, which τ could give away
+        """Rewards by noise added to all releases, which each recipient has drawn for itself."""
         assert self._noise_secret is not None  # a task has one for this mechanism
-        made: dict[str, Made] = {}
-        for party, aim in aims.items():
-            noise = derived_noise(self._noise_secret, "noise", party)
-            seed = derived_seed(self._seed, "noise curve", party)
+        secret = self._noise_secret
+        return self._with_noise(
+            whole,
+            {
+                party: (aim, Request(team, self._draws, 0, noise_seed=derived_noise(secret, "noise", party)))
+                for party, aim in aims.items()
+            },
+        )
 
-            def at(taus: Sequence[float], noise: str = noise, seed: int = seed, party: str = party) -> list[Estimate]:
-                requests = {place: Request(team, self._draws, seed, 1.0, tau, noise) for place, tau in enumerate(taus)}
-                asked = self._precise(requests, "adding noise", keep=False)
-                found = [asked[place][1] for place in range(len(taus))]
-                self.points += [CurvePoint(team, 1.0, tau, one, party) for tau, one in zip(taus, found, strict=True)]
+    def _degrade(self, team: tuple[str, ...], aims: Mapping[str, Aim], whole: Estimate) -> dict[str, Made]:
+        """Rewards by noise added to the others' releases, of one path for all recipients."""
+        return self._with_noise(
+            whole,
+            {
+                party: (aim, Request(team, self._draws, 0, noise_seed=PATH, recipient=party))
+                for party, aim in aims.items()
+            },
+            octaves=3,  # one path leads from everything to the party alone, so that long steps miss little
+        )
+
+    def _with_noise(
+        self, whole: Estimate, aims: Mapping[str, tuple[Aim, Request]], *, octaves: int = 1
+    ) -> dict[str, Made]:
+        """Rewards by noise; the requests say which, but for their τ and seeds."""
+        scale = 1 / self._appraiser.agreement.privacy.max_epsilon  # of nobody's choice of ε, which τ could give away
+        made: dict[str, Made] = {}
+        for party, (aim, basis) in aims.items():
+            common = replace(basis, seed=derived_seed(self._seed, "noise curve", party))
+
+            def at(taus: Sequence[float], common: Request = common, party: str = party) -> list[Estimate]:
+                asked = {place: replace(common, tau=tau) for place, tau in enumerate(taus)}
+                values = self._precise(asked, "adding noise", keep=False)
+                found = [values[place][1] for place in range(len(taus))]
+                self.points += [
+                    CurvePoint(common.coalition, 1.0, tau, one, party) for tau, one in zip(taus, found, strict=True)
+                ]
                 return found
 
             tries: list[Request] = []
 
-            def verify(tau: float, noise: str = noise, party: str = party, tries: list[Request] = tries) -> Estimate:
-                fresh = derived_seed(self._seed, "reward", party, len(tries))
-                request = Request(team, self._draws, fresh, 1.0, tau, noise)
-                request, value = self._precise({0: request}, "verifying rewards")[0]
+            def verify(
+                tau: float, basis: Request = basis, party: str = party, tries: list[Request] = tries
+            ) -> Estimate:
+                fresh = replace(basis, tau=tau, seed=derived_seed(self._seed, "reward", party, len(tries)))
+                request, value = self._precise({0: fresh}, "verifying rewards")[0]
                 tries.append(request)
                 return value
 
             value, tolerance = aim.within(self._tolerance, whole)
-            noised = noising.add_noise(whole, value, scale, at, verify, tolerance)
+            noised = noising.add_noise(whole, value, scale, at, verify, tolerance, octaves)
             notes = [noised.doubt] if noised.doubt else []
             if not noised.within_tolerance:
                 notes.append(_missed(noised.attained, aim.target, len(tries)))

@@ -27,6 +27,14 @@ def derived_seed(seed: int | None, *purpose: object) -> int:
     return int(sha256_hex(canonical_json([seed, *purpose]))[:13], 16)
 
 
+def path_of(secret: str) -> str:
+    """What the paths of degraded rewards follow from: 256 bits of SHA-256, the same however often a round is settled.
+
+    With other noise each time, whoever got a reward of every settlement could average it away.
+    """
+    return sha256_hex(canonical_json(["equipoise-path", secret]))
+
+
 def derived_noise(secret: str, *purpose: object) -> str:
     """Noise of its own for a purpose: 128 bits of SHA-256, so that it is as hard to guess as the secret."""
     return sha256_hex(canonical_json([secret, *purpose]))[:32]

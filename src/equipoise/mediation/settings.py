@@ -26,7 +26,8 @@ MAX_PARTIES = 10_000
 Whole = Annotated[int, Field(strict=True)]
 Nats = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 Rho = Annotated[float, Field(strict=True, gt=0, le=1)] | Literal["max"]
-Mechanism = Literal["tempering", "noise"]
+Mechanism = Literal["tempering", "noise", "degraded"]
+WITH_NOISE = ("noise", "degraded")  # mechanisms that need a secret
 Team = Annotated[tuple[str, ...], Field(strict=False, max_length=MAX_PARTIES)]
 Teams = Annotated[tuple[Team, ...], Field(strict=False, max_length=MAX_PARTIES)]
 
@@ -46,7 +47,7 @@ _REMEDIES = {
     "teams": "teams are lists of party names, not {value!r}",
     "precision": "{name} = {value!r} is not a number of nats above 0",
     "tolerance": "{name} = {value!r} is not a number of nats above 0",
-    "noise_secret": "the noise secret must be 32 hexadecimal digits, 0 to 9 and a to f; leave it out for a new one",
+    "noise_secret": "the noise secret must be 64 hexadecimal digits, 0 to 9 and a to f; leave it out for a new one",
 }
 
 
@@ -61,8 +62,8 @@ class SettlementSettings(BaseModel):
     rho : float or "max", optional
         Fairness exponent, above 0 and up to 1, or the largest that leaves everybody better off than alone. By default
         as agreed; another is refused unless the agreement leaves it to the operator.
-    mechanism : {"tempering", "noise"}, optional
-        How rewards are held back. By default as agreed, like `rho`.
+    mechanism : {"tempering", "noise", "degraded"}, optional
+        How rewards are held back (docs/settlement.md). By default as agreed, like `rho`.
     teams : sequence of sequences of str, optional
         A partition of the parties into teams that share what they know. By default, and unless the agreement leaves it
         to the operator, all parties are one team.
@@ -83,7 +84,8 @@ class SettlementSettings(BaseModel):
     budget : int, optional
         Coalitions to value where there are too many (more than 12 parties) to value all.
     noise_secret : str, optional
-        32 hexadecimal digits that added noise is drawn from; by default new ones, which `folder` keeps.
+        64 hexadecimal digits, up to version 0.11 32, that added noise is drawn from; by default new ones, which
+        `folder` keeps.
     partial : bool
         Settle although parties of the agreement have not submitted.
     deviate : bool
@@ -111,7 +113,7 @@ class SettlementSettings(BaseModel):
     precision: Nats = PRECISION
     tolerance: Nats | None = None
     budget: Annotated[Whole, Field(ge=1, le=1_000_000)] | None = None
-    noise_secret: str | None = Field(None, pattern="^[0-9a-f]{32}$", repr=False)
+    noise_secret: str | None = Field(None, pattern="^([0-9a-f]{32}|[0-9a-f]{64})$", repr=False)
     partial: bool = False
     deviate: bool = False
     force: bool = False
@@ -220,18 +222,18 @@ def noise_secret_of(mechanism: Mechanism, given: str | None, folder: Path | None
     not from the seed, and neither rewards nor the settlement say which it is. The folder keeps it for a run that is
     killed, and for whoever repeats one, readable by its owner alone.
     """
-    if mechanism != "noise":
+    if mechanism not in WITH_NOISE:
         if given is not None:
             raise MediationError("a noise secret is for rewards made by noise; leave it out")
         return None
     if given is not None:
         return given
     if folder is None:
-        return secrets.token_hex(16)
+        return secrets.token_hex(32)
     path = folder / SECRET
     try:
         if not path.exists():
-            write_new_file(path, secrets.token_hex(16).encode(), mode=0o600)
+            write_new_file(path, secrets.token_hex(32).encode(), mode=0o600)
         return SettlementSettings.of(None, {"noise_secret": path.read_text(encoding="ascii").strip()}).noise_secret
     except (OSError, ValueError, MediationError) as error:
         raise MediationError(

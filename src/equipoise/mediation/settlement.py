@@ -81,7 +81,7 @@ class CoalitionValue:
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """What the posterior of a team is worth, tempered to κ or with τ more noise (drawn for `recipient`)."""
+    """What the posterior of a team is worth, tempered to κ or with τ more noise (as `recipient` would get it)."""
 
     team: tuple[str, ...]
     kappa: float
@@ -234,7 +234,7 @@ class Settlement:
         """How rewards were held back; nothing tells where all are whole, or the prior, which is the same either way."""
         awards = self.awards.values()
         if any(award.tau > 0 for award in awards):
-            return "noise"
+            return "degraded" if self.settings.mechanism == "degraded" else "noise"
         return "tempering" if any(0 < award.kappa < 1 for award in awards) else str(self.settings.mechanism)
 
     def __repr__(self) -> str:
@@ -372,7 +372,8 @@ class Settlement:
         settings = self.settings
         assert settings.rho is not None
         assert settings.tolerance is not None
-        return Terms(settings.rho, self.agreement.reward.fallback, settings.precision, settings.tolerance)
+        fallback, degraded = self.agreement.reward.fallback, settings.mechanism == "degraded"
+        return Terms(settings.rho, fallback, settings.precision, settings.tolerance, degraded)
 
     def submissions_among(self, given: Iterable[Submission]) -> tuple[Submission, ...]:
         """The given submissions in the order of the parties; `MediationError` unless they are those that were settled.
@@ -411,7 +412,7 @@ class Settlement:
         Returns
         -------
         dict of str to float
-            v (φ_i/φ_max)^ρ, or what the party falls back to.
+            v (φ_i/φ_max)^ρ, or what the party falls back to; of degraded rewards what it knows alone, if that is more.
 
         Examples
         --------
@@ -420,12 +421,14 @@ class Settlement:
         >>> all(kind[party] >= strict[party] for party in settlement.parties)
         True
         """
-        return {
-            party: award.alone.value
-            if award.falls_back
-            else self.value(*award.team).value * (ratio**rho if (ratio := self.ratio(party)) > 0 else 0.0)  # 0⁰ is 1
+        shares = {
+            party: self.value(*award.team).value * (ratio**rho if (ratio := self.ratio(party)) > 0 else 0.0)  # 0⁰ is 1
             for party, award in self.awards.items()
         }
+        alone = {party: award.alone.value for party, award in self.awards.items()}
+        if self.terms.own_is_whole:
+            return {party: max(share, alone[party]) for party, share in shares.items()}
+        return {party: alone[party] if self.awards[party].falls_back else share for party, share in shares.items()}
 
     @property
     def audit(self) -> Audit:

@@ -96,7 +96,8 @@ class Task:
     @property
     def terms(self) -> Terms:
         """The terms by which targets follow from values."""
-        return Terms(self.rho, self.agreement.reward.fallback, self.settings.precision, self.tolerance)
+        fallback, precision = self.agreement.reward.fallback, self.settings.precision
+        return Terms(self.rho, fallback, precision, self.tolerance, self.mechanism == "degraded")
 
     @cached_property
     def contributions(self) -> dict[str, Contribution]:

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from equipoise.mediation.settings import WITH_NOISE
 from equipoise.report import charts
 from equipoise.report.outcome import BARS, MOST_ROWS
 from equipoise.report.page import Figure, Section
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 def curves(settlement: "Settlement") -> Section | None:
     """r(κ), or r(τ) for each recipient, with the rewards on it."""
-    noise = settlement.settings.mechanism == "noise"
+    noise = settlement.settings.mechanism in WITH_NOISE
     figures = []
     for team in settlement.teams:
         points = [one for one in settlement.curve if one.team == team]
@@ -32,7 +33,10 @@ def curves(settlement: "Settlement") -> Section | None:
             )
             for recipient in recipients
         ]
-        what = "more noise is added, drawn anew for each party" if noise else "less of the evidence is used"
+        what = {
+            "noise": "more noise is added, drawn anew for each party",
+            "degraded": "more noise is added to the others’ releases, the same for all parties",
+        }.get(str(settlement.settings.mechanism), "less of the evidence is used")
         figures.append(
             Figure(
                 charts.reward_curve(lines, marks, control="tau" if noise else "kappa"),
@@ -43,8 +47,9 @@ def curves(settlement: "Settlement") -> Section | None:
     if not figures:
         return None
     words = (
-        "A reward that should be worth less than everything is made from the same releases with more noise. The chart "
-        "shows how much noise brings the value down to each party’s target."
+        "A reward that should be worth less than everything is made from the same releases with more noise"
+        + (", but for the party’s own" if settlement.settings.mechanism == "degraded" else "")
+        + ". The chart shows how much noise brings the value down to each party’s target."
         if noise
         else "A reward that should be worth less than everything is made by using only a part κ of the evidence. The "
         "chart shows how the value grows with κ, and which κ each party’s target came to."

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from equipoise._util.display import Table
+from equipoise.mediation.settings import WITH_NOISE
 from equipoise.report.page import Section
 from equipoise.report.tables import FOLDED
 from equipoise.report.wording import number, seconds
@@ -42,10 +43,10 @@ def diagnostics(settlement: "Settlement") -> Section:
     valued = settlement.coalitions
     worst = max(one.rhat for one in valued)
     repeat = "Seed and the digest of the decisions let anybody with the submissions repeat the computation."
-    if settlement.settings.mechanism == "noise":
+    if settlement.settings.mechanism in WITH_NOISE:
         repeat += (
-            " So does the noise secret in settlement.json, which must be kept from the parties: who knows it can take "
-            "the added noise away again."
+            " They need the noise secret, too, which must be kept from the parties: who knows it can take the added "
+            "noise away again."
         )
     words = [
         f"The largest standard error of a target or a reward is {number(reached)} nats; {number(asked)} was asked for. "

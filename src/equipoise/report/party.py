@@ -2,6 +2,7 @@
 
 from equipoise._util.display import Table
 from equipoise._util.text import short
+from equipoise.mediation.settings import WITH_NOISE
 from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee, guessing
 from equipoise.report import beliefs as believing
 from equipoise.report import charts, tables
@@ -99,7 +100,7 @@ def _contribution(view: PartyView) -> Section:
 
 
 def _award(view: PartyView) -> Section:
-    noise = view.mechanism == "noise"
+    noise = view.mechanism in WITH_NOISE
     rows = [
         ("alone", view.alone, "what your own release tells"),
         ("Shapley value", view.shapley, "what you add, averaged over all orders of joining"),
@@ -148,18 +149,23 @@ def _how(view: PartyView) -> str:
         return "nothing is held back"
     if view.falls_back:
         return "your own release, as it is"
-    return (
-        "noise added before the model was made" if view.mechanism == "noise" else "share of the evidence that is used"
-    )
+    return {
+        "noise": "noise added before the model was made",
+        "degraded": "noise added to the others’ releases before the model was made",
+    }.get(view.mechanism, "share of the evidence that is used")
 
 
 def _curve(view: PartyView) -> Section | None:
     if not view.curve:
         return None
-    noise = view.mechanism == "noise"
+    noise = view.mechanism in WITH_NOISE
     mark = charts.Mark(view.party, view.tau if noise else view.kappa, view.attained)
     svg = charts.reward_curve([charts.Line(view.curve)], [mark], control="tau" if noise else "kappa")
-    what = "the more noise is added, the less the posterior is worth" if noise else "with less of the evidence, less"
+    what = {
+        "noise": "the more noise is added, the less the posterior is worth",
+        "degraded": "the more noise is added to the others’ releases, the less the posterior is worth, down to what "
+        "your own release tells",
+    }.get(view.mechanism, "with less of the evidence, less")
     words = f"How the value of a reward is controlled: {what}. The mark is your reward."
     return Section("curve", "How the reward was made", [words], [Figure(svg, f"Value of the reward, in nats. {BARS}")])
 

@@ -8,6 +8,7 @@ from equipoise._util.text import short
 from equipoise.agreement import Agreement
 from equipoise.estimate import Estimate
 from equipoise.mediation.findings import Finding
+from equipoise.mediation.settings import WITH_NOISE
 from equipoise.models.base import Model
 from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee, guess_percent
 from equipoise.reward.summary import Summary, coefficient_rows
@@ -55,7 +56,7 @@ def before_and_after(model: Model, by_name: Mapping[str, float]) -> str:
 
 def awards(settlement: "Settlement", *, similarity: bool) -> Table:
     """What each party gets and what it follows from, in nats; and how similar to the team's posterior it is."""
-    noise = settlement.settings.mechanism == "noise"
+    noise = settlement.settings.mechanism in WITH_NOISE
     return Table(
         f"Values in nats ± standard error, fairness exponent {settlement.rho:.3g}",
         (

@@ -25,6 +25,7 @@ import numpy as np
 from equipoise.agreement import Agreement
 from equipoise.estimate import Estimate
 from equipoise.mediation.findings import Finding
+from equipoise.mediation.settings import WITH_NOISE
 from equipoise.mediation.settlement import CurvePoint
 from equipoise.reward.noising import EARLIER_ROOT, NO_ROOT
 from equipoise.reward.summary import Summary
@@ -128,7 +129,7 @@ def _own_curve(settlement: "Settlement", award: "Award") -> Points:
         return ()
     whole = settlement.value(*award.team)
     points = [one for one in settlement.curve if one.team == award.team and one.recipient in (None, award.party)]
-    if settlement.settings.mechanism == "noise":
+    if settlement.settings.mechanism in WITH_NOISE:
         return _levels(points, award) if award.tau > 0 else ()
     further = [FIRST_LOOK[-1] * FURTHER**step for step in range(1, 21)]
     allowed = {*FIRST_LOOK, *(kappa for kappa in further if 0 < FURTHER * award.kappa <= kappa)}

@@ -1,7 +1,8 @@
 """Rewards by noise addition (paper §5.1): more noise on every statistic until the posterior is worth its target.
 
-The noise of a recipient is one fixed draw scaled by √τ. r(τ) tends to 0 but need not fall all the way (the paper's
-Fig. 4d): τ grows by steps from where it hardly matters, and the first step whose estimate is below the target brackets
+The noise of a recipient is one fixed draw scaled by √τ, or for degraded rewards a path at time τ, on the others'
+releases alone. r(τ) tends to 0, or to what the party knows alone, but need not fall all the way (the paper's Fig. 4d):
+τ grows by steps from where it hardly matters, and the first step whose estimate is below the target brackets
 the smallest root that the evaluations can tell. If they cannot exclude a smaller one, that is said. The reward itself
 is drawn anew; a value of it that misses the target joins the evaluations, and the search goes on.
 
@@ -54,10 +55,12 @@ def add_noise(
     at: AtTaus,
     verify: Callable[[float], Estimate],
     tolerance: float,
+    octaves: int = 1,
 ) -> Noised:
     """Find the smallest τ with r(τ) = target that can be certified; `scale` is 1/ε of the weakest guarantee allowed.
 
-    `at` evaluates r at several τ with common random numbers, `verify` at one by fresh draws.
+    `at` evaluates r at several τ with common random numbers, `verify` at one by fresh draws. Steps from one τ to the
+    next are so many octaves.
     """
     known: dict[float, Estimate] = {0.0: whole}
 
@@ -65,7 +68,7 @@ def add_noise(
         fresh = [tau for tau in taus if tau not in known]
         known.update(zip(fresh, at(fresh), strict=True))
 
-    steps = iter(range(0, MAX_STEPS, 4))
+    steps = iter(range(0, MAX_STEPS // octaves, 4))
 
     def is_bracketed() -> bool:
         """Whether some τ is known to be worth less than the target; more noise is tried until one is."""
@@ -73,7 +76,7 @@ def add_noise(
             step = next(steps, None)
             if step is None:
                 return False
-            look([scale * FIRST * GROWTH ** (step + k) for k in range(4)])
+            look([scale * FIRST * GROWTH ** (octaves * (step + k)) for k in range(4)])
         return True
 
     best: Noised | None = None

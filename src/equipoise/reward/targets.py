@@ -47,16 +47,25 @@ class Terms:
 
     A mediator in a hurry asks for less than the usual precision. Who brings nothing, and by what margin everybody is to
     gain, must not depend on that; so coarser numbers count as the usual ones there.
+
+    `own_is_whole` says that every reward holds its party's own release as it is: nobody's can be worth less than that,
+    so who would get less, or brings nothing, gets its own posterior, whatever the fallback.
     """
 
     rho: float | Literal["max"]
     fallback: Fallback = "alone"
     precision: float = 0.0
     tolerance: float = 0.0
+    own_is_whole: bool = False
 
     def __post_init__(self) -> None:
         if self.rho != "max" and not 0 < self.rho <= 1:
             raise ValueError(f"rho = {self.rho!r} is not above 0 and up to 1")
+
+    @property
+    def falls_back(self) -> bool:
+        """Whether those for whom no exponent will do get their own posterior."""
+        return self.own_is_whole or self.fallback == "alone"
 
     @property
     def fine(self) -> tuple[float, float]:
@@ -199,7 +208,9 @@ class _Rule:
         else:
             rho = np.asarray(float(self._terms.rho))
         shares = np.maximum(worth, 0.0)[..., self._team] * self.ratios(standing, shapley) ** rho[..., None]
-        falls_back = standing.hopeless & (shares < alone) & (self._terms.fallback == "alone")
+        falls_back = standing.hopeless & (shares < alone) & self._terms.falls_back
+        if self._terms.own_is_whole:
+            falls_back = falls_back | (standing.claims & (shares < alone)) | ~(self._counted | self._nobody)
         return np.where(falls_back, alone, shares), falls_back, rho
 
     def standing(self, shapley: Floats, alone: Floats, worth: Floats) -> _Standing:
@@ -215,7 +226,7 @@ class _Rule:
             staying = self._counted & ~leaves
             best = staying & (shapley == self._most(staying, shapley)[..., self._team])
             hopeless = claims & (~self._counted | np.where(best, gain < -SURE, gain <= UNSURE))
-            more = hopeless & best & (self._terms.fallback == "alone")
+            more = hopeless & best & self._terms.falls_back
             if not more.any():
                 break
             leaves = leaves | more

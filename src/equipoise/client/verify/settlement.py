@@ -242,6 +242,11 @@ class SettledRound:
         """Settle anew with the same options, and refuse other decisions."""
         recorded = self.settlement
         options = dict(recorded.options)
+        if options.get("mechanism") == "degraded":
+            raise VerificationError(
+                "rewards were degraded, and no export holds the secret of their noise, with which everybody could take "
+                "it away; the operator, who has it, can settle the round again"
+            )
         if options.get("mechanism") == "noise":
             options["noise_secret"] = self.noise_secret
             if self.noise_secret is None:

@@ -409,7 +409,8 @@ def _stakes(rough: Floats, corrections: Floats, parties: int) -> list[Stakes]:
 
 def _targets(agreement: Agreement, stakes: Stakes) -> Targets:
     """As the mediator would set them, who knows values far better than they are simulated here."""
-    terms = Terms(agreement.reward.rho, agreement.reward.fallback, PRECISION, 2 * PRECISION)
+    reward = agreement.reward
+    terms = Terms(reward.rho, reward.fallback, PRECISION, 2 * PRECISION, reward.mechanism == "degraded")
     known = replace(stakes, covariance=np.zeros_like(stakes.covariance))
     return set_targets(stakes, terms, who_counts(known, terms))
 

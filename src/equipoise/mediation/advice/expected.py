@@ -10,6 +10,7 @@ are less biased, and what those of one size have in common cancels in a Shapley 
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import jax
@@ -180,7 +181,7 @@ def _approximate(task: Task, asked: Sequence[_Name]) -> list[Normal]:
         places = np.resize(np.arange(start, min(start + size, len(asked))), size)  # one compiled shape
         with ONE_AT_A_TIME:
             part = collapsed.approximations(
-                model, task.prior, task.one.observations, Scenarios(*(array[places] for array in everything))
+                model, task.prior, task.one.observations, jax.tree.map(itemgetter(places), everything)
             )
             centre, inverse_root = np.asarray(part.centre), np.asarray(part.inverse_root)
         precision = np.swapaxes(inverse_root, 1, 2) @ inverse_root

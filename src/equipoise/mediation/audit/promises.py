@@ -60,7 +60,8 @@ def _made_otherwise(settlement: Settlement, award: Award) -> str:
     """How the draws of a reward differ from what the award says they are."""
     assert award.reward is not None
     scenario = award.reward.posterior.scenario
-    stated = {party: award.tau for party in _made_from(award) if award.tau}
+    whole = award.party if settlement.settings.mechanism == "degraded" else None  # its own release
+    stated = {party: award.tau for party in _made_from(award) if award.tau and party != whole}
     if award.reward.agreement.identity_digest != settlement.agreement.identity_digest:
         return f"the reward of {award.party} belongs to another agreement"
     if set(scenario.coalition or ()) != set(_made_from(award)):
@@ -117,8 +118,11 @@ def nobody_loses(settlement: Settlement) -> Found:
 def similar_in_order(settlement: Settlement) -> Found:
     """P5: of rewards of one value, the one more like the team's posterior is made.
 
-    Tempering makes one reward for every value, without chance; that more valuable ones are closer can be checked.
+    Tempering makes one reward for every value, without chance; that more valuable ones are closer can be checked. Of
+    degraded rewards of one value the one with the least noise should be made.
     """
+    if settlement.options["mechanism"] == "degraded":
+        return _least_noise(settlement)
     if settlement.options["mechanism"] != "tempering":
         return "cannot tell", "with added noise, similarity depends on the noise drawn; tempering would be closer"
     doubtful, closest = [], []
@@ -138,6 +142,25 @@ def similar_in_order(settlement: Settlement) -> Found:
         return "cannot tell", "; ".join(doubtful)
     spans = ", ".join(closest) or "nobody gets a share"
     return "holds", f"tempering makes one reward of each value, and worthier ones are closer: {spans}"
+
+
+def _least_noise(settlement: Settlement) -> Found:
+    """Whether with less noise than was added no reward was found to be worth its target."""
+    doubtful, least = [], []
+    for party, award in settlement.awards.items():
+        if not award.tau:
+            continue
+        less = [one.value for one in settlement.curve if one.recipient == party and 0 < one.tau < award.tau]
+        enough = [value for value in less if value.value <= award.target.value]
+        words = f"with less noise {party}'s reward was worth no more than its target"
+        if any((award.target.value - value.value) > SURE * value.error for value in enough):
+            return "fails", words
+        doubtful += [words] if enough else []
+        least.append(f"{party} {award.similarity.value:.2f}")
+    if doubtful:
+        return "cannot tell", f"{'; '.join(doubtful)}, as far as can be told"
+    spans = f"; to the team's posterior, in nats: {', '.join(least)}" if least else ", as nothing was held back"
+    return "holds", f"no reward has more noise than its target asks for{spans}"
 
 
 def nothing_withheld(settlement: Settlement) -> Found:

@@ -9,6 +9,7 @@ import json
 import secrets
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import CursorResult, Update, func, select, update
@@ -153,7 +154,7 @@ def begin_stage(
 
 def split_batches(requests: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     """Requests as batches; those of one batch are alike, since they are sampled together."""
-    alike = sorted(requests, key=lambda request: (request["draws"], str(request["noise_seed"])))
+    alike = sorted(requests, key=itemgetter("draws"))
     size = max(1, min(MAX_BATCH, -(-len(alike) // MIN_BATCHES)))
     return [alike[first : first + size] for first in range(0, len(alike), size)]
 

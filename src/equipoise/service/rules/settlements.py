@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from equipoise._util.canonical import canonical_json
 from equipoise.errors import EquipoiseError, SubmissionError
-from equipoise.mediation.settings import SettlementSettings
+from equipoise.mediation.settings import WITH_NOISE, SettlementSettings
 from equipoise.mediation.task import Task, task_of
 from equipoise.protocol.submission import Submission
 from equipoise.service.context import Context
@@ -173,9 +173,9 @@ def _check_left_out(found: Round, options: Options) -> None:
 
 def _noise_secret(found: Round, options: Options) -> str | None:
     mechanism = options.mechanism or found.agreement.reward.mechanism
-    if mechanism != "noise":
+    if mechanism not in WITH_NOISE:
         return None
-    return found.noise_secret or secrets.token_hex(16)  # rounds that a version up to 0.7 made have none at first
+    return found.noise_secret or secrets.token_hex(32)  # rounds that a version up to 0.7 made have none at first
 
 
 def _task(found: Round, sent: Sequence[bytes], options: Options, secret: str | None, seed: int | None = None) -> Task:

@@ -49,7 +49,7 @@ OPTION_FIELDS = (
         "mechanism",
         "How rewards are held back",
         "As agreed, unless the agreement leaves it to you.",
-        (("", "as agreed"), ("tempering", "tempering"), ("noise", "added noise")),
+        (("", "as agreed"), ("tempering", "tempering"), ("noise", "added noise"), ("degraded", "degraded")),
     ),
     OptionField(
         "rho",

@@ -1,0 +1,124 @@
+"""Degraded rewards: the party's own release whole, noise of one secret path on everybody else's."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import equipoise as eq
+from equipoise.client.kept_files import made_otherwise
+from equipoise.estimate import Estimate
+from equipoise.mediation.audit import audit
+from equipoise.mediation.seeds import path_of
+from equipoise.mediation.settings import SECRET
+from equipoise.report import write_report, write_reports
+from equipoise.reward.targets import Stakes, Terms, set_targets
+from equipoise.valuation.divergence import divergence_between
+
+QUICK: dict[str, Any] = {"draws": 1_200, "precision": 0.2, "processes": 1, "progress": False}
+
+pytestmark = [pytest.mark.engine, pytest.mark.group("rounds")]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("degraded")
+
+
+@pytest.fixture(scope="module")
+def degraded(agreed: eq.Agreement, sent: list[eq.Submission], folder: Path) -> eq.Settlement:
+    return eq.mediate(agreed, sent, seed=3, mechanism="degraded", folder=folder, **QUICK)
+
+
+def test_a_reward_is_the_posterior_of_its_own_release_and_of_noisier_others(
+    degraded: eq.Settlement, sent: list[eq.Submission], folder: Path
+) -> None:
+    path = path_of((folder / SECRET).read_text(encoding="ascii").strip())
+    held_back = [award for award in degraded.awards.values() if award.tau]
+    assert held_back
+    for award in held_back:
+        assert award.reward is not None
+        assert award.posterior.scenario.tau == {one: award.tau for one in degraded.parties if one != award.party}
+        again = eq.infer(
+            degraded.agreement,
+            sent,
+            tau=award.posterior.scenario.tau,
+            noise_seed=path,
+            draws=1_200,
+            seed=99,
+            progress=False,
+        )
+        assert again.coordinates is not None
+        assert award.posterior.coordinates is not None
+        drawn = award.posterior.coordinates.reshape(award.posterior.chains, -1, again.coordinates.shape[1])
+        anew = again.coordinates.reshape(again.chains, -1, again.coordinates.shape[1])
+        assert abs(divergence_between(drawn, anew).value) < 0.1
+        assert made_otherwise(award.reward) == ()  # the agreement leaves it to the operator
+
+
+def test_promises_are_kept_and_a_broken_one_is_found(degraded: eq.Settlement) -> None:
+    assert degraded.deviations == ()
+    verdicts = {one.code: one.verdict for one in degraded.audit}
+    assert "fails" not in verdicts.values()
+    assert verdicts["P2"] == verdicts["P3"] == verdicts["P4"] == "holds"
+    party, award = next((party, award) for party, award in degraded.awards.items() if award.tau)
+    more = replace(degraded, awards={**degraded.awards, party: replace(award, tau=2 * award.tau)})
+    assert audit(more)["P1"].verdict == "fails"
+    as_noise = replace(degraded, options={**degraded.options, "mechanism": "noise"})
+    assert audit(as_noise)["P1"].verdict == "fails"  # its own release should have noise, too
+    below = Estimate(award.target.value - 1, 0.01)
+    early = replace(degraded.curve[0], recipient=party, tau=0.5 * award.tau, value=below)
+    assert audit(replace(degraded, curve=(*degraded.curve, early)))["P5"].verdict == "fails"
+
+
+def test_the_secret_is_in_no_reward_report_or_journal(degraded: eq.Settlement, folder: Path, tmp_path: Path) -> None:
+    secret = (folder / SECRET).read_text(encoding="ascii").strip()
+    assert len(secret) == 64
+    write_reports(degraded, folder)
+    write_report(degraded, tmp_path / "report.html")
+    written = [path for path in (*folder.rglob("*"), *tmp_path.rglob("*")) if path.is_file() and path.name != SECRET]
+    assert len(written) > 4
+    for path in written:
+        content = path.read_bytes()
+        assert secret.encode() not in content
+        assert path_of(secret).encode() not in content
+    for award in degraded.awards.values():
+        assert award.posterior.noise_seed == 0
+
+
+@pytest.mark.slow
+def test_settled_again_with_another_exponent_noise_is_of_the_same_path(
+    degraded: eq.Settlement, agreed: eq.Agreement, sent: list[eq.Submission], folder: Path, tmp_path: Path
+) -> None:
+    """With other noise, who has rewards of both could average it away."""
+    keys = [json.loads(line)["key"] for line in (folder / "journal.jsonl").read_text(encoding="utf-8").splitlines()[1:]]
+    assert {key["noise_seed"] for key in keys if key["tau"]} == {"path"}
+    secret = (folder / SECRET).read_text(encoding="ascii").strip()
+    kinder = eq.mediate(agreed, sent, seed=3, mechanism="degraded", rho=0.2, noise_secret=secret, **QUICK)
+    strict = eq.mediate(agreed, sent, seed=3, mechanism="degraded", rho=1.0, noise_secret=secret, **QUICK)
+    for party in degraded.parties:
+        assert kinder.awards[party].target.value >= strict.awards[party].target.value - 1e-9
+        assert strict.awards[party].attained.value >= strict.awards[party].alone.value - 0.2  # the tolerance
+    repeated = eq.mediate(agreed, sent, seed=3, mechanism="degraded", noise_secret=secret, **QUICK)
+    assert repeated.decisions_digest == degraded.decisions_digest
+
+
+def test_nobody_s_target_is_below_what_it_knows_alone() -> None:
+    shapley, alone = np.array([0.2, 0.9, 0.0]), np.array([1.0, 1.5, 0.4])
+    stakes = Stakes(shapley, alone, np.array([2.0]), np.zeros(3, dtype=np.intp), 1e-6 * np.eye(7))
+    plain = set_targets(stakes, Terms(1.0, "shares"))
+    whole = set_targets(stakes, Terms(1.0, "shares", own_is_whole=True))
+    assert plain.values[0] < stakes.alone[0]
+    assert plain.values[2] == 0
+    np.testing.assert_allclose(whole.values, [1.0, 2.0, 0.4])
+    assert whole.falls_back.tolist() == [True, False, True]
+    assert whole.whole.tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("secret", ["ab", "A" * 64, "0" * 63])
+def test_a_secret_that_is_none_is_refused(agreed: eq.Agreement, sent: list[eq.Submission], secret: Any) -> None:
+    with pytest.raises(eq.MediationError, match="64 hexadecimal digits"):
+        eq.mediate(agreed, sent, mechanism="degraded", noise_secret=secret)
