@@ -16,6 +16,10 @@ _FALLBACKS = {
     "shares": "Where no exponent leaves a party as well off as alone (it adds nothing to the others, or knows as much "
     "alone as all together), it gets its share all the same, and rho is set by the rest.",
 }
+_OWN_IS_WHOLE = (
+    "Nobody gets less than the posterior of its own release: whoever brings nothing that can be told from 0, or whose "
+    "share would be less than it knows alone, gets just that."
+)
 
 TOLERANCE = 0.05
 MANY_ROWS = 2_000  # that a hospital's table may well not have
@@ -169,7 +173,9 @@ def _sentences(agreement: Agreement, layout: Layout) -> tuple[str, ...]:
         *agreement.model.beliefs(),
         f"Rewards are controlled by {mechanism}; the fairness exponent rho is {rule}."
         + (f" The operator may choose otherwise: {', '.join(may)}." if (may := reward.operator_may_choose) else ""),
-        "Whoever brings nothing that can be told from 0 gets the prior, which is worth nothing. "
+        _OWN_IS_WHOLE
+        if reward.mechanism == "degraded"
+        else "Whoever brings nothing that can be told from 0 gets the prior, which is worth nothing. "
         + _FALLBACKS[reward.fallback],
         f"The parties are {', '.join(agreement.party_names)}; "
         + (f"submissions of {', '.join(pinned)} must carry the agreed key." if pinned else "no keys are agreed."),

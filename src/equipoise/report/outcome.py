@@ -83,8 +83,13 @@ def awards(settlement: "Settlement") -> Section:
         words.append("Teams share what each of them is worth: " + "; ".join(map(", ".join, settlement.teams)) + ".")
     own = [award.party for award in settlement.awards.values() if award.falls_back]
     if own:
+        short = (
+            f"The share of {listed(own)} would be worth less than it is alone"
+            if settlement.settings.mechanism == "degraded"
+            else f"No share would leave {listed(own)} as well off as alone"
+        )
         words.append(
-            f"No share would leave {listed(own)} as well off as alone; as agreed beforehand, "
+            f"{short}; as agreed beforehand, "
             f"{'it gets the posterior of its own release' if len(own) == 1 else 'each gets that of its own release'}."
         )
     missed = [award.party for award in settlement.awards.values() if not award.within_tolerance]
