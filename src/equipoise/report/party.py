@@ -118,8 +118,8 @@ def _award(view: PartyView) -> Section:
     ]
     if view.falls_back:
         words.append(
-            "Your share of what the team knows would be worth less than you know alone, so your reward is the posterior "
-            "of your own release."
+            "Your share of what the team knows would be worth less than you know alone, so your reward is the "
+            "posterior of your own release."
             if view.mechanism == "degraded"
             else "No share of what the team knows would leave you as well off as alone, so as agreed beforehand your "
             "reward is the posterior of your own release."
