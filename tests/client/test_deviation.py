@@ -64,11 +64,14 @@ def test_everybody_is_told(world: World, url: str, command: Commands, tmp_path: 
         (Scenario(("north",), kappa=0.3), "noise", (), 'mechanism = "tempering" was used'),
         (Scenario(("north",), tau={"north": 4.0}), "tempering", (), 'mechanism = "noise" was used'),
         (Scenario(("north",), tau={"north": 4.0}), "tempering", ("mechanism",), ""),
+        (Scenario(("north", "south"), tau={"south": 4.0}), "degraded", (), ""),
+        (Scenario(("north", "south"), tau={"south": 4.0}), "noise", (), 'mechanism = "degraded" was used'),
+        (Scenario(("north", "south"), tau=dict.fromkeys(("north", "south"), 4.0)), "degraded", (), '"noise" was used'),
     ],
 )
 def test_a_reward_that_hides_how_it_was_made(scenario: Scenario, agreed: str, left: tuple[str, ...], told: str) -> None:
     terms = agreement(reward={"mechanism": agreed, "operator_may_choose": list(left)})
-    reward: Any = SimpleNamespace(posterior=SimpleNamespace(scenario=scenario), agreement=terms)
+    reward: Any = SimpleNamespace(party="north", posterior=SimpleNamespace(scenario=scenario), agreement=terms)
     found = made_otherwise(reward)
     assert len(found) == bool(told)
     assert all(told in words for words in found)

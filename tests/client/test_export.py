@@ -139,6 +139,13 @@ def test_settling_again_where_rewards_were_made_by_noise(files: Files, tmp_path:
     assert seen == ["5a" * 16, "6b" * 16]
 
 
+def test_degraded_rewards_cannot_be_made_again_from_an_export(files: Files, tmp_path: Path) -> None:
+    changed = exports.edited(files, "settlement.json", lambda one: one["options"].update({"mechanism": "degraded"}))
+    path = exports.pack(tmp_path / "round.zip", changed)
+    with export_archive.Archive(path) as archive, pytest.raises(VerificationError, match="no export holds the secret"):
+        SettledRound(archive).check_again({}, force=False)
+
+
 class _Other:
     """A settlement that came out differently."""
 

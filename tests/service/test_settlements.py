@@ -37,16 +37,20 @@ def test_a_worker_is_given_what_was_submitted_and_chosen(world: World) -> None:
     assert (last["kind"], last["details"]["seed"]) == ("settlement-started", task.seed)
 
 
-def test_the_noise_secret_is_made_once_and_shown_to_nobody(world: World) -> None:
-    round_id = world.round(agreement(reward={"mechanism": "noise"}), submitted=True)
+@pytest.mark.parametrize("mechanism", ["noise", "degraded"])
+def test_the_noise_secret_is_made_once_and_shown_to_nobody(world: World, mechanism: str) -> None:
+    round_id = world.round(agreement(reward={"mechanism": mechanism}), submitted=True)
     settlements.start(world.context, world.operator, round_id, OPTIONS)
     secret = settlements.task_for(world.context, round_id).settings.noise_secret
     assert secret is not None
+    assert len(secret) == {"noise": 32, "degraded": 64}[mechanism]
     settlements.cancel(world.context, world.operator, round_id)
     settlements.start(world.context, world.operator, round_id, OPTIONS)
     assert settlements.task_for(world.context, round_id).settings.noise_secret == secret
     with world.context.database.reading() as session:
-        assert session.get_one(Round, round_id).noise_secret == secret
+        kept = session.get_one(Round, round_id).noise_secret
+        assert {"noise": kept, "degraded": world.context.path_secret}[mechanism] == secret
+        assert (kept == secret) == (mechanism == "noise")
     assert secret not in str(events.list_events(world.context, world.operator))
 
 

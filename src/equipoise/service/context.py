@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from sqlalchemy import select
 from sqlalchemy.engine import URL
 
@@ -47,6 +49,16 @@ class Context:
     def public_key(self) -> str:
         """The service's public key, which requests to it are signed for."""
         return public_hex(self.key)
+
+    @cached_property
+    def path_secret(self) -> str:
+        """What the noise of degraded rewards follows from, 256 bits in hexadecimal digits, in every round alike.
+
+        It follows from the service's key, which never changes: were it new in every round, who gets rewards of several
+        rounds with the same releases could average the noise away. It is nowhere written down.
+        """
+        raw = self.key.private_bytes_raw()
+        return HKDF(SHA256(), length=32, salt=None, info=b"equipoise degraded rewards").derive(raw).hex()
 
     @classmethod
     def open(

@@ -128,7 +128,7 @@ class Round(Base):
     state: Mapped[str] = mapped_column(String(16))
     created: Mapped[int] = mapped_column(Number, index=True)
     options_json: Mapped[str | None] = mapped_column(Text)
-    noise_secret: Mapped[str | None] = mapped_column(String(64))
+    noise_secret: Mapped[str | None] = mapped_column(String(32))
     settled: Mapped[int | None] = mapped_column(Number)
     decisions: Mapped[str | None] = mapped_column(String(64))
 

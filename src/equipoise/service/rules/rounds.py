@@ -64,7 +64,7 @@ def create(context: Context, actor: Actor | None, agreement: Agreement, *, invit
         raise Invalid("the agreement's title holds a NUL character; take it out")
     now = context.clock()
     round_id = "".join(secrets.choice(_LETTERS) for _ in range(_LENGTH))
-    text, secret = serialize_agreement(agreement), secrets.token_hex(32)
+    text, secret = serialize_agreement(agreement), secrets.token_hex(16)
     if parse_agreement(text).identity_digest != agreement.identity_digest:
         raise Invalid("the agreement changes when it is written as JSON; write its numbers and texts more plainly")
     with context.database.writing(exclusive=True) as session:

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from equipoise._util.canonical import canonical_json
 from equipoise.errors import EquipoiseError, SubmissionError
-from equipoise.mediation.settings import WITH_NOISE, SettlementSettings
+from equipoise.mediation.settings import SettlementSettings
 from equipoise.mediation.task import Task, task_of
 from equipoise.protocol.submission import Submission
 from equipoise.service.context import Context
@@ -56,7 +56,7 @@ def start(context: Context, actor: Actor | None, round_id: str, options: Options
     if not sent:
         who = "nobody else" if options.without else "nobody"
         raise Conflict(f"{who} has submitted to this round yet; wait for at least one party", code="no-submissions")
-    secret = _noise_secret(found, options)
+    secret = _noise_secret(context, found, options)
     try:
         task = _task(found, sent, options, secret)  # outside of the transaction: others need not wait for it
     except SubmissionError as error:
@@ -70,7 +70,9 @@ def start(context: Context, actor: Actor | None, round_id: str, options: Options
         if _sent(session, found, options) != sent:
             raise Conflict("a submission arrived just now; look who takes part, then start again")
         now, chosen = context.clock(), options.to_json()
-        found.state, found.noise_secret = "settling", found.noise_secret or secret
+        found.state = "settling"
+        if task.mechanism == "noise":
+            found.noise_secret = found.noise_secret or secret
         found.options_json = canonical_json(chosen).decode("ascii")
         session.add(
             Job(
@@ -149,7 +151,7 @@ def task_for(context: Context, round_id: str) -> Task:
         seed = chosen.pop("seed", None)  # of a settlement that a version up to 0.7 started
         options = Options.read(chosen)
         sent = _sent(session, found, options)
-    return _task(found, sent, options, _noise_secret(found, options), seed)
+    return _task(found, sent, options, _noise_secret(context, found, options), seed)
 
 
 def _sent(session: Session, found: Round, options: Options) -> Sequence[bytes]:
@@ -171,11 +173,14 @@ def _check_left_out(found: Round, options: Options) -> None:
         )
 
 
-def _noise_secret(found: Round, options: Options) -> str | None:
+def _noise_secret(context: Context, found: Round, options: Options) -> str | None:
+    """What added noise is drawn from: of degraded rewards, where a release must always have the same, the service's."""
     mechanism = options.mechanism or found.agreement.reward.mechanism
-    if mechanism not in WITH_NOISE:
+    if mechanism == "degraded":
+        return context.path_secret
+    if mechanism != "noise":
         return None
-    return found.noise_secret or secrets.token_hex(32)  # rounds that a version up to 0.7 made have none at first
+    return found.noise_secret or secrets.token_hex(16)  # rounds that a version up to 0.7 made have none at first
 
 
 def _task(found: Round, sent: Sequence[bytes], options: Options, secret: str | None, seed: int | None = None) -> Task:
