@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -272,6 +273,35 @@ def test_who_has_few_rows_is_told_that_it_pays(shares: eq.Agreement) -> None:
     assert few.is_worthwhile
     assert few.verdict.startswith("worth it")
     assert max(one.gain_at_home for one in few.choices) > 0.02
+
+
+def test_a_degraded_likelihood_is_that_of_less_data() -> None:
+    """Its pull has mean and covariance of a likelihood with a share κ of the information, whatever the truth."""
+    rng = np.random.default_rng(2)
+    root = rng.normal(size=(3, 3))
+    information, truth, kappa = root @ root.T, rng.normal(size=3), 0.3
+    pulls = np.array(
+        [
+            expected.Pull(information @ truth + root @ drawn, information).degraded(kappa, noise).towards
+            for drawn, noise in rng.normal(size=(20_000, 2, 3))
+        ]
+    )
+    np.testing.assert_allclose(pulls.mean(axis=0), kappa * information @ truth, atol=0.1)
+    np.testing.assert_allclose(np.cov(pulls.T), kappa * information, atol=0.1)
+
+
+def test_degraded_rewards_have_advice_of_their_own(shares: eq.Agreement, advice: Advice) -> None:
+    options: dict[str, Any] = {"party": "north", "simulations": 60, "progress": False}
+    others = {"south": (2_000, 100.0)}
+    strict = rounds.agreement("bernoulli", 2, reward='mechanism = "degraded"\nrho = 1.0')
+    [alone] = advise(strict, rows=60, epsilons=[0.05], others=others, **options).choices
+    assert alone.reward.value >= alone.alone.value  # its share would be less
+    assert alone.gain_at_home == 0  # nothing of the others' is in it
+    kind = rounds.agreement("bernoulli", 2, reward='mechanism = "degraded"\nrho = 0.1')
+    [shared] = advise(kind, rows=4, epsilons=[100.0], others=others, **options).choices
+    assert shared.gain_at_home > 0.02
+    as_agreed = advise(shares, rows=60, epsilons=[0.05, 0.5, 100.0], **options)
+    assert as_agreed.choices == advice.choices  # which are tempered
 
 
 @pytest.mark.slow

@@ -282,8 +282,9 @@ def advise(
             for k, (one, target) in enumerate(zip(stakes, targets, strict=True))
         ]
     )
-    losses, widths, kappas = quality.predictions(tasks[:simulations], normals, shares, rng)
-    at_home, home_widths = home.predictions(agreement, tasks[:simulations], normals, kappas, rows, seed)
+    degrade = agreement.reward.mechanism == "degraded"
+    losses, widths, evidence = quality.predictions(tasks[:simulations], normals, shares, rng, degrade=degrade)
+    at_home, home_widths = home.predictions(agreement, tasks[:simulations], evidence, rows, seed)
     losses, widths = np.concatenate([losses, at_home], axis=2), np.concatenate([widths, home_widths], axis=2)
     worst, best = losses[:, :, :1], losses[:, :, 3:4]
     gained = np.median((worst - losses) / (worst - best), axis=0)  # some imagined truths are extreme

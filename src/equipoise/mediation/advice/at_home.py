@@ -3,7 +3,7 @@
 A party has its rows at home without noise; a reward is worth what it adds to them (`equipoise party combine`). No row
 is read here either: a table of the party's size is imagined of each round's truth. Both posteriors are taken to be
 normal where the prior is N(0, I): own rows by the normal that touches their posterior at its mode, and the others'
-evidence as it is approximated for everything else, tempered as the reward is. The two are multiplied.
+evidence as it is approximated for everything else, held back as in the reward. The two are multiplied.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ import numpy as np
 from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
 from equipoise.inference import collapsed
-from equipoise.mediation.advice.expected import Known, Task, tempered
+from equipoise.mediation.advice.expected import Pull, Task
 from equipoise.mediation.advice.quality import DRAWS, width
 from equipoise.reward.evidence import Normal
 from equipoise.reward.scoring import loss_on
@@ -26,22 +26,22 @@ _STREAM = 0x40E
 def predictions(
     agreement: Agreement,
     tasks: Sequence[Task],
-    known: Sequence[Sequence[Known]],
-    kappas: Floats,
+    evidence: Sequence[Sequence[Pull | None]],
     rows: int,
     seed: int,
 ) -> tuple[Floats, Floats]:
     """Losses, and widths of prediction intervals, both [rounds, choices, (own rows, own rows and reward)]."""
     model = agreement.model
-    losses, widths = np.empty((*kappas.shape, 2)), np.empty((*kappas.shape, 2))
+    shape = (len(tasks), len(evidence[0]), 2)
+    losses, widths = np.empty(shape), np.empty(shape)
     for place, task in enumerate(tasks):
         rng = np.random.default_rng([_STREAM, seed, place])
         own = _own_rows(agreement, task, rows, rng)
         noise = rng.normal(size=(DRAWS, len(own.mean)))
-        for k, one in enumerate(known[place]):
+        for k, others in enumerate(evidence[place]):
             both = own
-            if one.others is not None:
-                moments = collapsed.own_normal(task.model, task.prior, *tempered(one.others, kappas[place, k]))
+            if others is not None:
+                moments = collapsed.own_normal(task.model, task.prior, *others.posterior())
                 both = _product(own, Normal.narrowed(*moments))
             for column, normal in enumerate((own, both)):
                 draws = model.at_coordinates(normal.mean + noise @ normal.root.T)

@@ -193,17 +193,41 @@ def _approximate(task: Task, asked: Sequence[_Name]) -> list[Normal]:
 
 
 def _surprise(task: Task, normal: Normal) -> float:
-    return tempered_surprise(task, normal, 1.0)
+    return worth(task, pull_of(normal))
 
 
-def tempered(normal: Normal, kappa: float) -> tuple[Floats, Floats]:
-    """Mean and covariance of the normal with its likelihood raised to κ."""
-    dimension = len(normal.mean)
-    pull = normal.mean + normal.information @ normal.mean
-    covariance = np.asarray(np.linalg.inv(np.eye(dimension) + kappa * normal.information), float)
-    return kappa * covariance @ pull, covariance
+class Pull(NamedTuple):
+    """A normal likelihood by its natural parameters: information times its centre, and information."""
+
+    towards: Floats
+    information: Floats
+
+    def posterior(self) -> tuple[Floats, Floats]:
+        """Mean and covariance with the prior N(0, I)."""
+        covariance = np.asarray(np.linalg.inv(np.eye(len(self.towards)) + self.information), float)
+        return covariance @ self.towards, covariance
+
+    def and_(self, other: "Pull") -> "Pull":
+        """Both likelihoods together."""
+        return Pull(self.towards + other.towards, self.information + other.information)
+
+    def tempered(self, kappa: float) -> "Pull":
+        """Raised to κ."""
+        return Pull(kappa * self.towards, kappa * self.information)
+
+    def degraded(self, kappa: float, noise: Floats) -> "Pull":
+        """With so much noise, of a standard normal draw, that a share κ of the information is left."""
+        values, vectors = np.linalg.eigh(self.information)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        moved = np.sqrt(kappa * (1 - kappa)) * (root @ noise)
+        return Pull(kappa * self.towards + moved, kappa * self.information)
 
 
-def tempered_surprise(task: Task, normal: Normal, kappa: float) -> float:
+def pull_of(normal: Normal) -> Pull:
+    """The likelihood of an approximate posterior."""
+    return Pull(normal.mean + normal.information @ normal.mean, normal.information)
+
+
+def worth(task: Task, pull: Pull) -> float:
     """KL divergence from the prior of the model's own parameters."""
-    return float(normal_surprise(task.model, task.prior, *tempered(normal, kappa)))
+    return float(normal_surprise(task.model, task.prior, *pull.posterior()))

@@ -1,10 +1,11 @@
 """How well a model of a given value predicts, expected over imagined rounds.
 
-The approximate posteriors of a round are tempered to the value in question, and predict new rows of the round's truth.
+The approximate posteriors of a round are held back to the value in question, and predict new rows of the round's truth:
+tempered, or degraded as far as normal likelihoods can be. With `noise` they are taken to be tempered.
 Quality is the share of what could be gained: 0 for the prior's loss, 1 for that of somebody who knows the truth.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +14,7 @@ from scipy import optimize, special
 from equipoise._util.arrays import Floats
 from equipoise.inference import collapsed
 from equipoise.inference.runtime import ONE_AT_A_TIME
-from equipoise.mediation.advice.expected import Known, Normal, Task, tempered, tempered_surprise
+from equipoise.mediation.advice.expected import Known, Pull, Task, pull_of, worth
 from equipoise.models.base import Rows
 from equipoise.reward.scoring import loss_on
 
@@ -26,25 +27,33 @@ def predictions(
     normals: Sequence[Sequence[Known]],
     shares: Floats,
     rng: np.random.Generator,
-) -> tuple[Floats, Floats, Floats]:
+    *,
+    degrade: bool,
+) -> tuple[Floats, Floats, list[list[Pull | None]]]:
     """Losses, and widths of prediction intervals, both [rounds, choices, (prior, alone, reward, truth)].
 
-    And by which κ everybody's posterior is tempered to the reward [rounds, choices].
+    And the others' evidence as the reward has it, by round and choice; None where there are no others.
 
     `shares` [choices, 2] are the values of the party alone and of its reward, as shares of what its own and everybody's
     approximate posterior is worth in expectation.
     """
     found: list[list[list[float]]] = []
     widths: list[list[list[float]]] = []
-    kappas = np.empty((len(tasks), len(shares)))
-    for round_, (task, choices) in enumerate(zip(tasks, normals, strict=True)):
+    evidence: list[list[Pull | None]] = []
+    for task, choices in zip(tasks, normals, strict=True):
         model, one = task.model, task.one
         noise = rng.normal(size=(DRAWS, model.dimension))  # the same for all choices, so that they can be compared
         positions = [noise]
-        for k, (known, wanted) in enumerate(zip(choices, shares, strict=True)):
-            for normal, share in zip((known.alone, known.everybody), wanted, strict=True):
-                kappas[round_, k] = _kappa(task, normal, share)  # at last the reward's
-                mean, covariance = tempered(normal, kappas[round_, k])
+        path = rng.normal(size=model.dimension) if degrade else None
+        evidence.append([])
+        for known, (of_own, of_all) in zip(choices, shares, strict=True):
+            alone, everybody = pull_of(known.alone), pull_of(known.everybody)
+            first = alone.tempered(_kappa(task, alone.tempered, of_own * worth(task, alone)))
+            others = None if known.others is None else pull_of(known.others)
+            reward, held_back = _reward(task, alone, everybody, others, of_all, path)
+            evidence[-1].append(held_back)
+            for pull in (first, reward):
+                mean, covariance = pull.posterior()
                 positions.append(mean + noise @ np.linalg.cholesky(covariance).T)
         with ONE_AT_A_TIME:
             drawn = collapsed.parameters(model, task.prior, jnp.asarray(np.stack(positions)))
@@ -54,7 +63,7 @@ def predictions(
         for table, measure in ((found, lambda rows, known: loss_on(rows, known).value), (widths, width)):
             measured = [measure(one.new_rows, draws_) for draws_ in (*each, one.truth)]
             table.append([[measured[place] for place in four] for four in places])
-    return np.array(found), np.array(widths), kappas
+    return np.array(found), np.array(widths), evidence
 
 
 def width(rows: Rows, draws: Mapping[str, Floats]) -> float:
@@ -69,13 +78,28 @@ def width(rows: Rows, draws: Mapping[str, Floats]) -> float:
     return 2 * float(special.ndtri((1 + SHARE) / 2)) * deviation * rows.unit
 
 
-def _kappa(task: Task, normal: Normal, share: float) -> float:
-    """The κ at which a normal is worth a share of what it is worth whole."""
-    whole = tempered_surprise(task, normal, 1.0)
-    if share >= 1 or whole <= 0:
+def _reward(
+    task: Task, alone: Pull, everybody: Pull, others: Pull | None, share: float, path: Floats | None
+) -> tuple[Pull, Pull | None]:
+    """The likelihood of a reward that is worth a share of what everybody's is, and what of it is the others'."""
+    target = share * worth(task, everybody)
+    if others is None:
+        return everybody, None
+    if path is None:
+        kappa = _kappa(task, everybody.tempered, target)
+        return everybody.tempered(kappa), others.tempered(kappa)
+
+    def held_back(kappa: float) -> Pull:
+        return alone.and_(others.degraded(kappa, path))
+
+    kappa = _kappa(task, held_back, target)
+    return held_back(kappa), others.degraded(kappa, path)
+
+
+def _kappa(task: Task, held_back: Callable[[float], Pull], target: float) -> float:
+    """A κ at which what is held back is worth its target, or the end that comes closest."""
+    if worth(task, held_back(1.0)) <= target:
         return 1.0
-    if share <= 0:
+    if worth(task, held_back(0.0)) >= target:
         return 0.0
-    return float(
-        optimize.brentq(lambda kappa: tempered_surprise(task, normal, kappa) - share * whole, 0.0, 1.0, xtol=1e-4)
-    )
+    return float(optimize.brentq(lambda kappa: worth(task, held_back(kappa)) - target, 0.0, 1.0, xtol=1e-4))
