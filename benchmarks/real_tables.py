@@ -224,13 +224,18 @@ def coverage(study: Study, kind: str, epsilon: float, numbers: Sequence[int]) ->
 
 def export(study: Study, kinds: Sequence[str], epsilons: Sequence[float], repetitions: int, folder: Path) -> None:
     """Write a table's model, prior and releases as plain arrays, which `side_by_side.py` reads."""
-    coding = study.coding
     kept: dict[str, Any] = {}
     for kind, epsilon in itertools.product(kinds, epsilons):
         made = list(releases(study, kind, epsilon, range(repetitions)))
         for name in ("statistic", "rows", "variance"):
             kept[f"{kind}/{epsilon:g}/{name}"] = np.stack([getattr(observed, name) for _, _, observed in made])
         kept[f"{kind}/{epsilon:g}/truth"] = np.stack([truth for _, truth, _ in made])
+    write_model(study, folder, **kept)
+
+
+def write_model(study: Study, folder: Path, **kept: Any) -> None:
+    """Write a table's model and prior as plain arrays, and what else is to be kept, for `side_by_side.opened`."""
+    coding = study.coding
     for name, part in study.prior._asdict().items():
         if isinstance(part, tuple):
             kept |= {f"prior/{name}/{place}": np.asarray(one) for place, one in enumerate(part)}

@@ -81,36 +81,41 @@ def opened(given: Any, parties: int) -> tuple[Any, StandardisedPrior]:
 
 
 @partial(jax.jit, static_argnames=("model", "chains"), compiler_options=compiler_options(0))
-def begin(keys: Array, model: Any, chains: int, prior: Any, observations: Observations) -> hmc.Ensemble:
+def begin(
+    keys: Array, model: Any, chains: int, prior: Any, observations: Observations, scenarios: Scenarios
+) -> hmc.Ensemble:
     """Start the chains of every repetition."""
 
-    def one(key: Array, observed: Observations) -> hmc.Ensemble:
-        everybody = _everybody(model)
-        approximation = collapsed.approximate(model, "power", prior, observed, everybody)
-        evidence = model.prepare(observe(observed, everybody, "power"))
+    def one(key: Array, observed: Observations, scenario: Scenarios) -> hmc.Ensemble:
+        approximation = collapsed.approximate(model, "power", prior, observed, scenario)
+        evidence = model.prepare(observe(observed, scenario, "power"))
         density = partial(collapsed.log_density, model, prior, evidence)
         return hmc.begin(key, density, approximation, chains, collapsed.bending(model, prior))
 
-    return jax.vmap(one)(keys, observations)
+    return jax.vmap(one)(keys, observations, scenarios)
 
 
 @partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(1))
 def advance(
-    keys: Array, model: Any, prior: Any, observations: Observations, ensembles: hmc.Ensemble, adapt: Array
+    keys: Array,
+    model: Any,
+    prior: Any,
+    observations: Observations,
+    scenarios: Scenarios,
+    ensembles: hmc.Ensemble,
+    adapt: Array,
 ) -> tuple[hmc.Ensemble, Array, Array]:
     """Go on with the chains of every repetition: positions [repetitions, chains, draws, d], and steps taken."""
 
-    def one(key: Array, observed: Observations, ensemble: hmc.Ensemble) -> tuple[hmc.Ensemble, Array, Array]:
-        evidence = model.prepare(observe(observed, _everybody(model), "power"))
+    def one(
+        key: Array, observed: Observations, scenario: Scenarios, ensemble: hmc.Ensemble
+    ) -> tuple[hmc.Ensemble, Array, Array]:
+        evidence = model.prepare(observe(observed, scenario, "power"))
         density = partial(collapsed.log_density, model, prior, evidence)
         moved, positions, record = hmc.advance(key, density, ensemble, adapt, collapsed.bending(model, prior))
         return moved, positions, jnp.sum(record.steps)
 
-    return jax.vmap(one)(keys, observations, ensembles)
-
-
-def _everybody(model: Any) -> Scenarios:
-    return Scenarios(jnp.ones(model.slots), jnp.asarray(1.0), jnp.zeros(model.slots))
+    return jax.vmap(one)(keys, observations, scenarios, ensembles)
 
 
 @dataclass(frozen=True)
@@ -127,22 +132,39 @@ class Sampled:
         return Sampled(self.positions[part], self.weights[part], self.rhat[part], self.gradients[part])
 
 
-def sampled_side_by_side(
-    model: Any, prior: Any, observations: Observations, chains: int, rounds: int, seed: int
-) -> Sampled:
-    """Draws of every repetition's posterior, all side by side."""
+def positions_side_by_side(
+    model: Any,
+    prior: Any,
+    observations: Observations,
+    scenarios: Scenarios,
+    chains: int,
+    rounds: int,
+    seed: int,
+) -> tuple[Floats, Floats]:
+    """Draws of one scenario of every repetition [repetitions, chains, draws, d], all side by side, and their cost."""
     repetitions = len(observations.rows)
     keys = jax.random.split(jax.random.key(seed), repetitions)
-    ensembles = begin(keys, model, chains, prior, observations)
+    ensembles = begin(keys, model, chains, prior, observations, scenarios)
     kept, gradients = [], np.zeros(repetitions)
     for number in range(WARM_UP + rounds):
         adapt = number < WARM_UP
         keys = jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, number)
-        ensembles, positions, steps = advance(keys, model, prior, observations, ensembles, jnp.asarray(adapt))
+        ensembles, positions, steps = advance(
+            keys, model, prior, observations, scenarios, ensembles, jnp.asarray(adapt)
+        )
         if not adapt:
             kept.append(np.asarray(positions))
             gradients += np.asarray(steps) * chains
-    found = np.concatenate(kept, axis=2)
+    return np.concatenate(kept, axis=2), gradients
+
+
+def sampled_side_by_side(
+    model: Any, prior: Any, observations: Observations, chains: int, rounds: int, seed: int
+) -> Sampled:
+    """Draws of every repetition's posterior, all side by side."""
+    repetitions, slots = observations.rows.shape
+    everybody = Scenarios(jnp.ones((repetitions, slots)), jnp.ones(repetitions), jnp.zeros((repetitions, slots)))
+    found, gradients = positions_side_by_side(model, prior, observations, everybody, chains, rounds, seed)
     flat = found.reshape(repetitions * chains, -1, model.dimension)
     weights = np.asarray(collapsed.parameters(model, prior, flat)["weights"])
     largest = np.array([rhat(one).max() for one in found])

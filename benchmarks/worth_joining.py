@@ -1,0 +1,202 @@
+"""Is a round worth joining? What every party can predict with, on held-out rows: five public tables, three ε.
+
+    python benchmarks/worth_joining.py export --data FOLDER --folder releases
+    PYTHONPATH=src python benchmarks/worth_posteriors.py releases --output rewards
+    python benchmarks/worth_joining.py home --data FOLDER --folder rewards --results worth.json
+    python benchmarks/worth_joining.py page --results worth.json
+
+`export` deals rows to three parties of unequal size and makes their releases. `worth_posteriors.py` samples on an
+accelerator, or here with few `--repetitions`: coalitions, targets, rewards and the others' evidence. `home` does what
+each party does at home, with the code of `eq.combine`, and what it could do instead (`worth_others.py`). `page` writes
+tables into docs/worth.md and draws its pictures.
+
+Rows are the tables' own, none drawn twice: up to 1,000 of three quarters of a table, of which 10, 30 and 60 % go to the
+parties, and up to 4,000 others to be predicted. Each of the repetitions deals and adds noise anew; ε differs for the
+same deal. Two of three tables come with statsmodels, which must be installed for them.
+"""
+
+import argparse
+import itertools
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise.client.home.model import evidence_of, posterior_at_home
+from equipoise.estimate import Estimate
+from equipoise.inference.diagnostics import independent
+from equipoise.inference.engine import Settings
+from equipoise.inference.posterior import Posterior
+from equipoise.inference.runtime import double_precision
+from equipoise.inference.scenario import Scenario
+from equipoise.models.base import Rows
+from equipoise.models.guarantee import Guarantee
+from equipoise.reward.evidence import Evidence
+from equipoise.reward.model import Reward
+from equipoise.reward.scoring import scaled_rows
+from public_tables import PARTIES, TABLES
+from real_tables import ORDER, Study, adassp, write_model
+from worth_others import Problem, best_plan, fine_tuned, loss, scaled_at_home
+
+Floats = NDArray[np.float64]
+Places = NDArray[np.intp]
+
+CHOSEN = ("california", "diabetes", "fair", "pima", "randhie")
+SHARES = (0.1, 0.3, 0.6)
+MOST_ROWS, MOST_TESTED, TRAINED_ON = 1_000, 4_000, 0.75
+DRAWS = 1_600
+
+
+class Deal(NamedTuple):
+    """Who has which rows of a table, and which are predicted."""
+
+    parts: list[Places]
+    test: Places
+
+    @property
+    def together(self) -> Places:
+        """Rows of all parties."""
+        return np.concatenate(self.parts)
+
+
+def deal(study: Study, number: int) -> Deal:
+    """Deal a table's rows, in a way of each repetition."""
+    rng = np.random.default_rng([number, *map(ord, study.table.name)])
+    places, total = rng.permutation(len(study.rows)), min(MOST_ROWS, round(TRAINED_ON * len(study.rows)))
+    ends = np.round(np.cumsum(SHARES) * total).astype(int)
+    return Deal(np.split(places[:total], ends[:-1]), places[total : total + MOST_TESTED])
+
+
+def export(study: Study, epsilons: Sequence[float], repetitions: int, folder: Path) -> None:
+    """Write releases of every repetition at every ε, and the model."""
+    settings = list(itertools.product(epsilons, range(repetitions)))
+    made = []
+    for epsilon, number in settings:
+        rng = np.random.default_rng([number, round(1_000 * epsilon), *map(ord, study.table.name)])
+        deviations, parts = study.deviations(epsilon), [study.rows.take(part) for part in deal(study, number).parts]
+        sums = [study.sums(own) + deviations * rng.normal(size=len(deviations)) for own in parts]
+        made.append(study.observed(sums, [float(len(own)) for own in parts], epsilon))
+    kept = {name: np.stack([getattr(one, name) for one in made]) for name in ("statistic", "rows", "variance")}
+    write_model(study, folder, settings=np.array(settings), **kept)
+
+
+# At home.
+
+
+def reward_of(study: Study, party: int, reward: Floats, others: Floats, kappa: float) -> Reward:
+    """A reward as a party gets it, from draws of the model's own coordinates [chains, draws, d]."""
+    coordinates, chains = reward.reshape(-1, reward.shape[2]).astype(float), len(reward)
+    alone = bool(np.isnan(kappa))
+    scenario = Scenario(PARTIES[party : party + 1]) if alone else Scenario(PARTIES, kappa)
+    parameters = study.agreement.model.at_coordinates(coordinates)
+    posterior = Posterior(
+        parameters, independent(*coordinates.shape), scenario, "collapsed", "power", 0, 0, chains, coordinates
+    )
+    evidence = None if alone or kappa == 0 else others.astype(float)
+    return Reward(PARTIES[party], study.agreement, posterior, Estimate(0.0, 0.0), (), evidence)
+
+
+def at_home(study: Study, data: Path | None, given: Any) -> list[dict[str, Any]]:
+    """Held-out losses of all that every party can predict with, in every round of a table."""
+    frame, model = study.table.load(data), study.agreement.model
+    every = scaled_rows(study.agreement, frame, frame[model.target.name])
+    settings = [(float(epsilon), int(number)) for epsilon, number in given["settings"]]
+    deals = {number: deal(study, number) for _, number in settings}
+
+    def rows(places: Places) -> Rows:
+        assert every.features is not None
+        return Rows(every.features[places], every.target[places], every.unit, every.model)
+
+    tests = {number: rows(one.test) for number, one in deals.items()}
+    parts = {number: [rows(part) for part in one.parts] for number, one in deals.items()}
+    nothing = Evidence.none(given["reward"].shape[-1])
+    first = reward_of(study, 0, given["reward"][0, 0], given["others"][0, 0], 1.0)
+
+    def fitted(own: Rows, reward: Reward, evidence: Evidence, number: int) -> tuple[float, bool]:
+        found = posterior_at_home(reward, evidence, own, draws=DRAWS, seed=number)
+        return loss(tests[number], found.draws), found.converged
+
+    clean = {number: [fitted(own, first, nothing, number) for own in parts[number]] for number in deals}
+    pooled = {number: fitted(rows(one.together), first, nothing, number) for number, one in deals.items()}
+    problem = Problem(model, study.table.kind == "linear")
+    found = []
+    for epsilon in sorted({epsilon for epsilon, _ in settings}):
+        chosen = [(place, number) for place, (one, number) in enumerate(settings) if one == epsilon]
+        zcdp = Guarantee(order=ORDER, epsilon=epsilon).zcdp
+        plan, common = best_plan(problem, [(parts[number], tests[number]) for _, number in chosen], zcdp, seed=1)
+        for (place, number), shared in zip(chosen, common, strict=True):
+            rng = np.random.default_rng([2, number, round(1_000 * epsilon)])
+            ridge = adassp(study, study.rows.take(deals[number].together), epsilon, rng)
+            for party, own in enumerate(parts[number]):
+                kappa = float(given["kappa"][place, party])
+                reward = reward_of(study, party, given["reward"][place, party], given["others"][place, party], kappa)
+                evidence = evidence_of(reward)
+                home, converged = fitted(own, reward, evidence, number)
+                held = len(own.target)
+                found.append(
+                    {
+                        "mechanism": str(given["mechanism"]),
+                        "table": study.table.name,
+                        "epsilon": epsilon,
+                        "number": number,
+                        "party": party,
+                        "rows": held,
+                        "others": len(deals[number].together) - held,
+                        "kappa": None if np.isnan(kappa) else kappa,
+                        "alone": float(given["values"][place, (1 << party) - 1]),
+                        "target": float(given["targets"][place, party]),
+                        "attained": float(given["attained"][place, party]),
+                        "whole": float(given["values"][place, -1]),
+                        "rhat": float(given["rhat"][place, party]),
+                        "misfit": None if evidence.misfit is None else evidence.misfit.value,
+                        "converged": converged and clean[number][party][1] and pooled[number][1],
+                        "plan": list(plan),
+                        "losses": {
+                            "own rows": clean[number][party][0],
+                            "reward": loss(tests[number], reward.posterior.draws),
+                            "at home": home,
+                            "pooled rows": pooled[number][0],
+                            "AdaSSP": loss(tests[number], scaled_at_home(problem, own, ridge)),
+                            "DP-FedAvg, tuned": loss(tests[number], fine_tuned(problem, own, shared, number)),
+                        },
+                    }
+                )
+        print(f"{study.table.name} {epsilon:g}: {len(chosen)} rounds, {plan}", flush=True)
+    return found
+
+
+@double_precision
+def main() -> None:
+    """Do one of the stages."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("export", "home", "page"))
+    parser.add_argument("--data", type=Path, help="folder of the two files")
+    parser.add_argument("--tables", nargs="+", choices=tuple(TABLES), default=list(CHOSEN))
+    parser.add_argument("--epsilon", type=float, nargs="+", default=[0.5, 1.0, 4.0])
+    parser.add_argument("--repetitions", type=int, default=20)
+    parser.add_argument("--folder", type=Path, help="of releases, to write; of rewards, to read")
+    parser.add_argument("--results", type=Path, help="JSON, to which `home` adds")
+    options = parser.parse_args()
+    if options.what == "page":
+        from worth_page import page
+
+        page(json.loads(options.results.read_text(encoding="utf-8")))
+        return
+    for name in options.tables:
+        study = Study(TABLES[name], options.data, Settings())
+        if options.what == "export":
+            export(study, options.epsilon, options.repetitions, options.folder)
+            continue
+        with np.load(options.folder / f"{name}.npz") as given:
+            made = at_home(study, options.data, given)
+        known = json.loads(options.results.read_text(encoding="utf-8")) if options.results.exists() else []
+        same = {(one["mechanism"], one["table"]) for one in made}
+        kept = [one for one in known if (one["mechanism"], one["table"]) not in same]
+        options.results.write_text(json.dumps([*kept, *made]) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

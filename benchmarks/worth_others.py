@@ -1,0 +1,181 @@
+"""What else a party could do with others at the same (ε, δ): AdaSSP on all releases, and DP-FedAvg, fine-tuned at home.
+
+Both give coefficients, not a posterior. What is left to say for a log loss is found at home from own rows, where it
+costs no privacy: a residual variance in linear regression, and for AdaSSP's logistic analogue a scale.
+
+AdaSSP (Wang 2018) is of linear regression. Logistic regression's log likelihood is about quadratic in the same sums,
+log σ(y xᵀθ) ≈ b₀ + b₁ y xᵀθ + b₂ (xᵀθ)² (PASS-GLM, Huggins et al. 2017), with its maximum at AdaSSP's solution times
+−b₁/(2 b₂). That factor depends on the range of the fit (2 at 0, 3.5 on [−4, 4]); own rows choose it.
+
+DP-FedAvg: in every round each party takes K full-batch steps from the common coefficients, every one with each row's
+gradient clipped to norm C and normal noise, and the results are averaged by numbers of rows. Replacing a row moves a
+sum of clipped gradients by 2C at most, so noise of deviation 2C √(RK / (2ρ)) in each of R·K steps is ρ-zCDP in all, the
+very guarantee of the releases. Features are standardised by what is agreed of them, the last half of the rounds is
+averaged, and R, K, C and the step are those of a grid which predict the *held-out* rows best on average over all
+rounds: nobody could choose so well. Fine-tuning at home minimises the loss of own rows plus λ/2 |θ − common|², the
+λ by cross-validation: λ → ∞ is the common model, λ → 0 own rows alone.
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, special
+
+from equipoise.models.base import Rows
+from equipoise.models.linear import LinearModel
+from equipoise.reward.scoring import losses_on
+
+Floats = NDArray[np.float64]
+
+FOLDS = 5
+PULLS = np.logspace(-2, 4, 10)  # λ
+NEWTON_STEPS = 20
+
+
+class Plan(NamedTuple):
+    """How DP-FedAvg is run: rounds, steps of each, step size and the norm that gradients are clipped to."""
+
+    rounds: int
+    steps: int
+    size: float
+    clip: float
+
+
+PLANS = [
+    Plan(*schedule, size, clip)
+    for schedule, size, clip in itertools.product(
+        [(5, 1), (15, 1), (50, 1), (5, 3), (15, 3)], (0.1, 0.3, 1.0, 3.0), (0.3, 1.0, 3.0)
+    )
+]
+
+
+class Problem:
+    """A regression in units where features have deviations of about 1, by what is agreed of them."""
+
+    def __init__(self, model: object, linear: bool) -> None:
+        typical = np.array(model.typical_terms())  # type: ignore[attr-defined]
+        self.linear = linear
+        self._middle, self._deviation = np.append(typical[:, 0], 0.0), np.append(typical[:, 1], 1.0)
+        self._target = (0.0, 1.0)
+        if isinstance(model, LinearModel):
+            self._target = model.typical(model.target.typical, model.target_column)[:2]
+
+    def standardised(self, rows: Rows) -> tuple[Floats, Floats]:
+        """Features and target."""
+        assert rows.features is not None
+        return (rows.features - self._middle) / self._deviation, (rows.target - self._target[0]) / self._target[1]
+
+    def weights(self, standardised: Floats) -> Floats:
+        """Coefficients in the model's scaled units."""
+        found = self._target[1] * standardised / self._deviation
+        found[-1] += self._target[0] - found @ self._middle
+        return np.asarray(found)
+
+    def slopes(self, features: Floats, target: Floats, at: Floats) -> Floats:
+        """Derivative of each row's loss by its linear predictor: of half a square, or of a negative log probability."""
+        predicted = features @ at
+        return predicted - target if self.linear else -target * special.expit(-target * predicted)
+
+    def losses(self, features: Floats, target: Floats, at: Floats) -> Floats:
+        """Loss of each row."""
+        predicted = features @ at
+        return (target - predicted) ** 2 / 2 if self.linear else -special.log_expit(target * predicted)
+
+    def curvatures(self, features: Floats, at: Floats) -> Floats:
+        """Second derivatives, as `slopes`."""
+        if self.linear:
+            return np.ones(len(features))
+        share = special.expit(features @ at)
+        return np.asarray(share * (1 - share))
+
+
+def federated(
+    problem: Problem, parts: Sequence[tuple[Floats, Floats]], zcdp: float, plan: Plan, rng: np.random.Generator
+) -> Floats:
+    """DP-FedAvg's common coefficients, standardised, from every party's features and targets."""
+    deviation = 2 * plan.clip * np.sqrt(plan.rounds * plan.steps / (2 * zcdp))
+    common, counts = np.zeros(parts[0][0].shape[1]), np.array([len(target) for _, target in parts])
+    norms = [np.linalg.norm(features, axis=1) for features, _ in parts]
+    averaged = []
+    for _ in range(plan.rounds):
+        locals_ = []
+        for (features, target), norm in zip(parts, norms, strict=True):
+            own = common
+            for _ in range(plan.steps):
+                slopes = problem.slopes(features, target, own)
+                clipped = slopes * np.minimum(1.0, plan.clip / np.maximum(np.abs(slopes) * norm, 1e-300))
+                noised = clipped @ features + deviation * rng.normal(size=len(own))
+                own = own - plan.size * noised / len(target)
+            locals_.append(own)
+        common = np.clip(counts @ np.array(locals_) / counts.sum(), -1e3, 1e3)
+        averaged.append(common)
+    return np.asarray(np.mean(averaged[plan.rounds // 2 :], axis=0))
+
+
+def pulled(problem: Problem, features: Floats, target: Floats, towards: Floats, pull: float) -> Floats:
+    """Coefficients with the least loss of rows plus pull/2 |θ − towards|²; Newton's method."""
+    found = towards
+    for _ in range(NEWTON_STEPS):
+        gradient = problem.slopes(features, target, found) @ features + pull * (found - towards)
+        curvature = (features.T * problem.curvatures(features, found)) @ features + pull * np.eye(len(found))
+        step = np.linalg.solve(curvature, gradient)
+        step *= min(1.0, 5.0 / max(float(np.abs(step).max()), 1e-300))  # far from the minimum, not too far at once
+        found = found - step
+        if np.abs(step).max() < 1e-6:
+            break
+    return found
+
+
+def fine_tuned(problem: Problem, own: Rows, common: Floats, seed: int) -> dict[str, Floats]:
+    """The federated coefficients after own rows, as a model's parameters."""
+    features, target = problem.standardised(own)
+    fold = np.random.default_rng(seed).permutation(len(target)) % FOLDS
+    held = np.zeros(len(PULLS))
+    for place, pull in enumerate(PULLS):
+        for one in range(FOLDS):
+            there = fold != one
+            at = pulled(problem, features[there], target[there], common, float(pull))
+            held[place] += problem.losses(features[~there], target[~there], at).sum()
+    best = int(np.argmin(held))
+    weights = problem.weights(pulled(problem, features, target, common, float(PULLS[best])))
+    variance = 2 * held[best] / len(target) * problem._target[1] ** 2
+    return {"weights": weights[None], "variance": np.array([variance])}
+
+
+def scaled_at_home(problem: Problem, own: Rows, weights: Floats) -> dict[str, Floats]:
+    """Coefficients that need a residual variance, or a scale, from own rows, as a model's parameters."""
+    assert own.features is not None
+    predicted = own.features @ weights
+    if problem.linear:
+        return {"weights": weights[None], "variance": np.array([np.mean((own.target - predicted) ** 2)])}
+
+    def cost(scale: float) -> float:
+        return float(-special.log_expit(scale * own.target * predicted).mean())
+
+    best = optimize.minimize_scalar(cost, bounds=(0.0, 10.0), method="bounded")
+    return {"weights": best.x * weights[None]}
+
+
+def best_plan(
+    problem: Problem, rounds: Sequence[tuple[Sequence[Rows], Rows]], zcdp: float, seed: int
+) -> tuple[Plan, list[Floats]]:
+    """The plan that predicts held-out rows best, on average over rounds of (parties' rows, test), and what it gives."""
+    standardised = [([problem.standardised(one) for one in parts], problem.standardised(test)) for parts, test in rounds]
+    tried = []
+    for plan in PLANS:
+        found = [
+            federated(problem, parts, zcdp, plan, np.random.default_rng([seed, number]))
+            for number, (parts, _) in enumerate(standardised)
+        ]
+        losses = [problem.losses(*test, at).mean() for at, (_, test) in zip(found, standardised, strict=True)]
+        tried.append((float(np.mean(losses)), plan, found))
+    _, plan, found = min(tried, key=lambda one: one[0])
+    return plan, found
+
+
+def loss(rows: Rows, parameters: dict[str, Floats]) -> float:
+    """Mean negative log probability of rows by a model's parameters."""
+    return float(losses_on(rows, parameters).mean())
