@@ -3,13 +3,16 @@
     PYTHONPATH=src python benchmarks/worth_posteriors.py FOLDER --output FOLDER [--tables pima] [--rounds 2]
 
 Needs JAX, NumPy and SciPy alone, so that it runs on a bare machine with an accelerator. All rounds of a table go side
-by side, in three batches: every coalition; every reward at seven κ, which gives the curve that a target's κ is read
-from; and rewards at that κ with the others' evidence beside them. Targets are the library's own, with the largest ρ
-that leaves nobody below alone. A reward is not tried again where it misses its target; what it is worth is kept.
+by side: every coalition; rewards held back by seven amounts, which give the curve that a target's amount is read from;
+and rewards held back by that amount, with the others' evidence beside them. The amount is κ for `tempering`, one curve
+for all, and τ for `degraded`, a curve for each party. Targets are the library's own, with the largest ρ that leaves
+nobody below alone. A reward is not tried again where it misses its target; what it is worth is kept.
 """
 
 import argparse
+import hashlib
 import itertools
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -22,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise.estimate import Estimate
-from equipoise.inference import collapsed
+from equipoise.inference import brownian, collapsed
 from equipoise.inference.diagnostics import rhat
 from equipoise.inference.observations import Observations, Scenarios
 from equipoise.inference.runtime import double_precision, use_compilation_cache
@@ -35,16 +38,18 @@ Floats = NDArray[np.float64]
 
 PARTIES = ("small", "middle", "large")
 COALITIONS = every_coalition(PARTIES)[1:]
-TERMS = Terms(rho="max", fallback="alone", precision=PRECISION, tolerance=TOLERANCE)
-MECHANISMS = ("tempering",)
+MECHANISMS = ("tempering", "degraded")
+TAUS = tuple(4.0**power for power in range(-1, 6))  # of a release's own noise variance
 
 
 class Asked(NamedTuple):
-    """A posterior to sample: of which round, whose releases are in it, and their power."""
+    """A posterior to sample: of which round, whose releases are in it, their power, and noise added to the others'."""
 
     round: int
     members: tuple[str, ...]
     kappa: float = 1.0
+    tau: float = 0.0  # of a release's own noise variance
+    recipient: str = ""  # to whose release nothing is added
 
 
 class Answer(NamedTuple):
@@ -63,8 +68,9 @@ class Sampler:
             parts = [given[name] for name in ("statistic", "rows", "variance")]
             self.settings: Floats = given["settings"]  # ε and number of every round
             self.model, self.prior = opened(given, len(PARTIES))
-        nothing = np.zeros_like(parts[0])
-        self._observations = Observations(*(jnp.asarray(part) for part in (*parts, nothing, nothing)))
+        arrays = (*parts, np.sqrt(parts[2]), np.zeros_like(parts[0]))
+        self._observations = Observations(*(jnp.asarray(part) for part in arrays))
+        self._secrets = [hashlib.sha256(f"{file.stem} {one}".encode()).hexdigest() for one in self.settings]
         self._chains, self._rounds = chains, rounds
         self._at_once = len(COALITIONS) * len(self.settings)  # one shape, so that nothing is compiled twice
         self._seed = 0
@@ -82,7 +88,7 @@ class Sampler:
                 self.model,
                 self.prior,
                 observations,
-                scenarios_of([chosen[place] for place in places]),
+                self._scenarios([chosen[place] for place in places]),
                 self._chains,
                 self._rounds,
                 self._seed,
@@ -95,38 +101,63 @@ class Sampler:
         return found
 
 
+    def _scenarios(self, asked: Sequence[Asked]) -> Scenarios:
+        """Posteriors as the engine is asked for them; noise is of one path for each release of a round."""
+        member = np.array([[party in one.members for party in PARTIES] for one in asked], float)
+        tau = np.array([[one.tau * (party != one.recipient) for party in PARTIES] for one in asked])
+        noise = np.zeros((*tau.shape, self._observations.statistic.shape[2]))
+        for place, slot in zip(*np.nonzero(tau), strict=True):
+            amount, secret = float(tau[place, slot]), self._secrets[asked[place].round]
+            noise[place, slot] = brownian.position(secret, PARTIES[slot], amount, noise.shape[2]) / math.sqrt(amount)
+        kappa = np.array([one.kappa for one in asked])
+        return Scenarios(*(jnp.asarray(part) for part in (member, kappa, tau, noise)))
+
+
 def _answer(draws: Floats) -> Answer:
     return Answer(draws, divergence(draws), float(rhat(draws).max()))
 
 
-def scenarios_of(asked: Sequence[Asked]) -> Scenarios:
-    """Posteriors as the engine is asked for them."""
-    member = np.array([[party in one.members for party in PARTIES] for one in asked], float)
-    return Scenarios(jnp.asarray(member), jnp.asarray([one.kappa for one in asked]), jnp.zeros(member.shape))
-
-
-def reward_at(mechanism: str, number: int, party: str, kappa: float) -> tuple[Asked, Asked]:  # noqa: ARG001
-    """A party's reward at κ, and prior times the others' evidence as that reward carries it."""
+def reward_at(mechanism: str, number: int, party: str, amount: float) -> tuple[Asked, Asked]:
+    """A party's reward, held back by κ or τ, and prior times the others' evidence as that reward carries it."""
     others = tuple(one for one in PARTIES if one != party)
-    return Asked(number, PARTIES, kappa), Asked(number, others, kappa)
+    if mechanism == "tempering":
+        return Asked(number, PARTIES, amount), Asked(number, others, amount)
+    return tuple(Asked(number, who, tau=amount, recipient=party) for who in (PARTIES, others))  # type: ignore[return-value]
 
 
-def chosen_kappas(mechanism: str, sampler: Sampler, targets: Sequence[Targets], whole: Sequence[Estimate]) -> Floats:
-    """κ of every party in every round [rounds, parties]; of who gets its own posterior instead, NaN."""
-    places = list(itertools.product(range(len(targets)), range(len(PARTIES))))
-    if mechanism == "tempering":  # one curve serves all parties of a round
-        places = [(number, 0) for number in range(len(targets))]
-    asked = [reward_at(mechanism, number, PARTIES[party], kappa)[0] for number, party in places for kappa in FIRST_LOOK]
-    values = iter([answer.value for answer in sampler(asked)])
-    curves = {
-        place: Curve(whole[place[0]], [Point(kappa, next(values)) for kappa in FIRST_LOOK]) for place in places
-    }
+def amounts_held_back(
+    mechanism: str, sampler: Sampler, targets: Sequence[Targets], whole: Sequence[Estimate]
+) -> Floats:
+    """κ or τ of every party in every round [rounds, parties]; of who gets its own posterior instead, NaN."""
+    tempers = mechanism == "tempering"
+    grid = FIRST_LOOK if tempers else TAUS
+    curves = range(1 if tempers else len(PARTIES))  # one curve r(κ) serves all parties
+    places = list(itertools.product(range(len(targets)), curves))
+    asked = [reward_at(mechanism, number, PARTIES[party], amount)[0] for number, party in places for amount in grid]
+    answers = iter(sampler(asked))
+    values = {place: [next(answers).value for _ in grid] for place in places}
     found = np.full((len(targets), len(PARTIES)), np.nan)
     for number, target in enumerate(targets):
         for party in np.flatnonzero(~target.falls_back):
-            curve = curves.get((number, int(party)), curves[number, 0])
-            found[number, party] = 1.0 if target.whole[party] else curve.kappa_of(float(target.values[party]))
+            known, wanted = values[number, 0 if tempers else int(party)], float(target.values[party])
+            if target.whole[party]:
+                found[number, party] = 1.0 if tempers else 0.0
+            elif tempers:
+                curve = Curve(whole[number], [Point(*pair) for pair in zip(grid, known, strict=True)])
+                found[number, party] = curve.kappa_of(wanted)
+            else:
+                found[number, party] = _first_below(whole[number].value, [one.value for one in known], wanted)
     return found
+
+
+def _first_below(whole: float, values: Sequence[float], wanted: float) -> float:
+    """The least τ with the wanted value, between the first one whose value is below and the one before it."""
+    steps, every = np.log([TAUS[0] / 16, *TAUS]), [whole, *values]
+    place = next((place for place, value in enumerate(every) if value < wanted), None)
+    if place is None or place == 0:
+        return TAUS[-1] if place is None else 0.0
+    share = (every[place - 1] - wanted) / (every[place - 1] - every[place])
+    return float(np.exp(steps[place - 1] + share * (steps[place] - steps[place - 1])))
 
 
 def settled(sampler: Sampler, mechanism: str, kept: tuple[int, int]) -> dict[str, Any]:
@@ -134,20 +165,21 @@ def settled(sampler: Sampler, mechanism: str, kept: tuple[int, int]) -> dict[str
     rounds = range(len(sampler.settings))
     valued = sampler([Asked(number, coalition) for number in rounds for coalition in COALITIONS])
     by_round = [valued[len(COALITIONS) * number :][: len(COALITIONS)] for number in rounds]
+    terms = Terms("max", "alone", PRECISION, TOLERANCE, own_is_whole=mechanism == "degraded")
     nobody = Estimate(0.0, 0.0)
-    targets = [decide(PARTIES, [PARTIES], [nobody, *(one.value for one in row)], TERMS)[1] for row in by_round]
-    kappas = chosen_kappas(mechanism, sampler, targets, [row[-1].value for row in by_round])
+    targets = [decide(PARTIES, [PARTIES], [nobody, *(one.value for one in row)], terms)[1] for row in by_round]
+    amounts = amounts_held_back(mechanism, sampler, targets, [row[-1].value for row in by_round])
     asked = []
     for number, party in itertools.product(rounds, range(len(PARTIES))):
         own = Asked(number, (PARTIES[party],))  # instead, where somebody falls back on it; nobody's evidence goes with it
-        alone = np.isnan(kappas[number, party])
-        asked += (own, own) if alone else reward_at(mechanism, number, PARTIES[party], float(kappas[number, party]))
+        amount = float(amounts[number, party])
+        asked += (own, own) if np.isnan(amount) else reward_at(mechanism, number, PARTIES[party], amount)
     made = sampler(asked)
 
     def thinned(answers: Sequence[Answer], draws: int) -> NDArray[np.float32]:
         chains, length, _ = answers[0].draws.shape
         some = np.stack([one.draws[:, :: max(1, chains * length // draws)] for one in answers])
-        return some.astype(np.float32).reshape(*kappas.shape, *some.shape[1:])
+        return some.astype(np.float32).reshape(*amounts.shape, *some.shape[1:])
 
     def shaped(numbers: Sequence[float], columns: int) -> Floats:
         return np.array(numbers).reshape(len(rounds), columns)
@@ -156,7 +188,7 @@ def settled(sampler: Sampler, mechanism: str, kept: tuple[int, int]) -> dict[str
         "settings": sampler.settings,
         "reward": thinned(made[::2], kept[0]),
         "others": thinned(made[1::2], kept[1]),
-        "kappa": kappas,
+        "amount": amounts,
         "values": shaped([one.value.value for one in valued], len(COALITIONS)),
         "errors": shaped([one.value.error for one in valued], len(COALITIONS)),
         "targets": np.stack([one.values for one in targets]),
