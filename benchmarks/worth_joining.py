@@ -90,7 +90,7 @@ def export(study: Study, epsilons: Sequence[float], repetitions: int, folder: Pa
 
 
 def reward_of(study: Study, party: int, reward: Floats, others: Floats | None) -> Reward:
-    """A reward as a party gets it, from draws of the model's own coordinates [chains, draws, d]; its own if no others."""
+    """A reward as a party gets it, from draws of own coordinates [chains, draws, d]; its own release's if no others."""
     coordinates, chains = reward.reshape(-1, reward.shape[2]).astype(float), len(reward)
     scenario = Scenario(PARTIES[party : party + 1] if others is None else PARTIES)
     parameters = study.agreement.model.at_coordinates(coordinates)

@@ -32,7 +32,7 @@ Floats = NDArray[np.float64]
 
 FOLDS = 5
 PULLS = np.logspace(-2, 4, 10)  # λ
-NEWTON_STEPS = 20
+NEWTON_STEPS = 30
 
 
 class Plan(NamedTuple):
@@ -116,16 +116,21 @@ def federated(
 
 
 def pulled(problem: Problem, features: Floats, target: Floats, towards: Floats, pull: float) -> Floats:
-    """Coefficients with the least loss of rows plus pull/2 |θ − towards|²; Newton's method."""
-    found = towards
+    """Coefficients with the least loss of rows plus pull/2 |θ − towards|²; Newton's method, never uphill."""
+
+    def cost(at: Floats) -> float:
+        return float(problem.losses(features, target, at).sum() + pull / 2 * np.sum((at - towards) ** 2))
+
+    found, now = towards, cost(towards)
     for _ in range(NEWTON_STEPS):
         gradient = problem.slopes(features, target, found) @ features + pull * (found - towards)
         curvature = (features.T * problem.curvatures(features, found)) @ features + pull * np.eye(len(found))
         step = np.linalg.solve(curvature, gradient)
-        step *= min(1.0, 5.0 / max(float(np.abs(step).max()), 1e-300))  # far from the minimum, not too far at once
-        found = found - step
-        if np.abs(step).max() < 1e-6:
+        if gradient @ step < 1e-9:  # twice what is left to gain
             break
+        while (then := cost(found - step)) > now:
+            step = step / 2
+        found, now = found - step, then
     return found
 
 
@@ -163,7 +168,9 @@ def best_plan(
     problem: Problem, rounds: Sequence[tuple[Sequence[Rows], Rows]], zcdp: float, seed: int
 ) -> tuple[Plan, list[Floats]]:
     """The plan that predicts held-out rows best, on average over rounds of (parties' rows, test), and what it gives."""
-    standardised = [([problem.standardised(one) for one in parts], problem.standardised(test)) for parts, test in rounds]
+    standardised = [
+        ([problem.standardised(one) for one in parts], problem.standardised(test)) for parts, test in rounds
+    ]
     tried = []
     for plan in PLANS:
         found = [

@@ -28,7 +28,7 @@ from equipoise.estimate import Estimate
 from equipoise.inference import brownian, collapsed
 from equipoise.inference.diagnostics import rhat
 from equipoise.inference.observations import Observations, Scenarios
-from equipoise.inference.runtime import double_precision, use_compilation_cache
+from equipoise.inference.runtime import double_precision, on_accelerator, use_compilation_cache
 from equipoise.reward.targets import PRECISION, TOLERANCE, Targets, Terms, decide, every_coalition
 from equipoise.reward.tempering import FIRST_LOOK, Curve, Point
 from equipoise.valuation.divergence import divergence
@@ -72,7 +72,8 @@ class Sampler:
         self._observations = Observations(*(jnp.asarray(part) for part in arrays))
         self._secrets = [hashlib.sha256(f"{file.stem} {one}".encode()).hexdigest() for one in self.settings]
         self._chains, self._rounds = chains, rounds
-        self._at_once = len(COALITIONS) * len(self.settings)  # one shape, so that nothing is compiled twice
+        # One shape, so that nothing is compiled twice; on a CPU, quick ones need not wait for slow ones.
+        self._at_once = len(COALITIONS) * len(self.settings) if on_accelerator() else 1
         self._seed = 0
 
     def __call__(self, asked: Sequence[Asked]) -> list[Answer]:
@@ -99,7 +100,6 @@ class Sampler:
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 found += pool.map(_answer, own)
         return found
-
 
     def _scenarios(self, asked: Sequence[Asked]) -> Scenarios:
         """Posteriors as the engine is asked for them; noise is of one path for each release of a round."""
@@ -171,7 +171,9 @@ def settled(sampler: Sampler, mechanism: str, kept: tuple[int, int]) -> dict[str
     amounts = amounts_held_back(mechanism, sampler, targets, [row[-1].value for row in by_round])
     asked = []
     for number, party in itertools.product(rounds, range(len(PARTIES))):
-        own = Asked(number, (PARTIES[party],))  # instead, where somebody falls back on it; nobody's evidence goes with it
+        own = Asked(
+            number, (PARTIES[party],)
+        )  # instead, where somebody falls back on it; nobody's evidence goes with it
         amount = float(amounts[number, party])
         asked += (own, own) if np.isnan(amount) else reward_at(mechanism, number, PARTIES[party], amount)
     made = sampler(asked)
@@ -194,7 +196,9 @@ def settled(sampler: Sampler, mechanism: str, kept: tuple[int, int]) -> dict[str
         "targets": np.stack([one.values for one in targets]),
         "rho": np.array([one.rho for one in targets]),
         "attained": shaped([one.value.value for one in made[::2]], len(PARTIES)),
-        "rhat": shaped([max(one.rhat for one in pair) for pair in zip(made[::2], made[1::2], strict=True)], len(PARTIES)),
+        "rhat": shaped(
+            [max(one.rhat for one in pair) for pair in zip(made[::2], made[1::2], strict=True)], len(PARTIES)
+        ),
     }
 
 

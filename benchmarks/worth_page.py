@@ -1,0 +1,200 @@
+"""Tables and pictures of docs/worth.md, from what `worth_joining.py home` measured.
+
+The page's text is written by hand; what lies between its two markers is written here, for every mechanism that was
+measured. Standard errors are over repetitions: parties of one repetition share their deal, and are averaged first.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+
+from equipoise.estimate import Estimate
+
+DOCS = Path(__file__).parent.parent / "docs"
+BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+OWN, HOME = "own rows", "at home"
+MODELS = (OWN, "reward", HOME, "pooled rows", "AdaSSP", "DP-FedAvg, tuned")
+COLOURS = {
+    OWN: "#000000",
+    "reward": "#E69F00",
+    HOME: "#0072B2",
+    "pooled rows": "#009E73",
+    "AdaSSP": "#CC79A7",
+    "DP-FedAvg, tuned": "#D55E00",
+}
+AIM, WORST = 0.95, 0.01  # share of parties that gain, and nats a row that nobody should lose on average
+
+Record = dict[str, Any]
+
+
+def has_most(record: Record) -> bool:
+    """Whether a party has more rows than all others together."""
+    return bool(record["rows"] > record["others"])
+
+
+def gain(record: Record, model: str = HOME) -> float:
+    """Nats a row by which a model is better than own rows."""
+    return float(record["losses"][OWN] - record["losses"][model])
+
+
+def mean(records: Sequence[Record], what: Callable[[Record], float]) -> Estimate:
+    """Mean over repetitions, each the mean of its parties, of whatever table or ε."""
+    by_round: dict[tuple[Any, ...], list[float]] = {}
+    for one in records:
+        by_round.setdefault((one["table"], one["epsilon"], one["number"]), []).append(what(one))
+    means = [float(np.mean(values)) for values in by_round.values()]
+    return Estimate(float(np.mean(means)), float(np.std(means, ddof=1) / len(means) ** 0.5) if len(means) > 1 else 0.0)
+
+
+def better(record: Record) -> float:
+    """1 if the model at home beats own rows, 0 otherwise."""
+    return float(gain(record) > 0)
+
+
+def _nats(one: Estimate) -> str:
+    return f"{one.value:+.4f} ± {one.error:.4f}"
+
+
+def _share(one: Estimate) -> str:
+    return f"{one.value:.0%} ± {one.error:.0%}"
+
+
+def _where(records: Sequence[Record], **wanted: Any) -> list[Record]:
+    return [one for one in records if all(one[name] == value for name, value in wanted.items())]
+
+
+def section(mechanism: str, records: Sequence[Record]) -> str:
+    """What was measured with one mechanism, as Markdown."""
+    tables = sorted({one["table"] for one in records})
+    epsilons = sorted({one["epsilon"] for one in records})
+    few, most = ([one for one in records if has_most(one) == flag] for flag in (False, True))
+    cells = [
+        (table, epsilon, party, _where(records, table=table, epsilon=epsilon, party=party))
+        for table in tables
+        for epsilon in epsilons
+        for party in range(3)
+    ]
+    worst = min(cells, key=lambda cell: mean(cell[3], gain).value)
+    repetitions = len({one["number"] for one in records})
+    lines = [
+        f"## Measured: `{mechanism}`",
+        "",
+        f"{repetitions} repetitions of {len(tables)} tables at ε = {', '.join(f'{one:g}' for one in epsilons)}. "
+        f"Where the others hold at least as many rows, the model at home beats own rows for "
+        f"**{_share(mean(few, better))}** of the parties (aim: {AIM:.0%}), by {_nats(mean(few, gain))} nats a row; who "
+        f"holds more than all others, for {_share(mean(most, better))}, by {_nats(mean(most, gain))}. The worst mean of "
+        f"a party in any table and ε is {_nats(mean(worst[3], gain))} (`{worst[0]}`, ε = {worst[1]:g}, "
+        f"{worst[3][0]['rows']} rows; aim: no worse than −{WORST:g}).",
+        "",
+        f"![By how much the model at home beats own rows](pictures/worth-gain-{mechanism}.svg)",
+        "",
+        "Share of repetitions in which the model at home beats own rows, and by how many nats a held-out row:",
+        "",
+        "| table | ε | "
+        + " | ".join(f"{name} party: share | gain" for name in ("smallest", "middle", "largest"))
+        + " |",
+        "|---|---|" + "---|" * 6,
+    ]
+    for table in tables:
+        for epsilon in epsilons:
+            row = [cell[3] for cell in cells if cell[:2] == (table, epsilon)]
+            texts = [f"{_share(mean(one, better))} | {_nats(mean(one, gain))}" for one in row]
+            lines.append(f"| `{table}` | {epsilon:g} | " + " | ".join(texts) + " |")
+    lines += [
+        "",
+        "Held-out loss *relative to own rows*, in nats a row, negative where it is better, mean over repetitions and over "
+        "the two parties whose others hold at least as many rows:",
+        "",
+        f"![Held-out loss of everything that a party can predict with](pictures/worth-models-{mechanism}.svg)",
+        "",
+        "| table | ε | " + " | ".join(MODELS[1:]) + " |",
+        "|---|---|" + "---|" * len(MODELS[1:]),
+    ]
+    for table in tables:
+        for epsilon in epsilons:
+            chosen = _where(few, table=table, epsilon=epsilon)
+            texts = [_nats(mean(chosen, lambda one, model=model: -gain(one, model))) for model in MODELS[1:]]  # type: ignore[misc]
+            lines.append(f"| `{table}` | {epsilon:g} | " + " | ".join(texts) + " |")
+    late = np.mean([one["rhat"] > 1.05 for one in records])
+    fell = np.mean([one["amount"] is None for one in records])
+    poor = np.mean([one["misfit"] is not None and one["misfit"] > 0.1 for one in records])
+    missed = np.mean([abs(one["attained"] - one["target"]) for one in records])
+    lines += [
+        "",
+        f"{fell:.0%} of the parties fell back on their own release, because no share would have been worth more. "
+        f"Rewards missed their targets by {missed:.2f} nats on average. R̂ was above 1.05 in {late:.0%} of rewards or "
+        f"others' evidence, and {poor:.0%} of the latter were fitted with more than 0.1 nats left.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _figure(records: Sequence[Record]) -> tuple[Figure, Any, list[str], list[float]]:
+    tables = sorted({one["table"] for one in records})
+    figure = Figure(figsize=(2.3 * len(tables) + 0.8, 3.9), layout="constrained")
+    axes = np.atleast_1d(figure.subplots(1, len(tables), sharex=True))
+    for ax, table in zip(axes, tables, strict=True):
+        ax.axhline(0, color="#888888", linewidth=1)
+        ax.set_title(table, loc="left")
+        ax.set_xscale("log")
+        ax.set_xlabel("ε")
+    epsilons = sorted({one["epsilon"] for one in records})
+    axes[0].set_xticks(epsilons, [f"{one:g}" for one in epsilons])
+    axes[0].minorticks_off()
+    return figure, axes, tables, epsilons
+
+
+def gains(records: Sequence[Record]) -> Figure:
+    """By how much the model at home beats own rows, for each party."""
+    figure, axes, tables, epsilons = _figure(records)
+    for ax, table in zip(axes, tables, strict=True):
+        for party, (colour, marker) in enumerate((("#0072B2", "o"), ("#E69F00", "s"), ("#009E73", "^"))):
+            cells = [_where(records, table=table, epsilon=one, party=party) for one in epsilons]
+            found = [mean(one, gain) for one in cells]
+            shifted = np.array(epsilons) * 1.06 ** (party - 1)
+            values, errors = [one.value for one in found], [2 * one.error for one in found]
+            label = f"{cells[0][0]['rows']} rows"
+            ax.errorbar(shifted, values, errors, color=colour, marker=marker, capsize=3, label=label)
+        ax.legend(loc="best", fontsize=8)
+    axes[0].set_ylabel("better than own rows by\n(nats a row, ± 2 standard errors)")
+    return figure
+
+
+def models(records: Sequence[Record]) -> Figure:
+    """Held-out loss of everything, relative to own rows, where others hold at least as many rows."""
+    few = [one for one in records if not has_most(one)]
+    figure, axes, tables, epsilons = _figure(few)
+    for ax, table in zip(axes, tables, strict=True):
+        for model in MODELS[1:]:
+            cells = [_where(few, table=table, epsilon=one) for one in epsilons]
+            found = [mean(one, lambda record, model=model: -gain(record, model)) for one in cells]  # type: ignore[misc]
+            values, errors = [one.value for one in found], [2 * one.error for one in found]
+            ax.errorbar(
+                epsilons, values, errors, color=COLOURS[model], marker="o", markersize=3, capsize=2, label=model
+            )
+        ax.set_yscale("symlog", linthresh=0.02)
+    axes[0].set_ylabel("loss relative to own rows\n(nats a row; below 0 is better)")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=8)
+    return figure
+
+
+def page(records: Sequence[Record], docs: Path = DOCS) -> None:
+    """Write the measured part of the page, and its pictures."""
+    mpl.use("Agg")
+    mpl.rcParams.update({"axes.spines.right": False, "axes.spines.top": False, "legend.frameon": False})
+    mpl.rcParams.update({"svg.hashsalt": "equipoise", "font.size": 9})
+    sections = []
+    for mechanism in sorted({one["mechanism"] for one in records}):
+        chosen = _where(records, mechanism=mechanism)
+        sections.append(section(mechanism, chosen))
+        for name, draw in (("gain", gains), ("models", models)):
+            draw(chosen).savefig(docs / "pictures" / f"worth-{name}-{mechanism}.svg", metadata={"Date": None})
+    file = docs / "worth.md"
+    before, _, rest = file.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    file.write_text(f"{before}{BEGIN}\n\n" + "\n".join(sections) + f"\n{END}{after}", encoding="utf-8")

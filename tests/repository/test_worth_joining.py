@@ -1,0 +1,88 @@
+"""The stages of `benchmarks/worth_joining.py` go together: from releases of a tiny round to the page and its pictures."""
+
+import importlib
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from pages import ROOT
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return importlib.import_module
+
+
+@pytest.mark.slow
+@pytest.mark.engine
+def test_from_releases_to_the_page(
+    script: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stage(name: str, *arguments: str) -> None:
+        monkeypatch.setattr(sys, "argv", [name, *arguments])
+        script(name).main()
+
+    releases, rewards, results = str(tmp_path / "releases"), str(tmp_path / "rewards"), tmp_path / "worth.json"
+    monkeypatch.setattr(script("worth_others"), "PLANS", script("worth_others").PLANS[:2])
+    stage(
+        *("worth_joining", "export", "--tables", "diabetes"),
+        *("--epsilon", "4", "--repetitions", "1", "--folder", releases),
+    )
+    few = ("--chains", "8", "--rounds", "1", "--kept", "160", "320")
+    stage("worth_posteriors", releases, *few, "--output", rewards)
+    stage("worth_joining", "home", "--tables", "diabetes", "--folder", rewards, "--results", str(results))
+    records = json.loads(results.read_text(encoding="utf-8"))
+    assert [one["rows"] for one in records] == [33, 100, 199]
+    for one in records:
+        losses = one["losses"]
+        assert set(losses) == set(script("worth_page").MODELS)
+        assert np.isfinite(list(losses.values())).all()
+        assert abs(losses["at home"] - losses["own rows"]) < 0.2  # other kinds of nonsense are tenths of nats away
+
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "worth.md").write_text((ROOT / "docs" / "worth.md").read_text(encoding="utf-8"), encoding="utf-8")
+    script("worth_page").page(records, tmp_path)
+    text = (tmp_path / "worth.md").read_text(encoding="utf-8")
+    assert text.count("## Measured: `tempering`") == 1
+    assert "## When joining does not pay" in text
+    for name in ("gain", "models"):
+        assert "<svg" in (tmp_path / "pictures" / f"worth-{name}-tempering.svg").read_text(encoding="utf-8")
+    script("worth_page").page(records, tmp_path)
+    assert (tmp_path / "worth.md").read_text(encoding="utf-8") == text  # again, nothing is added
+
+
+def test_pulled_coefficients_go_from_own_rows_to_the_common_ones(script: Callable[[str], ModuleType]) -> None:
+    others = script("worth_others")
+    rng = np.random.default_rng(0)
+    features = np.column_stack([rng.normal(size=(80, 2)), np.ones(80)])
+    target = features @ [1.0, -2.0, 0.5] + 0.1 * rng.normal(size=80)
+    common = np.array([3.0, 3.0, 3.0])
+    problem = others.Problem.__new__(others.Problem)
+    for linear, answers in ((True, target), (False, np.where(target > rng.logistic(size=80), 1.0, -1.0))):
+        problem.linear = linear
+        free, held = (others.pulled(problem, features, answers, common, pull) for pull in (1e-9, 1e9))
+        assert np.abs(problem.slopes(features, answers, free) @ features).max() < 1e-4  # a minimum of own rows' loss
+        np.testing.assert_allclose(held, common, atol=1e-4)
+
+
+def test_federated_averaging_learns_where_there_is_hardly_any_noise(script: Callable[[str], ModuleType]) -> None:
+    others = script("worth_others")
+    rng = np.random.default_rng(0)
+    truth = np.array([1.0, -2.0, 0.5])
+    problem = others.Problem.__new__(others.Problem)
+    problem.linear = True
+    parts = []
+    for rows in (30, 100, 200):
+        features = np.column_stack([rng.normal(size=(rows, 2)), np.ones(rows)])
+        parts.append((features, features @ truth))
+    plan = others.Plan(200, 1, 0.3, 30.0)
+    found = others.federated(problem, parts, 1e9, plan, np.random.default_rng(0))
+    np.testing.assert_allclose(found, truth, atol=0.01)
+    noisy = others.federated(problem, parts, 0.01, plan, np.random.default_rng(0))
+    assert np.abs(noisy - truth).max() > 1
