@@ -180,7 +180,7 @@ def at_home(study: Study, data: Path | None, given: Any) -> list[dict[str, Any]]
                 held = len(own.target)
                 found.append(
                     {
-                        "mechanism": mechanism,
+                        "setting": f"`{mechanism}`, ρ = {given['agreed']}",
                         "table": study.table.name,
                         "epsilon": epsilon,
                         "number": number,
@@ -189,6 +189,7 @@ def at_home(study: Study, data: Path | None, given: Any) -> list[dict[str, Any]]
                         "others": len(deals[number].together) - held,
                         "amount": None if np.isnan(amount) else amount,
                         "alone": float(given["values"][place, (1 << party) - 1]),
+                        "rho": float(given["rho"][place]),
                         "target": float(given["targets"][place, party]),
                         "attained": float(given["attained"][place, party]),
                         "whole": float(given["values"][place, -1]),
@@ -235,8 +236,8 @@ def main() -> None:
         with np.load(options.folder / f"{name}.npz") as given:
             made = at_home(study, options.data, given)
         known = json.loads(options.results.read_text(encoding="utf-8")) if options.results.exists() else []
-        same = {(one["mechanism"], one["table"]) for one in made}
-        kept = [one for one in known if (one["mechanism"], one["table"]) not in same]
+        same = {(one["setting"], one["table"]) for one in made}
+        kept = [one for one in known if (one["setting"], one["table"]) not in same]
         options.results.write_text(json.dumps([*kept, *made]) + "\n", encoding="utf-8")
 
 

@@ -1,9 +1,11 @@
 """Tables and pictures of docs/worth.md, from what `worth_joining.py home` measured.
 
-The page's text is written by hand; what lies between its two markers is written here, for every mechanism that was
-measured. Standard errors are over repetitions: parties of one repetition share their deal, and are averaged first.
+The page's text is written by hand; what lies between its two markers is written here, for every mechanism and fairness
+exponent that was measured. Standard errors are over repetitions: parties of one repetition share their deal, and
+are averaged first.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,11 @@ COLOURS = {
 AIM, WORST = 0.95, 0.01  # share of parties that gain, and nats a row that nobody should lose on average
 
 Record = dict[str, Any]
+
+
+def slug(setting: str) -> str:
+    """A setting as part of a file's name."""
+    return re.sub("[^a-z0-9.]+", "-", setting).strip("-")
 
 
 def has_most(record: Record) -> bool:
@@ -67,8 +74,8 @@ def _where(records: Sequence[Record], **wanted: Any) -> list[Record]:
     return [one for one in records if all(one[name] == value for name, value in wanted.items())]
 
 
-def section(mechanism: str, records: Sequence[Record]) -> str:
-    """What was measured with one mechanism, as Markdown."""
+def section(setting: str, records: Sequence[Record]) -> str:
+    """What was measured with one mechanism and fairness exponent, as Markdown."""
     tables = sorted({one["table"] for one in records})
     epsilons = sorted({one["epsilon"] for one in records})
     few, most = ([one for one in records if has_most(one) == flag] for flag in (False, True))
@@ -81,16 +88,16 @@ def section(mechanism: str, records: Sequence[Record]) -> str:
     worst = min(cells, key=lambda cell: mean(cell[3], gain).value)
     repetitions = len({one["number"] for one in records})
     lines = [
-        f"## Measured: `{mechanism}`",
+        f"## Measured: {setting}",
         "",
         f"{repetitions} repetitions of {len(tables)} tables at ε = {', '.join(f'{one:g}' for one in epsilons)}. "
         f"Where the others hold at least as many rows, the model at home beats own rows for "
         f"**{_share(mean(few, better))}** of the parties (aim: {AIM:.0%}), by {_nats(mean(few, gain))} nats a row; who "
-        f"holds more than all others, for {_share(mean(most, better))}, by {_nats(mean(most, gain))}. The worst mean of "
-        f"a party in any table and ε is {_nats(mean(worst[3], gain))} (`{worst[0]}`, ε = {worst[1]:g}, "
+        f"holds more than all others, for {_share(mean(most, better))}, by {_nats(mean(most, gain))}. The worst mean "
+        f"of a party in any table and ε is {_nats(mean(worst[3], gain))} (`{worst[0]}`, ε = {worst[1]:g}, "
         f"{worst[3][0]['rows']} rows; aim: no worse than −{WORST:g}).",
         "",
-        f"![By how much the model at home beats own rows](pictures/worth-gain-{mechanism}.svg)",
+        f"![By how much the model at home beats own rows](pictures/worth-gain-{slug(setting)}.svg)",
         "",
         "Share of repetitions in which the model at home beats own rows, and by how many nats a held-out row:",
         "",
@@ -106,10 +113,10 @@ def section(mechanism: str, records: Sequence[Record]) -> str:
             lines.append(f"| `{table}` | {epsilon:g} | " + " | ".join(texts) + " |")
     lines += [
         "",
-        "Held-out loss *relative to own rows*, in nats a row, negative where it is better, mean over repetitions and over "
-        "the two parties whose others hold at least as many rows:",
+        "Held-out loss *relative to own rows*, in nats a row, negative where it is better, mean over repetitions and "
+        "over the two parties whose others hold at least as many rows:",
         "",
-        f"![Held-out loss of everything that a party can predict with](pictures/worth-models-{mechanism}.svg)",
+        f"![Held-out loss of everything that a party can predict with](pictures/worth-models-{slug(setting)}.svg)",
         "",
         "| table | ε | " + " | ".join(MODELS[1:]) + " |",
         "|---|---|" + "---|" * len(MODELS[1:]),
@@ -189,11 +196,11 @@ def page(records: Sequence[Record], docs: Path = DOCS) -> None:
     mpl.rcParams.update({"axes.spines.right": False, "axes.spines.top": False, "legend.frameon": False})
     mpl.rcParams.update({"svg.hashsalt": "equipoise", "font.size": 9})
     sections = []
-    for mechanism in sorted({one["mechanism"] for one in records}):
-        chosen = _where(records, mechanism=mechanism)
-        sections.append(section(mechanism, chosen))
+    for setting in sorted({one["setting"] for one in records}):
+        chosen = _where(records, setting=setting)
+        sections.append(section(setting, chosen))
         for name, draw in (("gain", gains), ("models", models)):
-            draw(chosen).savefig(docs / "pictures" / f"worth-{name}-{mechanism}.svg", metadata={"Date": None})
+            draw(chosen).savefig(docs / "pictures" / f"worth-{name}-{slug(setting)}.svg", metadata={"Date": None})
     file = docs / "worth.md"
     before, _, rest = file.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)

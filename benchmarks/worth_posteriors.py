@@ -5,8 +5,8 @@
 Needs JAX, NumPy and SciPy alone, so that it runs on a bare machine with an accelerator. All rounds of a table go side
 by side: every coalition; rewards held back by seven amounts, which give the curve that a target's amount is read from;
 and rewards held back by that amount, with the others' evidence beside them. The amount is κ for `tempering`, one curve
-for all, and τ for `degraded`, a curve for each party. Targets are the library's own, with the largest ρ that leaves
-nobody below alone. A reward is not tried again where it misses its target; what it is worth is kept.
+for all, and τ for `degraded`, a curve for each party. Targets are the library's own, by default with the largest ρ that
+leaves nobody below alone. A reward is not tried again where it misses its target; what it is worth is kept.
 """
 
 import argparse
@@ -81,7 +81,7 @@ class Sampler:
         found: list[Answer] = []
         for first in range(0, len(asked), self._at_once):
             chosen = asked[first : first + self._at_once]
-            places = np.resize(np.arange(len(chosen)), self._at_once)  # a short batch repeats itself
+            places = np.resize(np.arange(len(chosen)), self._at_once).tolist()  # a short batch repeats itself
             rounds = np.array([chosen[place].round for place in places])
             observations = Observations(*(part[rounds] for part in self._observations))
             self._seed += 1
@@ -160,16 +160,16 @@ def _first_below(whole: float, values: Sequence[float], wanted: float) -> float:
     return float(np.exp(steps[place - 1] + share * (steps[place] - steps[place - 1])))
 
 
-def settled(sampler: Sampler, mechanism: str, kept: tuple[int, int]) -> dict[str, Any]:
+def settled(sampler: Sampler, mechanism: str, rho: Any, kept: tuple[int, int]) -> dict[str, Any]:
     """Values, targets and rewards of all rounds, `kept` draws of each reward and of the others' evidence."""
     rounds = range(len(sampler.settings))
     valued = sampler([Asked(number, coalition) for number in rounds for coalition in COALITIONS])
     by_round = [valued[len(COALITIONS) * number :][: len(COALITIONS)] for number in rounds]
-    terms = Terms("max", "alone", PRECISION, TOLERANCE, own_is_whole=mechanism == "degraded")
+    terms = Terms(rho, "alone", PRECISION, TOLERANCE, own_is_whole=mechanism == "degraded")
     nobody = Estimate(0.0, 0.0)
     targets = [decide(PARTIES, [PARTIES], [nobody, *(one.value for one in row)], terms)[1] for row in by_round]
     amounts = amounts_held_back(mechanism, sampler, targets, [row[-1].value for row in by_round])
-    asked = []
+    asked: list[Asked] = []
     for number, party in itertools.product(rounds, range(len(PARTIES))):
         own = Asked(
             number, (PARTIES[party],)
@@ -209,6 +209,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--tables", nargs="+", help="all of the folder unless said")
     parser.add_argument("--mechanism", choices=MECHANISMS, default="tempering")
+    parser.add_argument("--rho", default="max", help="the fairness exponent: a number up to 1, or max")
     parser.add_argument("--chains", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=2, help="of 40 draws a chain")
     parser.add_argument("--kept", type=int, nargs=2, default=(640, 1_280), help="draws of rewards, and of evidence")
@@ -219,8 +220,9 @@ def main() -> None:
     for name in options.tables or sorted(path.stem for path in options.folder.glob("*.npz")):
         start = time.perf_counter()
         sampler = Sampler(options.folder / f"{name}.npz", options.chains, options.rounds)
-        found = settled(sampler, options.mechanism, tuple(options.kept))
-        np.savez(options.output / f"{name}.npz", mechanism=options.mechanism, **found)
+        rho = options.rho if options.rho == "max" else float(options.rho)
+        found = settled(sampler, options.mechanism, rho, tuple(options.kept))
+        np.savez(options.output / f"{name}.npz", mechanism=options.mechanism, agreed=options.rho, **found)
         late = np.mean(found["rhat"] > 1.05)
         miss = np.nanmean(np.abs(found["attained"] - found["targets"]))
         print(

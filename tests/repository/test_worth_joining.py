@@ -1,4 +1,4 @@
-"""The stages of `benchmarks/worth_joining.py` go together: from releases of a tiny round to the page and its pictures."""
+"""The stages of `benchmarks/worth_joining.py` go together, from releases of a tiny round to its page."""
 
 import importlib
 import json
@@ -49,10 +49,10 @@ def test_from_releases_to_the_page(
     (tmp_path / "worth.md").write_text((ROOT / "docs" / "worth.md").read_text(encoding="utf-8"), encoding="utf-8")
     script("worth_page").page(records, tmp_path)
     text = (tmp_path / "worth.md").read_text(encoding="utf-8")
-    assert text.count("## Measured: `tempering`") == 1
+    assert text.count("## Measured: `tempering`, ρ = max") == 1
     assert "## When joining does not pay" in text
     for name in ("gain", "models"):
-        assert "<svg" in (tmp_path / "pictures" / f"worth-{name}-tempering.svg").read_text(encoding="utf-8")
+        assert "<svg" in (tmp_path / "pictures" / f"worth-{name}-tempering-max.svg").read_text(encoding="utf-8")
     script("worth_page").page(records, tmp_path)
     assert (tmp_path / "worth.md").read_text(encoding="utf-8") == text  # again, nothing is added
 
