@@ -139,7 +139,7 @@ def _log_t(normal: Normal, points: Floats) -> Floats:
     return np.asarray(-0.5 * (DEGREES + points.shape[1]) * np.log1p(squares / DEGREES) - scale)
 
 
-def at_home(study: Study, data: Path | None, given: Any) -> list[dict[str, Any]]:
+def at_home(study: Study, data: Path | None, given: dict[str, Any]) -> list[dict[str, Any]]:
     """Held-out losses of all that every party can predict with, in every round of a table."""
     frame, model = study.table.load(data), study.agreement.model
     every = scaled_rows(study.agreement, frame, frame[model.target.name])
@@ -233,8 +233,10 @@ def main() -> None:
         if options.what == "export":
             export(study, options.epsilon, options.repetitions, options.folder)
             continue
-        with np.load(options.folder / f"{name}.npz") as given:
-            made = at_home(study, options.data, given)
+        made = []
+        for file in sorted(options.folder.glob(f"{name}-*.npz")):
+            with np.load(file) as given:
+                made += at_home(study, options.data, dict(given))
         known = json.loads(options.results.read_text(encoding="utf-8")) if options.results.exists() else []
         same = {(one["setting"], one["table"]) for one in made}
         kept = [one for one in known if (one["setting"], one["table"]) not in same]

@@ -1,6 +1,6 @@
 """Sample what `worth_joining.py export` wrote: what coalitions are worth, rewards, and the others' evidence.
 
-    PYTHONPATH=src python benchmarks/worth_posteriors.py FOLDER --output FOLDER [--tables pima] [--rounds 2]
+    PYTHONPATH=src python benchmarks/worth_posteriors.py FOLDER --output FOLDER [--tables pima] [--mechanism degraded]
 
 Needs JAX, NumPy and SciPy alone, so that it runs on a bare machine with an accelerator. All rounds of a table go side
 by side: every coalition; rewards held back by seven amounts, which give the curve that a target's amount is read from;
@@ -160,10 +160,11 @@ def _first_below(whole: float, values: Sequence[float], wanted: float) -> float:
     return float(np.exp(steps[place - 1] + share * (steps[place] - steps[place - 1])))
 
 
-def settled(sampler: Sampler, mechanism: str, rho: Any, kept: tuple[int, int]) -> dict[str, Any]:
+def settled(
+    sampler: Sampler, valued: Sequence[Answer], mechanism: str, rho: Any, kept: Sequence[int]
+) -> dict[str, Any]:
     """Values, targets and rewards of all rounds, `kept` draws of each reward and of the others' evidence."""
     rounds = range(len(sampler.settings))
-    valued = sampler([Asked(number, coalition) for number in rounds for coalition in COALITIONS])
     by_round = [valued[len(COALITIONS) * number :][: len(COALITIONS)] for number in rounds]
     terms = Terms(rho, "alone", PRECISION, TOLERANCE, own_is_whole=mechanism == "degraded")
     nobody = Estimate(0.0, 0.0)
@@ -196,9 +197,7 @@ def settled(sampler: Sampler, mechanism: str, rho: Any, kept: tuple[int, int]) -
         "targets": np.stack([one.values for one in targets]),
         "rho": np.array([one.rho for one in targets]),
         "attained": shaped([one.value.value for one in made[::2]], len(PARTIES)),
-        "rhat": shaped(
-            [max(one.rhat for one in pair) for pair in zip(made[::2], made[1::2], strict=True)], len(PARTIES)
-        ),
+        "rhat": np.array([one.rhat for one in made]).reshape(*amounts.shape, 2).max(axis=2),
     }
 
 
@@ -208,9 +207,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--tables", nargs="+", help="all of the folder unless said")
-    parser.add_argument("--mechanism", choices=MECHANISMS, default="tempering")
+    parser.add_argument("--mechanism", nargs="+", choices=MECHANISMS, default=["tempering"])
     parser.add_argument("--rho", default="max", help="the fairness exponent: a number up to 1, or max")
-    parser.add_argument("--chains", type=int, default=32)
+    parser.add_argument("--chains", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=2, help="of 40 draws a chain")
     parser.add_argument("--kept", type=int, nargs=2, default=(640, 1_280), help="draws of rewards, and of evidence")
     parser.add_argument("--output", type=Path, required=True)
@@ -220,16 +219,20 @@ def main() -> None:
     for name in options.tables or sorted(path.stem for path in options.folder.glob("*.npz")):
         start = time.perf_counter()
         sampler = Sampler(options.folder / f"{name}.npz", options.chains, options.rounds)
+        rounds = range(len(sampler.settings))
+        valued = sampler([Asked(number, coalition) for number in rounds for coalition in COALITIONS])
+        print(f"{name}: coalitions of {len(rounds)} rounds, {time.perf_counter() - start:.0f} s", flush=True)
         rho = options.rho if options.rho == "max" else float(options.rho)
-        found = settled(sampler, options.mechanism, rho, tuple(options.kept))
-        np.savez(options.output / f"{name}.npz", mechanism=options.mechanism, agreed=options.rho, **found)
-        late = np.mean(found["rhat"] > 1.05)
-        miss = np.nanmean(np.abs(found["attained"] - found["targets"]))
-        print(
-            f"{name}: {len(found['rho'])} rounds, {time.perf_counter() - start:.0f} s, rhat > 1.05 in {late:.0%}, "
-            f"targets missed by {miss:.3f} nats",
-            flush=True,
-        )
+        for mechanism in options.mechanism:
+            found = settled(sampler, valued, mechanism, rho, options.kept)
+            np.savez(options.output / f"{name}-{mechanism}.npz", mechanism=mechanism, agreed=options.rho, **found)
+            late = np.mean(found["rhat"] > 1.05)
+            miss = np.mean(np.abs(found["attained"] - found["targets"]))
+            print(
+                f"{name}: {mechanism}, {time.perf_counter() - start:.0f} s, rhat > 1.05 in {late:.0%}, targets missed "
+                f"by {miss:.3f} nats",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

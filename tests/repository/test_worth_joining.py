@@ -35,6 +35,8 @@ def test_from_releases_to_the_page(
         *("--epsilon", "4", "--repetitions", "1", "--folder", releases),
     )
     few = ("--chains", "8", "--rounds", "1", "--kept", "160", "320")
+    monkeypatch.setattr(script("side_by_side"), "WARM_UP", 2)
+    monkeypatch.setattr(script("worth_posteriors"), "FIRST_LOOK", (1 / 4, 1 / 64))
     stage("worth_posteriors", releases, *few, "--output", rewards)
     stage("worth_joining", "home", "--tables", "diabetes", "--folder", rewards, "--results", str(results))
     records = json.loads(results.read_text(encoding="utf-8"))
