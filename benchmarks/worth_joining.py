@@ -51,6 +51,7 @@ SHARES = (0.1, 0.3, 0.6)
 MOST_ROWS, MOST_TESTED, TRAINED_ON = 1_000, 4_000, 0.75
 DRAWS, PROPOSALS, DEGREES, ADAPTATIONS = 3_000, 8_000, 5.0, 5
 LEAST_WORTH = 1_000.0  # draws
+EVERYTHING = "everything to everybody"  # what rewards would be if nothing were held back
 
 
 class Deal(NamedTuple):
@@ -163,6 +164,7 @@ def at_home(study: Study, data: Path | None, given: dict[str, Any]) -> list[dict
     pooled = {number: fitted(rows(one.together), first, nothing, number) for number, one in deals.items()}
     problem = Problem(model, study.table.kind == "linear")
     found, mechanism = [], str(given["mechanism"])
+    setting = EVERYTHING if mechanism == "everything" else f"`{mechanism}`, ρ = {given['agreed']}"
     for epsilon in sorted({epsilon for epsilon, _ in settings}):
         chosen = [(place, number) for place, (one, number) in enumerate(settings) if one == epsilon]
         zcdp = Guarantee(order=ORDER, epsilon=epsilon).zcdp
@@ -180,7 +182,7 @@ def at_home(study: Study, data: Path | None, given: dict[str, Any]) -> list[dict
                 held = len(own.target)
                 found.append(
                     {
-                        "setting": f"`{mechanism}`, ρ = {given['agreed']}",
+                        "setting": setting,
                         "table": study.table.name,
                         "epsilon": epsilon,
                         "number": number,

@@ -133,7 +133,7 @@ def section(setting: str, records: Sequence[Record]) -> str:
     lines += [
         "",
         f"{fell:.0%} of the parties fell back on their own release, because no share would have been worth more. "
-        f"Rewards missed their targets by {missed:.2f} nats on average. R̂ was above 1.05 in {late:.0%} of rewards or "
+        f"Rewards are {missed:.2f} nats from their targets on average. R̂ was above 1.05 in {late:.0%} of rewards or "
         f"others' evidence, and {poor:.0%} of the latter were fitted with more than 0.1 nats left.",
         "",
     ]

@@ -7,6 +7,7 @@ by side: every coalition; rewards held back by seven amounts, which give the cur
 and rewards held back by that amount, with the others' evidence beside them. The amount is κ for `tempering`, one curve
 for all, and τ for `degraded`, a curve for each party. Targets are the library's own, by default with the largest ρ that
 leaves nobody below alone. A reward is not tried again where it misses its target; what it is worth is kept.
+`everything` is no mechanism: everybody gets all that the releases tell, which shows what fairness holds back.
 """
 
 import argparse
@@ -38,7 +39,7 @@ Floats = NDArray[np.float64]
 
 PARTIES = ("small", "middle", "large")
 COALITIONS = every_coalition(PARTIES)[1:]
-MECHANISMS = ("tempering", "degraded")
+MECHANISMS = ("tempering", "degraded", "everything")
 TAUS = tuple(4.0**power for power in range(-1, 6))  # of a release's own noise variance
 
 
@@ -169,34 +170,49 @@ def settled(
     terms = Terms(rho, "alone", PRECISION, TOLERANCE, own_is_whole=mechanism == "degraded")
     nobody = Estimate(0.0, 0.0)
     targets = [decide(PARTIES, [PARTIES], [nobody, *(one.value for one in row)], terms)[1] for row in by_round]
+    if mechanism == "everything":
+        amounts, everybody = np.ones((len(rounds), len(PARTIES))), len(COALITIONS) - 1  # numbered by bits, from 1
+        made = [
+            row[one]
+            for row in by_round
+            for party in range(len(PARTIES))
+            for one in (everybody, everybody - (1 << party))
+        ]
+        return _kept(sampler, by_round, targets, amounts, made, kept)
     amounts = amounts_held_back(mechanism, sampler, targets, [row[-1].value for row in by_round])
     asked: list[Asked] = []
     for number, party in itertools.product(rounds, range(len(PARTIES))):
-        own = Asked(
-            number, (PARTIES[party],)
-        )  # instead, where somebody falls back on it; nobody's evidence goes with it
+        own = Asked(number, (PARTIES[party],))  # for who falls back on it; nobody's evidence goes with it
         amount = float(amounts[number, party])
         asked += (own, own) if np.isnan(amount) else reward_at(mechanism, number, PARTIES[party], amount)
-    made = sampler(asked)
+    return _kept(sampler, by_round, targets, amounts, sampler(asked), kept)
+
+
+def _kept(
+    sampler: Sampler,
+    by_round: Sequence[Sequence[Answer]],
+    targets: Sequence[Targets],
+    amounts: Floats,
+    made: Sequence[Answer],
+    kept: Sequence[int],
+) -> dict[str, Any]:
+    """What is written of all rounds; `made` has each party's reward, then the others' evidence in it."""
 
     def thinned(answers: Sequence[Answer], draws: int) -> NDArray[np.float32]:
         chains, length, _ = answers[0].draws.shape
         some = np.stack([one.draws[:, :: max(1, chains * length // draws)] for one in answers])
         return some.astype(np.float32).reshape(*amounts.shape, *some.shape[1:])
 
-    def shaped(numbers: Sequence[float], columns: int) -> Floats:
-        return np.array(numbers).reshape(len(rounds), columns)
-
     return {
         "settings": sampler.settings,
         "reward": thinned(made[::2], kept[0]),
         "others": thinned(made[1::2], kept[1]),
         "amount": amounts,
-        "values": shaped([one.value.value for one in valued], len(COALITIONS)),
-        "errors": shaped([one.value.error for one in valued], len(COALITIONS)),
+        "values": np.array([[one.value.value for one in row] for row in by_round]),
+        "errors": np.array([[one.value.error for one in row] for row in by_round]),
         "targets": np.stack([one.values for one in targets]),
         "rho": np.array([one.rho for one in targets]),
-        "attained": shaped([one.value.value for one in made[::2]], len(PARTIES)),
+        "attained": np.array([one.value.value for one in made[::2]]).reshape(amounts.shape),
         "rhat": np.array([one.rhat for one in made]).reshape(*amounts.shape, 2).max(axis=2),
     }
 
@@ -211,7 +227,7 @@ def main() -> None:
     parser.add_argument("--rho", default="max", help="the fairness exponent: a number up to 1, or max")
     parser.add_argument("--chains", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=2, help="of 40 draws a chain")
-    parser.add_argument("--kept", type=int, nargs=2, default=(640, 1_280), help="draws of rewards, and of evidence")
+    parser.add_argument("--kept", type=int, nargs=2, default=(320, 1_280), help="draws of rewards, and of evidence")
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
     use_compilation_cache()

@@ -37,10 +37,10 @@ def test_from_releases_to_the_page(
     few = ("--chains", "8", "--rounds", "1", "--kept", "160", "320")
     monkeypatch.setattr(script("side_by_side"), "WARM_UP", 2)
     monkeypatch.setattr(script("worth_posteriors"), "FIRST_LOOK", (1 / 4, 1 / 64))
-    stage("worth_posteriors", releases, *few, "--output", rewards)
+    stage("worth_posteriors", releases, *few, "--mechanism", "tempering", "everything", "--output", rewards)
     stage("worth_joining", "home", "--tables", "diabetes", "--folder", rewards, "--results", str(results))
     records = json.loads(results.read_text(encoding="utf-8"))
-    assert [one["rows"] for one in records] == [33, 100, 199]
+    assert [one["rows"] for one in records] == 2 * [33, 100, 199]
     for one in records:
         losses = one["losses"]
         assert set(losses) == set(script("worth_page").MODELS)
@@ -51,7 +51,7 @@ def test_from_releases_to_the_page(
     (tmp_path / "worth.md").write_text((ROOT / "docs" / "worth.md").read_text(encoding="utf-8"), encoding="utf-8")
     script("worth_page").page(records, tmp_path)
     text = (tmp_path / "worth.md").read_text(encoding="utf-8")
-    assert text.count("## Measured: `tempering`, ρ = max") == 1
+    assert text.count("## Measured: `tempering`, ρ = max") == text.count("## Measured: everything to everybody") == 1
     assert "## When joining does not pay" in text
     for name in ("gain", "models"):
         assert "<svg" in (tmp_path / "pictures" / f"worth-{name}-tempering-max.svg").read_text(encoding="utf-8")
