@@ -2,7 +2,7 @@
 
 The page's text is written by hand; what lies between its two markers is written here, for every mechanism and fairness
 exponent that was measured. Standard errors are over repetitions: parties of one repetition share their deal, and
-are averaged first.
+are averaged first; that of a share is no smaller than if it were one more win and one more loss.
 """
 
 import re
@@ -14,6 +14,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from equipoise._util.text import counted
 from equipoise.estimate import Estimate
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -49,11 +50,11 @@ def gain(record: Record, model: str = HOME) -> float:
 
 
 def mean(records: Sequence[Record], what: Callable[[Record], float]) -> Estimate:
-    """Mean over repetitions, each the mean of its parties, of whatever table or ε."""
-    by_round: dict[tuple[Any, ...], list[float]] = {}
+    """Mean over deals of tables, each the mean of its parties and ε."""
+    by_deal: dict[tuple[Any, ...], list[float]] = {}
     for one in records:
-        by_round.setdefault((one["table"], one["epsilon"], one["number"]), []).append(what(one))
-    means = [float(np.mean(values)) for values in by_round.values()]
+        by_deal.setdefault((one["table"], one["number"]), []).append(what(one))
+    means = [float(np.mean(values)) for values in by_deal.values()]
     return Estimate(float(np.mean(means)), float(np.std(means, ddof=1) / len(means) ** 0.5) if len(means) > 1 else 0.0)
 
 
@@ -66,8 +67,11 @@ def _nats(one: Estimate) -> str:
     return f"{one.value:+.4f} ± {one.error:.4f}"
 
 
-def _share(one: Estimate) -> str:
-    return f"{one.value:.0%} ± {one.error:.0%}"
+def _share(records: Sequence[Record]) -> str:
+    """In how many cases the model at home beats own rows."""
+    found, number = mean(records, better), len({(one["table"], one["number"]) for one in records})
+    smoothed = (number * found.value + 1) / (number + 2)
+    return f"{found.value:.0%} ± {max(found.error, (smoothed * (1 - smoothed) / number) ** 0.5):.0%}"
 
 
 def _where(records: Sequence[Record], **wanted: Any) -> list[Record]:
@@ -90,10 +94,10 @@ def section(setting: str, records: Sequence[Record]) -> str:
     lines = [
         f"## Measured: {setting}",
         "",
-        f"{repetitions} repetitions of {len(tables)} tables at ε = {', '.join(f'{one:g}' for one in epsilons)}. "
+        f"{counted(repetitions, 'repetition')} of {counted(len(tables), 'table')} at ε = {', '.join(f'{one:g}' for one in epsilons)}. "
         f"Where the others hold at least as many rows, the model at home beats own rows for "
-        f"**{_share(mean(few, better))}** of the parties (aim: {AIM:.0%}), by {_nats(mean(few, gain))} nats a row; who "
-        f"holds more than all others, for {_share(mean(most, better))}, by {_nats(mean(most, gain))}. The worst mean "
+        f"**{_share(few)}** of the parties (aim: {AIM:.0%}), by {_nats(mean(few, gain))} nats a row; who "
+        f"holds more than all others, for {_share(most)}, by {_nats(mean(most, gain))}. The worst mean "
         f"of a party in any table and ε is {_nats(mean(worst[3], gain))} (`{worst[0]}`, ε = {worst[1]:g}, "
         f"{worst[3][0]['rows']} rows; aim: no worse than −{WORST:g}).",
         "",
@@ -109,7 +113,7 @@ def section(setting: str, records: Sequence[Record]) -> str:
     for table in tables:
         for epsilon in epsilons:
             row = [cell[3] for cell in cells if cell[:2] == (table, epsilon)]
-            texts = [f"{_share(mean(one, better))} | {_nats(mean(one, gain))}" for one in row]
+            texts = [f"{_share(one)} | {_nats(mean(one, gain))}" for one in row]
             lines.append(f"| `{table}` | {epsilon:g} | " + " | ".join(texts) + " |")
     lines += [
         "",
