@@ -30,6 +30,7 @@ COLOURS = {
     "DP-FedAvg, tuned": "#D55E00",
 }
 AIM, WORST = 0.95, 0.01  # share of parties that gain, and nats a row that nobody should lose on average
+WHOLE = 20, 5  # repetitions and tables of the measurement
 
 Record = dict[str, Any]
 
@@ -91,10 +92,12 @@ def section(setting: str, records: Sequence[Record]) -> str:
     ]
     worst = min(cells, key=lambda cell: mean(cell[3], gain).value)
     repetitions = len({one["number"] for one in records})
+    shown = ", ".join(f"{one:g}" for one in epsilons)
+    trial = "**A trial run, not the measurement.** " if repetitions < WHOLE[0] or len(tables) < WHOLE[1] else ""
     lines = [
         f"## Measured: {setting}",
         "",
-        f"{counted(repetitions, 'repetition')} of {counted(len(tables), 'table')} at ε = {', '.join(f'{one:g}' for one in epsilons)}. "
+        f"{trial}{counted(repetitions, 'repetition')} of {counted(len(tables), 'table')} at ε = {shown}. "
         f"Where the others hold at least as many rows, the model at home beats own rows for "
         f"**{_share(few)}** of the parties (aim: {AIM:.0%}), by {_nats(mean(few, gain))} nats a row; who "
         f"holds more than all others, for {_share(most)}, by {_nats(mean(most, gain))}. The worst mean "
@@ -180,13 +183,12 @@ def models(records: Sequence[Record]) -> Figure:
     few = [one for one in records if not has_most(one)]
     figure, axes, tables, epsilons = _figure(few)
     for ax, table in zip(axes, tables, strict=True):
-        for model in MODELS[1:]:
+        for place, model in enumerate(MODELS[1:]):
             cells = [_where(few, table=table, epsilon=one) for one in epsilons]
             found = [mean(one, lambda record, model=model: -gain(record, model)) for one in cells]  # type: ignore[misc]
             values, errors = [one.value for one in found], [2 * one.error for one in found]
-            ax.errorbar(
-                epsilons, values, errors, color=COLOURS[model], marker="o", markersize=3, capsize=2, label=model
-            )
+            shifted = np.array(epsilons) * 1.05 ** (place - 2)
+            ax.errorbar(shifted, values, errors, color=COLOURS[model], marker=".", capsize=2, label=model)
         ax.set_yscale("symlog", linthresh=0.02)
     axes[0].set_ylabel("loss relative to own rows\n(nats a row; below 0 is better)")
     handles, labels = axes[0].get_legend_handles_labels()
