@@ -1,11 +1,14 @@
 """`equipoise party combine` and `compare`, through real files."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from at_home import with_others
+from equipoise.inference.scenario import Scenario
+from equipoise.reward.model import Reward
 from program import equipoise, from_json, run
 
 pytestmark = pytest.mark.statistical
@@ -57,6 +60,24 @@ def test_compare_shows_all_three(home: Path) -> None:
     assert list(told["losses"]) == ["own rows", "reward", "both"]
     assert all(one["error"] > 0 for one in told["losses"].values())
     assert told["P4'"] in ("holds", "fails", "cannot tell")
+
+
+def test_compare_with_the_release_alone_as_a_page(home: Path) -> None:
+    reward = Reward.load(home / "reward.nc")
+    scenario = Scenario(("north",))
+    replace(reward, posterior=replace(reward.posterior, scenario=scenario), others=None).save(home / "alone.nc")
+    ask = ("party", "compare", "reward.nc", "north.csv", "--folds", 2)
+    told = from_json(*ask, "--alone", "alone.nc", "-o", "home.html", cwd=home)
+    assert list(told["losses"]) == ["own rows", "alone", "reward", "both"]
+    assert list(told["better_than_own_rows"]) == ["alone", "reward", "both"]
+    assert told["losses"]["alone"] == told["losses"]["reward"]  # here of the same draws
+    page = (home / "home.html").read_text(encoding="utf-8")
+    for words in ("For north alone", "the model of your release, noise and all", "<svg", "P4′"):
+        assert words in page
+    assert "exists; choose another" in equipoise(*ask, "-o", "home.html", cwd=home, code=9)
+    assert "no model of the release of 'north' alone" in equipoise(*ask, "--alone", "reward.nc", cwd=home, code=9)
+    equipoise(*ask, "-o", "three.html", cwd=home)
+    assert "alone: not measured" in (home / "three.html").read_text(encoding="utf-8")
 
 
 def test_what_cannot_be_combined(home: Path) -> None:

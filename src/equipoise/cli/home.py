@@ -15,6 +15,7 @@ from equipoise.client.home.rows import own_rows
 from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
 from equipoise.party.csv_stream import stated_table
+from equipoise.report.home import write_comparison
 from equipoise.reward.model import Reward
 
 RewardArgument = Annotated[
@@ -62,6 +63,13 @@ def combine(
 def compare(
     path: RewardArgument,
     table: TableArgument,
+    alone: Annotated[
+        Path | None,
+        typer.Option(help="The model of your release alone: the reward of a round that you settle by yourself."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Also write it as a page, one HTML file; it stays at home.")
+    ] = None,
     folds: Annotated[int, typer.Option(help="Into how many parts rows are dealt.")] = comparing.FOLDS,
     seed: SeedOption = 0,
     delimiter: DelimiterOption = None,
@@ -72,9 +80,21 @@ def compare(
 
     Example: equipoise party compare reward.nc north.csv
     """
-    found = comparing.compare(_load(path), stated_table(table, delimiter, decimal), folds=folds, seed=seed)
+    if output is not None:
+        claim_output(output, MediationError)
+    found = comparing.compare(
+        _load(path),
+        stated_table(table, delimiter, decimal),
+        alone=None if alone is None else _load(alone),
+        folds=folds,
+        seed=seed,
+    )
+    if output is not None:
+        write_comparison(output, found.party, found.losses, found.summary(), found.verdict)
     if not as_json:
         print_table(found.summary())
+        if output is not None:
+            echo(f"The page is {output}. Open it in a browser, or print it; it stays with you.")
         return
     print_json(
         {
@@ -85,6 +105,7 @@ def compare(
             "better_than_own_rows": {name: _numbers(one) for name, one in found.gains.items()},
             "P4'": found.verdict,
             "remarks": list(found.remarks),
+            "output": None if output is None else str(output),
         }
     )
 

@@ -3,7 +3,8 @@
 Rows are dealt into folds. What predicts a fold was fitted to the others: with the prior ("own rows"), and with the
 others' evidence ("both"). Rows of one individual, where it is agreed whose they are, go to one fold, or a fold would be
 predicted by those whom it is about. The reward is as the mediator sent it: it has seen every row, through the party's
-own noised release, which favours it a little; the other two have not.
+own noised release, which favours it a little; so has the model of that release alone, where it is given. The other two
+have not.
 
 P4′ is the promise that matters to a party: that what it has at home after the round predicts no worse than its own rows
 did. Nobody else can check it.
@@ -27,7 +28,7 @@ from equipoise.reward.scoring import losses_on, mean_of_rows
 
 FOLDS = 5
 DRAWS = 1_600
-OWN, REWARD, BOTH = "own rows", "reward", "both"
+OWN, ALONE, REWARD, BOTH = "own rows", "alone", "reward", "both"
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,11 +42,12 @@ class Comparison:
     rows, folds : int
         Own rows, and into how many folds they were dealt.
     losses : dict of str to Estimate
-        Mean negative log probability of a held-out row, per unit of the target: of "own rows", the "reward" as it was
-        sent, and "both". Less is better; errors are those of which rows there are.
+        Mean negative log probability of a held-out row, per unit of the target: of "own rows", the own release "alone"
+        where its model was given, the "reward" as it was sent, and "both". Less is better; errors are those of which
+        rows there are.
     gains : dict of str to Estimate
-        By how much "reward" and "both" are better than own rows, row by row: its error is smaller than that of the
-        losses, which share their rows.
+        By how much the others are better than own rows, row by row: its error is smaller than that of the losses, which
+        share their rows.
     remarks : tuple of str
         What speaks against relying on it, in sentences, and what was noticed in the table.
 
@@ -102,7 +104,13 @@ class Comparison:
 
 
 def compare(
-    reward: Reward | str | Path, table: Any, *, folds: int = FOLDS, draws: int = DRAWS, seed: int = 0
+    reward: Reward | str | Path,
+    table: Any,
+    *,
+    alone: Reward | str | Path | None = None,
+    folds: int = FOLDS,
+    draws: int = DRAWS,
+    seed: int = 0,
 ) -> Comparison:
     """Compare own rows, the reward and both, by how well they predict held-out own rows; nothing is sent.
 
@@ -112,6 +120,9 @@ def compare(
         As the mediator sent it.
     table : path, data frame, Arrow table, dictionary of columns, array or (X, y)
         Own rows, with the agreed columns.
+    alone : Reward or path, optional
+        The model of the party's own release alone, to be compared as well: the reward of a round that it settles by
+        itself (`equipoise mediate … --partial`).
     folds : int
         Into how many parts rows are dealt; each is predicted from the others.
     draws : int
@@ -126,7 +137,8 @@ def compare(
     Raises
     ------
     MediationError
-        The reward does not hold the others' evidence, or there are fewer than two folds.
+        The reward does not hold the others' evidence, `alone` is not of the same party's release alone, or there are
+        fewer than two folds.
     TableError
         The table does not have the agreed columns, or fewer rows than folds.
 
@@ -141,6 +153,7 @@ def compare(
     if folds < 2:
         raise MediationError(f"{folds} folds leave nothing to predict from; give 2 or more")
     evidence = evidence_of(reward)
+    sent = {REWARD: reward} if alone is None else {ALONE: _release_alone(alone, reward), REWARD: reward}
     own = own_rows(reward.agreement, table)
     rows, remarks = own.rows, list(own.remarks)
     if not evidence.fits:
@@ -152,8 +165,9 @@ def compare(
         them = "rows" if whose is None else "individuals"
         raise TableError(f"{dealt_out} {them} are too few for {folds} folds; give fewer folds, or more rows")
     nothing = Evidence.none(evidence.dimension)
-    terms = {name: np.empty(number) for name in (OWN, REWARD, BOTH)}
-    terms[REWARD] = losses_on(rows, reward.posterior.draws)
+    terms = {OWN: np.empty(number)}
+    terms |= {name: losses_on(rows, one.posterior.draws) for name, one in sent.items()}
+    terms[BOTH] = np.empty(number)
     doubtful = 0
     dealt = np.random.default_rng(seed).permutation(dealt_out) % folds
     if whose is not None:
@@ -165,10 +179,22 @@ def compare(
             doubtful += not fitted.converged
             terms[name][dealt == fold] = losses_on(held, fitted.draws)
     losses = {name: mean_of_rows(values, whose) for name, values in terms.items()}
-    gains = {name: mean_of_rows(terms[OWN] - terms[name], whose) for name in (REWARD, BOTH)}
+    gains = {name: mean_of_rows(terms[OWN] - terms[name], whose) for name in terms if name != OWN}
     if doubtful:
         remarks.append(f"{doubtful} of {2 * folds} fits have not converged; ask for more draws, or fewer folds.")
     return Comparison(reward.party, number, folds, losses, gains, tuple(remarks))
+
+
+def _release_alone(alone: Reward | str | Path, reward: Reward) -> Reward:
+    found = alone if isinstance(alone, Reward) else Reward.load(alone)
+    if found.agreement.identity_digest != reward.agreement.identity_digest:
+        raise MediationError("the model of the release alone is of another agreement than the reward")
+    if found.posterior.scenario.coalition != (reward.party,):
+        raise MediationError(
+            f"this is no model of the release of {reward.party!r} alone; settle that release by itself, with "
+            "`equipoise mediate AGREEMENT SUBMISSION --partial`, and give the reward of that"
+        )
+    return found
 
 
 def _rows_at(rows: Rows, chosen: Any) -> Rows:

@@ -1,6 +1,6 @@
 """Charts as SVG text, each drawn from plain numbers: for reports, and for any page that shows a settlement.
 
-Every function but the one that saves a file returns one `<svg>` element to put into HTML: it says in words what it
+Every function but those that save a file returns one `<svg>` element to put into HTML: it says in words what it
 shows (`aria-label`), is about 420 pixels wide and scales, needs no script and loads nothing. Colours can be told apart
 by colour-blind readers, and no meaning hangs on colour alone. The same numbers give the same bytes, from any thread.
 """
@@ -10,7 +10,7 @@ from equipoise.report.charts.curve import Line, Mark, reward_curve
 from equipoise.report.charts.dots import coalition_values, shapley_values
 from equipoise.report.charts.gains import Gain, gains
 from equipoise.report.charts.intervals import Limits, Panel, Parameter, interval_limits, intervals
-from equipoise.report.charts.losses import losses
+from equipoise.report.charts.losses import losses, save_losses
 from equipoise.report.charts.style import shortened
 from equipoise.report.charts.sweep import Share, exponent_sweep
 
@@ -31,6 +31,7 @@ __all__ = [
     "intervals",
     "losses",
     "reward_curve",
+    "save_losses",
     "save_privacy_choices",
     "shapley_values",
     "shortened",

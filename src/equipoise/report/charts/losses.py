@@ -1,13 +1,14 @@
 """How well each posterior predicts rows that nobody released."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from equipoise.estimate import Estimate
-from equipoise.report.charts.drawing import LETTER, drawn, legend_below, legend_height, row_axes
-from equipoise.report.charts.style import BLUE, FAINT, INK, VERMILION, shortened
+from equipoise.report.charts.drawing import LETTER, drawn, legend_below, legend_height, row_axes, saved
+from equipoise.report.charts.style import BLUE, FAINT, GREEN, INK, VERMILION, shortened
 
 LONGEST = 20
 ROW = 0.5
@@ -16,15 +17,37 @@ FAR = 1.5  # times the width of all the others: further off than that, a mark is
 SERIES = {
     "team": ("whole team", "|", INK, 14.0),
     "prior": ("no data", "v", FAINT, 6.0),
+    "own rows": ("own rows", "D", INK, 5.0),
     "alone": ("alone", "o", VERMILION, 6.0),
     "reward": ("with its reward", "s", BLUE, 6.0),
+    "both": ("at home, with both", "P", GREEN, 7.5),
 }
 
 
 def losses(rows: Mapping[str, Mapping[str, Estimate]]) -> str:
-    """Loss by party under what it knows ("prior", "alone", "reward", "team"), as far as given; lower is better."""
+    """Loss by party under what it knows (names of `SERIES`), as far as given; lower is better."""
+    height, draw = _losses(rows)
+    present = _present(rows)
+    words = "; ".join(
+        f"{party}: " + ", ".join(f"{SERIES[name][0]} {row[name].value:.3f}" for name in present if name in row)
+        for party, row in rows.items()
+    )
+    return drawn(height, f"Loss on test rows. {words}.", draw)
+
+
+def save_losses(path: Path, rows: Mapping[str, Mapping[str, Estimate]]) -> None:
+    """The picture as a file."""
+    saved(path, *_losses(rows))
+
+
+def _present(rows: Mapping[str, Mapping[str, Estimate]]) -> list[str]:
+    return [name for name in SERIES if any(name in row for row in rows.values())]
+
+
+def _losses(rows: Mapping[str, Mapping[str, Estimate]]) -> tuple[float, Callable[[Figure], None]]:
+    """Height in inches, and how it is drawn."""
     names = shortened(list(rows), LONGEST)
-    present = [name for name in SERIES if any(name in row for row in rows.values())]
+    present = _present(rows)
     learnt = [row[name] for row in rows.values() for name in row if name != "prior"]
     low = min(one.value - 2 * one.error for one in learnt)
     high = max(one.value + 2 * one.error for one in learnt)
@@ -44,7 +67,7 @@ def losses(rows: Mapping[str, Mapping[str, Estimate]]) -> str:
                 if name in row:
                     _, marker, colour, size = SERIES[name]
                     beyond = name == "prior" and row[name].value > edge
-                    height = place + 0.13 * list(SERIES).index(name) - 0.2
+                    height = place + 0.13 * (present.index(name) - (len(present) - 1) / 2)
                     handles[name] = axes.errorbar(
                         edge if beyond else row[name].value,
                         height,
@@ -62,8 +85,4 @@ def losses(rows: Mapping[str, Mapping[str, Estimate]]) -> str:
         axes.set_xlabel("loss on test rows (nats a row; less is better)")
         legend_below(figure, [handles[name] for name in present], labels)
 
-    words = "; ".join(
-        f"{party}: " + ", ".join(f"{SERIES[name][0]} {row[name].value:.3f}" for name in present if name in row)
-        for party, row in rows.items()
-    )
-    return drawn(len(rows) * ROW + below + 0.08, f"Loss on test rows. {words}.", draw)
+    return len(rows) * ROW + below + 0.08, draw
