@@ -357,3 +357,11 @@ def grown(settlement: Settlement, parties: int) -> Settlement:
         curve=tuple(replace(point, team=tuple(names)) for point in settlement.curve),
         awards={name: replace(award, party=name) for name in names},
     )
+
+
+def test_a_party_is_told_what_the_mediator_cannot_know(settled: Settlement) -> None:
+    """Own rows are the yardstick; a report that has not seen them says so, and how to compare at home."""
+    page = render(settled, party="north")
+    assert "Is it better than your own rows?" in page
+    assert "equipoise party compare reward.nc TABLE -o home.html" in page
+    assert "Is it better than your own rows?" not in render(settled)

@@ -21,6 +21,7 @@ def party_page(view: PartyView) -> Page:
     sections = [
         _contribution(view),
         _award(view),
+        _at_home(),
         _curve(view),
         _beliefs(view),
         losses_section({view.party: view.losses}, {view.party: view.losses}) if view.losses else None,
@@ -112,9 +113,6 @@ def _award(view: PartyView) -> Section:
     ]
     words = [
         "All values are information, in nats. The reward is a model made to be worth the target.",
-        "“Alone” is your release with its noise, not your rows, which tell you more. Use both: “equipoise party "
-        "combine” makes one model of reward and rows, and “equipoise party compare” shows whether it predicts better "
-        "than your rows do. Both stay with you.",
     ]
     if view.falls_back:
         words.append(
@@ -145,6 +143,28 @@ def _award(view: PartyView) -> Section:
             Table("The reward’s file", ("what", "SHA-256"), [("reward", view.digest)], numeric_from=9, codes=True),
         ],
     )
+
+
+def _at_home() -> Section:
+    """What this report cannot show: nobody but the party has its rows."""
+    words = [
+        "Four models can predict for you. This report was made by the mediator, who has never seen your rows: it knows "
+        "two of the four, your release alone and your reward. The yardstick is the first, your own rows.",
+    ]
+    rows = [
+        ("own rows", "your table, fitted at home without noise", "you alone"),
+        ("alone", "your release with its noise; you would not use it", "this report"),
+        ("reward", "what you were sent", "this report"),
+        ("at home", "reward and own rows together, by “equipoise party combine”: the one to use", "you alone"),
+    ]
+    items = [
+        "“equipoise party compare reward.nc TABLE -o home.html”, on your own computer, measures on held-out rows of "
+        "yours what each is worth and writes it as a page. Nothing of it is sent. With “--alone” it has all four.",
+        "P4 in this report compares the reward with “alone”. Whether you gain over your own rows is P4′, which that "
+        "page answers. With many rows of your own you may well not gain: “equipoise party advise” says so beforehand.",
+    ]
+    table = Table("What can predict for you", ("model", "what it is", "who can measure it"), rows, numeric_from=9)
+    return Section("home", "Is it better than your own rows?", words, items=items, tables=[table])
 
 
 def _how(view: PartyView) -> str:
