@@ -88,7 +88,7 @@ def _assumption(text: str) -> tuple[str, tuple[int, float]]:
 
 def _draw(advice: Advice, path: Path) -> None:
     lines = advice.choices
-    values = {"my reward": "reward", "my value alone": "alone", "my Shapley value": "shapley", "all together": "team"}
+    values = {"my reward": "reward", "my release alone": "alone", "my Shapley value": "shapley", "all together": "team"}
     nothing = [0.0] * len(lines)
     chosen = PrivacyChoices(
         [line.epsilon for line in lines],
@@ -98,7 +98,9 @@ def _draw(advice: Advice, path: Path) -> None:
         ],
         [
             Quantity("my reward", [100 * line.quality_reward for line in lines], nothing),
-            Quantity("my value alone", [100 * line.quality_alone for line in lines], nothing),
+            Quantity("my release alone", [100 * line.quality_alone for line in lines], nothing),
+            Quantity("my own rows", [100 * line.quality_own_rows for line in lines], nothing),
+            Quantity("reward + own rows", [100 * line.quality_at_home for line in lines], nothing),
         ],
         advice.knee,
     )

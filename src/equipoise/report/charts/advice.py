@@ -13,7 +13,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 from equipoise.report.charts.drawing import WIDTH, legend_below, legend_height, saved
 from equipoise.report.charts.style import FAINT, INK, look
 
-VALUES, QUALITY = 2.1, 1.5  # inches of the two panels
+VALUES, QUALITY = 1.9, 2.1  # inches of the two panels
 BELOW, BETWEEN = 0.5, 0.2
 
 
@@ -41,8 +41,13 @@ def save_privacy_choices(path: Path, choices: PrivacyChoices) -> None:
     saved(path, _height(choices), lambda figure: _draw(figure, choices))
 
 
+def _names(choices: PrivacyChoices) -> list[str]:
+    """Of all lines, each once: what is in both panels looks the same in both."""
+    return list(dict.fromkeys(line.name for line in (*choices.values, *choices.qualities)))
+
+
 def _labels(choices: PrivacyChoices) -> list[str]:
-    return [line.name for line in choices.values] + ([] if choices.knee is None else ["knee"])
+    return _names(choices) + ([] if choices.knee is None else ["knee"])
 
 
 def _height(choices: PrivacyChoices) -> float:
@@ -66,14 +71,15 @@ def _draw(figure: Figure, choices: PrivacyChoices) -> None:
 
     lower = panel(below, QUALITY)
     upper = panel(below + QUALITY + BETWEEN, VALUES)
-    handles: list[Any] = []
-    for place, line in enumerate(choices.values):
-        style = look(place)
-        handles.append(
-            upper.errorbar(
+    handles: dict[str, Any] = {}
+    looks = {name: look(place) for place, name in enumerate(_names(choices))}
+    for axes, lines in ((upper, choices.values), (lower, choices.qualities)):
+        for line in lines:
+            style = looks[line.name]
+            handles[line.name] = axes.errorbar(
                 choices.epsilons,
                 line.values,
-                yerr=[2 * error for error in line.errors],
+                yerr=[2 * error for error in line.errors] if any(line.errors) else None,
                 color=style.colour,
                 marker=style.marker,
                 linestyle=style.dash,
@@ -82,17 +88,10 @@ def _draw(figure: Figure, choices: PrivacyChoices) -> None:
                 elinewidth=1.0,
                 capsize=2,
             )
-        )
-    looks = {line.name: look(place) for place, line in enumerate(choices.values)}
-    for line in choices.qualities:
-        style = looks[line.name]
-        lower.plot(
-            choices.epsilons, line.values, color=style.colour, marker=style.marker, linestyle=style.dash, markersize=4.5
-        )
     if choices.knee is not None:
         for axes in (upper, lower):
             drawn_knee = axes.axvline(choices.epsilons[choices.knee], color=INK, linewidth=1.2, linestyle=(0, (1, 1.5)))
-        handles.append(drawn_knee)
+        handles["knee"] = drawn_knee
     upper.set_ylim(bottom=0)
     upper.set_ylabel("value (nats)")
     upper.tick_params(axis="x", labelbottom=False)
@@ -100,7 +99,7 @@ def _draw(figure: Figure, choices: PrivacyChoices) -> None:
     lower.set_ylabel("quality (%)")
     lower.set_xlabel("ε of my release (weaker privacy to the right)", color=INK)
     lower.tick_params(axis="x", colors=FAINT, labelcolor=INK)
-    legend_below(figure, handles, _labels(choices))
+    legend_below(figure, [handles[name] for name in _labels(choices)], _labels(choices))
 
 
 def _readable(epsilons: Sequence[float]) -> list[float]:
