@@ -10,7 +10,7 @@ import numpy as np
 
 from equipoise.agreement import Agreement
 from equipoise.agreement.templates import example_agreement
-from equipoise.cli.demo.rounds import EXAMPLES
+from equipoise.cli.demo.examples import EXAMPLES
 from equipoise.inference.problem import model_of
 from equipoise.inference.runtime import double_precision
 from equipoise.mediation.advice import expected

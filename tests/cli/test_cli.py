@@ -213,11 +213,17 @@ def test_version(tmp_path: Path) -> None:
 def test_demo(tmp_path: Path) -> None:
     """The whole round; then the mediator's half again from the files, which finds its own journal."""
     found = json.loads(spawn("demo", "-o", "round", "--json", cwd=tmp_path).stdout)
-    assert [h["rows"] for h in found["hospitals"]] == [71, 106, 177]
+    assert [h["rows"] for h in found["hospitals"]] == [50, 55, 60]
     settlement = found["settlement"]
     verdicts = {finding["code"]: finding["verdict"] for finding in settlement["audit"]["findings"]}
     assert "fails" not in verdicts.values(), settlement["audit"]
     assert verdicts["P4"] == verdicts["P3"] == "holds"
+    for one in found["yardsticks"].values():
+        assert list(one["losses"]) == list(one["errors"]) == ["own rows", "alone", "reward", "both"]
+        assert one["losses"]["both"] < one["losses"]["own rows"] + 0.02  # by luck of the noise, no clear gain
+        assert one["losses"]["own rows"] < one["losses"]["alone"]
+    assert sum(one["gain_at_home"]["value"] for one in found["yardsticks"].values()) > 0.02
+    assert (tmp_path / "round" / "yardsticks.svg").exists()
     assert "exists" in equipoise("demo", "-o", "round", cwd=tmp_path, code=1)
 
     sent = [f"round/{name}/{name}.submission.json" for name in ("west", "north", "south")]
@@ -230,11 +236,10 @@ def test_demo(tmp_path: Path) -> None:
         for file in (f"for/{name}/reward.nc", f"for/{name}/report.html", "report.html"):
             assert (tmp_path / "round" / "settlement" / file).exists()
 
-    predicted = equipoise(
-        "predict", "round/settlement/for/west/reward.nc", "--data", "round/test.csv", cwd=tmp_path
-    ).splitlines()
-    assert predicted[0] == "age,bmi,bp,ltg,prediction,lower,upper"
-    assert len(predicted) == 1 + 88
+    for model in ("round/settlement/for/west/reward.nc", "round/west/model.nc"):
+        predicted = equipoise("predict", model, "--data", "round/test.csv", cwd=tmp_path).splitlines()
+        assert predicted[0] == "pain,mobility,mood,sleep,strength,prediction,lower,upper"
+        assert len(predicted) == 1 + 2_000
 
 
 @pytest.mark.process
@@ -242,7 +247,7 @@ def test_demo(tmp_path: Path) -> None:
 @pytest.mark.exhaustive
 def test_demo_of_classification(tmp_path: Path) -> None:
     said = spawn("demo", "classification", "-o", "round", cwd=tmp_path, COLUMNS="80").stdout
-    assert "its accuracy" in said
+    assert "gain at home" in said
     assert "Report: round/settlement/report.html" in said
     assert "fails" not in said
     assert "…" not in said
@@ -256,11 +261,11 @@ def test_tables_to_play_with(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {
         "agreement.toml", "north.csv", "south.csv", "west.csv", "test.csv",
     }  # fmt: skip
-    assert len((tmp_path / "north.csv").read_text().splitlines()) == 72
+    assert len((tmp_path / "north.csv").read_text().splitlines()) == 51
     assert "'agreement.toml' exists; choose an empty folder" in equipoise("demo", "--tables", cwd=tmp_path, code=1)
     found = from_json("demo", "classification", "--tables", "-o", "new/place", cwd=tmp_path)
     assert found["test"] == "new/place/test.csv"
-    assert "diagnosis" in (tmp_path / found["west"]).read_text()
+    assert "home" in (tmp_path / found["west"]).read_text()
 
 
 @pytest.mark.engine

@@ -1,12 +1,12 @@
-"""A round among three hospitals, on data that ships with scikit-learn: regression or classification.
+"""A round among three hospitals, on simulated patients: regression or classification.
 
 The table is split, an agreement written, and each hospital releases at its own ε into its own folder, exactly as three
-strangers would on three machines. Then the mediator, who sees their submissions alone, settles. Some rows belong to no
-hospital: they tell how well each reward predicts.
+strangers would on three machines. Then the mediator, who sees their submissions alone, settles. Last, each hospital
+combines its reward with its own rows, at home. Some rows belong to no hospital: they tell how well each model predicts.
 """
 
 import csv
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,15 +14,18 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from sklearn.datasets import load_breast_cancer, load_diabetes
 
 from equipoise._util.display import Table
 from equipoise._util.text import short
 from equipoise.agreement import Agreement
+from equipoise.cli.demo.examples import EXAMPLES, HOSPITALS, SEED, Columns, split_rows
+from equipoise.cli.demo.yardsticks import Yardsticks, measure
+from equipoise.cli.demo.yardsticks import tables as shown
 from equipoise.cli.options import JsonOption
-from equipoise.cli.output import claim_folder, echo, print_json, print_table
+from equipoise.cli.output import claim_folder, echo, print_json, print_lines, print_table
 from equipoise.cli.settlement_output import show_settlement
 from equipoise.errors import EquipoiseError
+from equipoise.estimate import Estimate
 from equipoise.mediation.mediator import mediate  # the party's half needs none of it
 from equipoise.mediation.settlement import Settlement
 from equipoise.models import layout_of
@@ -31,83 +34,11 @@ from equipoise.party.ledger import Ledger
 from equipoise.party.release import release
 from equipoise.protocol.submission import Submission
 from equipoise.report import write_reports
-from equipoise.report.tables import error_text
+from equipoise.report.charts import save_losses
+from equipoise.reward.scoring import scaled_rows
 
-Columns = dict[str, NDArray[Any]]
-
-# Share of the rows and epsilon: a small generous hospital, a middling one, a large cautious one.
-HOSPITALS = {"north": (0.2, 4.0), "south": (0.3, 1.0), "west": (0.5, 0.25)}
-TEST_SHARE = 0.2
-SEED = 2023
 TEST_FILE = "test.csv"
-
-_REST = """
-[privacy]
-order = 2
-max_epsilon = 4.0
-
-[[parties]]
-name = "north"
-[[parties]]
-name = "south"
-[[parties]]
-name = "west"
-"""
-
-# Bounds and typical ranges anyone could state without seeing these patients.
-_PROGRESSION = f"""\
-format = 2
-title = "Diabetes progression, three hospitals (demo)"
-
-[model]
-kind = "linear"
-features = [
-  {{ name = "age", bounds = [18, 90], typical = [25, 75] }},
-  {{ name = "bmi", bounds = [15, 50], typical = [18, 38] }},
-  {{ name = "bp", bounds = [50, 150], typical = [65, 125] }},
-  {{ name = "ltg", bounds = [3, 6.5], typical = [3.6, 5.8] }},
-]
-target = {{ name = "progression", bounds = [0, 400], typical = [40, 320] }}
-{_REST}"""
-
-_TUMOURS = f"""\
-format = 2
-title = "Malignant breast tumours, three hospitals (demo)"
-
-[model]
-kind = "logistic"
-features = [
-  {{ name = "radius", bounds = [5, 25], typical = [8, 22] }},
-  {{ name = "texture", bounds = [5, 35], typical = [11, 30] }},
-  {{ name = "smoothness", bounds = [0.05, 0.15], typical = [0.07, 0.13] }},
-]
-target = {{ name = "diagnosis", labels = ["benign", "malignant"] }}
-{_REST}"""
-
-
-def _diabetes() -> Columns:
-    data = load_diabetes(scaled=False)
-    names = {"age": "age", "bmi": "bmi", "bp": "bp", "s5": "ltg"}
-    columns = {ours: data.data[:, data.feature_names.index(theirs)] for theirs, ours in names.items()}
-    return {**columns, "progression": data.target}
-
-
-def _breast_cancer() -> Columns:
-    data = load_breast_cancer()
-    names = [str(name) for name in data.feature_names]
-    columns = {ours: data.data[:, names.index(f"mean {ours}")] for ours in ("radius", "texture", "smoothness")}
-    return {**columns, "diagnosis": np.where(data.target == 0, "malignant", "benign")}
-
-
-@dataclass(frozen=True)
-class Example:
-    """Data that ship with scikit-learn, and what the hospitals agree on before they look at theirs."""
-
-    agreement: str
-    load: Callable[[], Columns]
-
-
-EXAMPLES = {"regression": Example(_PROGRESSION, _diabetes), "classification": Example(_TUMOURS, _breast_cancer)}
+PICTURE = "yardsticks.svg"
 
 
 @dataclass(frozen=True)
@@ -184,15 +115,22 @@ def settle_round(played: DemoRound, folder: Path, *, progress: bool | None = Non
     return settlement
 
 
-def split_rows(columns: Columns) -> dict[str, Columns]:
-    """Give each hospital its share of the rows; the rest is for testing."""
-    order = np.random.default_rng(SEED).permutation(len(next(iter(columns.values()))))
-    shares = [(1 - TEST_SHARE) * share for share, _ in HOSPITALS.values()]
-    cuts = np.round(np.cumsum([0.0, *shares, TEST_SHARE]) * len(order)).astype(int)
-    return {
-        name: {column: values[order[start:stop]] for column, values in columns.items()}
-        for name, start, stop in zip([*HOSPITALS, "test"], cuts, cuts[1:], strict=False)
-    }
+def at_home(played: DemoRound, settlement: Settlement) -> dict[str, Yardsticks]:
+    """Let each hospital combine its reward with its own rows, and measure what it can predict with."""
+    test = scaled_rows(played.agreement, played.test_features, played.test_target)
+    found = {}
+    for one in played.hospitals:
+        award = settlement.awards[one.name]
+        if award.reward is not None:
+            found[one.name] = measure(award, one.folder / f"{one.name}.csv", test)
+            found[one.name].model.save(one.folder / "model.nc")
+    return found
+
+
+def draw(found: Mapping[str, Yardsticks], path: Path) -> None:
+    """The picture of all losses, without the errors, which are of the patients that all of them share."""
+    losses = {party: {name: Estimate(x.value, 0.0) for name, x in one.losses.items()} for party, one in found.items()}
+    save_losses(path, losses)
 
 
 def write_table(path: Path, columns: Mapping[str, Any]) -> None:
@@ -255,16 +193,22 @@ def demo(
         _show_releases(played)
         echo("The mediator, who has seen only what left, settles (a minute; two when it first compiles).\n")
     settlement = settle_round(played, folder, progress=False if as_json else None)
+    found = at_home(played, settlement)
+    draw(found, output / PICTURE)
     if as_json:
-        print_json(_document(played, settlement, folder))
+        print_json(_document(played, settlement, found, output))
         return
     show_settlement(settlement)
     _show_predictions(played, settlement)
+    _show_yardsticks(played, found)
     first = played.hospitals[0]
+    advise = f"equipoise party advise {output}/agreement.toml --party north --rows"
     echo(
         f"Look inside: all that left is in {first.folder / first.name}.submission.json and its siblings.\n"
-        f"Try: equipoise party advise {output}/agreement.toml --party north --rows {first.submission.count}\n"
-        f"     equipoise predict {folder}/for/north/reward.nc --data {output / TEST_FILE}\n\n"
+        f"Try: {advise} {first.submission.count}\n"
+        f"     {advise} 5000  # has enough of its own: not worth it\n"
+        f"     equipoise predict {first.folder}/model.nc --data {output / TEST_FILE}\n\n"
+        f"Picture: {output / PICTURE}\n"
         f"Report: {folder / 'report.html'}"
     )
 
@@ -329,7 +273,7 @@ def _show_predictions(played: DemoRound, settlement: Settlement) -> None:
             shares, between = reward.predict_proba(features, return_interval=0.9)
             certain = zip(shares[:, 1], between, strict=True)
             columns.append([f"{p:.0%} ({100 * a:.0f}–{b:.0%})" for p, (a, b) in certain])
-    what = target if played.agreement.model.estimator_type == "regressor" else "probability of malignant"
+    what = target if played.agreement.model.estimator_type == "regressor" else "probability of being home"
     print_table(
         Table(
             f"Predicted {what} of patients nobody released, with 90 % intervals",
@@ -340,26 +284,25 @@ def _show_predictions(played: DemoRound, settlement: Settlement) -> None:
             ],
         )
     )
-    rows, model = len(played.test_target), played.agreement.model
-    measure = "its R² (1 is perfect)" if played.agreement.model.estimator_type == "regressor" else "its accuracy"
-    print_table(
-        Table(
-            f"How each hospital ends up, on {rows} such patients",
-            ("hospital", "typical error alone", "with its reward", measure),
-            [
-                (
-                    party,
-                    error_text(model, settlement.awards[party].errors["alone"]),
-                    error_text(model, settlement.awards[party].errors["reward"]),
-                    f"{reward.score(played.test_features, played.test_target):.3f}",
-                )
-                for party, reward in rewards.items()
-            ],
-        )
-    )
 
 
-def _document(played: DemoRound, settlement: Settlement, folder: Path) -> dict[str, Any]:
+def _show_yardsticks(played: DemoRound, found: Mapping[str, Yardsticks]) -> None:
+    for table in shown(played.agreement.model, found, len(played.test_target)):
+        print_table(table)
+    for sentence in (
+        "own rows: the hospital's own table, fitted at home without noise. It has that without any round",
+        "alone: the model of its release, noise and all; what the mediator calls alone",
+        "at home: reward and own rows together, by `equipoise party combine`. It never leaves the hospital",
+        "joining pays because each has few patients for so many questions. Who has thousands gains nothing worth "
+        "having, and `equipoise party advise` says so beforehand",
+    ):
+        print_lines(sentence, bullet=True)
+    echo()
+
+
+def _document(
+    played: DemoRound, settlement: Settlement, found: Mapping[str, Yardsticks], output: Path
+) -> dict[str, Any]:
     return {
         "agreement": played.agreement.identity,
         "hospitals": [
@@ -374,5 +317,7 @@ def _document(played: DemoRound, settlement: Settlement, folder: Path) -> dict[s
             for one in played.hospitals
         ],
         "settlement": {**settlement.to_json(), "audit": settlement.audit.to_json()},
-        "report": str(folder / "report.html"),
+        "yardsticks": {party: one.to_json() for party, one in found.items()},
+        "picture": str(output / PICTURE),
+        "report": str(output / "settlement" / "report.html"),
     }

@@ -17,7 +17,8 @@ from typing import Annotated, Any
 
 import typer
 
-from equipoise.cli.demo.rounds import EXAMPLES, HOSPITALS, TEST_FILE, split_rows, write_table
+from equipoise.cli.demo.examples import EXAMPLES, HOSPITALS, split_rows
+from equipoise.cli.demo.rounds import TEST_FILE, write_table
 from equipoise.cli.options import JsonOption
 from equipoise.cli.output import claim_folder, echo, print_json
 from equipoise.errors import EquipoiseError, ServiceError

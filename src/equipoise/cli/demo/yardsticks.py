@@ -1,0 +1,74 @@
+"""What each hospital of the demo can predict with, on patients nobody released: own rows, release, reward, both."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from equipoise._util.display import Table
+from equipoise.client.home.compare import ALONE, BOTH, OWN, REWARD
+from equipoise.client.home.model import HomeModel, combined, evidence_of, posterior_at_home
+from equipoise.client.home.rows import own_rows
+from equipoise.estimate import Estimate
+from equipoise.mediation.settlement import Award
+from equipoise.models.base import Model, Rows
+from equipoise.report.tables import error_text
+from equipoise.reward.evidence import Evidence
+from equipoise.reward.scoring import losses_on, mean_of_rows
+
+DRAWS = 1_600
+HEADERS = {OWN: "own rows", ALONE: "alone", REWARD: "reward", BOTH: "at home"}
+
+
+@dataclass(frozen=True)
+class Yardsticks:
+    """Losses and errors of one hospital's four models, and by how much both predict better than its own rows."""
+
+    losses: dict[str, Estimate]
+    errors: dict[str, float]
+    gain: Estimate
+    model: HomeModel
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers."""
+        return {
+            "losses": {name: one.value for name, one in self.losses.items()},
+            "errors": self.errors,
+            "gain_at_home": {"value": self.gain.value, "error": self.gain.error},
+        }
+
+
+def measure(award: Award, table: Path, test: Rows) -> Yardsticks:
+    """Fit a hospital's own rows without and with the others' evidence, at home, and score all four."""
+    reward = award.reward
+    assert reward is not None
+    evidence, own, model = evidence_of(reward), own_rows(reward.agreement, table), reward.agreement.model
+    by_itself = posterior_at_home(reward, Evidence.none(evidence.dimension), own.rows, draws=DRAWS, seed=0)
+    home = combined(reward, evidence, own, draws=DRAWS, seed=0)
+    terms = {OWN: losses_on(test, by_itself.draws), BOTH: losses_on(test, home.posterior.draws)}
+    fitted = {OWN: by_itself.draws, BOTH: home.posterior.draws}
+    errors = {name: model.measured_error(draws, test) for name, draws in fitted.items()} | award.errors
+    losses = {name: mean_of_rows(values) for name, values in terms.items()} | award.losses
+    return Yardsticks(
+        {name: losses[name] for name in HEADERS},
+        {name: errors[name] for name in HEADERS},
+        mean_of_rows(terms[OWN] - terms[BOTH]),
+        home,
+    )
+
+
+def tables(model: Model, found: dict[str, Yardsticks], rows: int) -> list[Table]:
+    """Losses with gains, and errors in the target's unit."""
+    headers = tuple(HEADERS.values())
+    return [
+        Table(
+            f"What each hospital can predict with: loss on {rows:,} patients nobody released (mean negative log "
+            "probability in nats; less is better)",
+            ("hospital", *headers, "gain at home"),
+            [(party, *(f"{x.value:.3f}" for x in one.losses.values()), str(one.gain)) for party, one in found.items()],
+        ),
+        Table(
+            f"{model.error_name}, on the same patients",
+            ("hospital", *headers),
+            [(party, *(error_text(model, error) for error in one.errors.values())) for party, one in found.items()],
+        ),
+    ]
