@@ -7,7 +7,6 @@ rows. Values, targets and the κ of rewards follow as in a settlement, without e
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -131,26 +130,25 @@ def play(
         return float(losses_on(test, agreement.model.at_coordinates(points)).mean())
 
     own_losses = {name: loss_at_home(owns[name]) for name in names}
-    alone_losses = [loss_of_team(*expected.tempered(normals.alone, 1.0)) for normals in known]
+    alone_losses = [loss_of_team(*expected.pull_of(normals.alone).posterior()) for normals in known]
     outcomes = []
     for rho in rhos:
         targets = set_targets(stakes, _terms(rho, stakes))
         for place, name in enumerate(names):
-            falls_back, others = bool(targets.falls_back[place]), known[place].others
-            share = min(1.0, targets.values[place] / whole)
-            kappa = 0.0 if falls_back else _kappa(tasks[place], known[place].everybody, share)
-            assert others is not None
-            evidence = Normal.narrowed(*collapsed.own_normal(model, prior, *expected.tempered(others, kappa)))
+            falls_back, normal = bool(targets.falls_back[place]), known[place].others
+            assert normal is not None
+            everybody, others = expected.pull_of(known[place].everybody), expected.pull_of(normal)
+            kappa = 0.0 if falls_back else _kappa(tasks[place], everybody.tempered, float(targets.values[place]))
+            moments = collapsed.own_normal(model, prior, *others.tempered(kappa).posterior())
+            evidence = Normal.narrowed(*moments)
             losses = {
                 "own rows": own_losses[name],
                 "alone": alone_losses[place],
-                "reward": alone_losses[place]
-                if falls_back
-                else loss_of_team(*expected.tempered(known[place].everybody, kappa)),
+                "reward": alone_losses[place] if falls_back else loss_of_team(*everybody.tempered(kappa).posterior()),
                 "both": loss_at_home(_product(owns[name], evidence)),
             }
-            numbers: list[Any] = [alone[place], shapley[place], targets.values[place], whole, kappa]
-            outcomes.append(Outcome(name, rho, targets.rho, *map(float, numbers), losses))
+            own, brought, target = float(alone[place]), float(shapley[place]), float(targets.values[place])
+            outcomes.append(Outcome(name, rho, targets.rho, own, brought, target, float(whole), kappa, losses))
     return outcomes
 
 

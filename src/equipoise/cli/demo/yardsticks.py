@@ -1,5 +1,6 @@
 """What each hospital of the demo can predict with, on patients nobody released: own rows, release, reward, both."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ class Yardsticks:
     """Losses and errors of one hospital's four models, and by how much both predict better than its own rows."""
 
     losses: dict[str, Estimate]
-    errors: dict[str, float]
+    errors: dict[str, float | None]
     gain: Estimate
     model: HomeModel
 
@@ -46,7 +47,8 @@ def measure(award: Award, table: Path, test: Rows) -> Yardsticks:
     home = combined(reward, evidence, own, draws=DRAWS, seed=0)
     terms = {OWN: losses_on(test, by_itself.draws), BOTH: losses_on(test, home.posterior.draws)}
     fitted = {OWN: by_itself.draws, BOTH: home.posterior.draws}
-    errors = {name: model.measured_error(draws, test) for name, draws in fitted.items()} | award.errors
+    errors: dict[str, float | None] = {name: model.measured_error(draws, test) for name, draws in fitted.items()}
+    errors |= award.errors
     losses = {name: mean_of_rows(values) for name, values in terms.items()} | award.losses
     return Yardsticks(
         {name: losses[name] for name in HEADERS},
@@ -56,7 +58,7 @@ def measure(award: Award, table: Path, test: Rows) -> Yardsticks:
     )
 
 
-def tables(model: Model, found: dict[str, Yardsticks], rows: int) -> list[Table]:
+def tables(model: Model, found: Mapping[str, Yardsticks], rows: int) -> list[Table]:
     """Losses with gains, and errors in the target's unit."""
     headers = tuple(HEADERS.values())
     return [
