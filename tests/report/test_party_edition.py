@@ -229,3 +229,26 @@ def test_a_party_is_told_what_follows_by_arithmetic(settled: Settlement) -> None
     whole, target = settled.value(*settled.parties).value, settled.awards[some].target.value
     largest = settled.shapley[some].value * (whole / target) ** (1 / settled.rho)
     assert largest == pytest.approx(max(one.value for one in settled.shapley.values()))
+
+
+def test_of_a_degraded_reward_nothing_is_told_that_was_computed_with_less_noise(noised: Settlement) -> None:
+    """The team's value, the Shapley value and r(τ) below the own τ would take noise away (docs/attacks.md)."""
+    settlement = replace(noised, options=noised.options | {"mechanism": "degraded"})
+    recipients = {point.recipient for point in settlement.curve}
+    mine, own = next((name, one) for name, one in settlement.awards.items() if name in recipients and one.tau > 0)
+    other = eq.Estimate(77.125, 0.01)
+    changed = replace(
+        settlement,
+        coalitions=tuple(one if one.members == (mine,) else replace(one, value=other) for one in settlement.coalitions),
+        shapley=dict.fromkeys(settlement.parties, other),
+        curve=tuple(replace(one, value=other) if one.tau < own.tau else one for one in settlement.curve),
+        findings=settlement.audit,
+    )
+    settlement = replace(settlement, findings=settlement.audit)
+    page = render(settlement, party=mine)
+    assert render(changed, party=mine) == page
+    assert "are not said" in page
+    louder = tuple(replace(one, value=other) if one.tau > own.tau else one for one in settlement.curve)
+    assert render(replace(settlement, curve=louder), party=mine) != page  # with more noise the curve is shown
+    best = next(party for party, award in settlement.awards.items() if award.tau == 0)
+    assert render(changed, party=best) != render(settlement, party=best)  # who gets all is told

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from statistical.reward_attacks import BROKEN, MECHANISMS, Attack, Gain, Laboratory, attack
+from statistical.reward_reports import Told, measure
 
 pytestmark = pytest.mark.statistical
 
+EXACTLY = 0.01  # nats, to which numbers in reports are rounded
 LIMIT = 0.1  # nats; what the best attack may gain
 ALONE = ("one recipient", "one recipient, with own rows", "two settlements", "two settlements, with own rows")
 
@@ -71,3 +73,18 @@ def test_the_laboratory_itself() -> None:
     scores = -0.5 * np.einsum("in,ij,jn->n", missed, np.linalg.inv(belief.covariance), missed)
     scores -= 0.5 * np.linalg.slogdet(2 * np.pi * belief.covariance)[1]
     assert scores.mean() == pytest.approx(lab.score(belief), abs=0.03)
+
+
+def test_reports_of_degraded_rewards_leave_out_what_would_take_noise_away() -> None:
+    """The team's value and the curve with less noise tell more than may be; the exponent and the target, less."""
+    told = {
+        "whole": Told(whole=EXACTLY),
+        "curve": Told(curve=EXACTLY),
+        "target": Told(target=EXACTLY, search=True),  # where the exponent is agreed
+        "search": Told(search=True),  # where it is not told
+    }
+    found = {name: float(np.mean(values)) for name, values in measure(told, rounds=60, number=2_000).items()}
+    assert found["withheld"] > 0.7
+    assert min(found["whole"], found["curve"]) > 2 * LIMIT
+    assert found["target"] < 1.5 * LIMIT
+    assert abs(found["search"]) < 0.5 * LIMIT

@@ -44,6 +44,8 @@ def party_page(view: PartyView) -> Page:
 
 def _edition(view: PartyView) -> str:
     words = f"Edition for {view.party}: holds nothing of the other parties’ numbers"
+    if view.whole is None:
+        return words
     if len(view.team) == 2:  # φ₁ = ½ (v₁ + v_N − v₂)
         return f"{words}, though of two parties’ values each follows from the other"
     if len(view.team) == 3 and view.agreement.reward.rho != "max" and not view.gets_all:  # φ_max = φ₁ (v_N / t₁)^(1/ρ)
@@ -104,10 +106,14 @@ def _award(view: PartyView) -> Section:
     noise = view.mechanism in WITH_NOISE
     rows = [
         ("alone", view.alone, "what your own release tells"),
-        ("Shapley value", view.shapley, "what you add, averaged over all orders of joining"),
+        *(
+            [("Shapley value", view.shapley, "what you add, averaged over all orders of joining")]
+            if view.shapley
+            else []
+        ),
         ("target", view.target, "your fair share, which the reward was made to be worth"),
         ("attained", view.attained, "what the draws in your reward are worth"),
-        ("whole team", view.whole, "what all releases of your team tell together"),
+        *([("whole team", view.whole, "what all releases of your team tell together")] if view.whole else []),
         *([("similarity", view.similarity, "0 is the team’s own posterior")] if view.similarity is not None else []),
         ("τ" if noise else "κ", number(view.tau if noise else view.kappa), _how(view)),
     ]
@@ -126,6 +132,11 @@ def _award(view: PartyView) -> Section:
         words.append(
             "What your release adds to the others’ cannot be told from nothing, so your share is nothing, and the "
             "reward is what was believed before any data. With a larger ε or more rows it would be told apart."
+        )
+    if view.whole is None:
+        words.append(
+            "What the whole team is worth, and your Shapley value, are not said: they are computed from releases "
+            "without the noise that was added to your reward, and would take some of it away."
         )
     if not view.within_tolerance:
         words.append("The reward is not within the agreed tolerance of the target; the notes say why.")

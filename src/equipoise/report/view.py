@@ -11,7 +11,9 @@ Numbers that would give these away are left out as well:
   every settlement, or follow from the party's own;
 * similarity to the team's posterior, unless that is the reward: with own draws and what the team is worth it would tell
   where that posterior is;
-* places on the curve r(τ), whose spacing told the largest ε up to version 0.6, and the notes that named them.
+* places on the curve r(τ), whose spacing told the largest ε up to version 0.6, and the notes that named them;
+* of a degraded reward, what the whole team is worth, the party's Shapley value, and the curve with less noise than its
+  own: each is a number about releases without that noise, and tells where they are (docs/attacks.md has how much).
 
 What still follows by arithmetic is in docs/privacy.md.
 """
@@ -49,8 +51,8 @@ class PartyView:
     agreement: Agreement
     team: tuple[str, ...]
     contribution: "Contribution"
-    whole: Estimate
-    shapley: Estimate
+    whole: Estimate | None  # None, with the next, where a reward is degraded
+    shapley: Estimate | None
     alone: Estimate
     target: Estimate
     attained: Estimate
@@ -84,17 +86,19 @@ class PartyView:
 def view_of(settlement: "Settlement", party: str) -> PartyView:
     """What `party` may know."""
     award = settlement.awards[party]
+    gets_all = award.kappa == 1 and award.tau == 0 and not award.falls_back
+    is_told = gets_all or settlement.settings.mechanism != "degraded"
     return PartyView(
         party=party,
         agreement=settlement.agreement,
         team=award.team,
         contribution=settlement.contributions[party],
-        whole=settlement.value(*award.team),
-        shapley=settlement.shapley[party],
+        whole=settlement.value(*award.team) if is_told else None,
+        shapley=settlement.shapley[party] if is_told else None,
         alone=award.alone,
         target=award.target,
         attained=award.attained,
-        similarity=award.similarity if award.kappa == 1 and award.tau == 0 and not award.falls_back else None,
+        similarity=award.similarity if gets_all else None,
         kappa=award.kappa,
         tau=award.tau,
         mechanism=str(settlement.settings.mechanism),
@@ -130,7 +134,8 @@ def _own_curve(settlement: "Settlement", award: "Award") -> Points:
     whole = settlement.value(*award.team)
     points = [one for one in settlement.curve if one.team == award.team and one.recipient in (None, award.party)]
     if settlement.settings.mechanism in WITH_NOISE:
-        return _levels(points, award) if award.tau > 0 else ()
+        own_only = settlement.settings.mechanism == "degraded"
+        return _levels(points, award, own_only=own_only) if award.tau > 0 else ()
     further = [FIRST_LOOK[-1] * FURTHER**step for step in range(1, 21)]
     allowed = {*FIRST_LOOK, *(kappa for kappa in further if 0 < FURTHER * award.kappa <= kappa)}
     own = [] if award.kappa in (0.0, 1.0) else [(award.kappa, award.attained)]
@@ -138,9 +143,11 @@ def _own_curve(settlement: "Settlement", award: "Award") -> Points:
     return (*common, *own, (1.0, whole)) if common else ()
 
 
-def _levels(points: Sequence[CurvePoint], award: "Award") -> Points:
-    """r(τ) read off, between its estimates, at multiples of the party's own τ."""
-    known = sorted((one.tau, one.value.value) for one in points if one.tau > 0)
+def _levels(points: Sequence[CurvePoint], award: "Award", *, own_only: bool) -> Points:
+    """r(τ) read off, between its estimates, at multiples of the party's own τ; of a degraded reward with more noise."""
+    known = sorted((one.tau, one.value.value) for one in points if one.tau > (award.tau if own_only else 0))
+    if own_only:
+        known.insert(0, (award.tau, award.attained.value))
     if len(known) < 2:
         return ()
     taus, values = (np.array(column) for column in zip(*known, strict=True))

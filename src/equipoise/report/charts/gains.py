@@ -19,20 +19,20 @@ LABELS = {"alone": "alone", "target": "target", "attained": "reward as attained"
 
 @dataclass(frozen=True)
 class Gain:
-    """One party's values in nats; `whole` is what its team is worth."""
+    """One party's values in nats; `whole` is what its team is worth, None if that is not told."""
 
     party: str
     alone: Estimate
     target: Estimate
     attained: Estimate
-    whole: Estimate
+    whole: Estimate | None
 
 
 def gains(rows: Sequence[Gain]) -> str:
     """Alone, target and attained by party, with what its team is worth; bars are two standard errors either way."""
     names = shortened([row.party for row in rows], LONGEST)
-    labels = list(LABELS.values())
-    below = BELOW + legend_height(labels)
+    labels = {name: label for name, label in LABELS.items() if name != "whole" or any(row.whole for row in rows)}
+    below = BELOW + legend_height(list(labels.values()))
 
     def draw(figure: Figure) -> None:
         left = max(map(len, names)) * LETTER + 0.1
@@ -41,7 +41,9 @@ def gains(rows: Sequence[Gain]) -> str:
         for place, row in enumerate(rows):
             shown = [row.alone.value, row.target.value, row.attained.value]
             axes.plot([min(shown), max(shown)], [place, place], color=RULE, linewidth=5, solid_capstyle="round")
-            (handles["whole"],) = axes.plot(row.whole.value, place, "|", color=INK, markersize=17, markeredgewidth=1.4)
+            if row.whole is not None:
+                mark = axes.plot(row.whole.value, place, "|", color=INK, markersize=17, markeredgewidth=1.4)
+                handles["whole"] = mark[0]
             for name, (marker, colour, shift) in SERIES.items():
                 estimate: Estimate = getattr(row, name)
                 handles[name] = axes.errorbar(
@@ -57,7 +59,7 @@ def gains(rows: Sequence[Gain]) -> str:
                 )
         axes.set_yticks(range(len(rows)), names)
         axes.set_xlabel("value (nats)")
-        legend_below(figure, [handles[name] for name in LABELS], labels)
+        legend_below(figure, [handles[name] for name in labels], list(labels.values()))
 
     words = "; ".join(
         f"{row.party}: alone {row.alone.value:.2f}, target {row.target.value:.2f}, attained {row.attained.value:.2f}"

@@ -1,0 +1,213 @@
+"""Attacks by one recipient on real rewards: what sharpening and own rows gain on each mechanism.
+
+python benchmarks/reward_attacks.py OUTPUT.csv [KIND] [ROUNDS]     settles rounds, adding to the file
+python benchmarks/reward_attacks.py --print OUTPUT.csv             tables of what the file holds
+PYTHONPATH=tests python benchmarks/reward_attacks.py --exact       the best attacks, where everything is normal
+PYTHONPATH=tests python benchmarks/reward_attacks.py --reports     what a party's report adds, where everything is normal
+
+Rounds are those of `mechanisms.py`: rows of a known truth, real releases and settlements. A recipient knows its reward,
+the others' evidence in it, prior, κ or τ, and its own release and rows. It fits normal distributions where the prior is
+N(0, I), and makes of them what it likes: counts the others' evidence more than once, or everything (divided by κ, where
+there is one), or puts its own release in whole. Then the same at home, with its rows. Of each: log density of the
+truth, and log loss of new rows.
+"""
+
+import csv
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import least_squares
+
+import equipoise as eq
+from equipoise.client.home.model import combined, evidence_of
+from equipoise.client.home.rows import own_rows
+from equipoise.reward.evidence import Evidence, Normal
+from equipoise.valuation.surprise import own_coordinates
+from mechanisms import EPSILONS, MECHANISMS, MODELS, NEW_ROWS, PARTIES, ROWS, SETTINGS, Truth, agreement, numbers
+from mechanisms import loss as loss_of
+
+FACTORS = (1.5, 2.0, 4.0)
+DRAWS = 1_000
+QUICKER = SETTINGS | {"draws": DRAWS, "precision": 0.2}
+COLUMNS = ("kind", "round", "mechanism", "party", "attack", "score", "loss")
+Part = tuple[np.ndarray, np.ndarray]  # natural parameter and precision, without the prior's
+
+
+def evidence_in(draws: np.ndarray) -> Part:
+    """What draws [chains, draws, d] say beyond the prior N(0, I), by their mean and covariance."""
+    normal = Normal.narrowed(draws.mean(axis=(0, 1)), np.atleast_2d(np.cov(draws.reshape(-1, draws.shape[2]).T)))
+    precision = np.linalg.inv(normal.covariance)
+    return precision @ normal.mean, precision - np.eye(len(precision))
+
+
+def belief(*counted: tuple[float, Part]) -> Normal:
+    """The prior and evidence, each counted so many times; never wider than the prior."""
+    precision = np.sum([number * part[1] for number, part in counted], axis=0)
+    values, vectors = np.linalg.eigh(precision)
+    covariance = (vectors / (1 + np.maximum(values, 0.0))) @ vectors.T
+    return Normal.of(covariance @ np.sum([number * part[0] for number, part in counted], axis=0), covariance)
+
+
+def coordinates_of(agreed: eq.Agreement, truth: Truth) -> np.ndarray:
+    """Where the truth lies in the coordinates of draws [1, d]."""
+    model = agreed.model
+
+    def missed(place: np.ndarray) -> np.ndarray:
+        return np.asarray(numbers(model.at_coordinates(place[None]))[0] - truth.parameters)
+
+    found = least_squares(missed, np.zeros(len(model.coordinate_names())), xtol=1e-14, ftol=1e-14, gtol=1e-14)
+    assert np.max(np.abs(found.fun)) < 1e-6
+    return np.array([found.x])
+
+
+def attacks(kappa: float, reward: Part, others: Part, alone: Part) -> dict[str, Normal]:
+    """What a recipient can make of its reward without its rows, by name."""
+    found = {"as given": belief((1.0, reward))}
+    found |= {f"others ×{factor:g}": belief((1.0, reward), (factor - 1, others)) for factor in FACTORS}
+    if kappa < 1:
+        found["divided by κ"] = belief((1 / kappa, reward))
+    return found | {"own release whole": belief((1.0, alone), (1.0, others))}
+
+
+def settle(kind: str, number: int) -> Iterator[dict[str, Any]]:
+    """One round with every mechanism: a record of every attack on every reward that was held back."""
+    agreed, truth = agreement(kind), Truth(kind, number)
+    tables = dict(zip(PARTIES, map(truth.table, ROWS), strict=True))
+    new, place = truth.table(NEW_ROWS), coordinates_of(agreed, truth)
+    with tempfile.TemporaryDirectory() as folder:
+        sent = [
+            eq.release(agreed, tables[party], party=party, epsilon=epsilon, ledger=Path(folder) / f"{party}.ledger")
+            for party, epsilon in zip(PARTIES, EPSILONS, strict=True)
+        ]
+    for mechanism in MECHANISMS:
+        settled = eq.mediate(agreed, sent, mechanism=mechanism, **QUICKER)
+        for party, award in settled.awards.items():
+            reward = award.reward
+            if award.falls_back or (award.kappa == 1 and award.tau == 0) or reward is None or reward.others is None:
+                continue
+            alone = eq.infer(agreed, sent, coalition=[party], draws=DRAWS, seed=number, progress=False)
+            told = {"kind": kind, "round": number, "mechanism": mechanism, "party": party}
+            known = [own_coordinates(agreed, award.posterior), reward.others, own_coordinates(agreed, alone)]
+            for name, normal in attacks(award.kappa, *map(evidence_in, known)).items():
+                unit = np.random.default_rng(number).normal(size=(DRAWS, len(normal.mean)))
+                drawn = normal.mean + unit @ normal.root.T
+                posterior = replace(award.posterior, draws=agreed.model.at_coordinates(drawn), coordinates=drawn)
+                made = replace(reward, posterior=posterior)
+                score = float(normal.log_density(place)[0])
+                yield told | {"attack": name, "score": score, "loss": loss_of(made, new)}
+            rows, others = own_rows(agreed, tables[party]), evidence_in(reward.others)
+            fitted = evidence_of(reward)
+            counts = {f"at home, others ×{factor:g}": Evidence((belief((factor, others)),)) for factor in FACTORS}
+            if award.kappa < 1:
+                counts["at home, divided by κ"] = Evidence((belief((1 / award.kappa, others)),))
+            for name, evidence in {"at home, as given": fitted, **counts}.items():
+                home = combined(reward, evidence, rows, draws=DRAWS, seed=number, force=True)
+                density = Evidence.fitted(own_coordinates(agreed, home.posterior)).log_density(place)
+                yield told | {"attack": name, "score": float(density[0]), "loss": loss_of(home, new)}
+
+
+def gains(records: list[dict[str, Any]], kind: str, mechanism: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """By attack, nats and loss gained over the reward as given (at home over that at home), a mean for each round."""
+    chosen = [one for one in records if (one["kind"], one["mechanism"]) == (kind, mechanism)]
+    found: dict[str, dict[int, list[tuple[float, float]]]] = {}
+    given = {(one["round"], one["party"], one["attack"]): one for one in chosen}
+    for one in chosen:
+        basis = "at home, as given" if one["attack"].startswith("at home") else "as given"
+        before = given[one["round"], one["party"], basis]
+        gain = (float(one["score"]) - float(before["score"]), float(before["loss"]) - float(one["loss"]))
+        found.setdefault(one["attack"], {}).setdefault(int(one["round"]), []).append(gain)
+    return {
+        attack: (
+            np.array([np.mean([gain[0] for gain in of_round]) for of_round in rounds.values()]),
+            np.array([np.mean([gain[1] for gain in of_round]) for of_round in rounds.values()]),
+        )
+        for attack, rounds in found.items()
+        if not attack.endswith("as given")
+    }
+
+
+def show(path: Path) -> None:
+    """Means over rounds with their standard errors, as a table of Markdown."""
+    with path.open(newline="", encoding="utf-8") as file:
+        records: list[dict[str, Any]] = list(csv.DictReader(file))
+    for kind in MODELS:
+        found = {mechanism: gains(records, kind, mechanism) for mechanism in MECHANISMS}
+        names = list(dict.fromkeys(name for one in found.values() for name in one))
+        rounds = max((len(values[0]) for one in found.values() for values in one.values()), default=0)
+        print(f"\n{kind}, {rounds} rounds: nats, and loss a row, gained\n")
+        print(f"| attack | {' | '.join(MECHANISMS)} |\n|---|{'---|' * len(MECHANISMS)}")
+        for name in names:
+            cells = [_cell(*found[mechanism][name]) if name in found[mechanism] else "" for mechanism in MECHANISMS]
+            print(f"| {name} | {' | '.join(cells)} |")
+
+
+def _cell(nats: np.ndarray, losses: np.ndarray) -> str:
+    return ", ".join(
+        f"{np.mean(one):.{digits}f} ± {np.std(one, ddof=1) / np.sqrt(len(one)):.{digits}f}"
+        for one, digits in ((nats, 2), (losses, 4))
+    )
+
+
+def exact() -> None:
+    """Nats over what is allowed and over the reward as given, and loss a row over the latter, as tables of Markdown."""
+    from statistical.reward_attacks import BROKEN, attack
+    from statistical.reward_attacks import MECHANISMS as NORMAL
+
+    for name, mechanism in (NORMAL | BROKEN).items():
+        print(f"\n{name}\n\n| attack | over what is allowed | as given | loss a row |\n|---|---|---|---|")
+        for case, gain in attack(mechanism).items():
+            print(f"| {case} | {gain.allowed:.3f} | {gain.given:.3f} | {gain.loss:.4f} |")
+
+
+def reports(rounds: int = 400) -> None:
+    """Nats gained by reading numbers of a report, in rounds of three sizes."""
+    from statistical.reward_reports import Told, measure
+
+    fine = 0.01
+    told = {
+        "all of these": Told(fine, fine, fine, fine, True),
+        "whole": Told(whole=fine),
+        "whole, to 1 nat": Told(whole=1.0),
+        "whole, to 2 nats": Told(whole=2.0),
+        "Shapley value": Told(shapley=fine),
+        "curve": Told(curve=fine),
+        "target and exponent": Told(target=fine, search=True),
+        "target": Told(search=True),
+    }
+    for size in ((1, 3, 20.0), (3, 3, 4.0), (3, 5, 10.0)):
+        print("\n{} parameters, {} parties, strength {:g}".format(*size))
+        found = measure(told, rounds=rounds, number=2_500, dimensions=size[0], parties=size[1], strength=size[2])
+        for name, values in found.items():
+            print(f"{name:20s} {np.mean(values):6.3f} ± {np.std(values) / np.sqrt(rounds):.3f}", flush=True)
+
+
+def main() -> None:
+    """Settle rounds, or show what was found."""
+    if sys.argv[1] == "--print":
+        show(Path(sys.argv[2]))
+        return
+    if sys.argv[1] in ("--exact", "--reports"):
+        return exact() if sys.argv[1] == "--exact" else reports()
+    path, kind, rounds = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    first = 0
+    if path.exists():
+        with path.open(newline="", encoding="utf-8") as file:
+            first = 1 + max((int(one["round"]) for one in csv.DictReader(file) if one["kind"] == kind), default=-1)
+    for number in range(first, first + rounds):
+        records = list(settle(kind, number))
+        is_new = not path.exists()
+        with path.open("a", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, COLUMNS)
+            if is_new:
+                writer.writeheader()
+            writer.writerows(records)
+        print(f"{kind}: round {number}, {len(records)} records", flush=True)
+
+
+if __name__ == "__main__":
+    main()
