@@ -3,7 +3,7 @@
 python benchmarks/reward_attacks.py OUTPUT.csv [KIND] [ROUNDS]     settles rounds, adding to the file
 python benchmarks/reward_attacks.py --print OUTPUT.csv             tables of what the file holds
 PYTHONPATH=tests python benchmarks/reward_attacks.py --exact       the best attacks, where everything is normal
-PYTHONPATH=tests python benchmarks/reward_attacks.py --reports     what a party's report adds, where everything is normal
+PYTHONPATH=tests python benchmarks/reward_attacks.py --reports     what a party's report adds there
 
 Rounds are those of `mechanisms.py`: rows of a known truth, real releases and settlements. A recipient knows its reward,
 the others' evidence in it, prior, κ or τ, and its own release and rows. It fits normal distributions where the prior is
@@ -15,10 +15,10 @@ truth, and log loss of new rows.
 import csv
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -26,6 +26,7 @@ from scipy.optimize import least_squares
 import equipoise as eq
 from equipoise.client.home.model import combined, evidence_of
 from equipoise.client.home.rows import own_rows
+from equipoise.mediation.settlement import Award
 from equipoise.reward.evidence import Evidence, Normal
 from equipoise.valuation.surprise import own_coordinates
 from mechanisms import EPSILONS, MECHANISMS, MODELS, NEW_ROWS, PARTIES, ROWS, SETTINGS, Truth, agreement, numbers
@@ -33,7 +34,9 @@ from mechanisms import loss as loss_of
 
 FACTORS = (1.5, 2.0, 4.0)
 DRAWS = 1_000
+BATCH: dict[str, Any] = {"draws": DRAWS, "processes": 1, "progress": False}
 QUICKER = SETTINGS | {"draws": DRAWS, "precision": 0.2}
+WHOLE = "(the whole team)"
 COLUMNS = ("kind", "round", "mechanism", "party", "attack", "score", "loss")
 Part = tuple[np.ndarray, np.ndarray]  # natural parameter and precision, without the prior's
 
@@ -65,13 +68,45 @@ def coordinates_of(agreed: eq.Agreement, truth: Truth) -> np.ndarray:
     return np.array([found.x])
 
 
-def attacks(kappa: float, reward: Part, others: Part, alone: Part) -> dict[str, Normal]:
-    """What a recipient can make of its reward without its rows, by name."""
-    found = {"as given": belief((1.0, reward))}
+def attacks(kappa: float, reward: Part, others: Part, alone: Part, team: Part) -> dict[str, Normal]:
+    """What a recipient can make of its reward without its rows, by name; and what it was not to have."""
+    found = {"as given": belief((1.0, reward)), WHOLE: belief((1.0, team))}
     found |= {f"others ×{factor:g}": belief((1.0, reward), (factor - 1, others)) for factor in FACTORS}
     if kappa < 1:
         found["divided by κ"] = belief((1 / kappa, reward))
     return found | {"own release whole": belief((1.0, alone), (1.0, others))}
+
+
+class Recipient(NamedTuple):
+    """Somebody whose reward was held back, and what it makes of it without its rows, by name."""
+
+    mechanism: str
+    award: Award
+    reward: eq.Reward
+    made: dict[str, Normal]
+
+
+def recipients(
+    agreed: eq.Agreement, tables: Mapping[str, Any], mechanisms: Sequence[str] = MECHANISMS
+) -> Iterator[Recipient]:
+    """Release, settle by every mechanism, and attack."""
+    with tempfile.TemporaryDirectory() as folder:
+        sent = [
+            eq.release(agreed, tables[party], party=party, epsilon=epsilon, ledger=Path(folder) / f"{party}.ledger")
+            for party, epsilon in zip(PARTIES, EPSILONS, strict=True)
+        ]
+    team, *alone = (
+        own_coordinates(agreed, one)
+        for one in eq.infer_batch(agreed, sent, [eq.Scenario(), *(eq.Scenario([party]) for party in PARTIES)], **BATCH)
+    )
+    for mechanism in mechanisms:
+        settled = eq.mediate(agreed, sent, mechanism=mechanism, **QUICKER)
+        for party, award in settled.awards.items():
+            reward = award.reward
+            if award.falls_back or (award.kappa == 1 and award.tau == 0) or reward is None or reward.others is None:
+                continue
+            known = own_coordinates(agreed, award.posterior), reward.others, alone[PARTIES.index(party)], team
+            yield Recipient(mechanism, award, reward, attacks(award.kappa, *map(evidence_in, known)))
 
 
 def settle(kind: str, number: int) -> Iterator[dict[str, Any]]:
@@ -79,36 +114,23 @@ def settle(kind: str, number: int) -> Iterator[dict[str, Any]]:
     agreed, truth = agreement(kind), Truth(kind, number)
     tables = dict(zip(PARTIES, map(truth.table, ROWS), strict=True))
     new, place = truth.table(NEW_ROWS), coordinates_of(agreed, truth)
-    with tempfile.TemporaryDirectory() as folder:
-        sent = [
-            eq.release(agreed, tables[party], party=party, epsilon=epsilon, ledger=Path(folder) / f"{party}.ledger")
-            for party, epsilon in zip(PARTIES, EPSILONS, strict=True)
-        ]
-    for mechanism in MECHANISMS:
-        settled = eq.mediate(agreed, sent, mechanism=mechanism, **QUICKER)
-        for party, award in settled.awards.items():
-            reward = award.reward
-            if award.falls_back or (award.kappa == 1 and award.tau == 0) or reward is None or reward.others is None:
-                continue
-            alone = eq.infer(agreed, sent, coalition=[party], draws=DRAWS, seed=number, progress=False)
-            told = {"kind": kind, "round": number, "mechanism": mechanism, "party": party}
-            known = [own_coordinates(agreed, award.posterior), reward.others, own_coordinates(agreed, alone)]
-            for name, normal in attacks(award.kappa, *map(evidence_in, known)).items():
-                unit = np.random.default_rng(number).normal(size=(DRAWS, len(normal.mean)))
-                drawn = normal.mean + unit @ normal.root.T
-                posterior = replace(award.posterior, draws=agreed.model.at_coordinates(drawn), coordinates=drawn)
-                made = replace(reward, posterior=posterior)
-                score = float(normal.log_density(place)[0])
-                yield told | {"attack": name, "score": score, "loss": loss_of(made, new)}
-            rows, others = own_rows(agreed, tables[party]), evidence_in(reward.others)
-            fitted = evidence_of(reward)
-            counts = {f"at home, others ×{factor:g}": Evidence((belief((factor, others)),)) for factor in FACTORS}
-            if award.kappa < 1:
-                counts["at home, divided by κ"] = Evidence((belief((1 / award.kappa, others)),))
-            for name, evidence in {"at home, as given": fitted, **counts}.items():
-                home = combined(reward, evidence, rows, draws=DRAWS, seed=number, force=True)
-                density = Evidence.fitted(own_coordinates(agreed, home.posterior)).log_density(place)
-                yield told | {"attack": name, "score": float(density[0]), "loss": loss_of(home, new)}
+    for mechanism, award, reward, made in recipients(agreed, tables):
+        told = {"kind": kind, "round": number, "mechanism": mechanism, "party": award.party}
+        for name, normal in made.items():
+            unit = np.random.default_rng(number).normal(size=(DRAWS, len(normal.mean)))
+            drawn = normal.mean + unit @ normal.root.T
+            posterior = replace(award.posterior, draws=agreed.model.at_coordinates(drawn), coordinates=drawn)
+            loss = loss_of(replace(reward, posterior=posterior), new)
+            yield told | {"attack": name, "score": float(normal.log_density(place)[0]), "loss": loss}
+        assert reward.others is not None
+        rows, others = own_rows(agreed, tables[award.party]), evidence_in(reward.others)
+        counts = {f"at home, others ×{factor:g}": Evidence((belief((factor, others)),)) for factor in FACTORS}
+        if award.kappa < 1:
+            counts["at home, divided by κ"] = Evidence((belief((1 / award.kappa, others)),))
+        for name, evidence in {"at home, as given": evidence_of(reward), **counts}.items():
+            home = combined(reward, evidence, rows, draws=DRAWS, seed=number, force=True)
+            density = Evidence.fitted(own_coordinates(agreed, home.posterior)).log_density(place)
+            yield told | {"attack": name, "score": float(density[0]), "loss": loss_of(home, new)}
 
 
 def gains(records: list[dict[str, Any]], kind: str, mechanism: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -191,8 +213,12 @@ def main() -> None:
     if sys.argv[1] == "--print":
         show(Path(sys.argv[2]))
         return
-    if sys.argv[1] in ("--exact", "--reports"):
-        return exact() if sys.argv[1] == "--exact" else reports()
+    if sys.argv[1] == "--exact":
+        exact()
+        return
+    if sys.argv[1] == "--reports":
+        reports()
+        return
     path, kind, rounds = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     first = 0
     if path.exists():

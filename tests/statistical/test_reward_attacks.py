@@ -1,8 +1,11 @@
 """The best attacks on rewards, where they are known exactly, and broken mechanisms that they must undo."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from equipoise.reward.evidence import Normal
 from statistical.reward_attacks import BROKEN, MECHANISMS, Attack, Gain, Laboratory, attack
 from statistical.reward_reports import Told, measure
 
@@ -76,15 +79,40 @@ def test_the_laboratory_itself() -> None:
 
 
 def test_reports_of_degraded_rewards_leave_out_what_would_take_noise_away() -> None:
-    """The team's value and the curve with less noise tell more than may be; the exponent and the target, less."""
+    """The team's value, or the curve with less noise, would tell more than may be; the search for τ tells little."""
     told = {
         "whole": Told(whole=EXACTLY),
         "curve": Told(curve=EXACTLY),
-        "target": Told(target=EXACTLY, search=True),  # where the exponent is agreed
-        "search": Told(search=True),  # where it is not told
+        "search": Told(search=True),  # what is left, where the exponent is not told
     }
     found = {name: float(np.mean(values)) for name, values in measure(told, rounds=60, number=2_000).items()}
     assert found["withheld"] > 0.7
-    assert min(found["whole"], found["curve"]) > 2 * LIMIT
-    assert found["target"] < 1.5 * LIMIT
+    assert min(found["whole"], found["curve"]) > LIMIT
     assert abs(found["search"]) < 0.5 * LIMIT
+
+
+@pytest.mark.slow
+@pytest.mark.engine
+def test_attacks_on_real_settlements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tempered rewards give the team's posterior away; degraded ones hold the party's own release whole already."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    from mechanisms import PARTIES, ROWS, Truth, agreement
+    from reward_attacks import WHOLE, recipients
+
+    truth = Truth("bernoulli", 0)
+    tables = dict(zip(PARTIES, map(truth.table, ROWS), strict=True))
+    found = list(recipients(agreement("bernoulli"), tables, ("tempering", "degraded")))
+    assert {one.mechanism for one in found} == {"tempering", "degraded"}
+    for one in found:
+        if one.mechanism == "tempering":
+            assert divergence(one.made[WHOLE], one.made["divided by κ"]) < 0.1
+        else:
+            assert divergence(one.made["as given"], one.made["own release whole"]) < 0.1
+
+
+def divergence(first: Normal, second: Normal) -> float:
+    """KL(first ‖ second), in nats."""
+    inverse = np.linalg.inv(second.covariance)
+    missed = second.mean - first.mean
+    logs = np.linalg.slogdet(second.covariance)[1] - np.linalg.slogdet(first.covariance)[1]
+    return float(0.5 * (np.trace(inverse @ first.covariance) + missed @ inverse @ missed - len(missed) + logs))
