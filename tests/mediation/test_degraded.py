@@ -122,3 +122,14 @@ def test_nobody_s_target_is_below_what_it_knows_alone() -> None:
 def test_a_secret_that_is_none_is_refused(agreed: eq.Agreement, sent: list[eq.Submission], secret: Any) -> None:
     with pytest.raises(eq.MediationError, match="64 hexadecimal digits"):
         eq.mediate(agreed, sent, mechanism="degraded", noise_secret=secret)
+
+
+def test_a_secret_of_an_older_version_is_refused(
+    agreed: eq.Agreement, sent: list[eq.Submission], tmp_path: Path
+) -> None:
+    """It may be in exports, or in the settlement of a round by noise in the same folder."""
+    with pytest.raises(eq.MediationError, match="64 hexadecimal digits, not 32"):
+        eq.mediate(agreed, sent, mechanism="degraded", noise_secret="0" * 32)
+    (tmp_path / SECRET).write_text("0" * 32, encoding="ascii")
+    with pytest.raises(eq.MediationError, match="64 hexadecimal digits, not 32"):
+        eq.mediate(agreed, sent, mechanism="degraded", folder=tmp_path)

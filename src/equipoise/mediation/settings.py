@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from equipoise._util.files import write_new_file
 from equipoise.agreement import Agreement
 from equipoise.errors import EquipoiseError, InferenceError, MediationError
-from equipoise.inference.scenario import DRAWS, Method, Rule, is_whole
+from equipoise.inference.scenario import DRAWS, PATH_DIGITS, Method, Rule, is_whole
 from equipoise.reward.targets import PRECISION
 from equipoise.valuation import Estimator
 from equipoise.valuation.sampling import smallest_budget
@@ -227,18 +227,26 @@ def noise_secret_of(mechanism: Mechanism, given: str | None, folder: Path | None
             raise MediationError("a noise secret is for rewards made by noise; leave it out")
         return None
     if given is not None:
-        return given
+        return _long_enough(mechanism, given)
     if folder is None:
         return secrets.token_hex(32)
     path = folder / SECRET
     try:
         if not path.exists():
             write_new_file(path, secrets.token_hex(32).encode(), mode=0o600)
-        return SettlementSettings.of(None, {"noise_secret": path.read_text(encoding="ascii").strip()}).noise_secret
+        kept = path.read_text(encoding="ascii").strip()
+        return _long_enough(mechanism, SettlementSettings.of(None, {"noise_secret": kept}).noise_secret or "")
     except (OSError, ValueError, MediationError) as error:
         raise MediationError(
             f"cannot use {str(path)!r} ({error}); choose another folder, or delete the file"
         ) from error
+
+
+def _long_enough(mechanism: Mechanism, secret: str) -> str:
+    """A secret; refused for degraded rewards where an older version made it, which may have written it into exports."""
+    if mechanism == "degraded" and len(secret) < PATH_DIGITS:
+        raise MediationError(f"degraded rewards need a secret of {PATH_DIGITS} hexadecimal digits, not {len(secret)}")
+    return secret
 
 
 def ordered(members: Sequence[str], parties: Sequence[str]) -> tuple[str, ...]:
