@@ -98,11 +98,18 @@ class Round:
                 found[:, party] += share * (values[tuple(sorted((*team, party)))] - values[team])
         return found
 
-    def target(self, releases: Floats, rho: float) -> Floats:
-        """The target of the recipient, never below alone."""
-        shapley, whole = self.shapley(releases), self.value(releases)
-        share = np.clip(shapley[:, 0] / np.max(shapley, axis=1), 1e-9, 1.0)
-        return np.maximum(whole * share**rho, self.value(releases, 0.0, (0,)))
+    def target(self, releases: Floats, rho: float | None) -> Floats:
+        """The target of the recipient, never below alone; by default with the largest exponent that leaves all so."""
+        whole = self.value(releases)
+        shares = self.shapley(releases)
+        shares = np.clip(shares / np.max(shares, axis=1, keepdims=True), 1e-9, 1.0)
+        alone = np.stack([self.value(releases, 0.0, (one,)) for one in range(self.parties)], axis=1)
+        if rho is None:
+            largest = np.log(np.clip(alone / whole[:, None], 1e-9, 1.0)) / np.minimum(np.log(shares), -1e-9)
+            powers = np.clip(np.min(largest, axis=1), 1e-3, 1.0)
+        else:
+            powers = np.full(len(releases), rho)
+        return np.maximum(whole * shares[:, 0] ** powers, alone[:, 0])
 
     def sharper(self, copies: Floats, tau: float, less: float) -> Floats:
         """Copies with less noise that these may have come from, drawn from what the recipient believes."""
@@ -127,7 +134,7 @@ class Round:
         return drawn.reshape(copies.shape)
 
 
-def chosen_noise(one: Round, rho: float) -> tuple[float, dict[float, Floats], float] | None:
+def chosen_noise(one: Round, rho: float | None) -> tuple[float, dict[float, Floats], float] | None:
     """τ where r(τ) first falls to the target, by steps of 8 and then halvings; the path there; and the target.
 
     None where the recipient gets everything, or nothing of the others.
@@ -155,7 +162,7 @@ def chosen_noise(one: Round, rho: float) -> tuple[float, dict[float, Floats], fl
 
 
 def gain(
-    one: Round, tau: float, path: dict[float, Floats], target: float, told: Told, rho: float, number: int
+    one: Round, tau: float, path: dict[float, Floats], target: float, told: Told, rho: float | None, number: int
 ) -> float:
     """How much better the recipient scores the truth than by its reward as given, with what it is told."""
     rng = one.rng
@@ -205,13 +212,20 @@ def _log_normal(missed: Floats, covariance: Floats) -> Floats:
 
 
 def measure(
-    told: dict[str, Told], *, rounds: int, number: int, dimensions: int = 3, parties: int = 3, strength: float = 4.0
+    told: dict[str, Told],
+    *,
+    rounds: int,
+    number: int,
+    dimensions: int = 3,
+    parties: int = 3,
+    strength: float = 4.0,
+    rho: float | None = 1.0,
 ) -> dict[str, Floats]:
     """Gains of one recipient over its reward as given, by what it is told, and what was withheld ("withheld").
 
-    The exponent is 1 and known; rounds in which it gets everything, or nothing of the others, do not count.
+    Rounds in which it gets everything, or nothing of the others, do not count.
     """
-    rho, seed = 1.0, 0
+    seed = 0
     found: dict[str, list[float]] = {name: [] for name in (*told, "withheld")}
     while len(found["withheld"]) < rounds:
         one, seed = Round(np.random.default_rng([seed, dimensions]), dimensions, parties, strength), seed + 1
