@@ -5,7 +5,8 @@ python benchmarks/reward_attacks.py --print OUTPUT.csv             tables of wha
 PYTHONPATH=tests python benchmarks/reward_attacks.py --exact       the best attacks, where everything is normal
 PYTHONPATH=tests python benchmarks/reward_attacks.py --reports     what a party's report adds there
 
-Rounds are those of `mechanisms.py`: rows of a known truth, real releases and settlements. A recipient knows its reward,
+Rounds are those of `mechanisms.py`: rows of a known truth, real releases and settlements; of linear regressions rewards
+have amounts that were fixed before, κ = 0.3 or τ = 2, since searching takes minutes. A recipient knows its reward,
 the others' evidence in it, prior, κ or τ, and its own release and rows. It fits normal distributions where the prior is
 N(0, I), and makes of them what it likes: counts the others' evidence more than once, or everything (divided by κ, where
 there is one), or puts its own release in whole. Then the same at home, with its rows. Of each: log density of the
@@ -13,6 +14,8 @@ truth, and log loss of new rows.
 """
 
 import csv
+import itertools
+import secrets
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +29,6 @@ from scipy.optimize import least_squares
 import equipoise as eq
 from equipoise.client.home.model import combined, evidence_of
 from equipoise.client.home.rows import own_rows
-from equipoise.mediation.settlement import Award
 from equipoise.reward.evidence import Evidence, Normal
 from equipoise.valuation.surprise import own_coordinates
 from mechanisms import EPSILONS, MECHANISMS, MODELS, NEW_ROWS, PARTIES, ROWS, SETTINGS, Truth, agreement, numbers
@@ -36,6 +38,7 @@ FACTORS = (1.5, 2.0, 4.0)
 DRAWS = 1_000
 BATCH: dict[str, Any] = {"draws": DRAWS, "processes": 1, "progress": False}
 QUICKER = SETTINGS | {"draws": DRAWS, "precision": 0.2}
+KAPPA, TAU = 0.3, 2.0
 WHOLE = "(the whole team)"
 COLUMNS = ("kind", "round", "mechanism", "party", "attack", "score", "loss")
 Part = tuple[np.ndarray, np.ndarray]  # natural parameter and precision, without the prior's
@@ -81,32 +84,62 @@ class Recipient(NamedTuple):
     """Somebody whose reward was held back, and what it makes of it without its rows, by name."""
 
     mechanism: str
-    award: Award
     reward: eq.Reward
     made: dict[str, Normal]
 
 
-def recipients(
-    agreed: eq.Agreement, tables: Mapping[str, Any], mechanisms: Sequence[str] = MECHANISMS
-) -> Iterator[Recipient]:
-    """Release, settle by every mechanism, and attack."""
+def release(agreed: eq.Agreement, tables: Mapping[str, Any]) -> list[eq.Submission]:
+    """Real releases of everybody."""
     with tempfile.TemporaryDirectory() as folder:
-        sent = [
+        return [
             eq.release(agreed, tables[party], party=party, epsilon=epsilon, ledger=Path(folder) / f"{party}.ledger")
             for party, epsilon in zip(PARTIES, EPSILONS, strict=True)
         ]
-    team, *alone = (
-        own_coordinates(agreed, one)
-        for one in eq.infer_batch(agreed, sent, [eq.Scenario(), *(eq.Scenario([party]) for party in PARTIES)], **BATCH)
-    )
+
+
+def settled(
+    agreed: eq.Agreement, sent: list[eq.Submission], mechanisms: Sequence[str]
+) -> Iterator[tuple[str, eq.Reward]]:
+    """Rewards that settlements hold back."""
     for mechanism in mechanisms:
-        settled = eq.mediate(agreed, sent, mechanism=mechanism, **QUICKER)
-        for party, award in settled.awards.items():
-            reward = award.reward
-            if award.falls_back or (award.kappa == 1 and award.tau == 0) or reward is None or reward.others is None:
-                continue
-            known = own_coordinates(agreed, award.posterior), reward.others, alone[PARTIES.index(party)], team
-            yield Recipient(mechanism, award, reward, attacks(award.kappa, *map(evidence_in, known)))
+        for award in eq.mediate(agreed, sent, mechanism=mechanism, **QUICKER).awards.values():
+            is_whole = award.kappa == 1 and award.tau == 0
+            if not award.falls_back and not is_whole and award.reward is not None and award.reward.others is not None:
+                yield mechanism, award.reward
+
+
+def fixed(
+    agreed: eq.Agreement, sent: list[eq.Submission], mechanisms: Sequence[str]
+) -> Iterator[tuple[str, eq.Reward]]:
+    """Rewards with amounts that were fixed before, which need no search, made as settlements make them."""
+    asked: list[tuple[str, str, eq.Scenario, int | str]] = []
+    path = secrets.token_hex(32)
+    for mechanism, party in itertools.product(mechanisms, PARTIES[:2]):  # the third, who brings most, gets all
+        others = [one for one in PARTIES if one != party]
+        tau = dict.fromkeys(PARTIES if mechanism == "noise" else others, TAU) if mechanism != "tempering" else {}
+        kappa, noise = (KAPPA, 0) if mechanism == "tempering" else (1.0, path)
+        if mechanism == "noise":
+            noise = secrets.token_hex(16)
+        asked += [(mechanism, party, eq.Scenario(PARTIES, kappa, tau), noise)]
+        asked += [(mechanism, party, eq.Scenario(others, kappa, {one: tau.get(one, 0.0) for one in others}), noise)]
+    found = eq.infer_batch(agreed, sent, [one[2] for one in asked], noise_seed=[one[3] for one in asked], **BATCH)
+    for (mechanism, party, _, _), whole, others_only in zip(asked[::2], found[::2], found[1::2], strict=True):
+        evidence = own_coordinates(agreed, others_only)
+        yield mechanism, eq.Reward(party, agreed, whole, eq.Estimate(0.0, 0.0), others=evidence)
+
+
+def recipients(
+    agreed: eq.Agreement, tables: Mapping[str, Any], mechanisms: Sequence[str] = MECHANISMS, *, search: bool = True
+) -> Iterator[Recipient]:
+    """Release, hold rewards back by every mechanism, and attack."""
+    sent = release(agreed, tables)
+    scenarios = [eq.Scenario(), *(eq.Scenario([party]) for party in PARTIES)]
+    team, *alone = (own_coordinates(agreed, one) for one in eq.infer_batch(agreed, sent, scenarios, **BATCH))
+    for mechanism, reward in (settled if search else fixed)(agreed, sent, mechanisms):
+        assert reward.others is not None
+        given = own_coordinates(agreed, reward.posterior)
+        known = map(evidence_in, (given, reward.others, alone[PARTIES.index(reward.party)], team))
+        yield Recipient(mechanism, reward, attacks(reward.posterior.scenario.kappa, *known))
 
 
 def settle(kind: str, number: int) -> Iterator[dict[str, Any]]:
@@ -114,19 +147,20 @@ def settle(kind: str, number: int) -> Iterator[dict[str, Any]]:
     agreed, truth = agreement(kind), Truth(kind, number)
     tables = dict(zip(PARTIES, map(truth.table, ROWS), strict=True))
     new, place = truth.table(NEW_ROWS), coordinates_of(agreed, truth)
-    for mechanism, award, reward, made in recipients(agreed, tables):
-        told = {"kind": kind, "round": number, "mechanism": mechanism, "party": award.party}
+    for mechanism, reward, made in recipients(agreed, tables, search=kind != "linear"):
+        told = {"kind": kind, "round": number, "mechanism": mechanism, "party": reward.party}
         for name, normal in made.items():
             unit = np.random.default_rng(number).normal(size=(DRAWS, len(normal.mean)))
             drawn = normal.mean + unit @ normal.root.T
-            posterior = replace(award.posterior, draws=agreed.model.at_coordinates(drawn), coordinates=drawn)
+            posterior = replace(reward.posterior, draws=agreed.model.at_coordinates(drawn), coordinates=drawn)
             loss = loss_of(replace(reward, posterior=posterior), new)
             yield told | {"attack": name, "score": float(normal.log_density(place)[0]), "loss": loss}
         assert reward.others is not None
-        rows, others = own_rows(agreed, tables[award.party]), evidence_in(reward.others)
+        rows, others = own_rows(agreed, tables[reward.party]), evidence_in(reward.others)
+        kappa = reward.posterior.scenario.kappa
         counts = {f"at home, others ×{factor:g}": Evidence((belief((factor, others)),)) for factor in FACTORS}
-        if award.kappa < 1:
-            counts["at home, divided by κ"] = Evidence((belief((1 / award.kappa, others)),))
+        if kappa < 1:
+            counts["at home, divided by κ"] = Evidence((belief((1 / kappa, others)),))
         for name, evidence in {"at home, as given": evidence_of(reward), **counts}.items():
             home = combined(reward, evidence, rows, draws=DRAWS, seed=number, force=True)
             density = Evidence.fitted(own_coordinates(agreed, home.posterior)).log_density(place)
