@@ -1,7 +1,7 @@
 """The three ways to hold a reward back, on the same rounds: calibration, and usefulness at equal value.
 
-python benchmarks/mechanisms.py OUTPUT.csv [KIND] [ROUNDS]     settles rounds, adding to the file
-python benchmarks/mechanisms.py --print OUTPUT.csv             tables of what the files hold
+python benchmarks/mechanisms.py OUTPUT.csv KIND ROUNDS [MECHANISM...]     settles rounds, adding to the file
+python benchmarks/mechanisms.py --print OUTPUT.csv                        tables of what the files hold
 
 Rows come from NumPy alone, with a truth of its own in every round. Three parties release by the real mechanism; the
 round is settled once for each mechanism, with the same values and targets. Of every reward that is held back: whether
@@ -12,7 +12,7 @@ rows as given, and at home with the party's own rows (`eq.combine`), whose inter
 import csv
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ MODELS = {
 }
 NEW_ROWS = 1_000
 DRAWS = 2_000
-SETTINGS: dict[str, Any] = {"rho": 0.7, "draws": DRAWS, "precision": 0.1, "processes": 1, "progress": False}
+SETTINGS: dict[str, Any] = {"rho": 0.2, "draws": DRAWS, "precision": 0.1, "processes": 1, "progress": False}
 SHOWN = ("miss", "similarity", "given", "home", "own", "covered_given", "covered_home")
 COLUMNS = ("kind", "round", "mechanism", "party", *SHOWN)
 
@@ -92,7 +92,7 @@ def loss(model: eq.Reward, table: dict[str, Any]) -> float:
     return model.loss(None if set(table) == {"y"} else np.column_stack([table["a"], table["b"]]), table["y"])
 
 
-def settle(kind: str, number: int) -> Iterator[dict[str, Any]]:
+def settle(kind: str, number: int, mechanisms: Sequence[str] = MECHANISMS) -> Iterator[dict[str, Any]]:
     """One round with every mechanism: a record of every reward that was held back."""
     agreed, truth = agreement(kind), Truth(kind, number)
     tables = dict(zip(PARTIES, map(truth.table, ROWS), strict=True))
@@ -102,7 +102,7 @@ def settle(kind: str, number: int) -> Iterator[dict[str, Any]]:
             eq.release(agreed, tables[party], party=party, epsilon=epsilon, ledger=Path(folder) / f"{party}.ledger")
             for party, epsilon in zip(PARTIES, EPSILONS, strict=True)
         ]
-    for mechanism in MECHANISMS:
+    for mechanism in mechanisms:
         settled = eq.mediate(agreed, sent, mechanism=mechanism, **SETTINGS)
         for party, award in settled.awards.items():
             if award.falls_back or (award.kappa == 1 and award.tau == 0):
@@ -157,7 +157,7 @@ def main() -> None:
         with path.open(newline="", encoding="utf-8") as file:
             first = 1 + max((int(one["round"]) for one in csv.DictReader(file) if one["kind"] == kind), default=-1)
     for number in range(first, first + rounds):
-        records = list(settle(kind, number))
+        records = list(settle(kind, number, sys.argv[4:] or MECHANISMS))
         new_file = not path.exists()
         with path.open("a", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, COLUMNS)
