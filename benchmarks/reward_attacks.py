@@ -37,7 +37,7 @@ from mechanisms import loss as loss_of
 FACTORS = (1.5, 2.0, 4.0)
 DRAWS = 1_000
 BATCH: dict[str, Any] = {"draws": DRAWS, "processes": 1, "progress": False}
-QUICKER = SETTINGS | {"draws": DRAWS, "precision": 0.2}
+QUICKER = SETTINGS | {"rho": 0.7, "draws": DRAWS, "precision": 0.2}
 KAPPA, TAU = 0.3, 2.0
 WHOLE = "(the whole team)"
 COLUMNS = ("kind", "round", "mechanism", "party", "attack", "score", "loss")
