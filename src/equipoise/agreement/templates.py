@@ -18,7 +18,9 @@ order = 2
 max_epsilon = 1.0
 
 [reward]
-mechanism = "tempering"  # or "degraded", which cannot be undone, or "noise"
+# How rewards are held back: "degraded" ones stay as given. "tempering" predicts better at the
+# same value, but whoever gets such a reward can undo it. "noise" is the paper's second way.
+mechanism = "degraded"
 # Fairness exponent: near 0 rewards everyone alike, 1 in proportion to contribution;
 # "max" is the largest that leaves nobody worse off than alone.
 rho = "max"

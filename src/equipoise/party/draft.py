@@ -63,6 +63,9 @@ def drafted(source: Any, target: str | None, parties: tuple[str, ...]) -> str:
         *(f"# individual = {json.dumps(name)}" for name in owners or ["NAME OF A COLUMN"]),
         '# aggregate = "mean"',
         "# rows_per_individual = 1",
+        "",
+        "[reward]",
+        'mechanism = "degraded"  # rewards stay as given; "tempering" predicts better, but can be undone',
     ]
     for name in parties or (OPEN,):
         lines += ["", "[[parties]]", f"name = {json.dumps(name)}"]
