@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import equipoise as eq
+import rounds
 from equipoise.client.kept_files import made_otherwise
 from equipoise.estimate import Estimate
 from equipoise.mediation.audit import audit
@@ -133,3 +134,15 @@ def test_a_secret_of_an_older_version_is_refused(
     (tmp_path / SECRET).write_text("0" * 32, encoding="ascii")
     with pytest.raises(eq.MediationError, match="64 hexadecimal digits, not 32"):
         eq.mediate(agreed, sent, mechanism="degraded", folder=tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", sorted(rounds.MODELS))
+def test_every_model(kind: str, tmp_path: Path) -> None:
+    agreed = rounds.agreement(kind)
+    sent = rounds.submissions(agreed, tmp_path, (2.0, 1.0, 0.5))
+    settled = eq.mediate(agreed, sent, mechanism="degraded", rho=0.3, noise_secret="5a" * 32, **QUICK)
+    assert not settled.audit.failures
+    for award in settled.awards.values():
+        assert award.attained.value >= award.alone.value - 0.4 - 2 * award.attained.error  # the tolerance
+        assert award.falls_back or award.within_tolerance or award.notes

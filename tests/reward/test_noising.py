@@ -78,6 +78,21 @@ def test_a_verification_may_undo_the_bracket(falls: bool) -> None:
     assert not falls or curve(found.tau) == pytest.approx(2.2, abs=0.02)
 
 
+@pytest.mark.parametrize("scale", [0.01, 1.0])
+def test_a_target_that_hardly_differs_from_everything_gets_hardly_any_noise(scale: float) -> None:
+    """Estimates with noise are below the target by luck, however little it is: the search ends all the same."""
+    seen: list[float] = []
+
+    def curve(tau: float) -> float:
+        seen.append(tau)
+        return 5.0 if tau == 0 else 4.9
+
+    found = search(curve, 4.99, scale=scale, luck=0.0)
+    assert 0 < found.tau <= 2 * FIRST * scale
+    assert min(tau for tau in seen if tau) > 1e-6 * scale
+    assert found.attained.value == 4.9
+
+
 def test_a_curve_that_stays_up_is_reported() -> None:
     found = search(lambda _tau: 3.0, 1.0)
     assert not found.within_tolerance

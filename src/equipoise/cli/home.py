@@ -15,7 +15,6 @@ from equipoise.client.home.rows import own_rows
 from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
 from equipoise.party.csv_stream import stated_table
-from equipoise.report.home import write_comparison
 from equipoise.reward.model import Reward
 
 RewardArgument = Annotated[
@@ -90,6 +89,8 @@ def compare(
         seed=seed,
     )
     if output is not None:
+        from equipoise.report.home import write_comparison  # loads Matplotlib
+
         write_comparison(output, found.party, found.losses, found.summary(), found.verdict)
     if not as_json:
         print_table(found.summary())

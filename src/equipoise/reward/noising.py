@@ -22,6 +22,7 @@ from equipoise.estimate import UNSURE, Estimate
 FIRST = 2.0**-6  # of 1/ε, where added noise hardly matters beside the party's own
 GROWTH = 2.0
 FINEST = 1024  # places of the grid between a τ and its double: 0.07 % apart
+LEAST_OCTAVES = 12  # below the first τ that is tried
 MAX_STEPS = 48
 MAX_HALVINGS = 12
 MAX_TRIES = 5  # verifications
@@ -120,8 +121,8 @@ def _narrow(
 
 
 def on_grid(tau: float, scale: float) -> float:
-    """The nearest τ that may be tried."""
-    place = round(FINEST * math.log(tau / (scale * FIRST), GROWTH))
+    """The nearest τ that may be tried; far below the first one there is none, since so little noise is none."""
+    place = max(round(FINEST * math.log(tau / (scale * FIRST), GROWTH)), -LEAST_OCTAVES * FINEST)
     return float(scale * FIRST * GROWTH ** (place / FINEST))
 
 
