@@ -275,6 +275,27 @@ def test_who_has_few_rows_is_told_that_it_pays(shares: eq.Agreement) -> None:
     assert max(one.gain_at_home for one in few.choices) > 0.02
 
 
+def test_imagined_rows_can_lie_within_the_bounds() -> None:
+    """Where columns are used from end to end the prior's means reach far beyond, and a sharp posterior there is wrong."""
+    scores = ", ".join(f'{{ name = "{name}", bounds = [0, 4], typical = [0, 4] }}' for name in "abcde")
+    agreed = eq.Agreement.parse(
+        f'format = 2\n[model]\nkind = "linear"\nfeatures = [{scores}]\n'
+        'target = { name = "y", bounds = [0, 100], typical = [5, 95] }\n'
+        '[privacy]\nmax_epsilon = 4\n[[parties]]\nname = "north"\n'
+    )
+    with jax.enable_x64(True):
+        model, prior = model_of(agreed)
+        found = imagine(agreed, model, prior, [Assumed(5_000, 4.0)], 50, np.random.default_rng(1))
+    means = np.array([one.truth["feature_mean"][0] for one in found])
+    targets = [
+        one.truth["weights"][0, :-1] @ mean + one.truth["weights"][0, -1]
+        for one, mean in zip(found, means, strict=True)
+    ]
+    assert np.max(np.abs(means)) <= 1
+    assert np.max(np.abs(targets)) <= 1
+    assert np.std(means) > 0.3  # and still differ
+
+
 def test_a_degraded_likelihood_is_that_of_less_data() -> None:
     """Its pull has mean and covariance of a likelihood with a share κ of the information, whatever the truth."""
     rng = np.random.default_rng(2)

@@ -22,6 +22,7 @@ from equipoise.models.base import Rows
 from equipoise.models.guarantee import Guarantee
 
 NEW_ROWS = 200  # to predict, in each imagined round
+TRIES = 100  # for truths that rows within the bounds can have
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,22 @@ class ImaginedRound:
 def imagine(
     agreement: Agreement, model: Any, prior: Any, parties: Sequence[Assumed], number: int, rng: np.random.Generator
 ) -> list[ImaginedRound]:
-    """Independent rounds that the agreement, its prior and the parties' assumed sizes could lead to."""
+    """Independent rounds that the agreement, its prior and the parties' assumed sizes could lead to.
+
+    A prior of means has tails beyond the bounds, where no row can be. Truths with such means are drawn anew; with
+    thousands of rows, approximations there are wrong by hundreds of nats.
+    """
     layout = layout_of(agreement)
     positions = rng.normal(size=(number, model.dimension))
-    with ONE_AT_A_TIME:
-        found = collapsed.parameters(model, prior, jnp.asarray(positions[None]))
-        draws = {name: np.asarray(values)[0] for name, values in found.items()}
-    moments = [row_moments(model, prior, draws, positions[:, : model.focus], slot) for slot in range(len(parties))]
+    for attempt in range(TRIES):
+        with ONE_AT_A_TIME:
+            found = collapsed.parameters(model, prior, jnp.asarray(positions[None]))
+            draws = {name: np.asarray(values)[0] for name, values in found.items()}
+        moments = [row_moments(model, prior, draws, positions[:, : model.focus], slot) for slot in range(len(parties))]
+        impossible = np.max([np.abs(mean).max(axis=1) for mean, _ in moments], axis=0) > 1  # in scaled units
+        if not impossible.any() or attempt == TRIES - 1:
+            break
+        positions[impossible] = rng.normal(size=(int(impossible.sum()), model.dimension))
     deviations = np.array(
         [layout.noise_deviations(Guarantee(agreement.privacy.order, party.epsilon)) for party in parties]
     )
