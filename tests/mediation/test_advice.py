@@ -276,7 +276,7 @@ def test_who_has_few_rows_is_told_that_it_pays(shares: eq.Agreement) -> None:
 
 
 def test_imagined_rows_can_lie_within_the_bounds() -> None:
-    """Where columns are used from end to end the prior's means reach far beyond, and a sharp posterior there is wrong."""
+    """Where columns are used from end to end, the prior's means reach far beyond; sharp posteriors there are wrong."""
     scores = ", ".join(f'{{ name = "{name}", bounds = [0, 4], typical = [0, 4] }}' for name in "abcde")
     agreed = eq.Agreement.parse(
         f'format = 2\n[model]\nkind = "linear"\nfeatures = [{scores}]\n'
