@@ -12,7 +12,7 @@ rows as given, and at home with the party's own rows (`eq.combine`), whose inter
 import csv
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -146,25 +146,34 @@ def show(path: Path) -> None:
             print(f"| {kind} | {mechanism} | {len(chosen)} | {' | '.join(cells)} |")
 
 
-def main() -> None:
-    """Settle rounds, or show what was found."""
-    if sys.argv[1] == "--print":
-        show(Path(sys.argv[2]))
-        return
-    path, kind, rounds = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+def add_rounds(
+    path: Path, kind: str, rounds: int, settle: Callable[[str, int], Iterator[dict[str, Any]]], columns: Sequence[str]
+) -> None:
+    """Settle rounds after those that a file holds, and add what each gives at once."""
     first = 0
     if path.exists():
         with path.open(newline="", encoding="utf-8") as file:
             first = 1 + max((int(one["round"]) for one in csv.DictReader(file) if one["kind"] == kind), default=-1)
     for number in range(first, first + rounds):
-        records = list(settle(kind, number, sys.argv[4:] or MECHANISMS))
-        new_file = not path.exists()
+        records = list(settle(kind, number))
+        is_new = not path.exists()
         with path.open("a", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, COLUMNS)
-            if new_file:
+            writer = csv.DictWriter(file, columns)
+            if is_new:
                 writer.writeheader()
             writer.writerows(records)
-        print(f"{kind}: round {number}, {len(records)} rewards", flush=True)
+        print(f"{kind}: round {number}, {len(records)} records", flush=True)
+
+
+def main() -> None:
+    """Settle rounds, or show what was found."""
+    if sys.argv[1] == "--print":
+        show(Path(sys.argv[2]))
+        return
+    mechanisms = sys.argv[4:] or MECHANISMS
+    add_rounds(
+        Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), lambda kind, one: settle(kind, one, mechanisms), COLUMNS
+    )
 
 
 if __name__ == "__main__":

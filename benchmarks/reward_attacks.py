@@ -31,7 +31,19 @@ from equipoise.client.home.model import combined, evidence_of
 from equipoise.client.home.rows import own_rows
 from equipoise.reward.evidence import Evidence, Normal
 from equipoise.valuation.surprise import own_coordinates
-from mechanisms import EPSILONS, MECHANISMS, MODELS, NEW_ROWS, PARTIES, ROWS, SETTINGS, Truth, agreement, numbers
+from mechanisms import (
+    EPSILONS,
+    MECHANISMS,
+    MODELS,
+    NEW_ROWS,
+    PARTIES,
+    ROWS,
+    SETTINGS,
+    Truth,
+    add_rounds,
+    agreement,
+    numbers,
+)
 from mechanisms import loss as loss_of
 
 FACTORS = (1.5, 2.0, 4.0)
@@ -253,20 +265,7 @@ def main() -> None:
     if sys.argv[1] == "--reports":
         reports()
         return
-    path, kind, rounds = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    first = 0
-    if path.exists():
-        with path.open(newline="", encoding="utf-8") as file:
-            first = 1 + max((int(one["round"]) for one in csv.DictReader(file) if one["kind"] == kind), default=-1)
-    for number in range(first, first + rounds):
-        records = list(settle(kind, number))
-        is_new = not path.exists()
-        with path.open("a", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, COLUMNS)
-            if is_new:
-                writer.writeheader()
-            writer.writerows(records)
-        print(f"{kind}: round {number}, {len(records)} records", flush=True)
+    add_rounds(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), settle, COLUMNS)
 
 
 if __name__ == "__main__":
