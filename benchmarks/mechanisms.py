@@ -171,10 +171,8 @@ def main() -> None:
     if sys.argv[1] == "--print":
         show(Path(sys.argv[2]))
         return
-    mechanisms = sys.argv[4:] or MECHANISMS
-    add_rounds(
-        Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), lambda kind, one: settle(kind, one, mechanisms), COLUMNS
-    )
+    of_these = partial(settle, mechanisms=sys.argv[4:] or MECHANISMS)
+    add_rounds(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), of_these, COLUMNS)
 
 
 if __name__ == "__main__":
