@@ -55,7 +55,7 @@ def test_close_times_are_close_places() -> None:
         assert 0 < np.std(near) < 3e-2 * np.sqrt(time)
 
 
-@pytest.mark.parametrize("time", [1e-13, 1e30, np.nan, -1.0])
+@pytest.mark.parametrize("time", [1e-25, 1e40, np.nan, -1.0])
 def test_a_time_where_no_path_is_known_is_refused(time: float) -> None:
     with pytest.raises(ValueError, match="a path is known"):
         brownian.position(SECRET, "one", time, 1)

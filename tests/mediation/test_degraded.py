@@ -16,7 +16,7 @@ from equipoise.mediation.audit import audit
 from equipoise.mediation.seeds import path_of
 from equipoise.mediation.settings import SECRET
 from equipoise.report import write_report, write_reports
-from equipoise.reward.targets import Stakes, Terms, set_targets
+from equipoise.reward.targets import Stakes, Terms, decide, set_targets
 from equipoise.valuation.divergence import divergence_between
 
 QUICK: dict[str, Any] = {"draws": 1_200, "precision": 0.2, "processes": 1, "progress": False}
@@ -117,6 +117,15 @@ def test_nobody_s_target_is_below_what_it_knows_alone() -> None:
     np.testing.assert_allclose(whole.values, [1.0, 2.0, 0.4])
     assert whole.falls_back.tolist() == [True, False, True]
     assert whole.whole.tolist() == [False, True, False]
+
+
+def test_the_best_gets_all_though_by_luck_its_value_alone_looks_larger() -> None:
+    values = [Estimate(0.0, 0.0), Estimate(5.03, 0.05), Estimate(1.0, 0.05), Estimate(5.0, 0.05)]
+    for rho in (0.5, 1.0):
+        _, targets = decide(("a", "b"), [("a", "b")], values, Terms(rho, own_is_whole=True))
+        assert targets.whole.tolist() == [True, False]
+        assert not targets.falls_back[0]
+        assert targets.values[0] == pytest.approx(5.0)
 
 
 @pytest.mark.parametrize("secret", ["ab", "A" * 64, "0" * 63])

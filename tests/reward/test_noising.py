@@ -93,6 +93,13 @@ def test_a_target_that_hardly_differs_from_everything_gets_hardly_any_noise(scal
     assert found.attained.value == 4.9
 
 
+def test_a_floor_next_to_the_target_meets_it() -> None:
+    """A degraded reward with all noise there is: what the party knows alone."""
+    found = search(lambda tau: 2.06 + 4 / (1 + tau), 2.05, luck=0.0)
+    assert found.within_tolerance
+    assert found.doubt == ""
+
+
 def test_a_curve_that_stays_up_is_reported() -> None:
     found = search(lambda _tau: 3.0, 1.0)
     assert not found.within_tolerance

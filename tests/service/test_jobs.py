@@ -205,11 +205,14 @@ def test_batches_are_of_one_kind_and_not_too_large() -> None:
     assert queue.split_batches([]) == []
 
 
-def test_requests_with_public_and_with_secret_noise_are_put_in_order() -> None:
+def test_requests_are_put_in_order_of_their_draws_whatever_their_noise() -> None:
     """Of a round whose rewards are made by noise: noise 0 is a number, that of recipients 32 digits."""
     secret = [one | {"noise_seed": letter * 32} for letter in "ba" for one in requests(2)]
-    batches = queue.split_batches([*secret, *requests(2)])
-    assert [one["noise_seed"] for batch in batches for one in batch] == [0, 0, *["a" * 32] * 2, *["b" * 32] * 2]
+    asked = [one | {"draws": draws} for draws, one in zip((2, 1, 2, 1, 1, 2), [*secret, *requests(2)], strict=True)]
+    batches = queue.split_batches(asked)
+    found = [(one["draws"], one["noise_seed"]) for batch in batches for one in batch]
+    assert [draws for draws, _ in found] == [1, 1, 1, 2, 2, 2]
+    assert sorted(found, key=str) == sorted(((one["draws"], one["noise_seed"]) for one in asked), key=str)
 
 
 def test_the_first_answer_is_kept_and_counted_once(context: Context) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from equipoise.report.view import view_of
 from equipoise.reward.model import Reward
+from equipoise.service.db.tables import Result
 from equipoise.service.errors import Conflict, NotFound
 from equipoise.service.rules import events, results, rounds, settlements
 from service.world import OPTIONS, PARTIES, World, agreement, sent, settled
@@ -119,6 +120,21 @@ def test_the_summary_says_nothing_of_single_parties(world: World) -> None:
             assert number in (0.0, 1.0, value["value"]) or repr(number) not in text
     for other in (world.operator, world.parties["north"]):
         assert results.summary(world.context, other, round_id) == shown
+
+
+def test_the_summary_of_degraded_rewards_keeps_the_team_s_value_from_who_gets_less(world: World) -> None:
+    """It is computed without the noise of their rewards; `equipoise.report.view` keeps it from them, too."""
+    round_id = world.settled_round()
+    with world.context.database.writing() as session:
+        kept = session.get_one(Result, (round_id, "settlement.json"))
+        document = json.loads(kept.content)
+        document["options"]["mechanism"] = "degraded"
+        kept.content = json.dumps(document).encode()
+    made, _ = settled()
+    told = {party: bool(results.summary(world.context, world.parties[party], round_id)["values"]) for party in PARTIES}
+    assert told == {party: made.awards[party].kappa == 1 for party in PARTIES}
+    assert set(told.values()) == {True, False}
+    assert results.summary(world.context, world.operator, round_id)["values"]
 
 
 def test_reasons_of_the_audit_are_for_those_who_see_everything(world: World) -> None:

@@ -150,7 +150,8 @@ def _sentences(agreement: Agreement, layout: Layout) -> tuple[str, ...]:
     rule = (
         "the largest that leaves everybody better off than alone, by a margin for the errors of the estimates"
         if reward.rho == "max"
-        else f"{reward.rho:g}, whether or not that leaves everybody better off than alone"
+        else f"{reward.rho:g}"
+        + ("" if reward.mechanism == "degraded" else ", whether or not that leaves everybody better off than alone")
     )
     least = "" if privacy.min_epsilon is None else f", the smallest {privacy.min_epsilon:g}"
     mechanism = {

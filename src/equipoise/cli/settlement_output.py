@@ -60,7 +60,8 @@ def _bounds(settlement: Settlement) -> list[str]:
     if settlement.nothing:
         bounds.append(f"cannot be told from bringing nothing, and counted so: {', '.join(settlement.nothing)}")
     if own := [award.party for award in settlement.awards.values() if award.falls_back]:
-        bounds.append(f"no share would do, so the reward is its own posterior, as agreed: {', '.join(own)}")
+        why = "its share would be less" if settlement.terms.own_is_whole else "no share would do"
+        bounds.append(f"{why}, so the reward is its own posterior, as agreed: {', '.join(own)}")
     if settlement.absent:
         bounds.insert(0, f"settled without {', '.join(settlement.absent)}, who took no part")
     return bounds

@@ -18,12 +18,13 @@ from scipy.special import ndtri
 
 from equipoise._util.arrays import Floats
 
-FIRST, LAST = -40, 80  # exponents: a path is known from 2⁻⁴⁰ to 2⁸⁰
+FIRST, LAST = -80, 120  # exponents of the times between which a path is known
+EARLIEST, LATEST = 2.0**FIRST, 2.0**LAST
 BITS = 20  # significant ones of a time
 
 
 def on_grid(time: float) -> float:
-    """The last time of the grid up to the given one, closer than a millionth."""
+    """The last time of the grid up to the given one, closer than two millionths of it."""
     mantissa, exponent = math.frexp(time)
     return math.ldexp(math.floor(math.ldexp(mantissa, BITS)), exponent - BITS)
 
@@ -32,7 +33,7 @@ def position(secret: str, name: str, time: float, size: int) -> Floats:
     """W(time) in so many dimensions, of the path with that name; W(0) = 0."""
     if time == 0:
         return np.zeros(size)
-    if not 2.0**FIRST <= time < 2.0**LAST:
+    if not EARLIEST <= time < LATEST:
         raise ValueError(f"a path is known from 2^{FIRST} to 2^{LAST}, not at {time!r}")
     time = on_grid(time)
 
@@ -41,7 +42,7 @@ def position(secret: str, name: str, time: float, size: int) -> Floats:
         words = np.frombuffer(hashlib.shake_256(content).digest(8 * size), dtype="<u8")
         return np.asarray(ndtri(((words >> np.uint64(11)) + 0.5) * 2.0**-53))
 
-    low, high = 2.0**FIRST, 2.0 ** (FIRST + 1)
+    low, high = EARLIEST, 2 * EARLIEST
     at_low = math.sqrt(low) * normal(low)
     at_high = at_low + math.sqrt(high - low) * normal(high)
     while high <= time:

@@ -43,6 +43,7 @@ from equipoise.protocol.submission import Submission
 Statistics = Mapping[str, tuple[int, Sequence[float]]]
 Finished = Callable[[int, Posterior], None]
 
+FEW = 256  # scenarios, whose unit noise is stated also where none is added: one compiled program serves both
 CHAINS = 16
 ACCELERATOR_CHAINS = 256
 LABEL = "sampling (the first run also compiles)"
@@ -208,7 +209,8 @@ def infer_batch(
     present = tuple(submission.party for submission in submissions)
     arrays = scenario_arrays(agreement, present, scenarios)
     observations = observations_of(agreement, submissions, seed=0)
-    arrays = arrays._replace(noise=noises_of(agreement, submissions, arrays.tau, noise_seeds))
+    if np.any(arrays.tau) or len(scenarios) <= FEW:  # of many parties and coalitions, zeros would fill the memory
+        arrays = arrays._replace(noise=noises_of(agreement, submissions, arrays.tau, noise_seeds))
     problem = problem_of(believed or agreement, observations)
     scenarios = [scenario.resolved(present) for scenario in scenarios]
     settings = Settings(

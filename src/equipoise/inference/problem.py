@@ -75,6 +75,11 @@ def noises_of(
         if isinstance(seed, str) and len(seed) == PATH_DIGITS:
             for slot, digest in slots.items():
                 if amount := float(amounts[place, slot]):
+                    if not brownian.EARLIEST <= amount < brownian.LATEST:
+                        raise InferenceError(
+                            f"tau = {amount:g} is no amount of noise that paths are known for; they are from "
+                            f"{brownian.EARLIEST:.1g} to {brownian.LATEST:.1g}"
+                        )
                     noises[place, slot] = brownian.position(seed, digest, amount, shape[1]) / math.sqrt(amount)
         elif amounts[place].any():
             if seed not in draws:

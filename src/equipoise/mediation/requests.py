@@ -35,7 +35,10 @@ class Request:
 
     def to_json(self) -> dict[str, Any]:
         """The request as plain values: the key of its answer in a journal."""
-        return asdict(self) | {"coalition": list(self.coalition), "extra": [list(one) for one in self.extra]}
+        found = asdict(self) | {"coalition": list(self.coalition), "extra": [list(one) for one in self.extra]}
+        if self.recipient is None:
+            del found["recipient"]  # as versions up to 0.11 wrote, and read
+        return found
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Self:

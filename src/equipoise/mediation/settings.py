@@ -238,7 +238,7 @@ def noise_secret_of(mechanism: Mechanism, given: str | None, folder: Path | None
         return _long_enough(mechanism, SettlementSettings.of(None, {"noise_secret": kept}).noise_secret or "")
     except (OSError, ValueError, MediationError) as error:
         raise MediationError(
-            f"cannot use {str(path)!r} ({error}); choose another folder, or delete the file"
+            f"cannot use {str(path)!r} ({error}); restore it, or delete it if no rewards were handed out"
         ) from error
 
 

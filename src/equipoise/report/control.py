@@ -67,6 +67,7 @@ def exponent(settlement: "Settlement") -> Section:
                 settlement.awards[party].alone.value,
                 settlement.value(*team).value,
                 settlement.ratio(party),
+                settlement.awards[party].alone.value if settlement.terms.own_is_whole else 0.0,
             )
             for party in team  # so that a party looks the same here and on the curve
         ]
@@ -91,7 +92,9 @@ def exponent(settlement: "Settlement") -> Section:
             else ". "
         )
         + (
-            "There is no ρ that leaves everybody as well off as alone."
+            "Nobody gets less than it knows alone, whatever ρ is."
+            if settlement.terms.own_is_whole
+            else "There is no ρ that leaves everybody as well off as alone."
             if rational is None
             else f"Up to {number(rational)} nobody is worse off than alone."
         )

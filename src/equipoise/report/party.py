@@ -133,10 +133,15 @@ def _award(view: PartyView) -> Section:
             "What your release adds to the others’ cannot be told from nothing, so your share is nothing, and the "
             "reward is what was believed before any data. With a larger ε or more rows it would be told apart."
         )
-    if view.whole is None:
+    if view.shapley is None:
+        hidden = (
+            "Your Shapley value is not said: it is"
+            if view.whole is not None
+            else ("What the whole team is worth, and your Shapley value, are not said: they are")
+        )
         words.append(
-            "What the whole team is worth, and your Shapley value, are not said: they are computed from releases "
-            "without the noise that was added to your reward, and would take some of it away."
+            f"{hidden} computed from releases without the noise that was added to rewards, and would take some of it "
+            "away."
         )
     if not view.within_tolerance:
         words.append("The reward is not within the agreed tolerance of the target; the notes say why.")

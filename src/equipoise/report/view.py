@@ -83,18 +83,27 @@ class PartyView:
         return self.kappa == 1 and self.tau == 0 and not self.falls_back
 
 
+def whole_told(settlement: "Settlement", party: str) -> Estimate | None:
+    """What a party's team is worth, if the party may know: with a degraded reward, only if that is the team's own."""
+    award = settlement.awards[party]
+    gets_all = award.kappa == 1 and award.tau == 0 and not award.falls_back
+    return settlement.value(*award.team) if gets_all or settlement.settings.mechanism != "degraded" else None
+
+
 def view_of(settlement: "Settlement", party: str) -> PartyView:
     """What `party` may know."""
     award = settlement.awards[party]
     gets_all = award.kappa == 1 and award.tau == 0 and not award.falls_back
-    is_told = gets_all or settlement.settings.mechanism != "degraded"
+    whole = whole_told(settlement, party)
+    # A Shapley value is about everybody's releases, whatever the team.
+    knows_all = whole is not None and (len(settlement.teams) == 1 or settlement.settings.mechanism != "degraded")
     return PartyView(
         party=party,
         agreement=settlement.agreement,
         team=award.team,
         contribution=settlement.contributions[party],
-        whole=settlement.value(*award.team) if is_told else None,
-        shapley=settlement.shapley[party] if is_told else None,
+        whole=whole,
+        shapley=settlement.shapley[party] if knows_all else None,
         alone=award.alone,
         target=award.target,
         attained=award.attained,

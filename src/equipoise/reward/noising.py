@@ -94,7 +94,9 @@ def add_noise(
         known[tau] = _pooled(known[tau], attained)
     if best is None:
         last = max(known)
-        return Noised(last, verify(last), 0, False, NO_ROOT)
+        attained = verify(last)
+        is_met = abs(attained.value - target) <= tolerance  # a degraded reward's floor is what the party knows alone
+        return Noised(last, attained, 0, is_met, "" if is_met else NO_ROOT)
     return best
 
 

@@ -210,7 +210,9 @@ class _Rule:
         shares = np.maximum(worth, 0.0)[..., self._team] * self.ratios(standing, shapley) ** rho[..., None]
         falls_back = standing.hopeless & (shares < alone) & self._terms.falls_back
         if self._terms.own_is_whole:
-            falls_back = falls_back | (standing.claims & (shares < alone)) | ~(self._counted | self._nobody)
+            # The best gets all, though by luck its value alone may look larger; if it surely is, no share will do.
+            short = (shares < alone) & (self.ratios(standing, shapley) < 1)
+            falls_back = falls_back | short | ~(self._counted | self._nobody)
         return np.where(falls_back, alone, shares), falls_back, rho
 
     def standing(self, shapley: Floats, alone: Floats, worth: Floats) -> _Standing:

@@ -1,1 +1,1 @@
-"""`equipoise demo` and `equipoise demo-service`: whole rounds on data that ship with scikit-learn."""
+"""`equipoise demo` and `equipoise demo-service`: whole rounds of three hospitals with simulated patients."""

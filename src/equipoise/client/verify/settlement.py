@@ -245,7 +245,7 @@ class SettledRound:
         if options.get("mechanism") == "degraded":
             raise VerificationError(
                 "rewards were degraded, and no export holds the secret of their noise, with which everybody could take "
-                "it away; the operator, who has it, can settle the round again"
+                "it away; nobody but the service could settle the round again"
             )
         if options.get("mechanism") == "noise":
             options["noise_secret"] = self.noise_secret

@@ -100,7 +100,8 @@ def nobody_loses(settlement: Settlement) -> Found:
         if alone.z_score > ABOVE_ZERO and not award.falls_back and award.team != (party,):
             gains[party] = min(award.attained - alone, award.target - alone, key=lambda gain: gain.z_score)
     own = [party for party, award in settlement.awards.items() if award.falls_back]
-    fallen = f"; {', '.join(own)}: no share would do, so the reward is its own posterior, as agreed" if own else ""
+    why = "its share would be less" if settlement.terms.own_is_whole else "no share would do"
+    fallen = f"; {', '.join(own)}: {why}, so the reward is its own posterior, as agreed" if own else ""
     if not gains:
         return "holds", f"nobody has anything to lose{fallen}"
     worst = min(gains, key=lambda party: gains[party].z_score)

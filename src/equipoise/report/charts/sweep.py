@@ -20,16 +20,20 @@ STEPS = 101
 
 @dataclass(frozen=True)
 class Share:
-    """What a party's target follows from: v_N (φ_i/φ_max)^ρ with `whole` = v_N and `ratio` = φ_i/φ_max."""
+    """What a party's target follows from: v_N (φ_i/φ_max)^ρ with `whole` = v_N and `ratio` = φ_i/φ_max.
+
+    `floor` is what it gets at least.
+    """
 
     party: str
     alone: float
     whole: float
     ratio: float
+    floor: float = 0.0
 
     def target(self, exponent: float) -> float:
         """In nats, at a fairness exponent."""
-        return self.whole * self.ratio**exponent if self.ratio > 0 else 0.0
+        return max(self.floor, self.whole * self.ratio**exponent if self.ratio > 0 else 0.0)
 
 
 def exponent_sweep(

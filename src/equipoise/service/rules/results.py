@@ -1,8 +1,8 @@
 """What a settlement decided, kept in one transaction, and shown to each as far as it may know it.
 
 Operators and auditors see the settlement. A party sees its own view of it (`equipoise.report.view`) and fetches its own
-reward, which nobody else can. All members see who took part, what their own team is worth, and whether the promises
-hold.
+reward, which nobody else can. All members see who took part and whether the promises hold, and, unless degraded rewards
+keep it from them, what their own team is worth.
 """
 
 import json
@@ -19,7 +19,7 @@ from equipoise._util.canonical import sha256_hex
 from equipoise.errors import MediationError
 from equipoise.mediation.settlement import Settlement
 from equipoise.protocol.receipts import RewardReceipt
-from equipoise.report.view import PartyView, view_of
+from equipoise.report.view import PartyView, view_of, whole_told
 from equipoise.reward.model import Reward
 from equipoise.service.cache import SingleFlightCache
 from equipoise.service.context import Context
@@ -187,7 +187,8 @@ def summary(context: Context, actor: Actor | None, round_id: str) -> dict[str, A
         "values": [
             {"team": list(team), **asdict(settled.value(*team))}
             for team in teams
-            if settled is not None and (actor.role != "party" or actor.name in team)
+            if settled is not None
+            and (actor.role != "party" or (actor.name in team and whole_told(settled, actor.name) is not None))
         ],
         "rho": None if settled is None or settled.rho != agreement.reward.rho else settled.rho,
         "deviations": [] if settled is None else [one.for_parties for one in settled.deviations],
