@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from equipoise._util.canonical import sha256_hex
 from equipoise.report.view import view_of
 from equipoise.reward.model import Reward
 from equipoise.service.db.tables import Result
@@ -130,6 +131,7 @@ def test_the_summary_of_degraded_rewards_keeps_the_team_s_value_from_who_gets_le
         document = json.loads(kept.content)
         document["options"]["mechanism"] = "degraded"
         kept.content = json.dumps(document).encode()
+        kept.digest = sha256_hex(kept.content)  # by which what was read before is found
     made, _ = settled()
     told = {party: bool(results.summary(world.context, world.parties[party], round_id)["values"]) for party in PARTIES}
     assert told == {party: made.awards[party].kappa == 1 for party in PARTIES}

@@ -122,6 +122,11 @@ class Award:
     reward: Reward | None = field(default=None, repr=False)
 
     @property
+    def gets_all(self) -> bool:
+        """Whether its reward is the team's very posterior."""
+        return self.kappa == 1 and self.tau == 0 and not self.falls_back
+
+    @property
     def errors_are_measured(self) -> bool:
         """Whether `errors` are those of test rows; only then the team's are known, too."""
         return "team" in self.errors

@@ -86,14 +86,12 @@ class PartyView:
 def whole_told(settlement: "Settlement", party: str) -> Estimate | None:
     """What a party's team is worth, if the party may know: with a degraded reward, only if that is the team's own."""
     award = settlement.awards[party]
-    gets_all = award.kappa == 1 and award.tau == 0 and not award.falls_back
-    return settlement.value(*award.team) if gets_all or settlement.settings.mechanism != "degraded" else None
+    return settlement.value(*award.team) if award.gets_all or settlement.settings.mechanism != "degraded" else None
 
 
 def view_of(settlement: "Settlement", party: str) -> PartyView:
     """What `party` may know."""
     award = settlement.awards[party]
-    gets_all = award.kappa == 1 and award.tau == 0 and not award.falls_back
     whole = whole_told(settlement, party)
     # A Shapley value is about everybody's releases, whatever the team.
     knows_all = whole is not None and (len(settlement.teams) == 1 or settlement.settings.mechanism != "degraded")
@@ -107,7 +105,7 @@ def view_of(settlement: "Settlement", party: str) -> PartyView:
         alone=award.alone,
         target=award.target,
         attained=award.attained,
-        similarity=award.similarity if gets_all else None,
+        similarity=award.similarity if award.gets_all else None,
         kappa=award.kappa,
         tau=award.tau,
         mechanism=str(settlement.settings.mechanism),

@@ -77,7 +77,7 @@ def whole_posterior_handed_out(settlement: Settlement) -> Found:
     for team in settlement.teams:
         whole = settlement.value(*team)
         awards = settlement.awards_of(team)
-        best = [award for award in awards if award.kappa == 1 and award.tau == 0 and not award.falls_back]
+        best = [award for award in awards if award.gets_all]
         if not best:
             alone = [award.party for award in awards if award.falls_back]
             why = f": {', '.join(alone)} would be worth less with it than alone" if alone else ""
