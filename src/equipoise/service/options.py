@@ -12,7 +12,7 @@ from equipoise.service.errors import Invalid
 
 Team = Annotated[tuple[PartyName, ...], Field(min_length=1, max_length=10_000, strict=False)]
 
-OFFERED = ("rho", "mechanism", "teams", "precision", "draws", "budget", "without", "deviate", "force")
+OFFERED = ("rho", "mechanism", "teams", "precision", "draws", "coalitions", "budget", "without", "deviate", "force")
 
 
 class Options(SettlementSettings):

@@ -71,6 +71,9 @@ def test_party_sees_its_own_numbers_and_nobody_elses(looked_at: Looked, settleme
     assert f"{ROWS['south']:,}" in own
     assert settlement.awards["south"].digest in own
     assert settlement.contributions["south"].digest in own
+    award = settlement.awards["south"]
+    numbers = (settlement.shapley["south"], award.alone, award.target, award.attained, settlement.value(*award.team))
+    mine = {f"{one.value:.2f}" for one in numbers}  # which may be written like another's
     for path, text in pages.items():
         words = re.sub(r' (d|x|y|points|transform)="[^"]*"', "", text)  # where marks are drawn
         for other in ("north", "west"):
@@ -86,7 +89,7 @@ def test_party_sees_its_own_numbers_and_nobody_elses(looked_at: Looked, settleme
                 f"{settlement.shapley[other].value:.2f}",
                 f"{award.alone.value:.2f}",
             )
-            for secret in secrets:
+            for secret in set(secrets) - mine:
                 assert not re.search(rf"(?<![\w.]){re.escape(secret)}", words), (path, other, secret)
     assert settlement.audit.findings[0].reason not in own
 

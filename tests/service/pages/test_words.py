@@ -4,8 +4,9 @@ import re
 
 import pytest
 
+from equipoise._util.text import duration
 from equipoise.models.guarantee import Guarantee, delta_of
-from equipoise.service.web.pages.wording import duration, guarantee_readings, guessing
+from equipoise.service.web.pages.wording import guarantee_readings, guessing
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 2.313, 8.0])

@@ -8,12 +8,12 @@ PostgreSQL has many writers; `writing(exclusive=True)` makes those queue up whos
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import event
+from sqlalchemy import Executable, event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
@@ -61,13 +61,25 @@ class Database:
             event.listen(self._engine, "begin", _begin_sqlite)
         else:
             event.listen(self._engine, "connect", _prepare_postgresql)
+        options = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
+        self._snapshots = self._engine.execution_options(**options)
+        options = {_BEGIN: ""} if self.is_sqlite else {"isolation_level": "AUTOCOMMIT"}
+        self._single = self._engine.execution_options(**options)
 
     @contextmanager
     def reading(self, *, snapshot: bool = False) -> Iterator[Session]:
         """A session that changes nothing; with `snapshot`, everything it reads is of one moment."""
-        options = {"isolation_level": "REPEATABLE READ"} if snapshot and not self.is_sqlite else {}
-        with _translate_errors(), Session(self._engine.execution_options(**options), expire_on_commit=False) as session:
+        engine = self._snapshots if snapshot else self._engine
+        with _translate_errors(), Session(engine, expire_on_commit=False) as session:
             yield session
+
+    def rows(self, statement: Executable, parameters: Mapping[str, Any]) -> Sequence[Any]:
+        """All rows of one statement, for what every request asks.
+
+        One statement sees one moment without a transaction. A session, with its transaction, costs more than the query.
+        """
+        with _translate_errors(), self._single.connect() as connection:
+            return connection.execute(statement, parameters).all()
 
     @contextmanager
     def writing(self, *, exclusive: bool = False) -> Iterator[Session]:
@@ -209,7 +221,10 @@ def _prepare_postgresql(connection: Any, _record: object) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    if begin := connection.get_execution_options().get(_BEGIN, "BEGIN"):
+    begin = connection.get_execution_options().get(_BEGIN, "BEGIN")
+    if begin == "BEGIN":  # locks nothing, so that it cannot fail, and need not be translated
+        connection.connection.cursor().execute(begin)
+    elif begin:
         connection.exec_driver_sql(begin)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from equipoise.agreement import Agreement
 from equipoise.service.db.tables import Person, Round, Seat
 from equipoise.service.errors import Forbidden, NotFound, NotSignedIn
 
@@ -73,11 +74,17 @@ def require_active(session: Session, actor: Actor) -> None:
 
 def get_round(session: Session, round_id: str) -> Round:
     """A round by its id, whoever asks; `NotFound` if there is none."""
-    # Whatever else an address holds need not reach the database.
-    found = session.get(Round, round_id) if _ROUND.fullmatch(round_id) else None
+    check_round_id(round_id)
+    found = session.get(Round, round_id)
     if found is None:
         raise NotFound(NO_ROUND)
     return found
+
+
+def check_round_id(round_id: str) -> None:
+    """Refuse what cannot be a round's id: whatever else an address holds need not reach the database."""
+    if not _ROUND.fullmatch(round_id):
+        raise NotFound(NO_ROUND)
 
 
 def get_seat(session: Session, actor: Actor, round_id: str) -> tuple[Round, Seat | None]:
@@ -97,5 +104,10 @@ def get_seat(session: Session, actor: Actor, round_id: str) -> tuple[Round, Seat
 
 def matches_key(round_: Round, actor: Actor) -> bool:
     """Whether the agreement means this party's key, or any, by the party's name."""
-    pinned = round_.agreement.party(actor.name).public_key
+    return is_meant(round_.agreement, actor)
+
+
+def is_meant(agreement: Agreement, actor: Actor) -> bool:
+    """Whether an agreement means this party's key, or any, by the party's name."""
+    pinned = agreement.party(actor.name).public_key
     return pinned is None or pinned == actor.public_key

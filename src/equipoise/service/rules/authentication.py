@@ -10,7 +10,7 @@ import datetime
 import secrets
 from typing import Literal
 
-from sqlalchemy import delete, select
+from sqlalchemy import bindparam, delete, select
 from sqlalchemy.orm import Session
 
 from equipoise._util.canonical import sha256_hex
@@ -32,16 +32,30 @@ _FORGOTTEN = "forgotten"  # nobody's key: from when (`nonce`) to when (`expires`
 
 _UNKNOWN = "is not known, or no longer good; sign in again"
 
+# What every request asks is written once: making a statement takes longer than running it.
+_ACTOR = (Person.id, Person.name, Person.role, Person.public_key)
+_BY_SECRET = (
+    select(*_ACTOR)
+    .join(Secret, Secret.person_id == Person.id)
+    .where(
+        Secret.hash == bindparam("hash"),
+        Secret.purpose == bindparam("purpose"),
+        Secret.expires > bindparam("now"),
+        Person.state == "approved",
+    )
+)
+_BY_KEY = select(*_ACTOR, Person.state).where(Person.public_key == bindparam("key"))
+
 
 def actor_of_key(context: Context, public_key: str) -> Actor:
     """The approved person whose public key it is."""
-    with context.database.reading() as session:
-        person = session.scalars(select(Person).where(Person.public_key == public_key)).one_or_none()
-    if person is None:
+    found = context.database.rows(_BY_KEY, {"key": public_key})
+    if not found:
         raise NotSignedIn("nobody with this key has asked to join; ask with `equipoise join`")
+    person = found[0]
     if person.state != "approved":
         raise NotSignedIn(f"{person.name!r} is not approved: {_WHY_NOT[person.state]}")
-    return _actor(person)
+    return Actor(person.id, person.name, person.role, person.public_key)
 
 
 def authenticate(context: Context, signed: SignedRequest, *, method: str, target: str, body: bytes) -> Actor:
@@ -103,20 +117,11 @@ def start_session(context: Context, actor: Actor) -> str:
 
 def actor_of(context: Context, secret: str, purpose: Literal["token", "session"]) -> Actor:
     """The approved person whose token or session a secret is."""
-    with context.database.reading() as session:
-        person = session.scalars(
-            select(Person)
-            .join(Secret, Secret.person_id == Person.id)
-            .where(
-                Secret.hash == hashed(secret),
-                Secret.purpose == purpose,
-                Secret.expires > context.clock(),
-                Person.state == "approved",
-            )
-        ).one_or_none()
-    if person is None:
+    asked = {"hash": hashed(secret), "purpose": purpose, "now": context.clock()}
+    found = context.database.rows(_BY_SECRET, asked)
+    if not found:
         raise NotSignedIn(f"this {purpose} {_UNKNOWN}")
-    return _actor(person)
+    return Actor(*found[0])
 
 
 def sign_out(context: Context, secret: str) -> None:

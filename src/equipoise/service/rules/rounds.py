@@ -5,18 +5,29 @@ import secrets
 import string
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy import bindparam, func, literal_column, select
+from sqlalchemy.orm import Session, aliased
 
 from equipoise._util.canonical import sha256_hex
 from equipoise.agreement import Agreement
 from equipoise.protocol.keys import fingerprint
+from equipoise.service.cache import SingleFlightCache
 from equipoise.service.context import Context
 from equipoise.service.db import event_log
 from equipoise.service.db.tables import Person, Round, Seat, SubmissionRow, parse_agreement, serialize_agreement
 from equipoise.service.errors import Conflict, Invalid, NotFound
-from equipoise.service.rules.access import Actor, get_round, get_seat, matches_key, require, require_active
+from equipoise.service.rules.access import (
+    NO_ROUND,
+    Actor,
+    check_round_id,
+    get_round,
+    is_meant,
+    matches_key,
+    require,
+    require_active,
+)
 
 _LETTERS = string.ascii_lowercase + string.digits
 _LENGTH = 12
@@ -161,12 +172,66 @@ def list_visible(context: Context, actor: Actor | None) -> list[RoundView]:
 def get(context: Context, actor: Actor | None, round_id: str) -> RoundView:
     """One round as an actor may see it; `NotFound` for who may not."""
     actor = require(actor, "see-rounds")
+    check_round_id(round_id)
+    seats = context.database.rows(_SEATS, {"round": round_id})
+    if not seats:
+        raise NotFound(NO_ROUND)
+    agreement = _agreements.get((round_id, seats[0].identity), lambda: _agreement(context, round_id))
+    invited = any(seat.party == actor.name and seat.invited is not None for seat in seats)
+    if actor.role == "party" and not (invited and is_meant(agreement, actor)):
+        raise NotFound(NO_ROUND)
+    sent = {
+        (round_id, one.party): _Sent(one.received, float(one.epsilon), one.rows, one.submitter)
+        for one in seats
+        if one.received is not None
+    }
+    return _view(actor, seats[0], agreement, seats, sent, {one.party: one.public_key for one in seats})
+
+
+def _agreement(context: Context, round_id: str) -> Agreement:
     with context.database.reading() as session:
-        found, _ = get_seat(session, actor, round_id)
-        return _views(session, actor, [found])[0]
+        return get_round(session, round_id).agreement
 
 
-def excluded_parties(round_: Round) -> tuple[str, ...]:
+_agreements: SingleFlightCache[Agreement] = SingleFlightCache(256)  # a round's never changes, and may be long
+
+# A round's seats, with what was submitted and whose key may submit, each with the round's own columns but for the
+# agreement. It is written once, since making a statement takes longer than running it.
+_submitter = aliased(Person)
+_SEATS = (
+    select(
+        Round.id,
+        Round.title,
+        Round.state,
+        Round.identity,
+        Round.created,
+        Round.settled,
+        Round.decisions,
+        Round.options_json,
+        Seat.party,
+        Seat.invited,
+        SubmissionRow.received,
+        SubmissionRow.epsilon,
+        SubmissionRow.rows,
+        _submitter.public_key.label("submitter"),
+        Person.public_key,
+    )
+    .join(Seat, Seat.round_id == Round.id)
+    .outerjoin(SubmissionRow, (SubmissionRow.round_id == Seat.round_id) & (SubmissionRow.party == Seat.party))
+    .outerjoin(_submitter, _submitter.id == SubmissionRow.person_id)
+    .outerjoin(
+        Person,
+        (func.lower(Person.name) == func.lower(Seat.party))  # for the index of approved people's names
+        & (Person.state == literal_column("'approved'"))
+        & (Person.name == Seat.party)
+        & (Person.role == "party"),
+    )
+    .where(Round.id == bindparam("round"))
+    .order_by(Seat.position)
+)
+
+
+def excluded_parties(round_: Any) -> tuple[str, ...]:
     """Parties without whom a round is being settled, or was, though they may have submitted."""
     if round_.state not in ("settling", "settled"):
         return ()
@@ -219,13 +284,17 @@ def _views(session: Session, actor: Actor, found: list[Round]) -> list[RoundView
     if len(names) <= 100:
         approved = approved.where(Person.name.in_(names))
     keys: dict[str, str | None] = {one.name: one.public_key for one in session.execute(approved)}
-    return [_view(actor, one, seats[one.id], sent, keys) for one in found]
+    return [_view(actor, one, one.agreement, seats[one.id], sent, keys) for one in found]
 
 
 def _view(
-    actor: Actor, found: Round, seats: Iterable[Seat], sent: dict[tuple[str, str], _Sent], keys: dict[str, str | None]
+    actor: Actor,
+    found: Any,
+    agreement: Agreement,
+    seats: Iterable[Any],
+    sent: dict[tuple[str, str], _Sent],
+    keys: dict[str, str | None],
 ) -> RoundView:
-    agreement = found.agreement
     left_out = excluded_parties(found)
     pinned = {party.name: party.public_key for party in agreement.parties}
     views = []

@@ -13,6 +13,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.security import APIKeyHeader, HTTPBearer
 from fastapi.security.http import HTTPAuthorizationCredentials
 from fastapi.security.utils import get_authorization_scheme_param
+from starlette.concurrency import run_in_threadpool
 
 from equipoise.protocol.requests import KEY, NONCE, SIGNATURE, TIME, SignedRequest
 from equipoise.service.context import Context
@@ -62,37 +63,38 @@ def target_of(request: Request) -> str:
     return (path + (b"?" + query if query else b"")).decode("latin-1")
 
 
-# The arguments `token` and `signature` document how to sign in.
+# The arguments `token` and `signature` document how to sign in. A route has found out before it comes here; were these
+# plain functions, each would be called in a thread all the same.
 
 
-def current_actor(request: Request, token: Token, signature: Signature) -> Actor:  # noqa: ARG001
+async def current_actor(request: Request, token: Token, signature: Signature) -> Actor:  # noqa: ARG001
     """Whoever signed the request, or holds its token."""
-    return _cached(request, _current_actor)
+    return await _found(request, _current_actor)
 
 
-def require_signature(request: Request, signature: Signature) -> Actor:  # noqa: ARG001
+async def require_signature(request: Request, signature: Signature) -> Actor:  # noqa: ARG001
     """Whoever signed the request: a token must not be enough to get another, or it would never end."""
-    return _cached(request, _require_signature)
+    return await _found(request, _require_signature)
 
 
-def require_token(request: Request, token: Token) -> str:  # noqa: ARG001
+async def require_token(request: Request, token: Token) -> str:  # noqa: ARG001
     """The token of the request, which must be a good one."""
-    return _cached(request, _require_token)
+    return await _found(request, _require_token)
 
 
-def signing_key(request: Request, signature: Signature) -> str:  # noqa: ARG001
+async def signing_key(request: Request, signature: Signature) -> str:  # noqa: ARG001
     """The key that signed the request; whose it is, nobody needs to know yet."""
-    return _cached(request, _signing_key)
+    return await _found(request, _signing_key)
 
 
-def optional_signing_key(request: Request, signature: Signature) -> str | None:  # noqa: ARG001
+async def optional_signing_key(request: Request, signature: Signature) -> str | None:  # noqa: ARG001
     """The key that signed the request, if one did."""
-    return _cached(request, _optional_signing_key)
+    return await _found(request, _optional_signing_key)
 
 
-def rate_limited(request: Request) -> None:
+async def rate_limited(request: Request) -> None:
     """Refuse an address that signs in or asks to join too often."""
-    _cached(request, _rate_limited)
+    await _found(request, _rate_limited)
 
 
 CurrentActor = Annotated[Actor, Depends(current_actor)]
@@ -132,6 +134,15 @@ def _cached(request: Request, authenticator: Callable[[Request], _Found]) -> _Fo
         found[authenticator] = authenticator(request)
     cached: _Found = found[authenticator]
     return cached
+
+
+async def _found(request: Request, authenticator: Callable[[Request], _Found]) -> _Found:
+    """What an authenticator has found, or finds in a thread."""
+    found: dict[_Authenticator, Any] = request.scope["state"].get("found", {})
+    if authenticator in found:
+        cached: _Found = found[authenticator]
+        return cached
+    return await run_in_threadpool(_cached, request, authenticator)
 
 
 def _current_actor(request: Request) -> Actor:

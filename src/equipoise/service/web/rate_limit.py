@@ -9,6 +9,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import lru_cache
 
 from starlette.types import Scope
 
@@ -60,12 +61,15 @@ class RateLimits:
 def client_address(scope: Scope) -> str:
     """The address a request comes from, or its network where the rest of an address can be chosen freely."""
     client = scope.get("client")
-    if not client:
-        return "unknown"
+    return _network_of(str(client[0])) if client else "unknown"
+
+
+@lru_cache(maxsize=4096)
+def _network_of(host: str) -> str:
     try:
-        address = ipaddress.ip_address(str(client[0]))
+        address = ipaddress.ip_address(host)
     except ValueError:
-        return str(client[0])[:64]
+        return host[:64]
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:
             return str(address.ipv4_mapped)

@@ -11,7 +11,7 @@ from equipoise.service.errors import UnsupportedMediaType
 from equipoise.service.options import Options
 from equipoise.service.rules import rounds, settlements, submissions
 from equipoise.service.rules.access import Actor, require
-from equipoise.service.web.api.routes import Responses, error_responses, new_router
+from equipoise.service.web.api.routes import Responses, error_responses, json_response, new_router
 from equipoise.service.web.api.schemas import (
     AgreementSchema,
     InvitationRequest,
@@ -57,10 +57,11 @@ _RECEIVED_BEFORE: Responses = {
 }
 
 
-@router.get("/rounds", responses=error_responses(401, 403))
-def all_rounds(request: Request, actor: CurrentActor) -> RoundList:
+@router.get("/rounds", response_model=RoundList, responses=error_responses(401, 403))
+def all_rounds(request: Request, actor: CurrentActor) -> Response:
     """The rounds you may see: all for the operator and the auditor, those it is invited to for a party."""
-    return RoundList(rounds=[RoundSchema.of(view) for view in rounds.list_visible(context_of(request), actor)])
+    found = RoundList(rounds=[RoundSchema.of(view) for view in rounds.list_visible(context_of(request), actor)])
+    return json_response(found)
 
 
 @router.post("/rounds", status_code=201, responses=error_responses(401, 403, 409, 415))
@@ -72,10 +73,10 @@ def create(request: Request, new: NewRoundRequest, actor: CurrentActor) -> Round
     return RoundSchema.of(rounds.get(context, actor, made))
 
 
-@router.get("/rounds/{round}", responses=error_responses(401, 403, 404))
-def one_round(request: Request, round: RoundId, actor: CurrentActor) -> RoundSchema:  # noqa: A002
+@router.get("/rounds/{round}", response_model=RoundSchema, responses=error_responses(401, 403, 404))
+def one_round(request: Request, round: RoundId, actor: CurrentActor) -> Response:  # noqa: A002
     """One round, and who has submitted."""
-    return RoundSchema.of(rounds.get(context_of(request), actor, round))
+    return json_response(RoundSchema.of(rounds.get(context_of(request), actor, round)))
 
 
 @router.get("/rounds/{round}/agreement", responses=error_responses(401, 403, 404))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
-from equipoise._util.text import counted, short
+from equipoise._util.text import counted, duration, short
 from equipoise.agreement import Agreement
 from equipoise.agreement.explanation import Explanation, explain
 from equipoise.models import guarantee as guarantees
@@ -132,15 +132,6 @@ def phase(progress: Progress) -> int:
     if progress.job_state == "waiting" or progress.stage is None:
         return 0
     return {"valuing": 1, "verifying": 3}.get(progress.stage.partition(" ")[0], 2)
-
-
-def duration(seconds: float) -> str:
-    """A time to wait, as coarse as such guesses are."""
-    if seconds < 60:
-        return counted(max(1, round(seconds)), "second")
-    if seconds < 5400:
-        return counted(round(seconds / 60), "minute")
-    return counted(round(seconds / 3600), "hour")
 
 
 def explanation(agreement: Agreement) -> Explanation:
