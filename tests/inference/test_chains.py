@@ -16,14 +16,14 @@ from equipoise.inference.observations import Scenarios
 pytestmark = pytest.mark.engine
 
 ROUND = 4
-SETTINGS = Settings(draws=240, chains=2, max_thinning=8)  # three rounds
+SETTINGS = Settings(draws=1_920, chains=16, max_thinning=8)  # three rounds
 
 
 class Counting(Chains):
     """Two scenarios, two chains, draws numbered from 0 after the warm-up; diagnoses by script."""
 
     warm_up_rounds = 2
-    draws_of_a_round = ROUND
+    round_length = staticmethod(lambda chains: ROUND)  # noqa: ARG005
 
     def __init__(self, script: list[list[str]]) -> None:
         self.script, self.reports, self.shortened = script, 0, []  # type: ignore[var-annotated]
@@ -62,9 +62,11 @@ def verdict(kind: str, thin: int) -> Diagnostics:
     return Diagnostics(1_000, bad if kind == "apart" else good, many, many, divergences=divergences, thin=thin)
 
 
-def run(*script: list[str]) -> tuple[Counting, list[list[float]]]:
+def run(*script: list[str], most: int = 0) -> tuple[Counting, list[list[float]]]:
     chains = Counting(list(script))
-    results = engine._sample(chains, SETTINGS, lambda: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "MOST_KEPT", most)
+        results = engine._sample(chains, SETTINGS, lambda: None)
     kept = []
     for one in results:
         assert one.positions is not None
@@ -81,6 +83,12 @@ def test_chains_that_do_not_agree_go_on_and_keep_every_second_draw() -> None:
     chains, kept = run(["apart", "apart"], ["good", "good"])
     assert kept == [[float(k) for k in range(1, 28, 2)][-12:]] * 2  # three rounds were kept, one and a half remain
     assert len(chains.records) == chains.number / ROUND  # of every round
+
+
+def test_small_requests_keep_every_draw_until_there_are_many() -> None:
+    chains, kept = run(["apart", "apart"], ["good", "apart"], ["good", "good"], most=2 * 1_920)
+    assert kept == [list(range(24)), list(range(1, 48, 2))]  # all of six rounds, then every other of twelve
+    assert chains.reports == 3
 
 
 def test_thinning_ends_at_its_limit() -> None:

@@ -19,9 +19,9 @@ def run(log_density: hmc.LogDensity, approximation: Approximation, *, rounds: in
     advance = jit(lambda key, ensemble, adapt: hmc.advance(key, log_density, ensemble, adapt))
     kept = []
     for number in range(5 + rounds):
-        ensemble, positions, _ = advance(jax.random.key(number + 1), ensemble, jnp.asarray(number < 5))
+        ensemble, draws, _ = advance(jax.random.key(number + 1), ensemble, jnp.asarray(number < 5))
         if number >= 5:
-            kept.append(np.asarray(positions))
+            kept.append(np.asarray(draws.position))
     return np.concatenate(kept, axis=1)
 
 
@@ -45,6 +45,37 @@ def test_a_skewed_target_is_sampled_exactly() -> None:
     """log Gamma(3): far from normal in its lower tail."""
     draws = run(lambda x: 3 * x[0] - jnp.exp(x[0]) - 0.5 * x[1] ** 2, wrong_guess(2), rounds=12).reshape(-1, 2)
     assert stats.kstest(np.exp(draws[::4, 0]), stats.gamma(3).cdf).pvalue > 1e-3
+
+
+def test_scores_are_those_of_the_draws_along_what_is_asked_for() -> None:
+    """log Gamma(3) and a normal, correlated; scores by hand, in any orthonormal basis of one direction."""
+
+    def log_density(x: Array) -> Array:
+        return 3 * x[0] - jnp.exp(x[0]) - 0.5 * (x[1] - 0.5 * x[0]) ** 2
+
+    ensemble = jit(lambda key: hmc.begin(key, log_density, wrong_guess(2), 32))(jax.random.key(0))
+    advance = jit(
+        lambda key, ensemble, adapt: hmc.advance(key, log_density, ensemble, adapt, None, lambda x: x[1:] + x[0] ** 2)
+    )
+    for number in range(5):
+        ensemble, _, _ = advance(jax.random.key(number + 1), ensemble, jnp.asarray(True))
+    centre, root = (np.asarray(part) for part in ensemble.geometry)
+    rounds = []
+    for number in range(10):
+        ensemble, draws, _ = advance(jax.random.key(number + 9), ensemble, jnp.asarray(False))
+        rounds.append(draws)
+    position, along, score = (np.concatenate(part, axis=1) for part in zip(*rounds, strict=True))
+    direction = np.array([2 * centre[0], 1.0]) @ root
+    direction /= np.linalg.norm(direction)
+    x, y = position[..., 0], position[..., 1]
+    gradient = np.stack([3 - np.exp(x) + 0.5 * (y - 0.5 * x), 0.5 * x - y], axis=-1)
+    expected = gradient @ root @ direction
+    sign = np.sign(np.vdot(expected, score[..., 0]))
+    np.testing.assert_allclose(sign * score[..., 0], expected, atol=1e-9)
+    whitened = np.linalg.solve(root, (position - centre).reshape(-1, 2).T).T @ direction
+    np.testing.assert_allclose(sign * along[..., 0].reshape(-1), whitened, atol=1e-9)
+    for function in (score, along * score + 1):  # Stein's identity
+        assert abs(function.mean()) < 4 * function.std() / np.sqrt(function.size / 3)
 
 
 def test_two_modes_are_both_found() -> None:

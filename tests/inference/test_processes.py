@@ -10,8 +10,9 @@ import joblib
 import numpy as np
 import pytest
 
+from equipoise._util import cores
 from equipoise.errors import InferenceError
-from equipoise.inference import engine, processes, worker
+from equipoise.inference import engine, processes
 from equipoise.inference.engine import Settings
 from equipoise.inference.observations import Scenarios
 from problems import simulate_linear
@@ -32,7 +33,7 @@ def test_draws_are_those_of_one_process_whatever_the_order() -> None:
     keys = jax.random.split(jax.random.key(3), 3)
     here = engine.run(keys, problem, scenarios, SETTINGS)
     ticks: list[float] = []
-    there = processes.run(keys, problem, scenarios, SETTINGS, ticks.append, processes=2)
+    there = processes.run(keys, problem, scenarios, [SETTINGS] * 3, ticks.append, processes=2)
     assert sum(ticks) == 3 * engine.planned_rounds(SETTINGS)
     for one, other in zip(here, there, strict=True):
         assert one.positions is not None
@@ -54,7 +55,7 @@ def test_a_worker_that_dies_is_reported_with_a_remedy() -> None:
     deadly = engine.Problem(Deadly(), problem.prior, problem.observations)
     keys = jax.random.split(jax.random.key(3), 3)
     with pytest.raises(InferenceError, match="processes=1"):
-        processes.run(keys, deadly, three_scenarios(3), SETTINGS, processes=2)
+        processes.run(keys, deadly, three_scenarios(3), [SETTINGS] * 3, processes=2)
 
 
 @pytest.mark.timeout(120)
@@ -79,7 +80,7 @@ except EOFError:
 else:
     raise AssertionError
 """
-    environment = {name: value for name, value in os.environ.items() if name != worker.THREADS_VARIABLE}
+    environment = {name: value for name, value in os.environ.items() if name != cores.THREADS_VARIABLE}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
 
 
@@ -102,6 +103,6 @@ def test_a_thread_of_this_process_leaves_its_threads_alone() -> None:
     problem = simulate_linear(1).problem
     keys = jax.random.split(jax.random.key(3), 3)
     with joblib.parallel_config(backend="threading", n_jobs=1):
-        found = processes.run(keys, problem, three_scenarios(3), SETTINGS, processes=None)
+        found = processes.run(keys, problem, three_scenarios(3), [SETTINGS] * 3, processes=None)
     assert len(found) == 3
-    assert os.environ.get(worker.THREADS_VARIABLE) is None  # this process keeps its threads
+    assert os.environ.get(cores.THREADS_VARIABLE) is None  # this process keeps its threads

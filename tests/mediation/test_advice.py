@@ -317,7 +317,7 @@ def test_degraded_rewards_have_advice_of_their_own(shares: eq.Agreement, advice:
     strict = rounds.agreement("bernoulli", 2, reward='mechanism = "degraded"\nrho = 1.0')
     [alone] = advise(strict, rows=60, epsilons=[0.05], others=others, **options).choices
     assert alone.reward.value >= alone.alone.value  # its share would be less
-    assert alone.gain_at_home == 0  # nothing of the others' is in it
+    assert alone.gain_at_home < 1e-3  # next to nothing of the others' is in it, whatever is imagined
     kind = rounds.agreement("bernoulli", 2, reward='mechanism = "degraded"\nrho = 0.1')
     [shared] = advise(kind, rows=4, epsilons=[100.0], others=others, **options).choices
     assert shared.gain_at_home > 0.02

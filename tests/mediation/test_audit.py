@@ -122,7 +122,7 @@ def test_nobody_with_the_whole_posterior(settled: eq.Settlement) -> None:
 
 def test_rewards_worth_less_than_their_targets(settled: eq.Settlement) -> None:
     award = settled.awards["south"]
-    short = with_award(settled, "south", attained=Estimate(award.attained.value - 1.5, 0.02), reward=None)
+    short = with_award(settled, "south", attained=Estimate(award.attained.value - 3.0, 0.02), reward=None)
     assert audit(short)["P3"].verdict == "fails"
     assert audit(short)["P6"].verdict == "fails"
 

@@ -80,6 +80,7 @@ def test_rewards_hold_the_models_own_parameters(settled: eq.Settlement, out: Pat
             assert set(held.draws) == {"weights", "variance"}
             assert held.coordinates is not None
             assert len(held.diagnostics.rhat) == held.coordinates.shape[1] + 1
+            assert held.scores is None
     assert loaded.audit["P3"].verdict == "holds"
 
 
@@ -287,13 +288,13 @@ def test_how_well_rewards_predict(agreed: eq.Agreement, sent: list[eq.Submission
 @pytest.mark.slow
 def test_a_game_that_is_sampled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its shape, by the quick sampler; `test_more_parties_than_can_be_enumerated` has its numbers."""
-    monkeypatch.setattr(choices, "EXACT_UP_TO", 3)
     agreed = rounds.agreement("linear", 6)
     sent = rounds.submissions(agreed, tmp_path, (40.0, 30.0, 30.0, 20.0, 20.0, 10.0))
     options = {**QUICK, "draws": 400, "precision": 1.0}
-    sampled = mediate(agreed, sent, rho=0.5, budget=40, method="naive", **options)
+    sampled = mediate(agreed, sent, rho=0.5, coalitions="sampled", budget=61, method="naive", **options)
     assert not sampled.exact
-    assert len(sampled.coalitions) <= 40
+    assert len(sampled.coalitions) <= 61
+    assert sampled.options["coalitions"] == "sampled"
     shared_out = sum(one.value for one in sampled.shapley.values())
     assert shared_out == pytest.approx(sampled.value(*sampled.parties).value, abs=0.05)
 
@@ -303,10 +304,9 @@ def test_more_parties_than_can_be_enumerated(monkeypatch: pytest.MonkeyPatch, tm
     agreed = rounds.agreement("gaussian", 6)
     sent = rounds.submissions(agreed, tmp_path, (4.0, 2.0, 2.0, 1.0, 1.0, 0.5))
     exact = mediate(agreed, sent, rho=0.5, **QUICK)
-    monkeypatch.setattr(choices, "EXACT_UP_TO", 4)
-    sampled = mediate(agreed, sent, rho=0.5, budget=40, **QUICK)
+    sampled = mediate(agreed, sent, rho=0.5, coalitions="sampled", budget=61, **QUICK)
     assert not sampled.exact
-    assert len(sampled.coalitions) <= 40
+    assert len(sampled.coalitions) <= 61
     for party in exact.parties:
         difference = sampled.shapley[party].value - exact.shapley[party].value
         spread = np.hypot(sampled.shapley[party].error, exact.shapley[party].error)
@@ -347,7 +347,9 @@ def test_a_posterior_that_needs_more_draws_gets_them(agreed: eq.Agreement, sent:
         ({"mechanism": "prayer"}, "no reward mechanism 'prayer'"),
         ({"precision": 0.0}, "precision = 0.0 is not a number of nats"),
         ({"tolerance": -1}, "tolerance = -1 is not"),
-        ({"budget": 100}, "a budget is for more than 12 parties"),
+        ({"budget": 100}, "a budget is for coalitions that are sampled"),
+        ({"coalitions": "some"}, "no way to choose coalitions 'some'"),
+        ({"coalitions": "sampled"}, "3 parties have 7 coalitions"),
         ({"teams": [["north"], ["south"]]}, "must name each of north, south, west exactly once"),
         ({"teams": [["north", "south", "west"], []]}, "exactly once"),
         ({"teams": [["north", "north"], ["south", "west"]]}, "exactly once"),

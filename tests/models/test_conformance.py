@@ -19,7 +19,6 @@ from equipoise.agreement.templates import example_agreement
 from equipoise.inference import baselines, collapsed
 from equipoise.inference.collapsed import row_moments
 from equipoise.inference.engine import Problem
-from equipoise.inference.models.base import EngineModel
 from equipoise.inference.observations import Observations
 from equipoise.inference.problem import model_of
 from equipoise.mediation.other_priors import widened
@@ -55,7 +54,7 @@ def agreed(kind: str) -> Agreement:
 
 
 @functools.cache
-def engine(kind: str) -> tuple[EngineModel, Any]:
+def engine(kind: str) -> tuple[Any, Any]:
     """The engine's half, and its prior."""
     return model_of(agreed(kind))
 

@@ -128,12 +128,13 @@ def test_it_depends_on_nothing_of_the_others(settlement: Settlement, mine: str) 
 def test_no_word_or_number_of_the_others_is_in_it(settlement: Settlement) -> None:
     changed = other_numbers(settlement, MINE, 1.0)
     text, all_ = render(changed, party=MINE), render(changed)
-    allowed = _own(changed)
+    own = _own(changed)
+    allowed = {written for leaf in own for written in _writings(leaf)}  # some are written as another's would be
     found = 0
     for leaf in leaves(changed.to_json() | {"audit": changed.audit.to_json()}):
-        if leaf in allowed:
+        if leaf in own:
             continue
-        for written in _writings(leaf):
+        for written in set(_writings(leaf)) - allowed:
             assert not _contains(text, written), leaf
             found += _contains(all_, written)
     assert found > 50  # the operator's edition has them, so this test would have seen them

@@ -1,5 +1,6 @@
 """Sampled Shapley values: against exact ones, with errors that are true, within a budget that is kept."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from equipoise.estimate import Estimate
-from equipoise.valuation.sampling import Coalition, sampled_shapley, smallest_budget
+from equipoise.valuation.sampling import Coalition, Sample, sampled_shapley, smallest_budget
 from equipoise.valuation.shapley import exact_shapley
 
 Floats = NDArray[np.float64]
@@ -95,7 +96,7 @@ def permutation_sampling(game: SurpriseGame, budget: int, seed: int) -> Floats:
 def test_without_a_proxy_it_is_unbiased_and_its_errors_are_true() -> None:
     game = SurpriseGame(7, 3, error=0.05)
     truth = game.exact()
-    found = [sampled_shapley(7, game.evaluate, 60, seed=seed).shapley for seed in range(200)]
+    found = [sampled_shapley(7, game.evaluate, smallest_budget(7), seed=seed).shapley for seed in range(200)]
     values = np.stack([one.values for one in found])
     errors = np.stack([one.errors for one in found])
     spread = values.std(axis=0)
@@ -163,3 +164,83 @@ def test_bad_budgets_are_refused() -> None:
         sampled_shapley(8, game.evaluate, 10)
     with pytest.raises(ValueError, match="evaluate them all"):
         sampled_shapley(3, game.evaluate, 100)
+
+
+def shapley_by_definition(values: Floats, parties: int) -> Floats:
+    """Sums over coalitions with factorials, from the textbook; nothing of the package."""
+    found, factorial = np.zeros(parties), math.factorial
+    for mask, value in enumerate(values):
+        size = mask.bit_count()
+        for party in range(parties):
+            if mask >> party & 1:
+                found[party] += value * factorial(size - 1) * factorial(parties - size) / factorial(parties)
+            else:
+                found[party] -= value * factorial(size) * factorial(parties - size - 1) / factorial(parties)
+    return found
+
+
+VOTE = "a weighted vote"  # all or nothing: few pairs may miss what is rare, and errors are stated too small
+
+
+def hostile_games(parties: int) -> dict[str, tuple[Floats, Floats]]:
+    """Values of all coalitions and of a proxy, by what is hard about the game."""
+    rng = np.random.default_rng(5)
+    inside = (np.arange(2**parties)[:, None] >> np.arange(parties) & 1).astype(float)
+
+    def surprise(information: Floats) -> Floats:
+        return np.asarray(2 * np.log1p(inside @ information))
+
+    alike, skewed = rng.uniform(1, 3, parties), rng.lognormal(0, 2, parties)
+    useless, dominated = alike.copy(), np.full(parties, 0.05)
+    useless[0], dominated[1] = 0.0, 500.0
+    share = inside @ alike / alike.sum()
+    return {
+        "smooth": (surprise(alike) + 0.3 * np.sin(inside @ rng.normal(size=parties)), surprise(alike)),
+        "skewed": (surprise(skewed) + 0.1 * np.sqrt(inside @ skewed / skewed.sum()), surprise(skewed)),
+        "a useless party": (surprise(useless), surprise(useless * rng.uniform(0.5, 2, parties))),
+        "one dominates": (surprise(dominated) + 0.2 * inside[:, 1] * inside[:, 2], surprise(dominated)),
+        "a threshold": (5.0 * (inside.sum(axis=1) > parties / 2), surprise(alike)),
+        "superadditive": (8 * share**3, surprise(alike)),
+        VOTE: (3.0 * (share > 0.5), surprise(alike)),
+    }
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("name", sorted(hostile_games(8)))
+def test_errors_are_true_in_hostile_games(name: str) -> None:
+    """z-scores against the definition, at the smallest budget, errors of values included."""
+    values, cheap = hostile_games(8)[name]
+    truth, powers, error = shapley_by_definition(values, 8), 2 ** np.arange(8), 0.05
+    scores = []
+    for seed in range(60):
+        rng = np.random.default_rng(1_000 + seed)
+
+        def evaluate(coalitions: Sequence[Coalition], rng: np.random.Generator = rng) -> list[Estimate]:
+            masks = [sum(1 << party for party in coalition) for coalition in coalitions]
+            return [Estimate(float(values[mask] + error * rng.normal()), error) for mask in masks]
+
+        found = sampled_shapley(
+            8, evaluate, smallest_budget(8), proxy=lambda inside: cheap[inside @ powers], seed=seed
+        ).shapley
+        scores.append((found.values - truth) / found.errors)
+    spread = np.sqrt(np.mean(np.square(scores)))
+    assert 0.8 < spread < (1.6 if name == VOTE else 1.25), spread
+    assert np.mean(np.abs(scores) > 3) < (0.1 if name == VOTE else 0.03)
+
+
+def test_a_sample_grows_by_pairs_of_all_sizes() -> None:
+    sample = Sample(11, seed=1)
+    sample.grow(71)
+    first = sample.inside.copy()
+    sample.grow(141)
+    np.testing.assert_array_equal(sample.inside[: len(first)], first)
+    pairs = sample.inside[sample.fixed :]
+    assert len(sample) == len(sample.inside) - 1 == 141
+    assert np.all(pairs[::2] == ~pairs[1::2])
+    assert len(np.unique(sample.inside, axis=0)) == len(sample.inside)
+    counts = np.bincount(pairs[::2].sum(axis=1), minlength=6)[2:]
+    assert np.all(counts >= 10)
+    assert np.all(np.diff(counts) <= 1)  # no more of the middle sizes, which weigh less
+    sample.grow(10_000)
+    assert sample.complete
+    assert len(sample) == 2**11 - 1

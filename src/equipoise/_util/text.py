@@ -17,6 +17,15 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
+def duration(seconds: float) -> str:
+    """A time to wait, as coarse as such guesses are."""
+    if seconds < 60:
+        return counted(max(1, round(seconds)), "second")
+    if seconds < 5400:
+        return counted(round(seconds / 60), "minute")
+    return counted(round(seconds / 3600), "hour")
+
+
 def short(number: float) -> str:
     """A small power of ten as people write it: 1e-6 rather than 1e-06."""
     return re.sub(r"e([-+])0(\d)$", r"e\1\2", f"{number:g}")

@@ -4,8 +4,9 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -167,16 +168,23 @@ def check(
         list[float] | None, typer.Option(help="Show the noise for this epsilon; repeat for more.")
     ] = None,
     delta: DeltaOption = DEFAULT_DELTA,
+    cost: Annotated[
+        bool, typer.Option("--cost", help="Also say how long settling would take on this machine; takes seconds.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Validate an agreement and explain in words what is agreed.
 
-    Example: equipoise agreement check agreement.toml --epsilon 0.2
+    Example: equipoise agreement check agreement.toml --epsilon 0.2 --cost
     """
     agreement = Agreement.load(path)
     explanation = explain(agreement, tuple(epsilon or ()), delta)
+    expected = _estimate(agreement) if cost else None
     if as_json:
-        print_json({**asdict(explanation), "agreement": agreement.model_dump(mode="json")})
+        document = {**asdict(explanation), "agreement": agreement.model_dump(mode="json")}
+        if cost:
+            document["cost"] = None if expected is None else expected.to_json()
+        print_json(document)
         return
     echo(f"{agreement.title or 'Agreement'}\nidentity {explanation.identity}\n")
     for sentence in explanation.sentences:
@@ -187,3 +195,17 @@ def check(
         echo()
     print_table(explanation.column_table())
     print_table(explanation.noise_table())
+    if expected is not None:
+        print_lines(f"Settling it: {expected.words}")
+
+
+def _estimate(agreement: Agreement) -> Any:
+    """What settling would cost here; None, with a word, where the engine is missing.
+
+    It is imported by its name: a party's commands load the mediator's engine only when asked to.
+    """
+    try:
+        return import_module("equipoise.mediation.cost").estimate_cost(agreement)
+    except ModuleNotFoundError as error:
+        echo(f"What settling would cost can be told only where the engine is installed ({error}).", err=True)
+        return None

@@ -1,5 +1,7 @@
 """`equipoise mediate` and `equipoise report`: settle a round from submission files, ask what if, write the reports."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -7,13 +9,16 @@ import typer
 
 from equipoise.agreement import Agreement
 from equipoise.cli.options import AgreementArgument, JsonOption
-from equipoise.cli.output import echo, print_json, print_table
+from equipoise.cli.output import echo, print_json, print_lines, print_table
 from equipoise.cli.predict import test_rows
 from equipoise.cli.settings import settlement_options
 from equipoise.cli.settlement_output import show_other_priors, show_settlement, show_what_if, sweep
 from equipoise.errors import MediationError
+from equipoise.inference.processes import stop_processes
 from equipoise.mediation.audit import audited
+from equipoise.mediation.cost import estimate_cost
 from equipoise.mediation.folders import REPORT, SETTLEMENT, folder_of
+from equipoise.mediation.mediator import JOURNAL
 from equipoise.mediation.mediator import mediate as settle
 from equipoise.mediation.other_priors import UnderPrior, other_priors, to_json
 from equipoise.mediation.settings import SettlementSettings
@@ -24,7 +29,9 @@ from equipoise.protocol.submission import Submission
 from equipoise.report import tables, write_report, write_reports
 
 
-@settlement_options("rho", "mechanism", "teams", "seed", "precision", "draws", "budget", "partial", "deviate", "force")
+@settlement_options(
+    "rho", "mechanism", "teams", "seed", "precision", "draws", "coalitions", "budget", "partial", "deviate", "force"
+)
 def mediate(
     agreement: AgreementArgument,
     submissions: Annotated[
@@ -58,15 +65,31 @@ def mediate(
 ) -> None:
     """Settle a round: value what each submission brings, make every party's reward, write the reports.
 
-    A run that was interrupted goes on where it was when started again with the same files and options; with another
-    --rho, the values in the folder are used again. With --what-if or --other-priors, a settlement that is in the folder
-    already is used as it is, and with --rho-sweep, one with these options.
+    How long it will take is said first, from a short measurement. A run that was interrupted, as by Ctrl-C, goes on
+    where it was when started again with the same files and options; with another --rho, the values in the folder are
+    used again. With --what-if or --other-priors, a settlement that is in the folder already is used as it is, and with
+    --rho-sweep, one with these options.
 
     Example: equipoise mediate agreement.toml north.submission.json south.submission.json -o out
     """
     agreed = Agreement.load(agreement)
     received = [Submission.load(path) for path in submissions]
-    questions = [_changes(text) for text in what_if or ()]
+    with going_on(output):
+        _mediate(agreed, received, output, settings, test, what_if or [], rho_sweep, other_priors, as_json)
+
+
+def _mediate(
+    agreed: Agreement,
+    received: list[Submission],
+    output: Path,
+    settings: SettlementSettings,
+    test: Path | None,
+    what_if: list[str],
+    rho_sweep: bool,
+    other_priors: bool,
+    as_json: bool,
+) -> None:
+    questions = [_changes(text) for text in what_if]
     settlement = _settled_before(output, agreed) if questions or other_priors or (rho_sweep and test is None) else None
     if settlement is not None and not (questions or other_priors):
         task = task_of(agreed, received, settings, folder=output)
@@ -118,7 +141,22 @@ def _settle(
     quiet: bool,
 ) -> Settlement:
     rows = None if test is None else test_rows(test, agreed)
-    return settle(agreed, received, settings, test=rows, folder=output, progress=False if quiet else None)
+    if not quiet:
+        task_of(agreed, received, settings, folder=output)  # refuses what cannot be settled, before anybody waits
+        cost = estimate_cost(agreed, settings, parties=len(received), journal=output / JOURNAL)
+        print_lines(cost.words, err=True)
+    return settle(agreed, received, settings, test=rows, folder=output, progress=not quiet)
+
+
+@contextmanager
+def going_on(folder: Path) -> Iterator[None]:
+    """On Ctrl-C, end what computes, and say what was kept: every answer is in the folder's journal once it is there."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        stop_processes()
+        print_lines(f"Interrupted. What is finished is kept in {folder}; the same command goes on.", err=True)
+        raise typer.Exit(130) from None
 
 
 def _settled_before(folder: Path, agreed: Agreement) -> Settlement | None:
@@ -136,14 +174,14 @@ def _settled_before(folder: Path, agreed: Agreement) -> Settlement | None:
 def _answer(
     settlement: Settlement, received: list[Submission], changes: dict[str, float], folder: Path, *, quiet: bool
 ) -> WhatIf:
-    return what_if(settlement, received, changes, folder=folder, progress=False if quiet else None)
+    return what_if(settlement, received, changes, folder=folder, progress=not quiet)
 
 
 def _under_other_priors(
     settlement: Settlement, received: list[Submission], folder: Path, *, quiet: bool
 ) -> dict[str, UnderPrior]:
     """The round under other priors; the operator's report has it from now on."""
-    found = other_priors(settlement, received, folder=folder, progress=False if quiet else None)
+    found = other_priors(settlement, received, folder=folder, progress=not quiet)
     write_report(settlement, folder / REPORT, priors=found)
     return found
 

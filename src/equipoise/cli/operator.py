@@ -157,7 +157,17 @@ def revoke(
     say(person, f"{person['name']} ({person['role']}) is {person['state']}.", as_json=as_json)
 
 
-SETTINGS = ("rho", "mechanism", "teams", "precision", "draws", "budget", "deviate", "force")  # that a service takes
+SETTINGS = (
+    "rho",
+    "mechanism",
+    "teams",
+    "precision",
+    "draws",
+    "coalitions",
+    "budget",
+    "deviate",
+    "force",
+)  # a service's
 EVERY = 1.0  # seconds between two looks
 RoundArgument = Annotated[str, typer.Argument(help="The round's id.", metavar="ROUND")]
 OneRoundArgument = Annotated[

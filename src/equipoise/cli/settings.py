@@ -27,7 +27,8 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     ),
     "precision": (float, typer.Option(help="Standard error wanted of targets and rewards, in nats.")),
     "draws": (int, typer.Option(help="Draws of a posterior, to begin with.")),
-    "budget": (int | None, typer.Option(help="Coalitions to value, when there are too many to value all.")),
+    "coalitions": (str, typer.Option(help="Which coalitions to value: all, sampled, or auto, sampled from 8 parties.")),
+    "budget": (int | None, typer.Option(help="Coalitions to value at most, where they are sampled.")),
     "partial": (bool, typer.Option("--partial", help="Settle although some of the parties have not submitted.")),
     "deviate": (
         bool,

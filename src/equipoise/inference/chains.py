@@ -15,14 +15,18 @@ from numpy.typing import NDArray
 from equipoise._util.arrays import Floats
 from equipoise._util.cores import usable_cores
 from equipoise.inference import collapsed, gibbs, hmc
-from equipoise.inference.diagnostics import Diagnostics, diagnose
+from equipoise.inference.diagnostics import Diagnostics, diagnose, settled, superchains_of
 from equipoise.inference.observations import Observations, Scenarios
+from equipoise.inference.runtime import on_accelerator
 from equipoise.inference.scenario import Rule
 
 Sampler = Literal["collapsed", "gibbs"]
 Result = TypeVar("Result")
 
 MAX_THINNING = 8
+WIDE = 256  # coordinates, that take one more round to learn the shape of
+LEAST_WARM_UP, NARROW = 3, 128  # rounds, and coordinates that take one more at least
+SETTLED_ACCEPTANCE = 0.7
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Settings:
     """
 
     draws: int = 4_000
-    chains: int = 16
+    chains: int = 64
     sampler: Sampler = "collapsed"
     rule: Rule = "power"
     max_thinning: int = MAX_THINNING
@@ -53,11 +57,15 @@ class Settings:
 
 @dataclass(frozen=True)
 class Sampled:
-    """One scenario's draws of the kept chains [chains, draws, …]; `positions` are the collapsed model's coordinates."""
+    """One scenario's draws of the kept chains [chains, draws, …]; `positions` are the collapsed model's coordinates.
+
+    `scores` are what control variates follow from (`hmc.Draws`): whitened positions and scores [chains, draws, 2, own].
+    """
 
     parameters: dict[str, Floats]
     positions: Floats | None
     diagnostics: Diagnostics
+    scores: Floats | None = None
 
 
 class Chains(ABC):
@@ -68,11 +76,11 @@ class Chains(ABC):
     """
 
     warm_up_rounds: int
-    draws_of_a_round: int
+    round_length: Callable[[int], int]  # draws of each of so many chains in a round
 
     def __init__(self, keys: Array, problem: Problem, scenarios: Scenarios, settings: Settings) -> None:
         self._keys, self._problem, self._scenarios, self._settings = keys, problem, scenarios, settings
-        self._rounds = 0
+        self._rounds, self._length = 0, self.round_length(settings.chains)
         self._draws: list[Any] = []
         self._records: list[Any] = []
         self._begin(self._next_keys())
@@ -93,14 +101,28 @@ class Chains(ABC):
         """Take shorter steps from here on, in these scenarios."""
 
     def warm_up(self) -> Iterator[None]:
-        """Run the warm-up, a round at a time."""
-        for _ in range(warm_up_rounds(self._settings)):
-            self._advance(self._next_keys(), adapt=True)
+        """Run the warm-up, a round at a time, until all scenarios have settled; rounds left out by then count as run.
+
+        If a number of rounds was asked for, it is that many.
+        """
+        dimension = getattr(self._problem.model, "dimension", 0)
+        least = LEAST_WARM_UP + dimension // NARROW if self._settings.warm_up is None else self._settings.warm_up
+        before, arrived = None, False
+        for number in range(1, 1 + warm_up_rounds(self._settings, dimension)):
+            keys = self._next_keys()  # of rounds left out, too: scenarios with one seed keep common random numbers
+            if not arrived:
+                latest = self._advance(keys, adapt=True)
+                arrived = number >= least and before is not None and self._settled(before, latest)
+                before = latest
             yield
+
+    def _settled(self, before: Any, latest: Any) -> bool:  # noqa: ARG002  (some samplers have a few rounds only)
+        """Whether two rounds, draws and records, look as if chains had arrived and learnt all."""
+        return False
 
     def sample(self, rounds: int, thin: int) -> Iterator[None]:
         """Run until the draws of so many rounds are kept, every `thin`-th of them, a round at a time."""
-        while self._kept() < rounds * self.draws_of_a_round:
+        while self._kept() < rounds * self._length:
             fresh = []
             for _ in range(thin):
                 draws, record = self._advance(self._next_keys(), adapt=False)
@@ -108,7 +130,7 @@ class Chains(ABC):
                 self._records.append(record)
                 yield
             self._draws.append(_every(thin, _join(fresh)))
-        self._draws = [jax.tree.map(lambda part: part[:, :, -rounds * self.draws_of_a_round :], _join(self._draws))]
+        self._draws = [jax.tree.map(lambda part: part[:, :, -rounds * self._length :], _join(self._draws))]
 
     def halve(self) -> None:
         """Forget every other draw, as if thinned twice as much from the beginning."""
@@ -133,8 +155,8 @@ class Chains(ABC):
 class CollapsedChains(Chains):
     """Chains of a collapsed model, by Hamiltonian Monte Carlo."""
 
-    warm_up_rounds = 5
-    draws_of_a_round = hmc.ROUND
+    warm_up_rounds = 8
+    round_length = staticmethod(hmc.round_length)
     _ensembles: hmc.Ensemble
 
     def _begin(self, keys: Array) -> None:
@@ -149,9 +171,9 @@ class CollapsedChains(Chains):
             self._scenarios,
         )
 
-    def _advance(self, keys: Array, *, adapt: bool) -> tuple[Floats, hmc.Record]:
+    def _advance(self, keys: Array, *, adapt: bool) -> tuple[hmc.Draws, hmc.Record]:
         problem = self._problem
-        self._ensembles, positions, record = collapsed.advance(
+        self._ensembles, draws, record = collapsed.advance(
             keys,
             problem.model,
             self._settings.rule,
@@ -161,36 +183,49 @@ class CollapsedChains(Chains):
             self._ensembles,
             jnp.asarray(adapt),
         )
-        fetched: tuple[Floats, hmc.Record] = jax.tree.map(np.asarray, (positions, record))
+        fetched: tuple[hmc.Draws, hmc.Record] = jax.tree.map(np.asarray, (draws, record))
         return fetched
+
+    def _settled(self, before: tuple[hmc.Draws, hmc.Record], latest: tuple[hmc.Draws, hmc.Record]) -> bool:
+        if on_accelerator():  # where a scenario's draws must not depend on others of its group
+            return False
+        if np.mean(latest[1].acceptance, axis=(1, 2)).min() < SETTLED_ACCEPTANCE:
+            return False
+        first, second = (
+            np.concatenate([draws.position, np.asarray(record.energy)[..., None]], axis=3)
+            for draws, record in (before, latest)
+        )
+        return all(settled(*pair, superchains_of(self._settings.chains)) for pair in zip(first, second, strict=True))
 
     def shorten_steps(self, scenarios: NDArray[np.bool_]) -> None:
         """Halve the steps from here on, in these scenarios."""
         log_step = self._ensembles.log_step - np.log(2) * jnp.asarray(scenarios)
         self._ensembles = self._ensembles._replace(log_step=log_step)
 
-    def _report(self, draws: Floats, records: list[hmc.Record], thin: int) -> list[Sampled]:
+    def _report(self, draws: hmc.Draws, records: list[hmc.Record], thin: int) -> list[Sampled]:
         acceptance, divergent, energy = (
             np.concatenate([getattr(record, name) for record in records], axis=2)
             for name in ("acceptance", "divergent", "energy")
         )
+        positions, scores = np.asarray(draws.position), np.stack([draws.along, draws.score], axis=3)
         gradients = np.sum([record.steps for record in records], axis=(0, 2)) * self._settings.chains
 
         def check(index: int) -> tuple[Diagnostics, NDArray[np.intp]]:
             return diagnose(
-                draws[index],
+                positions[index],
                 energy=energy[index],
                 divergent=divergent[index],
                 acceptance=float(acceptance[index].mean()),
                 thin=thin,
                 gradients=int(gradients[index]),
+                superchains=superchains_of(self._settings.chains),
             )
 
         results = []
-        for positions, (diagnostics, keep) in zip(draws, _for_each(check, len(draws)), strict=True):
-            parameters = collapsed.parameters(self._problem.model, self._problem.prior, positions)
-            kept = {name: np.asarray(part)[keep] for name, part in parameters.items()}
-            results.append(Sampled(kept, positions[keep], diagnostics))
+        for index, (diagnostics, keep) in enumerate(_for_each(check, len(positions))):
+            parameters = collapsed.parameters(self._problem.model, self._problem.prior, positions[index])
+            kept = {name: part[keep] for name, part in parameters.items()}
+            results.append(Sampled(kept, positions[index][keep], diagnostics, scores[index][keep]))
         return results
 
 
@@ -198,7 +233,7 @@ class GibbsChains(Chains):
     """Chains of Algorithm 1 of the paper."""
 
     warm_up_rounds = 2
-    draws_of_a_round = gibbs.ROUND
+    round_length = staticmethod(lambda chains: gibbs.ROUND)  # noqa: ARG005
     _states: gibbs.State
 
     def _begin(self, keys: Array) -> None:
@@ -243,9 +278,11 @@ def chains_of(settings: Settings) -> type[Chains]:
     return GibbsChains if settings.sampler == "gibbs" else CollapsedChains
 
 
-def warm_up_rounds(settings: Settings) -> int:
-    """Rounds before draws are kept."""
-    return chains_of(settings).warm_up_rounds if settings.warm_up is None else settings.warm_up
+def warm_up_rounds(settings: Settings, dimension: int = 0) -> int:
+    """Rounds before draws are kept; Hamiltonian chains need more to learn the shape of a wide posterior."""
+    if settings.warm_up is not None:
+        return settings.warm_up
+    return chains_of(settings).warm_up_rounds + (dimension // WIDE if settings.sampler == "collapsed" else 0)
 
 
 def _for_each(check: Callable[[int], Result], number: int) -> list[Result]:

@@ -4,7 +4,7 @@ Any model will do that has the few methods below. `begin` and `advance` are comp
 shape; masks, κ, τ, priors and observations are ordinary arguments.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -17,8 +17,17 @@ from equipoise._util.arrays import Floats
 from equipoise.inference import hmc
 from equipoise.inference.laplace import Approximation, laplace
 from equipoise.inference.observations import Observations, Observed, Scenarios, observe
+from equipoise.inference.programs import kept
 from equipoise.inference.runtime import ONE_AT_A_TIME, compiler_options, double_precision
 from equipoise.inference.scenario import Rule
+
+# The structure of what programs return.
+_NUMBER: Any = 0
+_ENSEMBLE = hmc.Ensemble(hmc.State(_NUMBER, _NUMBER, _NUMBER), hmc.Geometry(_NUMBER, _NUMBER), _NUMBER)
+_ROUND = (_ENSEMBLE, hmc.Draws(_NUMBER, _NUMBER, _NUMBER), hmc.Record(_NUMBER, _NUMBER, _NUMBER, _NUMBER))
+
+
+AT_ONCE = 640  # positions
 
 
 class CollapsedModel(Protocol):
@@ -119,6 +128,7 @@ def party_normals(model: CollapsedModel, prior: Any, observations: Observations,
     return PartyNormals(position, member[:, None] * slopes, jax.lax.map(one, jnp.diag(member)))
 
 
+@partial(kept, static=(1, 2, 3), effort=0, like=_ENSEMBLE)
 @partial(jax.jit, static_argnames=("model", "rule", "chains"), compiler_options=compiler_options(0))
 def begin(
     keys: Array,
@@ -141,6 +151,7 @@ def begin(
     return jax.vmap(one)(keys, scenarios)
 
 
+@partial(kept, static=(1, 2), effort=1, like=_ROUND)
 @partial(
     jax.jit,
     static_argnames=("model", "rule"),
@@ -156,12 +167,13 @@ def advance(
     scenarios: Scenarios,
     ensembles: hmc.Ensemble,
     adapt: Array,
-) -> tuple[hmc.Ensemble, Array, hmc.Record]:
-    """One round of all chains of all scenarios: positions [scenarios, chains, draws, d] and how it went."""
+) -> tuple[hmc.Ensemble, hmc.Draws, hmc.Record]:
+    """One round of all chains of all scenarios: draws [scenarios, chains, draws, …] and how it went."""
 
-    def one(key: Array, scenario: Scenarios, ensemble: hmc.Ensemble) -> tuple[hmc.Ensemble, Array, hmc.Record]:
+    def one(key: Array, scenario: Scenarios, ensemble: hmc.Ensemble) -> tuple[hmc.Ensemble, hmc.Draws, hmc.Record]:
         evidence = model.prepare(observe(observations, scenario, rule))
-        return hmc.advance(key, partial(log_density, model, prior, evidence), ensemble, adapt, bending(model, prior))
+        density = partial(log_density, model, prior, evidence)
+        return hmc.advance(key, density, ensemble, adapt, bending(model, prior), partial(model.own, prior))
 
     return jax.vmap(one)(keys, scenarios, ensembles)
 
@@ -172,12 +184,27 @@ def own_coordinates(model: CollapsedModel, prior: Any, positions: Floats) -> Flo
     if model.plain:
         return positions[..., : model.focus]
     with ONE_AT_A_TIME:
-        return np.asarray(_own_coordinates(model, prior, positions))
+        found: Floats = _at(partial(_own_coordinates, model, prior), positions)
+        return found
 
 
+@partial(kept, static=(0,), effort=0, like=_NUMBER)
 @partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(0))
 def _own_coordinates(model: CollapsedModel, prior: Any, positions: Array) -> Array:
-    return jax.vmap(jax.vmap(partial(model.own, prior)))(positions)
+    return jax.vmap(partial(model.own, prior))(positions)
+
+
+def _at(function: Callable[[Floats], Any], positions: Floats) -> Any:
+    """A function of positions [n, d] at [chains, draws, d], so many at a time: one program for any number of draws."""
+    flat = positions.reshape(-1, positions.shape[2])
+    padded = np.resize(flat, (-(-len(flat) // AT_ONCE) * AT_ONCE, flat.shape[1]))
+    parts = [function(padded[first : first + AT_ONCE]) for first in range(0, len(padded), AT_ONCE)]
+
+    def whole(*pieces: Array) -> Floats:
+        joined = np.concatenate([np.asarray(piece) for piece in pieces])[: len(flat)]
+        return joined.reshape(*positions.shape[:2], *joined.shape[1:])
+
+    return jax.tree.map(whole, *parts)
 
 
 @double_precision
@@ -193,10 +220,16 @@ def _own_slopes(model: CollapsedModel, prior: Any, position: Array) -> tuple[Arr
     return model.own(prior, position), jax.jacfwd(partial(model.own, prior))(position)
 
 
-@partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(0))
-def parameters(model: CollapsedModel, prior: Any, positions: Array) -> dict[str, Array]:
+@double_precision
+def parameters(model: CollapsedModel, prior: Any, positions: Floats | Array) -> dict[str, Floats]:
     """Named parameters at positions [chains, draws, d]."""
-    return jax.vmap(jax.vmap(partial(model.parameters, prior)))(positions)
+    found: dict[str, Floats] = _at(partial(_parameters, model, prior), np.asarray(positions))
+    return found
+
+
+@partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(0))
+def _parameters(model: CollapsedModel, prior: Any, positions: Array) -> dict[str, Array]:
+    return jax.vmap(partial(model.parameters, prior))(positions)
 
 
 @double_precision

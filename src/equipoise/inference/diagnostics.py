@@ -1,9 +1,16 @@
-"""Can these draws be relied on? Split-R̂, effective sample sizes, BFMI, divergences, acceptance.
+"""Can these draws be relied on? R̂, effective sample sizes, BFMI, divergences, acceptance.
 
 R̂ and ESS are the rank-normalised ones of Vehtari et al. (2021), as in Stan and ArviZ (which the tests compare with),
 computed for all coordinates at once: a posterior with a thousand coordinates is checked in a second.
+
+Split-R̂ compares half chains, so that many short chains never pass it, however many draws they have together. They are
+compared by *superchains*, whose chains began at the same place: nested R̂ (Margossian et al. 2024). What a superchain
+still remembers of its beginning is common to its chains and does not average out, whereas their noise does. A drift
+that all superchains share is noticed as split-R̂ notices it: the first halves of all chains are compared with the
+second halves.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,19 +18,30 @@ import scipy
 from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
+from equipoise._util.cores import usable_cores
 
 RHAT_LIMIT = 1.01
 ESS_LIMIT = 400.0
 BFMI_LIMIT = 0.3  # chains below are dropped (paper App. H.1)
 DIVERGENT_SHARE_LIMIT = 0.001
+SUPERCHAINS = 8  # that many chains are compared by
+MANY = 4  # chains in a superchain, at least
+AT_ONCE = 128  # coordinates to look at
+SETTLED = 0.2  # of the variance, between superchains of one round, and of the deviation, between rounds
+LONG = 100  # draws of a chain, which has surely moved if it can
+
+
+def superchains_of(chains: int) -> int:
+    """Groups of chains that begin at one place and are compared with each other; few chains are all by themselves."""
+    return SUPERCHAINS if chains % SUPERCHAINS == 0 and chains >= MANY * SUPERCHAINS else chains
 
 
 @dataclass(frozen=True)
 class Diagnostics:
     """How well the chains of one scenario agree.
 
-    `rhat`, `ess_bulk` and `ess_tail` have one number per coordinate of the kept chains; `bfmi` one per chain, before
-    any were dropped. Independent draws, as of the baselines, have no chains to compare.
+    `rhat`, `ess_bulk` and `ess_tail` have one number per coordinate of the kept chains; `bfmi` one per chain, which
+    is its superchain's, before any were dropped. Independent draws, as of the baselines, have no chains to compare.
     """
 
     draws: int
@@ -48,7 +66,7 @@ class Diagnostics:
     def _disagreements(self) -> list[str]:
         found = []
         if not np.all(np.isfinite(self.rhat)) or np.max(self.rhat) >= RHAT_LIMIT:
-            found.append(f"split R-hat is {np.max(self.rhat):.3f}, not below {RHAT_LIMIT}")
+            found.append(f"R-hat is {np.max(self.rhat):.3f}, not below {RHAT_LIMIT}")
         ess = min(np.min(self.ess_bulk), np.min(self.ess_tail))
         if not ess >= ESS_LIMIT:
             found.append(f"the effective sample size is {ess:.0f}, below {ESS_LIMIT:.0f}")
@@ -82,6 +100,20 @@ class Diagnostics:
         return text + (f"; NOT converged: {'; '.join(self.problems)}" if self.problems else "")
 
 
+def settled(before: Floats, after: Floats, superchains: int) -> bool:
+    """Whether two rounds of warm-up [chains, draws, coordinates] are alike, and the later one's superchains.
+
+    It only says when to begin to keep draws; whether these can be relied on is asked of the draws.
+    """
+    if not (np.all(np.isfinite(before)) and np.all(np.isfinite(after))):
+        return False
+    coordinates = after.shape[2]
+    variance = after.reshape(-1, coordinates).var(axis=0)
+    means = after.reshape(superchains, -1, coordinates).mean(axis=1)
+    drift = after.mean(axis=(0, 1)) - before.mean(axis=(0, 1))
+    return bool(np.all(means.var(axis=0, ddof=1) <= SETTLED * variance) and np.all(drift**2 <= SETTLED**2 * variance))
+
+
 def diagnose(
     coordinates: Floats,
     *,
@@ -90,23 +122,30 @@ def diagnose(
     acceptance: float = 1.0,
     thin: int = 1,
     gradients: int = 0,
+    superchains: int | None = None,
 ) -> tuple[Diagnostics, NDArray[np.intp]]:
     """Diagnose draws [chains, draws, coordinates]; also return which chains to keep.
 
-    `energy` and `divergent` [chains, iterations] are of every transition, thinned or not.
+    `energy` and `divergent` [chains, iterations] are of every transition, thinned or not. Chains are compared by so
+    many superchains, which are kept or dropped as a whole; by default each is one.
     """
-    fraction = bfmi(energy) if energy is not None else None
-    stuck = np.ptp(coordinates, axis=1).min(axis=1) == 0  # a chain that never moved has no energy to speak of
+    groups = superchains or len(coordinates)
+    size = len(coordinates) // groups
+    fraction = np.repeat(bfmi(energy.reshape(groups, size, -1)), size) if energy is not None else None
+    # A chain that never moved has no energy to speak of; one that is short may have had bad luck.
+    stuck = (np.ptp(coordinates, axis=1).min(axis=1) == 0) & (coordinates.shape[1] >= LONG)
     bad = stuck if fraction is None else stuck | ~(fraction >= BFMI_LIMIT)
+    bad = np.repeat(bad.reshape(groups, size).any(axis=1), size)
     # With no good chain there is nothing to fall back on: all are kept, and reported as dropped.
     keep = np.arange(len(bad)) if bad.all() else np.flatnonzero(~bad)
     dropped = np.flatnonzero(bad)
     kept = coordinates[keep]
+    compared, bulk, tail = _agreement(kept, None if size == 1 else len(kept) // size)
     report = Diagnostics(
         draws=kept.shape[0] * kept.shape[1],
-        rhat=rhat(kept),
-        ess_bulk=ess_bulk(kept),
-        ess_tail=ess_tail(kept),
+        rhat=compared,
+        ess_bulk=bulk,
+        ess_tail=tail,
         bfmi=fraction,
         dropped_chains=tuple(int(chain) for chain in dropped),
         divergences=int(divergent[keep].sum()) if divergent is not None else 0,
@@ -124,84 +163,142 @@ def independent(draws: int, coordinates: int) -> Diagnostics:
 
 
 def bfmi(energy: Floats) -> Floats:
-    """Estimated Bayesian fraction of missing information of each chain."""
-    steps = np.mean(np.diff(energy, axis=1) ** 2, axis=1)
-    spread = np.var(energy, axis=1)
+    """Estimated Bayesian fraction of missing information of superchains, from energies [superchains, chains, draws]."""
+    steps = np.mean(np.diff(energy, axis=2) ** 2, axis=(1, 2))
+    spread = np.var(energy, axis=(1, 2))
     return np.where(spread > 0, steps / np.where(spread > 0, spread, 1.0), 0.0)
 
 
 def rhat(draws: Floats) -> Floats:
     """Rank-normalised split-R̂ [coordinates]: the larger of the one for location and the one for scale."""
-    halves = _split(draws)
-    folded = np.abs(halves - np.median(halves, axis=(0, 1)))
-    return np.maximum(_plain_rhat(_rank_normal(halves)), _plain_rhat(_rank_normal(folded)))
+    return _split_rhat(_by_coordinate(draws))
+
+
+def nested_rhat(draws: Floats, superchains: int) -> Floats:
+    """Rank-normalised nested R̂ [coordinates], between superchains and between halves, of location and of scale."""
+    return _nested_rhat(_by_coordinate(draws), superchains)
 
 
 def ess_mean(draws: Floats) -> Floats:
     """Effective sample size for the mean itself [coordinates]."""
-    return _ess(_split(draws))
+    return _ess(_split(_by_coordinate(draws)))
 
 
 def ess_bulk(draws: Floats) -> Floats:
     """Effective sample size in the middle of the distribution [coordinates]."""
-    return _ess(_rank_normal(_split(draws)))
+    return _ess(_rank_normal(_split(_by_coordinate(draws))))
 
 
 def ess_tail(draws: Floats) -> Floats:
     """Effective sample size of the 5 % and 95 % quantiles, the smaller of the two [coordinates]."""
-    halves = _split(draws)
-    low, high = np.quantile(draws, [0.05, 0.95], axis=(0, 1))
-    return np.minimum(_ess((halves <= low).astype(float)), _ess((halves <= high).astype(float)))
+    return _ess_tail(_by_coordinate(draws))
+
+
+def _agreement(draws: Floats, superchains: int | None) -> tuple[Floats, Floats, Floats]:
+    """R̂ and both effective sample sizes of draws [chains, draws, coordinates].
+
+    Coordinates are looked at some at a time, in threads: sorting thousands of them takes longer than drawing them did.
+    """
+
+    def check(first: int) -> tuple[Floats, Floats, Floats]:
+        part = _by_coordinate(draws[:, :, first : first + AT_ONCE])
+        compared = _split_rhat(part) if superchains is None else _nested_rhat(part, superchains)
+        return compared, _ess(_rank_normal(_split(part))), _ess_tail(part)
+
+    places = range(0, draws.shape[2], AT_ONCE)
+    if len(places) == 1:
+        return check(0)
+    with ThreadPoolExecutor(usable_cores()) as pool:
+        found = list(pool.map(check, places))
+    rhats, bulk, tail = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return rhats, bulk, tail
+
+
+def _by_coordinate(draws: Floats) -> Floats:
+    """Draws [chains, draws, coordinates] as [coordinates, chains, draws], each coordinate's in one piece of memory."""
+    return np.ascontiguousarray(np.moveaxis(draws, 2, 0))
 
 
 def _split(draws: Floats) -> Floats:
     """Each chain as two half chains."""
-    half = draws.shape[1] // 2
-    return np.concatenate([draws[:, :half], draws[:, draws.shape[1] - half :]])
+    half = draws.shape[2] // 2
+    return np.concatenate([draws[..., :half], draws[..., draws.shape[2] - half :]], axis=1)
+
+
+def _folded(draws: Floats) -> Floats:
+    return np.asarray(np.abs(draws - np.median(draws, axis=(1, 2), keepdims=True)))
 
 
 def _rank_normal(draws: Floats) -> Floats:
     """Normal scores of the ranks. Ties, which only rejected steps make, are broken by order: sorting once is enough."""
-    flat = draws.reshape(-1, draws.shape[2])
-    number = len(flat)
+    flat = draws.reshape(len(draws), -1)
+    number = flat.shape[1]
     scores = scipy.special.ndtri((np.arange(1, number + 1) - 0.375) / (number + 0.25))
     normal = np.empty_like(flat)
-    np.put_along_axis(normal, np.argsort(flat, axis=0, kind="stable"), scores[:, None], axis=0)
+    np.put_along_axis(normal, np.argsort(flat, axis=1, kind="stable"), scores[None], axis=1)
     return normal.reshape(draws.shape)
 
 
+def _split_rhat(draws: Floats) -> Floats:
+    halves = _split(draws)
+    return np.maximum(*(_plain_rhat(_rank_normal(one)) for one in (halves, _folded(halves))))
+
+
 def _plain_rhat(draws: Floats) -> Floats:
-    length = draws.shape[1]
-    within = np.mean(np.var(draws, axis=1, ddof=1), axis=0)
-    between = np.var(np.mean(draws, axis=1), axis=0, ddof=1)
+    length = draws.shape[2]
+    within = np.mean(np.var(draws, axis=2, ddof=1), axis=1)
+    between = np.var(np.mean(draws, axis=2), axis=1, ddof=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.sqrt((length - 1) / length + between / within))
 
 
+def _nested_rhat(draws: Floats, superchains: int) -> Floats:
+    return np.maximum(*(_plain_nested_rhat(_rank_normal(one), superchains) for one in (draws, _folded(draws))))
+
+
+def _plain_nested_rhat(draws: Floats, superchains: int) -> Floats:
+    coordinates, _, length = draws.shape
+    half = length // 2
+    halves = np.stack([draws[..., :half].mean(axis=(1, 2)), draws[..., length - half :].mean(axis=(1, 2))])
+    means = draws.mean(axis=2).reshape(coordinates, superchains, -1)
+    within = np.mean(np.var(draws, axis=2, ddof=1), axis=1) + np.mean(np.var(means, axis=2, ddof=1), axis=1)
+    between = np.maximum(np.var(means.mean(axis=2), axis=1, ddof=1), np.var(halves, axis=0, ddof=1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.sqrt(1 + between / within))
+
+
+def _ess_tail(draws: Floats) -> Floats:
+    halves = _split(draws)
+    low, high = np.quantile(draws, [0.05, 0.95], axis=(1, 2))[..., None, None]
+    return np.minimum(_ess((halves <= low).astype(float)), _ess((halves <= high).astype(float)))
+
+
 def _ess(draws: Floats) -> Floats:
     """Effective sample size by Geyer's initial monotone sequence over all chains."""
-    chains, length = draws.shape[:2]
-    covariance = _autocovariance(draws)  # [chains, lags, coordinates], biased
-    within = np.mean(covariance[:, 0], axis=0) * length / (length - 1)
+    _, chains, length = draws.shape
+    covariance = _autocovariance(draws)  # [coordinates, lags], biased, the mean of all chains
+    within = covariance[:, 0] * length / (length - 1)
     total = within * (length - 1) / length
     if chains > 1:
-        total = total + np.var(np.mean(draws, axis=1), axis=0, ddof=1)
+        total = total + np.var(np.mean(draws, axis=2), axis=1, ddof=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        correlation = 1 - (within - np.mean(covariance, axis=0) * length / (length - 1)) / total
-    correlation[0] = 1.0
-    even = correlation[: 2 * (length // 2)]
-    pairs = even[0::2] + even[1::2]
-    positive = np.cumprod(pairs > 0, axis=0, dtype=bool)
-    monotone = np.minimum.accumulate(np.where(positive, pairs, 0.0), axis=0)
-    time = -1 + 2 * np.sum(monotone, axis=0)
+        correlation = 1 - (within[:, None] - covariance * length / (length - 1)) / total[:, None]
+    correlation[:, 0] = 1.0
+    even = correlation[:, : 2 * (length // 2)]
+    pairs = even[:, 0::2] + even[:, 1::2]
+    positive = np.cumprod(pairs > 0, axis=1, dtype=bool)
+    monotone = np.minimum.accumulate(np.where(positive, pairs, 0.0), axis=1)
+    time = -1 + 2 * np.sum(monotone, axis=1)
     size = chains * length
     time = np.maximum(time, 1 / np.log10(size))  # very antithetic chains are not believed further
-    constant = np.ptp(draws, axis=(0, 1)) == 0
+    constant = np.ptp(draws, axis=(1, 2)) == 0
     return np.where(constant, float(size), size / time)
 
 
 def _autocovariance(draws: Floats) -> Floats:
-    length = draws.shape[1]
-    padded = 2 ** int(np.ceil(np.log2(2 * length)))
-    spectrum = np.fft.rfft(draws - draws.mean(axis=1, keepdims=True), padded, axis=1)
-    return np.asarray(np.fft.irfft(np.abs(spectrum) ** 2, padded, axis=1)[:, :length] / length)
+    """By lag, the mean of all chains' [coordinates, lags]: their spectra are added before they are transformed back."""
+    length = draws.shape[2]
+    padded = scipy.fft.next_fast_len(2 * length, real=True)
+    spectrum = scipy.fft.rfft(draws - draws.mean(axis=2, keepdims=True), padded, axis=2)
+    power = np.mean(spectrum.real**2 + spectrum.imag**2, axis=1)
+    return np.asarray(scipy.fft.irfft(power, padded, axis=1)[:, :length] / length)

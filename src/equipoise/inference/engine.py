@@ -5,20 +5,21 @@ through them at once. On a CPU a group is one scenario: its chains already keep 
 leaps do not wait for those that need many. Other cores are for other processes (`processes.py`).
 
 Whole rounds of draws are kept, the requested number or a few more. When trajectories diverge, steps are halved and the
-draws taken again. When the chains do not agree yet, they go on for as long again and every other draw is kept, and so
-on up to `max_thinning`: more work gives better draws, never more of them.
+draws taken again. When the chains do not agree yet, they go on for as long again, and so on: all draws are kept up to
+`MOST_KEPT`, so that a small request costs what its posterior needs and no more; from there on every other one, up to
+`max_thinning`.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import NDArray
 
 from equipoise.inference.chains import Chains, Problem, Sampled, Sampler, Settings, chains_of, warm_up_rounds
-from equipoise.inference.observations import Scenarios
+from equipoise.inference.observations import Scenarios, by_size
 from equipoise.inference.runtime import ONE_AT_A_TIME, double_precision, on_accelerator, use_compilation_cache
 
 __all__ = ["Finished", "Problem", "Progress", "Sampled", "Sampler", "Settings", "planned_rounds", "run"]
@@ -28,6 +29,7 @@ Finished = Callable[[int, Sampled], None]  # called with each scenario's place a
 
 GROUP = 1  # scenarios in one call on a CPU
 WIDE_GROUP = 2**14  # chains at most in one call on an accelerator
+MOST_KEPT = 5_120  # draws, unless more were asked for
 MAX_HALVINGS = 3  # of the step, when trajectories diverge
 
 
@@ -42,31 +44,33 @@ def run(
 ) -> list[Sampled]:
     """Sample every scenario; `keys` has one random key for each. What `finished` takes is not kept and not returned."""
     use_compilation_cache()
-    number = len(scenarios.kappa)
-    size = group_size(number, settings.chains)
-    groups = [np.arange(first, min(first + size, number)) for first in range(0, number, size)]
-
-    def one_group(members: NDArray[np.intp]) -> list[Sampled]:
-        padded = np.resize(members, size)  # a short last group repeats its scenarios
-
-        def tick() -> None:
-            if progress:
-                progress(len(members))
-
-        chosen = jax.tree.map(lambda part: jnp.asarray(part)[padded], scenarios)
-        chains = chains_of(settings)(keys[padded], problem, chosen, settings)
-        return _sample(chains, settings, tick)[: len(members)]
-
-    results: list[Sampled] = []
-    for group in groups:
-        with ONE_AT_A_TIME:
-            sampled = one_group(group)
-        if finished is None:
-            results += sampled
-        else:
-            for index, one in zip(group, sampled, strict=True):
+    # As NumPy's arrays, since JAX would compile a program for every way of choosing from its own.
+    data, scenarios = jax.tree.map(np.asarray, (jax.random.key_data(keys), scenarios))
+    results: dict[int, Sampled] = {}
+    finished = finished or results.__setitem__
+    for places, alike in _programs(problem, scenarios, settings):
+        size = group_size(len(places), settings.chains)
+        for first in range(0, len(places), size):
+            members = np.arange(first, min(first + size, len(places)))
+            padded = np.resize(members, size)  # a short last group repeats its scenarios
+            with ONE_AT_A_TIME:
+                chosen = jax.tree.map(lambda part, padded=padded: part[padded], alike)
+                own = jax.random.wrap_key_data(data[places[padded]])
+                chains = chains_of(settings)(own, problem, chosen, settings)
+                sampled = _sample(chains, settings, partial(progress, len(members)) if progress else lambda: None)
+            for index, one in zip(places[members], sampled[: len(members)], strict=True):
                 finished(int(index), one)
-    return results
+    return [results[index] for index in sorted(results)]
+
+
+def _programs(problem: Problem, scenarios: Scenarios, settings: Settings) -> list[tuple[NDArray[np.intp], Scenarios]]:
+    """Scenarios by the compiled program that serves them, with their places.
+
+    Where every party has parameters of its own, all are needed; elsewhere small coalitions have smaller programs.
+    """
+    if settings.sampler == "collapsed" and getattr(problem.model, "shared", True):
+        return by_size(scenarios)
+    return [(np.arange(len(scenarios.kappa)), scenarios)]
 
 
 def group_size(number: int, chains: int) -> int:
@@ -77,13 +81,17 @@ def group_size(number: int, chains: int) -> int:
     return max(1, min(-(-number // unit) * unit, WIDE_GROUP // chains))
 
 
-def planned_rounds(settings: Settings) -> int:
+def planned_rounds(settings: Settings, dimension: int = 0) -> int:
     """Rounds a scenario takes if its chains agree at once."""
-    return warm_up_rounds(settings) + _rounds(settings)
+    return warm_up_rounds(settings, dimension) + _rounds(settings)
 
 
 def _rounds(settings: Settings) -> int:
-    return max(1, -(-settings.draws // (settings.chains * chains_of(settings).draws_of_a_round)))
+    return max(1, -(-settings.draws // _draws_of_a_round(settings)))
+
+
+def _draws_of_a_round(settings: Settings) -> int:
+    return settings.chains * chains_of(settings).round_length(settings.chains)
 
 
 def _sample(chains: Chains, settings: Settings, tick: Callable[[], None]) -> list[Sampled]:
@@ -93,10 +101,11 @@ def _sample(chains: Chains, settings: Settings, tick: Callable[[], None]) -> lis
     """
     for _ in chains.warm_up():
         tick()
-    thin, halvings = 1, 0
+    thin, halvings, rounds = 1, 0, _rounds(settings)
+    most = max(rounds, MOST_KEPT // _draws_of_a_round(settings))
     settled: dict[int, Sampled] = {}
     while True:
-        for _ in chains.sample(_rounds(settings), thin):
+        for _ in chains.sample(rounds, thin):
             tick()
         latest = chains.report(thin)
         settled |= {k: one for k, one in enumerate(latest) if k not in settled and one.diagnostics.converged}
@@ -106,8 +115,10 @@ def _sample(chains: Chains, settings: Settings, tick: Callable[[], None]) -> lis
             halvings += 1
             chains.shorten_steps(diverged)
             chains.forget()
-        elif 2 * thin <= settings.max_thinning and not all(latest[k].diagnostics.mixed for k in open_ones):
+        elif all(latest[k].diagnostics.mixed for k in open_ones) or thin == settings.max_thinning:
+            return [settled.get(k, one) for k, one in enumerate(latest)]
+        elif 2 * rounds <= most:
+            rounds *= 2
+        else:
             thin *= 2
             chains.halve()
-        else:
-            return [settled.get(k, one) for k, one in enumerate(latest)]

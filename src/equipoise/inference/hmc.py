@@ -9,21 +9,25 @@ for a nearly independent draw, in any dimension, where leapfrog needs a step tha
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from equipoise.inference.diagnostics import superchains_of
 from equipoise.inference.laplace import Approximation, inverse_lower
+from equipoise.inference.runtime import on_accelerator
 
 LogDensity = Callable[[Array], Array]
 
-ROUND = 40  # iterations between two looks at the chains
+ROUND = 640  # transitions of all chains between two looks at them
+SHORTEST_ROUND = 10  # iterations
 CANDIDATES = 8  # starting points each chain chooses from
 TARGET_ACCEPTANCE = 0.85
 QUARTER_TURN = jnp.pi / 2  # after which a normal target's position is independent of where it began
 MAX_STEPS = 64
+NARROW, FEW_CHAINS = 128, 16  # coordinates of problems, beyond which so many chains at a time fit into caches
 DIVERGENT = 1000.0  # energy error that only a broken trajectory has
 
 
@@ -60,8 +64,20 @@ class Ensemble(NamedTuple):
     log_step: Array
 
 
+class Draws(NamedTuple):
+    """Positions [chains, iterations, d]; whitened ones and their scores along what own parameters see [..., own].
+
+    Of whitened draws y with scores s, in orthonormal directions, s and y sᵀ + I have mean 0 (Stein's identity), which
+    makes them control variates (`equipoise.valuation.control_variates`).
+    """
+
+    position: Array
+    along: Array
+    score: Array
+
+
 class Record(NamedTuple):
-    """How one round went [chains, ROUND], and the steps of each iteration [ROUND]."""
+    """How one round went [chains, iterations], and the steps of each iteration [iterations]."""
 
     acceptance: Array
     divergent: Array
@@ -82,23 +98,28 @@ def _leap(
     return State(position, value, gradient), momentum
 
 
+def round_length(chains: int) -> int:
+    """Iterations of a round."""
+    return max(SHORTEST_ROUND, ROUND // chains)
+
+
 def begin(
     key: Array, log_density: LogDensity, approximation: Approximation, chains: int, bending: Bending | None = None
 ) -> Ensemble:
-    """Start the chains: each picks one of its own candidates by importance.
+    """Start the chains: each superchain picks one of its own candidates by importance, and all its chains start there.
 
     Half of the candidates come from the normal approximation and half from the prior N(0, I). Where noise is large the
     posterior can have several modes, of which the approximation sees one; where it is small the prior's are hopeless.
     """
     centre, root, inverse_root = _bent(approximation, bending)
     bend, unbend = bending or _STRAIGHT
-    dimension = len(centre)
+    dimension, starts = len(centre), superchains_of(chains)
     normal_key, pick_key = jax.random.split(key)
     log_scale = -jnp.sum(jnp.log(jnp.diagonal(inverse_root)))  # triangular
 
     def candidate(inputs: tuple[Array, Array]) -> tuple[Array, State]:
         key, near = inputs
-        normal = jax.random.normal(key, (chains, dimension))
+        normal = jax.random.normal(key, (starts, dimension))
         positions = jnp.where(near, centre + normal @ root.T, jax.vmap(bend)(normal))
         ys = jnp.where(near, normal, (positions - centre) @ inverse_root.T)
         log_prior = -0.5 * jnp.sum(jax.vmap(unbend)(positions) ** 2, axis=1)
@@ -110,7 +131,8 @@ def begin(
     near = jnp.arange(CANDIDATES) % 2 == 0
     scores, states = jax.lax.map(candidate, (jax.random.split(normal_key, CANDIDATES), near))
     chosen = jnp.argmax(scores + jax.random.gumbel(pick_key, scores.shape), axis=0)
-    states = jax.tree.map(lambda part: part[chosen, jnp.arange(chains)], states)
+    together = jnp.repeat(jnp.arange(starts), chains // starts)
+    states = jax.tree.map(lambda part: part[chosen[together], together], states)
     return Ensemble(states, Geometry(centre, root), jnp.full((), math.log(0.5), dtype=float))
 
 
@@ -124,24 +146,33 @@ def _bent(approximation: Approximation, bending: Bending | None) -> Approximatio
 
 
 def advance(
-    key: Array, log_density: LogDensity, ensemble: Ensemble, adapt: Array, bending: Bending | None = None
-) -> tuple[Ensemble, Array, Record]:
-    """Run one round and return its positions [chains, ROUND, d].
+    key: Array,
+    log_density: LogDensity,
+    ensemble: Ensemble,
+    adapt: Array,
+    bending: Bending | None = None,
+    own: Callable[[Array], Array] | None = None,
+) -> tuple[Ensemble, Draws, Record]:
+    """Run one round and return its draws [chains, iterations, …].
 
-    While `adapt`, also tune the step and, at the end, the geometry.
+    While `adapt`, also tune the step and, at the end, the geometry. `own` are the functions of a position whose means
+    the scores are for; all coordinates by default.
     """
     chains, dimension = ensemble.state.position.shape
     geometry = ensemble.geometry
     unbend = (bending or _STRAIGHT).unbend
+    seen = jax.jacrev(lambda at: (own or (lambda position: position))(unbend(at)))(geometry.centre) @ geometry.root
+    directions = jnp.linalg.qr(seen.T)[0]  # [d, own], orthonormal
+
+    value_and_gradient = _each(jax.value_and_grad(lambda at: log_density(unbend(at))), chains, dimension)
 
     def whitened(y: Array) -> tuple[Array, Array]:
-        bent = geometry.centre + y @ geometry.root.T
-        values, gradients = jax.vmap(jax.value_and_grad(lambda at: log_density(unbend(at))))(bent)
+        values, gradients = value_and_gradient(geometry.centre + y @ geometry.root.T)
         return values, gradients @ geometry.root
 
     def iteration(
         carry: tuple[State, Array], inputs: _Randomness
-    ) -> tuple[tuple[State, Array], tuple[Array, Record, Array]]:
+    ) -> tuple[tuple[State, Array], tuple[Array, Array, Record, Array]]:
         state, log_step = carry
         steps = jnp.clip(jnp.ceil(inputs.turn / jnp.exp(log_step)), 1, MAX_STEPS).astype(jnp.int32)
         leap = partial(_leap, whitened, angle=inputs.turn / steps)
@@ -157,19 +188,29 @@ def advance(
         gain = jnp.where(adapt, 2 / jnp.sqrt(inputs.time + 4.0), 0.0)
         log_step = log_step + gain * (jnp.mean(acceptance) - TARGET_ACCEPTANCE)
         log_step = jnp.minimum(log_step, jnp.log(1.2 * QUARTER_TURN))
-        return (state, log_step), (state.position, Record(acceptance, error > DIVERGENT, energy, steps), log_step)
+        record = Record(acceptance, error > DIVERGENT, energy, steps)
+        return (state, log_step), (state.position, state.gradient @ directions, record, log_step)
 
-    randomness = _draw_randomness(key, chains, dimension)
+    length = round_length(chains)
+    randomness = _draw_randomness(key, length, chains, dimension)
     start = (ensemble.state, ensemble.log_step)
-    (state, log_step), (ys, by_iteration, log_steps) = jax.lax.scan(iteration, start, randomness)
+    (state, log_step), (ys, scores, by_iteration, log_steps) = jax.lax.scan(iteration, start, randomness)
     positions = jax.vmap(jax.vmap(unbend))(jnp.swapaxes(geometry.centre + ys @ geometry.root.T, 0, 1))
+    draws = Draws(positions, jnp.swapaxes(ys @ directions, 0, 1), jnp.swapaxes(scores, 0, 1))
     record: Record = jax.tree.map(lambda part: jnp.swapaxes(part, 0, 1) if part.ndim > 1 else part, by_iteration)
 
     def learn() -> Ensemble:
         healthy = _replace_stuck(randomness.log_uniform[0], state, jnp.mean(by_iteration.acceptance, axis=0))
-        return Ensemble(*_whiten(healthy, geometry, ys.reshape(-1, dimension)), jnp.mean(log_steps[ROUND // 2 :]))
+        return Ensemble(*_whiten(healthy, geometry, ys.reshape(-1, dimension)), jnp.mean(log_steps[length // 2 :]))
 
-    return jax.lax.cond(adapt, learn, lambda: Ensemble(state, geometry, log_step)), positions, record
+    return jax.lax.cond(adapt, learn, lambda: Ensemble(state, geometry, log_step)), draws, record
+
+
+def _each(function: Callable[[Array], Any], chains: int, dimension: int) -> Callable[[Array], Any]:
+    """A function of one position for all chains at once; on a CPU for as many as its caches hold."""
+    if on_accelerator() or dimension <= NARROW or chains <= FEW_CHAINS:
+        return jax.vmap(function)
+    return partial(jax.lax.map, function, batch_size=FEW_CHAINS)
 
 
 class _Randomness(NamedTuple):
@@ -181,14 +222,14 @@ class _Randomness(NamedTuple):
     time: Array
 
 
-def _draw_randomness(key: Array, chains: int, dimension: int) -> _Randomness:
+def _draw_randomness(key: Array, length: int, chains: int, dimension: int) -> _Randomness:
     normal_key, uniform_key = jax.random.split(key)
-    uniform = jax.random.uniform(uniform_key, (ROUND, chains + 1))
+    uniform = jax.random.uniform(uniform_key, (length, chains + 1))
     return _Randomness(
-        jax.random.normal(normal_key, (ROUND, chains, dimension)),
+        jax.random.normal(normal_key, (length, chains, dimension)),
         jnp.log(uniform[:, 1:]),
         QUARTER_TURN * (0.8 + 0.4 * uniform[:, 0]),
-        jnp.arange(ROUND),
+        jnp.arange(length),
     )
 
 

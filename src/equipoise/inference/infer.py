@@ -1,18 +1,21 @@
 """Posteriors from an agreement and its submissions: `infer`, `infer_batch` and, for comparison, `infer_exact`."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
 from equipoise.errors import InferenceError
 from equipoise.inference import baselines, collapsed, engine
 from equipoise.inference.collapsed import own_coordinates
-from equipoise.inference.diagnostics import independent
+from equipoise.inference.diagnostics import independent, superchains_of
 from equipoise.inference.engine import Problem, Sampled, Settings
 from equipoise.inference.observations import Scenarios
 from equipoise.inference.posterior import Posterior
@@ -25,7 +28,7 @@ from equipoise.inference.problem import (
 )
 from equipoise.inference.processes import processes_for
 from equipoise.inference.processes import run as run_in_processes
-from equipoise.inference.progress import progress_bar
+from equipoise.inference.progress import Meter, phase_of
 from equipoise.inference.runtime import ONE_AT_A_TIME, double_precision, on_accelerator, use_compilation_cache
 from equipoise.inference.scenario import (
     DRAWS,
@@ -44,8 +47,9 @@ Statistics = Mapping[str, tuple[int, Sequence[float]]]
 Finished = Callable[[int, Posterior], None]
 
 FEW = 256  # scenarios, whose unit noise is stated also where none is added: one compiled program serves both
-CHAINS = 16
-ACCELERATOR_CHAINS = 256
+CHAINS = 64
+GIBBS_CHAINS = 16  # which have long ways to go, each by itself
+ACCELERATOR_CHAINS = 128
 LABEL = "sampling (the first run also compiles)"
 
 
@@ -84,9 +88,11 @@ def infer(
     rule : {"power", "scaled"}, optional
         Tempering rule, see `docs/inference.md`; by default the method's own.
     draws : int
-        Draws to make. Whole rounds are drawn, so a few more are returned (fewer if chains had to be dropped).
+        Draws to make. Whole rounds are drawn, so a few more are returned, up to 5,120 where fewer would not have
+        converged (fewer than asked for if chains had to be dropped).
     chains : int, optional
-        Chains, 4 or more; by default 16, or 256 on an accelerator.
+        Chains, 4 or more; by default 64, or 128 on an accelerator. Those of a multiple of 8, from 32 on, are
+        compared by nested R-hat.
     seed : int
         The same seed gives the same draws.
     noise_seed : int or str
@@ -135,12 +141,12 @@ def infer_batch(
     *,
     method: Method = "auto",
     rule: Rule | None = None,
-    draws: int = DRAWS,
+    draws: int | Sequence[int] = DRAWS,
     chains: int | None = None,
     seed: int | Sequence[int] = 0,
     noise_seed: UnitNoise | list[UnitNoise] = 0,
     processes: int | None = None,
-    progress: bool | None = None,
+    progress: bool | Meter | None = None,
     label: str = LABEL,
     finished: Finished | None = None,
     believed: Agreement | None = None,
@@ -149,10 +155,12 @@ def infer_batch(
 
     Parameters
     ----------
-    agreement, submissions, method, rule, draws, chains, progress
+    agreement, submissions, method, rule, chains, progress
         As in `infer`.
     scenarios : sequence of Scenario
         What to sample.
+    draws : int or sequence of int
+        As in `infer`, for all scenarios or for each.
     seed : int or sequence of int
         One for all scenarios gives them common random numbers, which suits differences between them; a list, one for
         each, makes them independent.
@@ -192,7 +200,11 @@ def infer_batch(
         raise InferenceError('method "naive" knows of no noise, so tau means nothing to it; leave tau out')
     rule = check_rule(rule, chosen, scenarios)
     seeds = [seed] * len(scenarios) if isinstance(seed, int | np.integer) else list(seed)
-    _check_sizes(scenarios, seeds, draws, chains)
+    numbers = list(draws) if isinstance(draws, Sequence) else [draws] * len(scenarios)
+    if len(numbers) != len(scenarios):
+        raise InferenceError(f"{len(numbers)} numbers of draws for {len(scenarios)} scenarios; give one, or one each")
+    for one_number in set(numbers) or {DRAWS}:
+        _check_sizes(scenarios, seeds, one_number, chains)
     _check_seeds(scenarios, seeds)
     noise_seeds: list[UnitNoise] = list(noise_seed) if isinstance(noise_seed, list) else [noise_seed] * len(scenarios)
     _check_seeds(scenarios, noise_seeds)
@@ -213,12 +225,7 @@ def infer_batch(
         arrays = arrays._replace(noise=noises_of(agreement, submissions, arrays.tau, noise_seeds))
     problem = problem_of(believed or agreement, observations)
     scenarios = [scenario.resolved(present) for scenario in scenarios]
-    settings = Settings(
-        draws=draws,
-        chains=chains or _default_chains(),
-        sampler="gibbs" if chosen == "gibbs" else "collapsed",
-        rule=rule,
-    )
+    settings = [replace(engine_settings(chosen, chains, number), rule=rule) for number in numbers]
     return _posteriors(
         problem,
         scenarios,
@@ -281,7 +288,7 @@ def infer_exact(
     problem = problem_of(agreement, observations)
     settings = Settings(draws=draws, chains=chains or _default_chains())
     return _posteriors(
-        problem, [scenario.resolved(present)], arrays, "exact", settings, [seed], processes=1, progress=progress
+        problem, [scenario.resolved(present)], arrays, "exact", [settings], [seed], processes=1, progress=progress
     )[0]
 
 
@@ -290,16 +297,19 @@ def _posteriors(
     scenarios: Sequence[Scenario],
     arrays: Scenarios,
     method: str,
-    settings: Settings,
+    settings: Sequence[Settings],
     seeds: Sequence[int],
     *,
     noise_seeds: Sequence[UnitNoise] | None = None,
     processes: int | None,
-    progress: bool | None,
+    progress: bool | Meter | None,
     label: str = LABEL,
     finished: Finished | None = None,
 ) -> list[Posterior]:
     results: dict[int, Posterior] = {}
+    # A superchain's chains are told as one: R-hat of whoever has the draws then compares what it should.
+    chains_each, rule = settings[0].chains, settings[0].rule
+    together = chains_each // superchains_of(chains_each) if settings[0].sampler == "collapsed" else 1
 
     def keep(index: int, sampled: Sampled) -> None:
         found = posterior(index, sampled)
@@ -307,6 +317,9 @@ def _posteriors(
             finished(index, found)
         else:
             results[index] = found
+
+    def keep_one(places: NDArray[np.intp], index: int, sampled: Sampled) -> None:
+        keep(int(places[index]), sampled)
 
     def posterior(index: int, sampled: Sampled) -> Posterior:
         chains, length = next(iter(sampled.parameters.values())).shape[:2]
@@ -319,34 +332,65 @@ def _posteriors(
             sampled.diagnostics,
             scenarios[index],
             method,
-            settings.rule,
+            rule,
             int(seeds[index]),
             0 if noise_seeds is None else noise_seeds[index],
-            chains,
+            max(1, chains // together),
             coordinates,
+            None if sampled.scores is None else sampled.scores.reshape(chains * length, *sampled.scores.shape[2:]),
         )
 
     noiseless = method in ("naive", "exact")  # statistics are taken to be exact
     if method == "prior":
         for index, seed in enumerate(seeds):
-            keep(index, _prior(problem, settings.draws, seed))
+            keep(index, _prior(problem, settings[index].draws, seed))
     elif noiseless and problem.model.conjugate:
         for index, seed in enumerate(seeds):
             member, kappa = np.asarray(arrays.member[index]), float(arrays.kappa[index])
             rng = np.random.default_rng(seed)
-            drawn = baselines.conjugate_draws(rng, problem, member, kappa, settings.draws, repair=method == "naive")
-            keep(index, _independent(drawn, settings.draws))
+            draws = settings[index].draws
+            drawn = baselines.conjugate_draws(rng, problem, member, kappa, draws, repair=method == "naive")
+            keep(index, _independent(drawn, draws))
     else:
         if noiseless:
             problem = baselines.without_noise(problem, repair=method == "naive")
         keys = jnp.stack([jax.random.key(seed) for seed in seeds])
-        with progress_bar(progress, label, len(scenarios) * engine.planned_rounds(settings)) as tick:
+        rounds = float(np.mean([engine.planned_rounds(one) for one in settings]))
+        with phase_of(progress, label, len(scenarios), rounds) as tick:
             processes = processes_for(len(scenarios)) if processes is None else processes
             if processes == 1:
-                engine.run(keys, problem, arrays, settings, tick, keep)
+                for places in _alike(settings):
+                    chosen: Scenarios = jax.tree.map(lambda part, places=places: part[places], arrays)
+                    kept = partial(keep_one, places)
+                    engine.run(keys[places], problem, chosen, settings[places[0]], tick, kept)
             else:
                 run_in_processes(keys, problem, arrays, settings, tick, keep, processes=processes)
     return [results[index] for index in sorted(results)]
+
+
+def _alike(settings: Sequence[Settings]) -> list[NDArray[np.intp]]:
+    """Places of equal settings."""
+    return [np.array([k for k, one in enumerate(settings) if one == kind]) for kind in dict.fromkeys(settings)]
+
+
+@double_precision
+def prior_posterior(agreement: Agreement, draws: int = DRAWS, seed: int = 0) -> Posterior:
+    """Independent draws of the agreed prior, before anybody has submitted."""
+    problem = problem_of(agreement, observations_of(agreement, [], seed=0))
+    names = agreement.party_names
+    scenario = Scenario(names, kappa=0.0)
+    arrays = scenario_arrays(agreement, names, [scenario])
+    settings = [engine_settings(draws=draws)]
+    return _posteriors(problem, [scenario], arrays, "prior", settings, [seed], processes=1, progress=False)[0]
+
+
+def engine_settings(method: str = "auto", chains: int | None = None, draws: int = DRAWS) -> Settings:
+    """What the engine is told to do for a posterior, by a method's own rule."""
+    return Settings(
+        draws=draws,
+        chains=chains or (GIBBS_CHAINS if method == "gibbs" else _default_chains()),
+        sampler="gibbs" if method == "gibbs" else "collapsed",
+    )
 
 
 def _default_chains() -> int:
@@ -358,9 +402,9 @@ def _prior(problem: Problem, draws: int, seed: int) -> Sampled:
     """Independent draws from the prior."""
     use_compilation_cache()
     with ONE_AT_A_TIME:
-        positions = jax.random.normal(jax.random.key(seed), (1, draws, problem.model.dimension))
-        parameters = jax.tree.map(np.asarray, collapsed.parameters(problem.model, problem.prior, positions))
-    return Sampled(parameters, np.asarray(positions), independent(draws, problem.model.dimension))
+        positions = np.asarray(jax.random.normal(jax.random.key(seed), (1, draws, problem.model.dimension)))
+        parameters = collapsed.parameters(problem.model, problem.prior, positions)
+    return Sampled(parameters, positions, independent(draws, problem.model.dimension))
 
 
 def _independent(drawn: dict[str, Floats], draws: int) -> Sampled:

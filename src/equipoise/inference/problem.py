@@ -4,6 +4,7 @@ Everything that can be wrong with a request is found here, before anything is co
 """
 
 import math
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,9 @@ from equipoise.inference.scenario import PATH_DIGITS, Scenario, UnitNoise, is_nu
 from equipoise.models import layout_of
 from equipoise.protocol.submission import Submission, validate_submissions
 
+MODELS_KEPT = 16  # since tables of a prior's quantiles take a while
+_MODELS_LOCK = threading.Lock()
+_models: dict[tuple[type, str], tuple[Any, Any]] = {}
 _UNIT_NOISE_STREAM = 0x7A75  # keeps the noise that τ scales apart from the samplers' random numbers
 
 
@@ -116,17 +120,20 @@ def exact_observations(agreement: Agreement, statistics: Mapping[str, tuple[int,
 
 def scenario_arrays(agreement: Agreement, present: Sequence[str], scenarios: Sequence[Scenario]) -> Scenarios:
     """A batch of scenarios as arrays, in the order of the agreement's parties."""
-    names = agreement.party_names
-    member, tau = np.zeros((len(scenarios), len(names))), np.zeros((len(scenarios), len(names)))
+    slots = {name: slot for slot, name in enumerate(agreement.party_names)}
+    sent = set(present)
+    member, tau = np.zeros((len(scenarios), len(slots))), np.zeros((len(scenarios), len(slots)))
     for index, scenario in enumerate(scenarios):
         for party in scenario.coalition if scenario.coalition is not None else present:
-            agreement.party(party)
-            if party not in present:
+            if party not in slots:
+                agreement.party(party)  # refuses it
+            if party not in sent:
                 raise InferenceError(f"{party!r} has not submitted; submissions came from {', '.join(present)}")
-            member[index, names.index(party)] = 1
+            member[index, slots[party]] = 1
         for party, amount in scenario.tau.items():
-            agreement.party(party)
-            tau[index, names.index(party)] = amount
+            if party not in slots:
+                agreement.party(party)
+            tau[index, slots[party]] = amount
     kappa = np.array([scenario.kappa for scenario in scenarios], dtype=float)
     return Scenarios(jnp.asarray(member), jnp.asarray(kappa), jnp.asarray(tau))
 
@@ -136,7 +143,19 @@ def problem_of(agreement: Agreement, observations: Observations) -> Problem:
     return Problem(*model_of(agreement), observations)
 
 
-@double_precision
 def model_of(agreement: Agreement) -> tuple[Any, Any]:
     """The agreed model and prior."""
+    known = type(agreement.model), agreement.identity_digest
+    found = _models.get(known)
+    if found is None:
+        found = _build(agreement)
+        with _MODELS_LOCK:
+            while len(_models) >= MODELS_KEPT:
+                _models.pop(next(iter(_models)))
+            _models[known] = found
+    return found
+
+
+@double_precision
+def _build(agreement: Agreement) -> tuple[Any, Any]:
     return build(agreement.model, len(agreement.parties))

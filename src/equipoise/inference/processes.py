@@ -14,6 +14,7 @@ import jax
 import joblib
 import numpy as np
 from jax import Array
+from joblib.externals.loky import reusable_executor
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from equipoise.errors import InferenceError
@@ -41,17 +42,20 @@ def run(
     keys: Array,
     problem: Problem,
     scenarios: Scenarios,
-    settings: Settings,
+    settings: Sequence[Settings],
     progress: Progress | None = None,
     finished: Finished | None = None,
     *,
     processes: int | None,
 ) -> list[Sampled]:
-    """`engine.run`, a scenario at a time, in processes."""
+    """`engine.run`, a scenario at a time with settings of its own, in processes; the longest first."""
     results: dict[int, Sampled] = {}
-    for index, sampled in spread(sample_one, tasks_of(keys, problem, scenarios, settings), processes):
+    tasks = tasks_of(keys, problem, scenarios, settings)
+    order = sorted(range(len(tasks)), key=lambda index: -settings[index].draws)
+    for place, sampled in spread(sample_one, [tasks[index] for index in order], processes):
+        index = order[place]
         if progress:
-            progress(planned_rounds(settings))
+            progress(planned_rounds(settings[index]))
         if finished:
             finished(index, sampled)
         else:
@@ -59,7 +63,9 @@ def run(
     return [results[index] for index in sorted(results)]
 
 
-def tasks_of(keys: Array, problem: Problem, scenarios: Scenarios, settings: Settings) -> list[tuple[Any, ...]]:
+def tasks_of(
+    keys: Array, problem: Problem, scenarios: Scenarios, settings: Sequence[Settings]
+) -> list[tuple[Any, ...]]:
     """Arguments of `sample_one` for every scenario; plain arrays, which any process can read."""
     data = np.asarray(jax.random.key_data(keys))
     plain, whole = jax.tree.map(np.asarray, ((problem.prior, problem.observations), scenarios))
@@ -68,7 +74,7 @@ def tasks_of(keys: Array, problem: Problem, scenarios: Scenarios, settings: Sett
         chosen: Scenarios = jax.tree.map(lambda part: part[k : k + 1], whole)
         return chosen
 
-    return [(data[k : k + 1], problem.model, *plain, one(k), settings) for k in range(len(data))]
+    return [(data[k : k + 1], problem.model, *plain, one(k), own) for k, own in enumerate(settings)]
 
 
 def sample_one(key: Any, model: Any, prior: Any, observations: Any, scenario: Any, settings: Settings) -> Sampled:
@@ -98,6 +104,13 @@ def spread(
         raise InferenceError(
             "a worker process ended before its time, perhaps for lack of memory; use fewer processes, or processes=1"
         ) from error
+
+
+def stop_processes() -> None:
+    """End the processes that joblib keeps for the next call, whatever they are at."""
+    executor = reusable_executor._executor  # what `get_reusable_executor` would return, or make
+    if executor is not None:
+        executor.shutdown(wait=True, kill_workers=True)
 
 
 def _parallel(processes: int | None) -> joblib.Parallel:

@@ -1,23 +1,148 @@
-"""Progress of long work, for people who wait."""
+"""Progress of long work, for people who wait: one bar on a terminal, a line now and then elsewhere."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import monotonic
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from equipoise._util.text import duration
+
+Tick = Callable[[float], None]  # called with the number of scenarios that have gone on by a round
+Show = Callable[["Meter"], None]
+
+FEW = 3  # scenarios, whose time says how long others take
+QUIET = 30.0  # seconds between lines of one phase
+
+
+class Meter:
+    """How far work has come, in rounds of chains: `planned` in all, `done`, and in which phase it is.
+
+    Work in the journal of an earlier run is done, but took no time; `left` is told from what was sampled.
+    """
+
+    def __init__(self, planned: float, show: Show) -> None:
+        self.planned, self.done, self._sampled = planned, 0.0, 0.0
+        self.label, self.number, self._found, self._of_phase, self._rounds = "", 0, 0, 0.0, 1.0
+        self._show, self._begun, self._spent, self._first = show, 0.0, 0.0, 0.0
+
+    @contextmanager
+    def phase(self, label: str, scenarios: int, rounds: float) -> Iterator[Tick]:
+        """Sample so many scenarios of so many rounds each, on average."""
+        self.label, self._rounds = label, rounds
+        self.number, self._of_phase, self._found = scenarios + self._found, float(self._found * rounds), 0
+        self.planned = max(self.planned, self.done + scenarios * rounds)
+        expected = self.done + scenarios * rounds
+        self._begun = monotonic()
+        self._show(self)
+        yield self._tick
+        self._spent += monotonic() - self._begun
+        self._begun = 0.0
+        self.done = expected  # chains that agree late take more rounds
+
+    def _tick(self, rounds: float) -> None:
+        if not self._sampled:  # programs were compiled first
+            self._begun, self._first = monotonic(), rounds
+        self._sampled += rounds
+        self._of_phase = min(self._of_phase + rounds, self.number * self._rounds)
+        self.done = min(self.done + rounds, self.planned)
+        self._show(self)
+
+    def skip(self, scenarios: int, rounds: float) -> None:
+        """Count scenarios of the phase to come as done, which were found in a journal; `rounds` are of all of them."""
+        self._found = scenarios
+        self.done += rounds
+        self.planned = max(self.planned, self.done)
+
+    def expect(self, rounds: float) -> None:
+        """Plan anew: so much is left, from here on."""
+        self.planned = self.done + rounds
+
+    @property
+    def finished(self) -> int:
+        """Scenarios of this phase that are finished."""
+        return int(self._of_phase / self._rounds + 1e-6)
+
+    @property
+    def left(self) -> float | None:
+        """Seconds left, if all goes on as it went since programs are compiled; not known before a few scenarios are."""
+        timed = self._sampled - self._first
+        if timed < FEW * self._rounds:
+            return None
+        spent = self._spent + (monotonic() - self._begun if self._begun else 0.0)
+        return spent * max(0.0, self.planned - self.done) / timed
+
+    @property
+    def words(self) -> str:
+        """The phase, and how far it is."""
+        return f"{self.label}: {self.finished} of {self.number}" if self.finished else self.label
 
 
 @contextmanager
-def progress_bar(wanted: bool | None, label: str, total: float) -> Iterator[Callable[[float], None] | None]:
-    """A bar on the terminal: when asked for, or by default when standard error is one."""
-    if wanted is False:
+def meter(wanted: bool | None, planned: float) -> Iterator[Meter | None]:
+    """A meter of work that is seen on standard error.
+
+    On a terminal it is a bar, unless it is not `wanted`. Elsewhere it is a line at the beginning of every phase and
+    twice a minute, if it is wanted, and nothing if nobody says.
+    """
+    console = Console(stderr=True)
+    if wanted is False or (wanted is None and not console.is_terminal):
         yield None
         return
-    console = Console(stderr=True, force_terminal=wanted or None)
-    if wanted is None and not console.is_terminal:
-        yield None
+    if not (console.is_terminal or console.is_jupyter):
+        yield Meter(planned, _lines())
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+    )
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda amount: bar.advance(task, amount)
+        task = bar.add_task("", total=planned, left="")
+
+        def show(found: Meter) -> None:
+            bar.update(
+                task, description=found.words, completed=found.done, total=found.planned, left=_left(found).strip()
+            )
+
+        yield Meter(planned, show)
+
+
+@contextmanager
+def phase_of(progress: bool | Meter | None, label: str, scenarios: int, rounds: float) -> Iterator[Tick | None]:
+    """A phase of the work that a meter shows, or work of its own."""
+    if isinstance(progress, Meter):
+        with progress.phase(label, scenarios, rounds) as tick:
+            yield tick
+        return
+    with meter(progress, scenarios * rounds) as own:
+        if own is None:
+            yield None
+            return
+        with own.phase(label, scenarios, rounds) as tick:
+            yield tick
+
+
+def _lines() -> Show:
+    """Show a meter by lines."""
+    console = Console(stderr=True)
+    begun = said = monotonic()
+    seen: set[str] = set()
+
+    def show(found: Meter) -> None:
+        nonlocal said
+        now = monotonic()
+        if found.label in seen and now - said < QUIET:
+            return
+        gone = "" if found.label not in seen else f", {duration(now - begun)} gone"
+        seen.add(found.label)
+        said = now
+        console.print(f"{found.words}{gone}{_left(found)}", markup=False, highlight=False, soft_wrap=True)
+
+    return show
+
+
+def _left(found: Meter) -> str:
+    return "" if found.left is None else f", about {duration(found.left)} left"

@@ -28,8 +28,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from equipoise._util.arrays import Floats
 from equipoise.inference.laplace import inverse_lower
 
 
@@ -44,14 +46,56 @@ class MatrixNoise(NamedTuple):
     diagonal: Array
 
 
+def matrix_places(width: int) -> np.ndarray:
+    """Where each entry of the n × n matrix (features, bias, target) stands in a regression's statistic.
+
+    −1 for the count. The target's square comes last; where that is the count too, a statistic goes without it.
+    """
+    size, names = width + 2, [*range(width), width + 1]
+    places = np.full((size, size), -1)
+    for position, i in enumerate(names):
+        places[i, width] = places[width, i] = position
+    position = width + 1
+    for first, i in enumerate(names):
+        for j in names[first:]:
+            places[i, j] = places[j, i] = position
+            position += 1
+    return places
+
+
+def multiples(size: int) -> Floats:
+    """How often entries of the upper triangle count: off-diagonal ones √2-fold."""
+    first, second = np.triu_indices(size)
+    return np.where(first == second, 1.0, math.sqrt(2))
+
+
+def packed(matrix: Array) -> Array:
+    """The upper triangle of symmetric matrices [..., n, n], with inner products as they were."""
+    size = matrix.shape[-1]
+    first, second = np.triu_indices(size)
+    return matrix.reshape(*matrix.shape[:-2], -1)[..., first * size + second] * multiples(size)
+
+
+def unpacked(triangle: Array) -> Array:
+    """The symmetric matrices again."""
+    size = math.isqrt(2 * triangle.shape[-1])
+    places = np.zeros((size, size), int)
+    places[np.triu_indices(size)] = np.arange(triangle.shape[-1])
+    places = np.maximum(places, places.T)
+    return (triangle / multiples(size))[..., places]
+
+
 class Factor(NamedTuple):
-    """What solving with the parties' C takes, all having one M of size n."""
+    """What solving with the parties' C takes, all having one M of size n.
+
+    Symmetric matrices are given by their t = n(n + 1)/2 entries (`packed`).
+    """
 
     values: Array  # eigenvalues λ of M [n]
     vectors: Array  # q, as columns [n, n]
-    units: Array  # P: the diagonal unit matrices in the eigenbasis [n, n·n]
-    weights: Array  # W [parties, n·n]
-    rank_one: Array  # W û [parties, n·n]
+    units: Array  # P: the diagonal unit matrices in the eigenbasis [n, t]
+    weights: Array  # W [parties, t]
+    rank_one: Array  # W û [parties, t]
     boost: Array  # 2c/den [parties]
     den: Array  # [parties]
     half_correction: Array  # F with FᵀF = (Δ⁻¹ − G)⁻¹ [parties, n, n]
@@ -60,17 +104,23 @@ class Factor(NamedTuple):
 
 def factorise(second_moment: Array, sampling: Array, noise: MatrixNoise, bias: int) -> Factor:
     """Factor C = `sampling` · K(M) + noise of all parties."""
-    size = second_moment.shape[0]
     values, vectors = jnp.linalg.eigh(second_moment)
-    units = (vectors[:, :, None] * vectors[:, None, :]).reshape(size, -1)
-    spread = jnp.outer(values, values).reshape(-1)
+    return factorise_in(values, vectors, sampling, noise, bias)
+
+
+def factorise_in(values: Array, vectors: Array, sampling: Array, noise: MatrixNoise, bias: int) -> Factor:
+    """The same, given the eigenvalues of M and its eigenvectors as columns."""
+    size = len(values)
+    first, second = np.triu_indices(size)
+    units = vectors[:, first] * vectors[:, second] * multiples(size)
+    spread = values[first] * values[second]
     weights = 1 / (2 * sampling[:, None] * spread + 2 * noise.off_diagonal[:, None])
     outer = spread * units[bias]  # û
     den = 2 * noise.off_diagonal * (weights @ (outer * units[bias]))
     rank_one = weights * outer
     boost = 2 * sampling / den
     overlap = rank_one @ units.T
-    gram = ((units * weights[:, None, :]).reshape(-1, size * size) @ units.T).reshape(-1, size, size)
+    gram = ((units * weights[:, None, :]).reshape(-1, len(spread)) @ units.T).reshape(-1, size, size)
     gram += boost[:, None, None] * overlap[:, :, None] * overlap[:, None, :]
 
     delta_root = jnp.sqrt(2 * noise.off_diagonal[:, None] - noise.diagonal)
@@ -80,8 +130,7 @@ def factorise(second_moment: Array, sampling: Array, noise: MatrixNoise, bias: i
     # The log density of the entries themselves: back from √2-fold off-diagonal ones, and without the bias entry.
     entries = size * (size + 1) // 2 - 1
     constant = 0.5 * entries * math.log(2 * math.pi) - 0.25 * size * (size - 1) * math.log(2)
-    log_weights = jnp.log(weights)
-    log_weights = 0.5 * (jnp.sum(log_weights, axis=1) + jnp.sum(log_weights[:, :: size + 1], axis=1))  # over a ≤ b
+    log_weights = jnp.sum(jnp.log(weights), axis=1)
     half_log_det = (
         constant
         + 0.5 * (jnp.log(den) - log_weights - jnp.log(2 * noise.off_diagonal))
@@ -93,8 +142,20 @@ def factorise(second_moment: Array, sampling: Array, noise: MatrixNoise, bias: i
 def solve(factor: Factor, residual: Array) -> Array:
     """C⁻¹ of one symmetric matrix per party [parties, n, n]."""
     q = factor.vectors
-    rotated = (q.T @ residual @ q).reshape(residual.shape[0], -1)
-    return q @ _solve_rotated(factor, rotated).reshape(residual.shape) @ q.T
+    return q @ unpacked(solve_rotated(factor, packed(q.T @ residual @ q))) @ q.T
+
+
+def solve_rotated(factor: Factor, residual: Array) -> Array:
+    """C⁻¹ of symmetric matrices in the eigenbasis of M, [parties or 1, t] ↦ [parties, t]."""
+
+    def base(vector: Array) -> Array:
+        along = jnp.sum(factor.rank_one * vector, axis=1)
+        return factor.weights * vector + (factor.boost * along)[:, None] * factor.rank_one
+
+    touched = base(residual) @ factor.units.T
+    half = jnp.einsum("pki,pi->pk", factor.half_correction, touched)
+    lifted = jnp.einsum("pki,pk->pi", factor.half_correction, half) @ factor.units
+    return base(residual + lifted)
 
 
 def apply_sampling(second_moment: Array, matrix: Array, bias: int) -> Array:
@@ -123,63 +184,61 @@ def _forward(
 ) -> tuple[Array, _Kept]:
     factor = factorise(second_moment, sampling, noise, bias)
     q = factor.vectors
-    residual = (q.T @ (statistic - count[:, None, None] * second_moment) @ q).reshape(len(count), -1)
-    solved = _solve_rotated(factor, residual)
+    residual = packed(q.T @ (statistic - count[:, None, None] * second_moment) @ q)
+    solved = solve_rotated(factor, residual)
     return -factor.half_log_det - 0.5 * jnp.sum(residual * solved, axis=1), (factor, solved, count, sampling)
 
 
 def _backward(bias: int, kept: _Kept, cotangent: Array) -> tuple[Array, None, None, None, None]:
     factor, solved, count, sampling = kept
-    values, vectors = factor.values, factor.vectors
-    parties, size = len(count), len(values)
-    unit = vectors[bias]  # e_bias in the eigenbasis
-    mean = values * unit
-    share = cotangent * sampling
-
-    def matrices(flat: Array) -> Array:
-        return flat.reshape(*flat.shape[:-1], size, size)
-
-    # ½⟨A, dK A⟩ with K(A) = 2 M A M − 2 (mᵀA m) m mᵀ
-    pull = matrices(solved)
-    along = pull @ mean
-    arm = -4 * (along @ mean)[:, None] * along
-
-    # −½ tr(C⁻¹ dK): against X ↦ 2 (dM X M + M X dM), C⁻¹ = diag(W) + boost (Wû)(Wû)ᵀ + Σₖ YₖYₖᵀ …
-    overlap = factor.rank_one @ factor.units.T
-    columns = factor.units * factor.weights[:, None, :] + (
-        factor.boost[:, None, None] * overlap[:, :, None] * factor.rank_one[:, None, :]
-    )
-    halves = factor.half_correction @ columns
-    weights = matrices(factor.weights)
-    diagonal = weights @ values + jnp.diagonal(weights, axis1=1, axis2=2) * values
-    # … and against −2 d(m mᵀ) ⟨m mᵀ, ·⟩, where B⁻¹û = Wû/den
-    inverse_outer = factor.rank_one / factor.den[:, None]
-    inverse_outer += jnp.einsum("pk,pkm->pm", halves @ jnp.outer(mean, mean).reshape(-1), halves)
-    arm += 4 * matrices(inverse_outer) @ mean
-
-    # All terms of the form Σ X Λ X are one product over parties and terms.
-    stack = jnp.concatenate([solved[:, None], halves, factor.rank_one[:, None]], axis=1)
-    sign = jnp.concatenate([jnp.ones((parties, 1)), -jnp.ones((parties, size)), -factor.boost[:, None]], axis=1)
-    left = (2 * share[:, None] * sign)[:, :, None, None] * matrices(stack) * values[:, None]
-    gradient = left.reshape(-1, size).T @ stack.reshape(-1, size)
-    gradient -= jnp.diag(share @ diagonal)
-    arms = jnp.outer(share @ arm, unit)
-    gradient += 0.5 * (arms + arms.T)
-    gradient += ((cotangent * count) @ solved).reshape(size, size)
-    return vectors @ gradient @ vectors.T, None, None, None, None
+    gradient = pull_back(factor, solved, woodbury_halves(factor), cotangent * count, cotangent * sampling, bias)
+    return gradient, None, None, None, None
 
 
 log_likelihood.defvjp(_forward, _backward)
 
 
-def _solve_rotated(factor: Factor, residual: Array) -> Array:
-    """C⁻¹ of symmetric matrices given, and returned, in the eigenbasis of M as [parties, n·n]."""
+def woodbury_halves(factor: Factor) -> Array:
+    """Y with C⁻¹ = diag(W) + boost (Wû)(Wû)ᵀ + Σₖ YₖYₖᵀ, in the eigenbasis of M [parties, n, t]."""
+    overlap = factor.rank_one @ factor.units.T
+    columns = factor.units * factor.weights[:, None, :] + (
+        factor.boost[:, None, None] * overlap[:, :, None] * factor.rank_one[:, None, :]
+    )
+    return factor.half_correction @ columns
 
-    def base(vector: Array) -> Array:
-        along = jnp.sum(factor.rank_one * vector, axis=1)
-        return factor.weights * vector + (factor.boost * along)[:, None] * factor.rank_one
 
-    touched = base(residual) @ factor.units.T
-    half = jnp.einsum("pki,pi->pk", factor.half_correction, touched)
-    lifted = jnp.einsum("pki,pk->pi", factor.half_correction, half) @ factor.units
-    return base(residual + lifted)
+def pull_back(factor: Factor, solved: Array, halves: Array, push: Array, share: Array, bias: int) -> Array:
+    """Gradient by M of Σ push ⟨A, M⟩ + share (½⟨A, K A⟩ − ½ tr(D K)) over parties, at fixed A and D: [n, n].
+
+    A is `solved` [parties, t], D = diag(W) + boost (Wû)(Wû)ᵀ + Σₖ YₖYₖᵀ with Y the `halves` [parties, k, t]: those
+    of C⁻¹ itself, and more where C is a block of a larger matrix. Both are given in the eigenbasis of M.
+    """
+    values, vectors = factor.values, factor.vectors
+    size, (parties, terms) = len(values), halves.shape[:2]
+    unit = vectors[bias]  # e_bias in the eigenbasis
+    mean = values * unit
+
+    # ½⟨A, dK A⟩ with K(A) = 2 M A M − 2 (mᵀA m) m mᵀ
+    pull = unpacked(solved)
+    along = pull @ mean
+    arm = -4 * (along @ mean)[:, None] * along
+
+    # −½ tr(D dK): against X ↦ 2 (dM X M + M X dM) …
+    weights = unpacked(share @ factor.weights * multiples(size))
+    diagonal = weights @ values + jnp.diagonal(weights) * values
+    # … and against −2 d(m mᵀ) ⟨m mᵀ, ·⟩, where B⁻¹û = Wû/den
+    inverse_outer = factor.rank_one / factor.den[:, None]
+    inverse_outer += jnp.einsum("pk,pkm->pm", halves @ packed(jnp.outer(mean, mean)), halves)
+    arm += 4 * unpacked(inverse_outer) @ mean
+
+    # All terms of the form Σ X Λ X are one product over parties and terms.
+    stack = jnp.concatenate([solved[:, None], halves, factor.rank_one[:, None]], axis=1)
+    sign = jnp.concatenate([jnp.ones((parties, 1)), -jnp.ones((parties, terms)), -factor.boost[:, None]], axis=1)
+    whole = unpacked(stack)
+    left = (2 * share[:, None] * sign)[:, :, None, None] * whole * values[:, None]
+    gradient = left.reshape(-1, size).T @ whole.reshape(-1, size)
+    gradient -= jnp.diag(diagonal)
+    arms = jnp.outer(share @ arm, unit)
+    gradient += 0.5 * (arms + arms.T)
+    gradient += unpacked(push @ solved)
+    return vectors @ gradient @ vectors.T

@@ -5,7 +5,7 @@ import pickle
 import sys
 from typing import Any
 
-THREADS_VARIABLE = "NPROC"  # read by XLA when it starts
+from equipoise._util.cores import THREADS_VARIABLE
 
 
 def call(index: int, task: bytes) -> tuple[int, Any]:

@@ -5,17 +5,18 @@ asks for values can therefore be run again after a crash: it makes the same requ
 answered. For the same reason it does not matter who answers: `share` may hand requests to other workers first.
 """
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from dataclasses import replace
-from itertools import groupby
 from time import perf_counter
 
 import numpy as np
 
 from equipoise.agreement import Agreement
 from equipoise.errors import ConvergenceError
-from equipoise.inference.infer import infer_batch
+from equipoise.inference.engine import planned_rounds
+from equipoise.inference.infer import engine_settings, infer_batch
 from equipoise.inference.posterior import Posterior
+from equipoise.inference.progress import Meter
 from equipoise.inference.scenario import UnitNoise
 from equipoise.mediation.journal import Journal
 from equipoise.mediation.requests import PATH, Appraisal, Request
@@ -28,6 +29,11 @@ MORE_DRAWS = (4, 16)  # times as many, where chains do not agree
 
 
 Share = Callable[[str, Sequence[Request]], None]  # has requests answered elsewhere, all or some; the text is for people
+
+
+def rounds_of(settings: SettlementSettings, draws: int | None = None) -> int:
+    """Rounds of chains that a posterior takes, as progress is measured."""
+    return planned_rounds(engine_settings(settings.method, settings.chains, draws or settings.draws))
 
 
 class Appraiser:
@@ -44,7 +50,7 @@ class Appraiser:
         settings: SettlementSettings,
         *,
         processes: int | None = None,
-        progress: bool | None = None,
+        progress: bool | Meter | None = None,
         share: Share | None = None,
         believed: Agreement | None = None,
     ) -> None:
@@ -83,12 +89,19 @@ class Appraiser:
         if missing and self._share is not None:
             self._share(what, missing)
             missing = self._missing(missing)
+        self._skip(set(requests).difference(missing))
         self._sample(missing, what, self._value, keep=keep)
         self.seconds += perf_counter() - start
         return [Appraisal.from_json(self._journal[request.to_json()]) for request in requests]
 
     def _missing(self, requests: Sequence[Request]) -> list[Request]:
         return [request for request in dict.fromkeys(requests) if request.to_json() not in self._journal]
+
+    def _skip(self, answered: Collection[Request]) -> None:
+        """Tell who waits of what needs no sampling."""
+        if isinstance(self._progress, Meter):
+            rounds = sum(rounds_of(self._settings, request.draws) for request in answered)
+            self._progress.skip(len(answered), rounds)
 
     def posterior(self, request: Request) -> Posterior:
         """The very draws that were valued; sampled again if they are no longer there."""
@@ -107,6 +120,8 @@ class Appraiser:
             self._kept.pop(self._larger.get(request, request), None)
 
     def _value(self, request: Request, posterior: Posterior) -> None:
+        if request.by_draws_alone:
+            posterior = replace(posterior, scores=None)
         value = surprise(self._believed, posterior, estimator=self._settings.estimator, seed=request.seed, force=True)
         found = posterior.diagnostics
         appraisal = Appraisal(
@@ -126,34 +141,32 @@ class Appraiser:
         *,
         keep: Container[Request],
     ) -> None:
-        def alike(request: Request) -> int:
-            return request.draws
+        batch = list(requests)
+        if not batch:
+            return
 
-        for draws, group in groupby(sorted(requests, key=alike), key=alike):
-            batch = list(group)
+        def finished(index: int, posterior: Posterior) -> None:
+            if batch[index] in keep:
+                self._kept[batch[index]] = posterior
+            then(batch[index], posterior)
 
-            def finished(index: int, posterior: Posterior, batch: list[Request] = batch) -> None:
-                if batch[index] in keep:
-                    self._kept[batch[index]] = posterior
-                then(batch[index], posterior)
-
-            settings = self._settings
-            infer_batch(
-                self.agreement,
-                self.submissions,
-                [request.scenario for request in batch],
-                method=settings.method,
-                rule=settings.rule,
-                draws=draws,
-                chains=settings.chains,
-                seed=[request.seed for request in batch],
-                noise_seed=[self._noise_of(request) for request in batch],
-                processes=self._processes,
-                progress=self._progress,
-                label=what,
-                finished=finished,
-                believed=self._believed,
-            )
+        settings = self._settings
+        infer_batch(
+            self.agreement,
+            self.submissions,
+            [request.scenario for request in batch],
+            method=settings.method,
+            rule=settings.rule,
+            draws=[request.draws for request in batch],
+            chains=settings.chains,
+            seed=[request.seed for request in batch],
+            noise_seed=[self._noise_of(request) for request in batch],
+            processes=self._processes,
+            progress=self._progress,
+            label=what,
+            finished=finished,
+            believed=self._believed,
+        )
 
     def _noise_of(self, request: Request) -> UnitNoise:
         """The noise that a request names."""

@@ -19,15 +19,17 @@ from equipoise.estimate import Estimate
 from equipoise.inference.infer import infer
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.processes import processes_for
-from equipoise.mediation.appraisal import Appraiser, Share
+from equipoise.inference.progress import Meter, meter
+from equipoise.mediation.appraisal import Appraiser, Share, rounds_of
 from equipoise.mediation.audit import audited
 from equipoise.mediation.coalitions import Coalitions
+from equipoise.mediation.cost import planned_posteriors
 from equipoise.mediation.findings import Remark
 from equipoise.mediation.journal import FileJournal, Journal
 from equipoise.mediation.plausibility import impossible_magnitudes, near_duplicates, prior_conflicts, unlike_the_others
 from equipoise.mediation.requests import Request
 from equipoise.mediation.rewards import Aim, Made, RewardMaker, requests_for_others
-from equipoise.mediation.settings import SettlementSettings, default_budget
+from equipoise.mediation.settings import SettlementSettings
 from equipoise.mediation.settlement import Award, CoalitionValue, Settlement
 from equipoise.mediation.task import Task, environment, task_of
 from equipoise.models.base import Rows
@@ -40,7 +42,6 @@ from equipoise.reward.targets import Targets
 from equipoise.valuation.surprise import own_coordinates, similarity
 
 JOURNAL = "journal.jsonl"
-SCENARIOS_OF_REWARDS = 12  # about; a curve and its verifications
 
 
 def mediate(
@@ -75,10 +76,12 @@ def mediate(
     processes : int, optional
         Processes to sample in; by default as many as there are cores, where that pays.
     progress : bool, optional
-        Whether to show a progress bar; by default on a terminal.
+        Whether to show progress on standard error: one bar for the whole round, with the time left, on a terminal, and
+        lines elsewhere. By default the bar, on a terminal only.
     **overrides
         Single settings by name (`SettlementSettings`): `seed`, `rho`, `mechanism`, `teams`, `estimator`, `method`,
-        `rule`, `draws`, `chains`, `precision`, `tolerance`, `budget`, `noise_secret`, `partial`, `deviate`, `force`.
+        `rule`, `draws`, `chains`, `precision`, `tolerance`, `coalitions`, `budget`, `noise_secret`, `partial`,
+        `deviate`, `force`.
 
     Returns
     -------
@@ -125,12 +128,14 @@ def settle(
     Before anything is sampled, `share` is called with what the work is and the requests that have no answers yet; those
     it gets answered in the journal, by other workers' `appraise`, are not sampled here. Decisions do not depend on it.
     """
+    planned = planned_posteriors(len(task.parties), task.settings, task.mechanism)
     if processes is None:
         # A round is many batches: workers that are started for the first one serve them all.
-        number = len(task.parties)
-        processes = processes_for((2**number if task.exact else default_budget(number)) + SCENARIOS_OF_REWARDS)
-    appraiser = _appraiser(task, journal, processes=processes, progress=progress, share=share)
-    return audited(_Round(task, appraiser).settle(test_rows))
+        processes = processes_for(sum(planned))
+    with meter(progress, sum(planned) * rounds_of(task.settings)) as shown:
+        appraiser = _appraiser(task, journal, processes=processes, progress=shown or False, share=share)
+        settlement = _Round(task, appraiser, shown).settle(test_rows)
+    return audited(settlement)
 
 
 def appraise(
@@ -150,7 +155,7 @@ def appraise(
 
 
 def _appraiser(
-    task: Task, journal: Journal, *, processes: int | None, progress: bool | None, share: Share | None = None
+    task: Task, journal: Journal, *, processes: int | None, progress: bool | Meter | None, share: Share | None = None
 ) -> Appraiser:
     return Appraiser(
         task.agreement,
@@ -166,8 +171,8 @@ def _appraiser(
 class _Round:
     """One settlement in the making."""
 
-    def __init__(self, task: Task, appraiser: Appraiser) -> None:
-        self.task, self.appraiser = task, appraiser
+    def __init__(self, task: Task, appraiser: Appraiser, shown: Meter | None = None) -> None:
+        self.task, self.appraiser, self.shown = task, appraiser, shown
         self.agreement, self.submissions, self.parties = task.agreement, task.submissions, task.parties
         self.deviations = tuple(one.for_parties for one in task.deviations)
         self.begun = perf_counter()
@@ -178,9 +183,12 @@ class _Round:
         self.timings: dict[str, float] = {}
 
     def settle(self, rows: Rows | None) -> Settlement:
-        exact = self.task.exact
         with _timed(self.timings, "valuing coalitions"):
             shapley, targets = self.coalitions.shares()
+        exact = self.coalitions.complete
+        if self.shown:
+            _, rewards = planned_posteriors(len(self.parties), self.task.settings, self.task.mechanism)
+            self.shown.expect(rewards * rounds_of(self.task.settings))
         with _timed(self.timings, "making rewards"):
             awards: dict[str, Award] = {}
             for team in self.task.teams:

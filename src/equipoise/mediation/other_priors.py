@@ -59,7 +59,8 @@ def other_priors(
     sent = settlement.submissions_among(submissions)
     if not settlement.exact:
         raise MediationError(
-            f"with {len(settlement.parties)} parties coalitions were sampled, and other priors need all of them valued"
+            f"of these {len(settlement.parties)} parties coalitions were sampled, and other priors need all of them "
+            "valued: settle up to 12 parties with --coalitions all"
         )
     parties, settings = settlement.parties, settlement.settings
     found = {

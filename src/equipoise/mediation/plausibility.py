@@ -23,9 +23,11 @@ of variance s² adds a factor e^{λ²s²/2}, less than it allows to terms of var
 multiplied by K. So the p-value is too large rather than too small.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -58,16 +60,44 @@ def same_population_probability(
     An upper bound (module docstring). None where the agreement expects every party's features to be distributed in
     their own way, so that different sums are no surprise.
     """
-    if getattr(getattr(agreement.model, "data_prior", None), "scope", "shared") != "shared":
+    if not _one_population(agreement):
         return None
+    return _same_population(layout_of(agreement), _sums_of(agreement, others), _sums_of(agreement, [submission]))
+
+
+def _one_population(agreement: Agreement) -> bool:
+    """Whether the agreement expects all parties' features to be distributed alike."""
+    return bool(getattr(getattr(agreement.model, "data_prior", None), "scope", "shared") == "shared")
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Rows, statistics and variances of their noise, of one party or added up over several."""
+
+    rows: int
+    values: Floats
+    noise: Floats
+
+    def __sub__(self, other: "_Sums") -> "_Sums":
+        return _Sums(self.rows - other.rows, self.values - other.values, self.noise - other.noise)
+
+
+def _sums_of(agreement: Agreement, submissions: Sequence[Submission]) -> _Sums:
     layout = layout_of(agreement)
-    rows = sum(one.count for one in others)
-    mean = np.sum([one.values(agreement) for one in others], axis=0) / rows
-    noise = np.sum([np.square(layout.noise_deviations(one.stated)) for one in others], axis=0) / rows**2
-    ratio = submission.count / rows
-    difference = np.abs(np.asarray(submission.values(agreement)) - submission.count * mean)
-    variance = submission.count * (1 + ratio) * _largest_variances(layout, mean, noise, rows)
-    variance += np.square(layout.noise_deviations(submission.stated)) + submission.count**2 * noise
+    return _Sums(
+        sum(one.count for one in submissions),
+        np.sum([one.values(agreement) for one in submissions], axis=0),
+        np.sum([np.square(layout.noise_deviations(one.stated)) for one in submissions], axis=0),
+    )
+
+
+def _same_population(layout: Layout, others: _Sums, one: _Sums) -> float:
+    rows = others.rows
+    mean, noise = others.values / rows, others.noise / rows**2
+    ratio = one.rows / rows
+    difference = np.abs(one.values - one.rows * mean)
+    variance = one.rows * (1 + ratio) * _largest_variances(layout, mean, noise, rows)
+    variance += one.noise + one.rows**2 * noise
     most = np.array([high - low for low, high in layout.row_limits]) * max(1.0, ratio)  # that one row can be off
     exponent = difference**2 / (2 * (variance + most * difference / 3))
     return float(min(1.0, 2 * len(layout) * math.exp(-float(exponent.max()))))
@@ -103,16 +133,14 @@ def unlike_the_others(agreement: Agreement, submissions: Sequence[Submission]) -
 
     The rest are then compared without it, or it would make them look odd too. Of two nobody can tell which is odd.
     """
-    rest, found = list(submissions), []
+    if not _one_population(agreement):
+        return []
+    layout, rest, found = layout_of(agreement), list(submissions), []
+    sums = {one.party: _sums_of(agreement, [one]) for one in rest}
     while len(rest) > 1:
-        probabilities = [
-            same_population_probability(agreement, [other for other in rest if other is not one], one) for one in rest
-        ]
-        odd = [
-            (probability, place)
-            for place, probability in enumerate(probabilities)
-            if probability is not None and probability < SUSPICIOUS
-        ]
+        together = _sums_of(agreement, rest)
+        probabilities = [_same_population(layout, together - sums[one.party], sums[one.party]) for one in rest]
+        odd = [(probability, place) for place, probability in enumerate(probabilities) if probability < SUSPICIOUS]
         if not odd:
             break
         if len(rest) == 2:
@@ -136,18 +164,20 @@ def _unlike(party: str, probability: float) -> Remark:
 def near_duplicates(agreement: Agreement, submissions: Sequence[Submission], everybody: Posterior) -> list[Remark]:
     """Pairs whose statistics differ by little more than their noise, where independent rows would differ more."""
     model, prior = model_of(agreement)
-    layout = layout_of(agreement)
-    found = []
+    chosen, shared, found = np.arange(0, len(everybody), 50), _one_population(agreement), []
+
+    @functools.cache
+    def of_a_row(slot: int) -> Floats:
+        return np.asarray(rows_of_posterior(model, prior, everybody, slot, chosen)[1].mean(axis=0))
+
+    slots = {party: 0 if shared else slot for slot, party in enumerate(agreement.party_names)}
+    sums = {one.party: _sums_of(agreement, [one]) for one in submissions}
     for one, other in itertools.combinations(submissions, 2):
         if one.count != other.count:
             continue  # sums over different numbers of rows are not copies
-        difference = np.subtract(one.values(agreement), other.values(agreement))
-        noise = sum(np.square(layout.noise_deviations(each.stated)) for each in (one, other))
-        spread = np.diag(np.asarray(noise))
-        for each in (one, other):
-            slot = agreement.party_names.index(each.party)
-            _, covariance = rows_of_posterior(model, prior, everybody, slot, np.arange(0, len(everybody), 50))
-            spread = spread + each.count * covariance.mean(axis=0)
+        difference = sums[one.party].values - sums[other.party].values
+        noise = sums[one.party].noise + sums[other.party].noise
+        spread = np.diag(noise) + sum(each.count * of_a_row(slots[each.party]) for each in (one, other))
         copies = float(np.sum(stats.norm.logpdf(difference, scale=np.sqrt(noise))))
         independent = stats.multivariate_normal.logpdf(difference, cov=spread, allow_singular=True)
         if copies - independent > SURELY_CLOSER:

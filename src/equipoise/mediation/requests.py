@@ -4,7 +4,7 @@ A request says everything its answer depends on besides the inputs of the run, i
 so that whoever reads or checks a settlement needs no sampler.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +21,7 @@ class Request:
 
     `recipient` names a member whose own statistic stays as it is; `extra` members to whose statistics more is added.
     Requests are written down, and may be read: where noise comes from the round's path, they say `PATH`, not its
-    secret.
+    secret. A reward is valued `by_draws_alone`: who gets them can do the same, and has no scores of theirs.
     """
 
     coalition: tuple[str, ...]
@@ -32,17 +32,22 @@ class Request:
     noise_seed: UnitNoise = 0
     extra: tuple[tuple[str, float], ...] = ()
     recipient: str | None = None
+    by_draws_alone: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The request as plain values: the key of its answer in a journal."""
         found = asdict(self) | {"coalition": list(self.coalition), "extra": [list(one) for one in self.extra]}
         if self.recipient is None:
             del found["recipient"]  # as versions up to 0.11 wrote, and read
+        if not self.by_draws_alone:
+            del found["by_draws_alone"]
         return found
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Self:
         """The inverse of `to_json`."""
+        if unknown := sorted(set(document) - {one.name for one in fields(cls)}):
+            raise ValueError(f"the request has {unknown[0]!r}, as later versions may; use a newer one")
         numbers = {name: float(document[name]) for name in ("kappa", "tau")}  # 1 and 1.0 would be two keys
         extra = tuple((party, float(tau)) for party, tau in document["extra"])
         return cls(**document | numbers | {"coalition": tuple(document["coalition"]), "extra": extra})

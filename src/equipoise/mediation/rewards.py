@@ -62,6 +62,7 @@ class RewardMaker:
     def __init__(self, task: Task, appraiser: Appraiser) -> None:
         self._appraiser, self._seed, self._noise_secret = appraiser, task.seed, task.noise_of_this_round
         self._draws, self._precision, self._tolerance = task.settings.draws, task.settings.precision, task.tolerance
+        self._first_draws = task.first_draws
         self.points: list[CurvePoint] = []
 
     def make(
@@ -74,7 +75,9 @@ class RewardMaker:
         nothing = [party for party, aim in aims.items() if aim.target.value <= 0]
         found = self._precise(
             {
-                place: Request(team, self._draws, derived_seed(self._seed, "reward", party, 0), 0.0)
+                place: Request(
+                    team, self._draws, derived_seed(self._seed, "reward", party, 0), 0.0, by_draws_alone=True
+                )
                 for place, party in enumerate(nothing)
             },
             "verifying rewards",
@@ -92,7 +95,7 @@ class RewardMaker:
         seed = derived_seed(self._seed, "curve", sorted(team))  # one for all κ: common random numbers
 
         def at(kappas: Sequence[float]) -> list[Estimate]:
-            requests = [Request(team, self._draws, seed, kappa) for kappa in kappas]
+            requests = [Request(team, self._first_draws, seed, kappa) for kappa in kappas]
             return [one.value for one in self._appraiser.appraise(requests, what="tempering curve")]
 
         final: dict[str, dict[int, Request]] = {party: {} for party in rest}
@@ -104,6 +107,7 @@ class RewardMaker:
                     self._draws,
                     derived_seed(self._seed, "reward", rest[place], attempt),
                     kappa,
+                    by_draws_alone=True,
                 )
                 for place, (kappa, attempt) in wanted.items()
             }
@@ -170,7 +174,8 @@ class RewardMaker:
             def verify(
                 tau: float, basis: Request = basis, party: str = party, tries: list[Request] = tries
             ) -> Estimate:
-                fresh = replace(basis, tau=tau, seed=derived_seed(self._seed, "reward", party, len(tries)))
+                seed = derived_seed(self._seed, "reward", party, len(tries))
+                fresh = replace(basis, tau=tau, seed=seed, by_draws_alone=True)
                 request, value = self._precise({0: fresh}, "verifying rewards")[0]
                 tries.append(request)
                 return value

@@ -31,7 +31,11 @@ WITH_NOISE = ("noise", "degraded")  # mechanisms that need a secret
 Team = Annotated[tuple[str, ...], Field(strict=False, max_length=MAX_PARTIES)]
 Teams = Annotated[tuple[Team, ...], Field(strict=False, max_length=MAX_PARTIES)]
 
-EXACT_UP_TO = 12  # parties
+Coalitions = Literal["auto", "all", "sampled"]
+
+ALL_UP_TO = 7  # parties: a sample of their coalitions that is as good is nearly all of them
+EXACT_UP_TO = 12  # parties, whose coalitions can all be valued
+FEWEST_SAMPLED = 4  # parties
 SECRET = "noise.secret"  # noqa: S105  (a name of a file)
 FEWEST_CHAINS = 4  # fewer cannot be compared with each other
 _PERMISSIONS = frozenset({"partial", "deviate", "force"})  # what may be settled, rather than how
@@ -41,6 +45,7 @@ _NAMED: dict[str, tuple[str, Any, type[EquipoiseError]]] = {
     "estimator": ("estimator", Estimator, InferenceError),
     "method": ("method", Method, InferenceError),
     "rule": ("tempering rule", Rule, InferenceError),
+    "coalitions": ("way to choose coalitions", Coalitions, MediationError),
 }
 _REMEDIES = {
     "rho": 'rho = {value!r} is not a fairness exponent; give a number above 0 and up to 1, or "max"',
@@ -81,8 +86,12 @@ class SettlementSettings(BaseModel):
         Standard error, in nats, that targets and rewards should have.
     tolerance : float, optional
         How far, in nats, a reward may miss its target; by default twice the precision.
+    coalitions : {"auto", "all", "sampled"}
+        Which coalitions to value. "all" is for up to 12 parties. "sampled" begins with some and adds more until targets
+        have the precision asked for, or all are there. "auto" is all of up to 7 parties, and a sample of more.
     budget : int, optional
-        Coalitions to value where there are too many (more than 12 parties) to value all.
+        Coalitions to value at most, where they are sampled; by default all of up to 12 parties; beyond,
+        1,000, or 18 for each party if that is more.
     noise_secret : str, optional
         64 hexadecimal digits, up to version 0.11 32, that added noise is drawn from; by default new ones, which
         `folder` keeps.
@@ -112,6 +121,7 @@ class SettlementSettings(BaseModel):
     chains: Annotated[Whole, Field(ge=FEWEST_CHAINS)] | None = None
     precision: Nats = PRECISION
     tolerance: Nats | None = None
+    coalitions: Coalitions = "auto"
     budget: Annotated[Whole, Field(ge=1, le=1_000_000)] | None = None
     noise_secret: str | None = Field(None, pattern="^([0-9a-f]{32}|[0-9a-f]{64})$", repr=False)
     partial: bool = False
@@ -161,8 +171,14 @@ class SettlementSettings(BaseModel):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What decisions depend on, as plain values: everything but what is merely permitted."""
-        return self.model_dump(mode="json", exclude=set(_PERMISSIONS))
+        """What decisions depend on, as plain values: everything but what is merely permitted.
+
+        That all coalitions are valued goes without saying, as in versions up to 0.12.
+        """
+        found = self.model_dump(mode="json", exclude=set(_PERMISSIONS))
+        if self.coalitions == "all":
+            del found["coalitions"]
+        return found
 
 
 def _refused(name: str, value: Any) -> EquipoiseError:
@@ -177,23 +193,47 @@ def _refused(name: str, value: Any) -> EquipoiseError:
     )
 
 
-def all_are_valued(parties: int) -> bool:
-    """Whether every coalition of so many parties is valued, not a sample of them."""
+def fits_enumeration(parties: int) -> bool:
+    """Whether so many parties have few enough coalitions to value them all."""
     return parties <= EXACT_UP_TO
 
 
 def default_budget(parties: int) -> int:
-    """Coalitions to value when nobody says: enough for an error of a few per cent, in our experience."""
-    return smallest_budget(parties) + 12 * parties
+    """Coalitions to value at most when nobody says: a sample stops growing before, once errors are small enough."""
+    return int(min(2**parties - 1, max(1_000, 18 * parties + 1))) if not fits_enumeration(parties) else 2**parties - 1
 
 
-def check_budget(parties: int, budget: Any) -> int | None:
+def coalitions_to_value(parties: int, coalitions: Coalitions = "auto", budget: int | None = None) -> int:
+    """How many coalitions a round of so many parties values, as far as it is known before.
+
+    How far a sample grows depends on the parties; 5n(n − 4) is what `benchmarks/fewer_coalitions.py` saw of 8 to 12.
+    """
+    if check_coalitions(parties, coalitions) == "all":
+        return int(2**parties - 1)
+    return min(budget or default_budget(parties), max(smallest_budget(parties), 5 * parties * (parties - 4)))
+
+
+def check_coalitions(parties: int, coalitions: Coalitions) -> Literal["all", "sampled"]:
+    """Which coalitions of so many parties are valued."""
+    if coalitions == "auto":
+        return "all" if parties <= ALL_UP_TO else "sampled"
+    if coalitions == "all" and not fits_enumeration(parties):
+        raise MediationError(
+            f'coalitions = "all" is for up to {EXACT_UP_TO} parties; {parties} have {2**parties - 1:.4g} coalitions'
+        )
+    if coalitions == "sampled" and parties < FEWEST_SAMPLED:
+        raise MediationError(f'{parties} parties have {2**parties - 1} coalitions; leave out coalitions = "sampled"')
+    return coalitions
+
+
+def check_budget(parties: int, coalitions: Literal["all", "sampled"], budget: Any) -> int | None:
     """A number of coalitions to value, checked for so many parties."""
     if budget is None:
         return None
-    if all_are_valued(parties):
+    if coalitions == "all":
         raise MediationError(
-            f"a budget is for more than {EXACT_UP_TO} parties; of {parties} all coalitions are valued, so leave it out"
+            f"a budget is for coalitions that are sampled, by default those of more than {ALL_UP_TO} parties; of "
+            f"{parties} all are valued, so leave it out"
         )
     least = smallest_budget(parties)
     if not is_whole(budget, least):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from equipoise._util.arrays import Floats
 from equipoise._util.canonical import canonical_json, read_limited, sha256_hex, strict_json
 from equipoise._util.display import Chart, Interval, Table
 from equipoise._util.files import replaced_file
@@ -28,7 +29,7 @@ from equipoise.mediation.settings import Deviation, SettlementSettings, deviatio
 from equipoise.protocol.submission import Submission, validate_submissions
 from equipoise.reward.model import Reward
 from equipoise.reward.summary import Summary
-from equipoise.reward.targets import Terms
+from equipoise.reward.targets import Terms, least_among
 
 if TYPE_CHECKING:
     import pandas
@@ -37,7 +38,7 @@ FORMAT = "equipoise-settlement"
 VERSION = 3
 READABLE = (2, 3)  # 2, of 0.4 to 0.6, does not say who counts as bringing nothing
 FILE = folders.SETTLEMENT
-MAX_BYTES = 128 * 2**20
+MAX_BYTES = 512 * 2**20  # which a thousand parties may need
 MAX_SHOWN = 16  # parties in a summary
 
 
@@ -358,7 +359,7 @@ class Settlement:
         except KeyError:
             raise MediationError(
                 f"the coalition of {', '.join(members)} was not valued; of {len(self.parties)} parties' coalitions "
-                f"only {len(self.coalitions)} were sampled"
+                f"only {len(self.coalitions):,} were sampled"
             ) from None
 
     @cached_property
@@ -369,7 +370,8 @@ class Settlement:
     @cached_property
     def settings(self) -> SettlementSettings:
         """The settings that the settlement was made with, nothing in them left to the agreement."""
-        return SettlementSettings.of(None, self.options | {"noise_secret": None})
+        unsaid = {"coalitions": "all" if self.exact else "sampled", "noise_secret": None}  # by earlier versions, too
+        return SettlementSettings.of(None, unsaid | self.options | {"noise_secret": None})
 
     @property
     def terms(self) -> Terms:
@@ -378,7 +380,9 @@ class Settlement:
         assert settings.rho is not None
         assert settings.tolerance is not None
         fallback, degraded = self.agreement.reward.fallback, settings.mechanism == "degraded"
-        return Terms(settings.rho, fallback, settings.precision, settings.tolerance, degraded)
+        # Up to 0.12 sampled games did not say so, and among any number the precision was the least that counts.
+        least = least_among(len(self.parties)) if self.exact or "coalitions" in self.options else 1.0
+        return Terms(settings.rho, fallback, settings.precision, settings.tolerance, degraded, least)
 
     def submissions_among(self, given: Iterable[Submission]) -> tuple[Submission, ...]:
         """The given submissions in the order of the parties; `MediationError` unless they are those that were settled.
@@ -396,15 +400,25 @@ class Settlement:
 
     def ratio(self, party: str) -> float:
         """A party's φ/φ_max, whose power ρ is its share; 0 if it brings nothing, 1 in a team where nobody does."""
-        team, nothing = self.awards[party].team, self.nothing or ()
-        if all(member in nothing for member in team):
-            return 1.0
-        sharing = [one for one in team if one not in nothing]
-        staying = [one for one in sharing if not self.awards[one].falls_back]
-        best = max((self.shapley[one].value for one in staying), default=0.0)
-        if best <= 0:
-            return float(self.nothing is None)  # up to 0.6, where nobody brings anything all are alike
-        return min(max(self.shapley[party].value, 0.0) / best, 1.0) if party in sharing else 0.0
+        return self._ratios[party]
+
+    @cached_property
+    def _ratios(self) -> dict[str, float]:
+        """Every party's φ/φ_max, as `ratio` has it."""
+        nothing, found = set(self.nothing or ()), {}
+        for team in self.teams:
+            sharing = [one for one in team if one not in nothing]
+            staying = [one for one in sharing if not self.awards[one].falls_back]
+            best = max((self.shapley[one].value for one in staying), default=0.0)
+            for party in team:
+                if not sharing:
+                    found[party] = 1.0
+                elif best <= 0:
+                    found[party] = float(self.nothing is None)  # up to 0.6, where nobody brings anything all are alike
+                else:
+                    share = min(max(self.shapley[party].value, 0.0) / best, 1.0)
+                    found[party] = 0.0 if party in nothing else share
+        return found
 
     def targets_at(self, rho: float) -> dict[str, float]:
         """Everybody's target in nats, had the fairness exponent been another.
@@ -468,10 +482,15 @@ class Settlement:
     def probability_above(self, first: str, second: str) -> float:
         """How probable it is, from 0 to 1, that the first party's Shapley value is truly above the second's."""
         i, j = self.parties.index(first), self.parties.index(second)
-        covariance = np.array(self.shapley_covariance)
+        covariance = self._covariance
         variance = covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]
         difference = self.shapley[first].value - self.shapley[second].value
         return Estimate(difference, float(np.sqrt(max(variance, 0.0)))).probability_above(0.0)
+
+    @cached_property
+    def _covariance(self) -> Floats:
+        """That of the Shapley values' errors, as an array."""
+        return np.array(self.shapley_covariance)
 
     def to_json(self) -> dict[str, Any]:
         """The settlement as plain numbers, strings, lists and dictionaries, without draws and audit."""

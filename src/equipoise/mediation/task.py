@@ -26,15 +26,18 @@ from equipoise.mediation.settings import (
     Rho,
     SettlementSettings,
     Teams,
-    all_are_valued,
     check_budget,
+    check_coalitions,
     check_teams,
     deviations,
     noise_secret_of,
 )
 from equipoise.mediation.settlement import Contribution
 from equipoise.protocol.submission import Submission, validate_submissions
-from equipoise.reward.targets import Terms
+from equipoise.reward.targets import Terms, least_among
+
+FIRST_DRAWS, FEW_PARAMETERS = 1_280, 8
+REQUESTED = ("rho", "coalitions", "budget")  # settings that decide what is requested, and no answer
 
 
 @dataclass(frozen=True)
@@ -53,10 +56,22 @@ class Task:
         """Everybody who submitted."""
         return tuple(submission.party for submission in self.submissions)
 
+    @cached_property
+    def first_draws(self) -> int:
+        """Draws to begin with, of posteriors that nobody will see, only their values: more follow from the precision.
+
+        Nearest neighbours see a smoothed density: values are too large by an amount that grows with the parameters and
+        falls with the draws, and that no standard error has. It must be about the same for coalitions and teams.
+        """
+        from equipoise.inference.problem import model_of  # loads JAX, too
+
+        few = model_of(self.agreement)[0].focus <= FEW_PARAMETERS
+        return min(self.settings.draws, FIRST_DRAWS) if few else self.settings.draws
+
     @property
-    def exact(self) -> bool:
-        """Whether every coalition is valued, not a sample of them."""
-        return all_are_valued(len(self.submissions))
+    def enumerates(self) -> bool:
+        """Whether every coalition is valued; a sample of them may become all, too."""
+        return self.settings.coalitions == "all"
 
     @property
     def seed(self) -> int:
@@ -97,7 +112,8 @@ class Task:
     def terms(self) -> Terms:
         """The terms by which targets follow from values."""
         fallback, precision = self.agreement.reward.fallback, self.settings.precision
-        return Terms(self.rho, fallback, precision, self.tolerance, self.mechanism == "degraded")
+        least = least_among(len(self.submissions))
+        return Terms(self.rho, fallback, precision, self.tolerance, self.mechanism == "degraded", least)
 
     @cached_property
     def contributions(self) -> dict[str, Contribution]:
@@ -130,11 +146,11 @@ class Task:
 
     @cached_property
     def values_digest(self) -> str:
-        """Digest of everything an answer depends on, besides its request: ρ only decides what is requested.
+        """Digest of everything an answer depends on, besides its request: some settings only decide what is requested.
 
         A reward's own noise is named by its request (`noise_of_this_round`).
         """
-        return self._digest({name: value for name, value in self.settings.options.items() if name != "rho"})
+        return self._digest({name: value for name, value in self.settings.options.items() if name not in REQUESTED})
 
     def _digest(self, options: dict[str, Any]) -> str:
         from equipoise.inference.runtime import on_accelerator  # loads JAX; a server makes tasks only to check them
@@ -173,6 +189,7 @@ def task_of(
     if seed is None:
         seed = seed_of(agreement.identity_digest, {one.party: Contribution.of(one).digest for one in submissions})
     check_rule(settings.rule, check_method(settings.method, agreement.model.gibbs_refusal))
+    coalitions = check_coalitions(len(parties), settings.coalitions)
     resolved = settings.model_copy(
         update={
             "seed": seed,
@@ -180,7 +197,8 @@ def task_of(
             "mechanism": settings.mechanism or agreement.reward.mechanism,
             "teams": check_teams(parties, settings.teams),
             "tolerance": settings.tolerance or 2 * settings.precision,
-            "budget": check_budget(len(parties), settings.budget),
+            "coalitions": coalitions,
+            "budget": check_budget(len(parties), coalitions, settings.budget),
         }
     )
     if not settings.partial:

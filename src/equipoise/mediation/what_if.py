@@ -91,7 +91,7 @@ def what_if(
     Parameters
     ----------
     settlement : Settlement
-        The settled round; all of its coalitions must have been valued, as they are of up to 12 parties.
+        The settled round; all of its coalitions must have been valued, as they are of up to 7 parties.
     submissions : sequence of Submission
         The submissions that were settled.
     changes : mapping of str to float
@@ -181,8 +181,8 @@ def _added_noise(settlement: Settlement, changes: Mapping[str, float]) -> dict[s
     """τ by party, checked."""
     if not settlement.exact:
         raise MediationError(
-            f"with {len(settlement.parties)} parties coalitions were sampled, and what-if needs all of them; ask "
-            "`equipoise party advise` instead"
+            f"of these {len(settlement.parties)} parties coalitions were sampled, and what-if needs all of them: "
+            "settle up to 12 parties with --coalitions all, or ask `equipoise party advise` instead"
         )
     if not changes:
         raise MediationError("nothing is changed; name a party and a smaller epsilon")

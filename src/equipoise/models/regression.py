@@ -237,6 +237,7 @@ class Regression(Model):
             for one in terms
         ]
 
+    @cached_property
     def typical_terms(self) -> list[tuple[float, float, float]]:
         """As `typical_features`, of every term; of a level it is believed that all of its block are equally frequent.
 
@@ -260,14 +261,17 @@ class Regression(Model):
         where features are at their means: its middle and spread.
         """
         assert isinstance(self.data_prior, StandardisedFeatures)
-        terms = []
-        middle, variance = (np.full(len(coordinates), one) for one in (target[0], target[1] ** 2))
-        for (centre, deviation, spread), z in zip(self.typical_terms(), coordinates.T, strict=False):
-            weight = unit * (effect / SINH_DEVIATION) * ratio_quantile(z, deviation, spread, LARGEST_DEVIATION)
-            middle = middle - weight * centre
-            variance = variance + (weight * (self.data_prior.mean_spread * deviation if spread else 0.0)) ** 2
-            terms.append(weight)
-        return np.column_stack([*terms, middle + np.sqrt(variance) * coordinates[:, -1]])
+        centres, deviations, spreads = (np.array(part) for part in zip(*self.typical_terms, strict=True))
+        weights = np.empty((len(coordinates), len(centres)))
+        for deviation, spread in set(zip(deviations.tolist(), spreads.tolist(), strict=True)):
+            alike = np.flatnonzero((deviations == deviation) & (spreads == spread))
+            weights[:, alike] = ratio_quantile(coordinates[:, alike], deviation, spread, LARGEST_DEVIATION)
+        weights *= (unit * (effect / SINH_DEVIATION) * np.ones(len(weights)))[:, None]
+        middle = target[0] - weights @ centres
+        variance = (
+            target[1] ** 2 + weights**2 @ np.where(spreads > 0, self.data_prior.mean_spread * deviations, 0.0) ** 2
+        )
+        return np.column_stack([weights, middle + np.sqrt(variance) * coordinates[:, -1]])
 
     # Predictions.
 

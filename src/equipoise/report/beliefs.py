@@ -37,7 +37,7 @@ def introduction(agreement: Agreement, shown: Sequence[str]) -> list[str]:
         *agreement.model.reading(),
     ]
     if "alone" not in shown:
-        words.append("Posteriors of single parties were not kept: with so many parties, coalitions were sampled.")
+        words.append("Posteriors of single parties were not kept, of so many parties.")
     if (left := len(agreement.model.readable_names) - MOST) > 0:
         words.append(f"The first {MOST} parameters of the agreement are shown, and {left} more are not.")
     return words

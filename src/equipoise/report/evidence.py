@@ -22,6 +22,7 @@ OPTIONS = {
     "chains": "Markov chains",
     "precision": "standard error wanted (nats)",
     "tolerance": "tolerance of a reward (nats)",
+    "coalitions": "coalitions to value",
     "budget": "coalitions to value at most",
 }
 

@@ -54,7 +54,10 @@ def shapley(settlement: "Settlement") -> Section:
             "from nothing and counts as nothing; nobody else’s share depends on it."
         )
     if not settlement.exact:
-        words.append("Not all coalitions were valued; the errors include the choice of those that were.")
+        words.append(
+            f"Of all coalitions {len(settlement.coalitions):,} were valued, until errors were as small as asked or the "
+            "budget was spent; the errors include the choice of coalitions."
+        )
     most = largest(settlement, MOST_ROWS)
     figure = Figure(
         charts.shapley_values({party: settlement.shapley[party] for party in most}), f"Shapley values in nats. {BARS}"

@@ -116,7 +116,7 @@ def find(
     if on_accelerator() and not conjugate:
         return _on_accelerator(problem, engine.run(keys, problem, scenarios, settings), measure)
     function = _measured_without_noise if conjugate else _measured
-    tasks = [(*task, measure) for task in tasks_of(keys, problem, scenarios, settings)]
+    tasks = [(*task, measure) for task in tasks_of(keys, problem, scenarios, [settings] * len(keys))]
     return [result for _, result in sorted(spread(function, tasks, usable_cores()), key=lambda pair: pair[0])]
 
 

@@ -131,8 +131,11 @@ class Evidence:
 def _mixture(points: Floats, around: Normal, size: int) -> tuple[tuple[Normal, ...], tuple[float, ...]]:
     """So many normal distributions by maximum likelihood, found where all together are about N(0, I)."""
     from sklearn.mixture import GaussianMixture  # takes a second to load, and is seldom needed
+    from threadpoolctl import threadpool_limits
 
-    found = GaussianMixture(size, random_state=0, n_init=5, init_params="random_from_data").fit(around.whitened(points))
+    fit = GaussianMixture(size, random_state=0, n_init=5, init_params="random_from_data")
+    with threadpool_limits(1):  # matrices are so small that threads only wait for each other
+        found = fit.fit(around.whitened(points))
     parts = [
         Normal.narrowed(around.mean + around.root @ mean, around.root @ covariance @ around.root.T)
         for mean, covariance in zip(found.means_, found.covariances_, strict=True)

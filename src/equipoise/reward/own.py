@@ -18,8 +18,9 @@ from equipoise.inference.problem import model_of
 
 
 def own_part(agreement: Agreement, posterior: Posterior) -> Posterior:
-    """A posterior with draws and diagnostics of the model's own parameters alone.
+    """A posterior with draws and diagnostics of the model's own parameters alone, and without scores.
 
+    Scores are exact numbers of everybody's releases: who had them could work out more than draws tell.
     Draws can be no better than the chains they are from: the worst diagnostic of all other parameters stays, as one.
     """
     focus: int = model_of(agreement)[0].focus  # coordinates of the model's own parameters, which come first
@@ -33,6 +34,7 @@ def own_part(agreement: Agreement, posterior: Posterior) -> Posterior:
             ess_bulk=_own(found.ess_bulk, focus, np.min),
             ess_tail=_own(found.ess_tail, focus, np.min),
         ),
+        scores=None,
     )
 
 

@@ -18,14 +18,14 @@ import numpy as np
 import scipy
 
 from equipoise._util.arrays import Floats
-from equipoise.inference.diagnostics import Diagnostics, diagnose
+from equipoise.inference.diagnostics import Diagnostics, diagnose, superchains_of
 from equipoise.reward.evidence import Normal
 
 LogDensity = Callable[[Floats], Floats]  # of points [n, d]
 
-CHAINS = 16
+CHAINS = 64  # in 8 superchains (`diagnostics.py`): an evaluation at many points costs little more than at one
 DEGREES = 8.0  # of freedom of the reference
-ADAPTATIONS, ADAPTATION_STEPS = 3, 40
+ADAPTATIONS, ADAPTATION_STEPS = 3, 15
 MOST_STEPS = 32  # for a draw
 LEAST_SHARE = 0.001  # of a mode that matters
 MOST_TRIES = 200  # on one ellipse, which by then is a point
@@ -33,9 +33,9 @@ STEP, SECOND_STEP = 1e-4, 1e-3  # of finite differences, where the density's sca
 
 
 def sample(log_density: LogDensity, around: Sequence[Normal], draws: int, seed: int) -> tuple[Floats, Diagnostics]:
-    """Draws [chains, draws, d], and how well the chains agree; `around` says where modes of the density may be.
+    """Draws [superchains, draws, d], and how well these agree; `around` says where modes of the density may be.
 
-    Chains begin at all of them that matter: where they cannot get from one to another, they do not agree.
+    Superchains begin at all of them that matter: where they cannot get from one to another, they do not agree.
     """
     rng = np.random.default_rng(seed)
 
@@ -45,20 +45,21 @@ def sample(log_density: LogDensity, around: Sequence[Normal], draws: int, seed: 
         return np.where(np.isfinite(found), found, -np.inf)
 
     modes, shares = _modes(density, around)
-    starts = [modes[chain % len(modes)] for chain in range(CHAINS)]
-    steps_aside = 0.5 * rng.normal(size=(CHAINS, len(modes[0].mean)))
+    number = superchains_of(CHAINS)
+    starts = [modes[one % len(modes)] for one in range(number)]
+    steps_aside = 0.5 * rng.normal(size=(number, len(modes[0].mean)))
     place = np.array([one.mean + aside @ one.root.T for one, aside in zip(starts, steps_aside, strict=True)])
     usable = np.isfinite(density(place))
     place[~usable] = np.array([one.mean for one in starts])[~usable]
-    chains = _Chains(density, _together(modes, shares), place, rng)
+    chains = _Chains(density, _together(modes, shares), np.repeat(place, CHAINS // number, axis=0), rng)
     for _ in range(ADAPTATIONS):
         chains.adapt()
     length, steps = -(-draws // CHAINS), 1
     while True:
         found = chains.run(length, steps)
-        diagnostics, _ = diagnose(found, thin=steps)
+        diagnostics, _ = diagnose(found, thin=steps, superchains=number)
         if diagnostics.mixed or steps >= MOST_STEPS:
-            return found, diagnostics
+            return found.reshape(number, -1, found.shape[2]), diagnostics
         chains.reference = _moments(found)
         steps *= 2
 

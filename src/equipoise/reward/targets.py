@@ -36,7 +36,7 @@ Fallback = Literal["alone", "shares"]
 
 PRECISION = 0.05  # nats, of a target's or an attained value's standard error, unless asked otherwise
 TOLERANCE = 2 * PRECISION  # by which a reward may miss its target
-LEAST = 1.0  # times the precision: contributions below are nothing, however well they are known
+LEAST_AMONG = 12  # parties, and fewer: contributions below the precision are nothing, however well they are known
 SIMULATED = 4_096
 SMALLEST_RHO = 1e-3
 
@@ -48,6 +48,9 @@ class Terms:
     A mediator in a hurry asks for less than the usual precision. Who brings nothing, and by what margin everybody is to
     gain, must not depend on that; so coarser numbers count as the usual ones there.
 
+    `least` times the precision is what a contribution must be to count (`least_among`): among a thousand parties nobody
+    may bring as much as the precision.
+
     `own_is_whole` says that every reward holds its party's own release as it is: nobody's can be worth less than that,
     so who would get less, or brings nothing, gets its own posterior, whatever the fallback.
     """
@@ -57,6 +60,7 @@ class Terms:
     precision: float = 0.0
     tolerance: float = 0.0
     own_is_whole: bool = False
+    least: float = 1.0
 
     def __post_init__(self) -> None:
         if self.rho != "max" and not 0 < self.rho <= 1:
@@ -178,7 +182,12 @@ def set_targets(stakes: Stakes, terms: Terms, counted: Mask | None = None) -> Ta
 
 def who_counts(stakes: Stakes, terms: Terms) -> Mask:
     """Who brings something that can be told from nothing [parties]."""
-    return np.asarray(stakes.shapley > np.maximum(ABOVE_ZERO * stakes.errors[0], LEAST * terms.fine[0]))
+    return np.asarray(stakes.shapley > np.maximum(ABOVE_ZERO * stakes.errors[0], terms.least * terms.fine[0]))
+
+
+def least_among(parties: int) -> float:
+    """What a contribution must be to count, over the precision: less where there are many to share what all know."""
+    return min(1.0, LEAST_AMONG / parties)
 
 
 class _Standing(NamedTuple):

@@ -1,19 +1,28 @@
-"""Shapley values of many parties from a budget of coalition values.
+"""Shapley values of many parties from the values of some coalitions.
 
-A party's Shapley value is an average over sizes of (mean value of coalitions of that size with the party) minus (mean
-value of coalitions one smaller without it). A coalition's value therefore tells something about *every* party, which
-marginal contributions along permutations do not use (Kolpaczki et al. 2024, "SVARM"). Here:
+With s = |C|, a party's Shapley value is a sum over sizes of means over all coalitions of a size,
 
-* coalitions of sizes 0, 1, n − 1 and n are all evaluated; other sizes are sampled, each together with its complement;
-* a cheap proxy of the values is a control variate, and so is the additive game Σ_{i∈C} bᵢ: their own Shapley values are
-  known, and only those of the difference v − β · proxy − additive are estimated from strata. β and b are fitted.
+    φ_i = Σ_s mean_{|C| = s} v(C) u_i(C),   u_i(C) = 1/s if i is in C, −1/(n − s) if not,
 
-A budget counts *distinct* coalitions; none is evaluated twice.
+so that a coalition's value tells something about *every* party, which marginal contributions along permutations do not
+use (Kolpaczki et al. 2024, "SVARM"). Here:
+
+* coalitions of sizes 0, 1, n − 1 and n are all evaluated. Those of other sizes are drawn without replacement, each
+  together with its complement, in numbers in proportion to 1/√(s (n − s)), the best for remainders that are alike.
+* Of a pair only the difference d = v(C) − v(N∖C) counts, as d/s for members of C and −d/(n − s) for the others. A cheap
+  proxy of the values is a control variate, and so are the additive game Σ_{i∈C} bᵢ and functions of the size: their own
+  Shapley values are known, and only what they leave of the differences is estimated. Coefficients are fitted; the
+  additive ones are shrunk by as much as predicts left-out pairs best (PRESS).
+* Variances are those within sizes, of *leave-one-out* remainders, which a fit to few pairs does not make too small.
+
+`Sample` grows, so that coalitions can be added until errors are small enough. None is evaluated twice.
 """
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,188 +32,256 @@ from equipoise.estimate import Estimate
 from equipoise.valuation.shapley import ShapleyValues, weights
 
 Coalition = frozenset[int]
+Mask = NDArray[np.bool_]
 Evaluate = Callable[[Sequence[Coalition]], Sequence[Estimate]]
-Proxy = Callable[[NDArray[np.bool_]], Floats]  # membership [coalitions, parties] to values
+Proxy = Callable[[Mask], Floats]  # membership [coalitions, parties] to values
 
+FEWEST_PAIRS = 24  # from which errors can be estimated
+LEAST_OF_A_SIZE = 2  # pairs
 ENUMERATED = 14  # parties, up to which the proxy is evaluated on all coalitions
-PROXY_COALITIONS = 100_000  # over the number of parties, for more; and at least …
-PROXY_COALITIONS_EACH = 20  # … so many times their number
-PROXY_GROUPS = 4  # independent ones, whose differences tell the error
+PROXY_COALITIONS = 4_000  # for more; and at least …
+PROXY_COALITIONS_EACH = 16  # … so many times their number
+SHRINKAGE = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, np.inf)  # over the mean squared singular value
+PRIOR_PAIRS = 4  # that the variance of all pairs counts as in the variance of one size
+LEAST_FREE = 0.02  # of a pair's remainder that is not its own fit
+
+
+class Sample:
+    """Coalitions of a game as they are evaluated: nobody, everybody, each alone, each missing, then pairs.
+
+    `inside` [coalitions, parties] says who is in; a pair is two neighbouring rows, the smaller coalition first.
+    """
+
+    def __init__(self, parties: int, *, seed: int) -> None:
+        if parties < 4:
+            raise ValueError(f"{parties} parties have few coalitions; evaluate them all")
+        self.parties, self._rng = parties, np.random.default_rng(seed)
+        one = np.eye(parties, dtype=bool)
+        self._blocks: list[Mask] = [np.array([[False] * parties, [True] * parties]), one, ~one]
+        self.fixed = 2 + 2 * parties
+        self._seen: dict[int, set[bytes]] = {size: set() for size in range(2, parties // 2 + 1)}
+        self._number = self.fixed
+        self._order = [(-math.inf, size) for size in self._seen]
+        heapify(self._order)
+
+    def __len__(self) -> int:
+        """Coalitions, without nobody."""
+        return self._number - 1
+
+    @property
+    def inside(self) -> Mask:
+        """Who is in which coalition [coalitions, parties], nobody first."""
+        self._blocks = [np.concatenate(self._blocks)]
+        return self._blocks[0]
+
+    @property
+    def complete(self) -> bool:
+        """Whether all coalitions are there."""
+        return not self._order
+
+    def grow(self, budget: int) -> None:
+        """Add pairs while there are any and coalitions, nobody not counted, stay within the budget."""
+        rows = []
+        while self._order and len(self) + 2 <= budget:
+            size = self._order[0][1]
+            row = self._fresh(size)
+            rows += [row, ~row]
+            self._number += 2
+            there = len(self._seen[size])
+            if there == self.possible(size):
+                heappop(self._order)
+                continue
+            # As many pairs of each size as their shares, always the one that lags most (Jefferson's method).
+            share = (0.5 if 2 * size == self.parties else 1.0) / math.sqrt(size * (self.parties - size))
+            lag = -math.inf if there < LEAST_OF_A_SIZE else -share / (there + 1)
+            heapreplace(self._order, (lag, size))
+        if rows:
+            self._blocks.append(np.array(rows))
+
+    def possible(self, size: int) -> int:
+        """Pairs there are of a size and its complement; of the middle size, a pair has both."""
+        return math.comb(self.parties, size) // (2 if 2 * size == self.parties else 1)
+
+    def _fresh(self, size: int) -> Mask:
+        while True:
+            row = np.zeros(self.parties, dtype=bool)
+            row[self._rng.permutation(self.parties)[:size]] = True
+            if 2 * size == self.parties and not row[0]:  # a pair is named by the half with party 0
+                row = ~row
+            if (name := np.packbits(row).tobytes()) not in self._seen[size]:
+                self._seen[size].add(name)
+                return row
 
 
 @dataclass(frozen=True)
 class SampledShapley:
-    """Shapley values, and how they were come by."""
+    """Shapley values, how they were come by, and where their errors come from.
+
+    `fixed` [parties, fixed coalitions] is what the coalitions that were not drawn count in them; `drawn` the part of
+    the covariance that comes of the pairs, both of which there are and of their errors.
+    """
 
     shapley: ShapleyValues
     evaluations: int
     proxy_slope: float  # β, 0 without a proxy
+    fixed: Floats
+    drawn: Floats
 
 
 def smallest_budget(parties: int) -> int:
-    """Evaluations below which there is no estimate worth its error: sizes 1, n − 1 and n, and four times n between.
-
-    The control variates have n + 1 coefficients, which must be fitted with something to spare.
-    """
-    return min(int(2**parties) - 1, 6 * parties + 1)
+    """Evaluations below which there is no estimate worth its error: sizes 1, n − 1 and n, and 2n between."""
+    return int(min(2**parties - 1, 2 * parties + 1 + 2 * max(FEWEST_PAIRS, parties)))
 
 
 def sampled_shapley(
     parties: int, evaluate: Evaluate, budget: int, *, proxy: Proxy | None = None, seed: int = 0
 ) -> SampledShapley:
     """Estimate Shapley values from `budget` coalition values; `evaluate` is given many coalitions at once."""
-    if parties < 4:
-        raise ValueError(f"{parties} parties have few coalitions; evaluate them all")
+    sample = Sample(parties, seed=seed)
     if budget < (least := smallest_budget(parties)):
         raise ValueError(f"a budget of {budget} evaluations is too small for {parties} parties; give {least} or more")
-    rng = np.random.default_rng(seed)
-    fixed = _fixed_coalitions(parties)
-    sampled = _sampled_coalitions(rng, parties, min(budget, 2**parties - 1) - (len(fixed) - 1))
-    inside = np.concatenate([fixed, sampled])
-    found = evaluate([frozenset(np.flatnonzero(row).tolist()) for row in inside[1:]])
+    sample.grow(budget)
+    found = evaluate([frozenset(np.flatnonzero(row).tolist()) for row in sample.inside[1:]])
+    return estimate(sample, found, ProxyGame(parties, proxy, seed=seed))
+
+
+class ProxyGame:
+    """A proxy with its own Shapley values, and the variances of their errors: 0 where all coalitions can be looked at.
+
+    Without a proxy, a game of zeros.
+    """
+
+    def __init__(self, parties: int, proxy: Proxy | None, *, seed: int) -> None:
+        self._proxy = proxy
+        self.shapley, self.variances = np.zeros(parties), np.zeros(parties)
+        if proxy is None:
+            return
+        if parties <= ENUMERATED:
+            every = (np.arange(2**parties)[:, None] >> np.arange(parties) & 1).astype(bool)
+            self.shapley = weights(parties) @ np.asarray(proxy(every), float)
+            return
+        sample = Sample(parties, seed=seed + 1)
+        sample.grow(max(PROXY_COALITIONS, PROXY_COALITIONS_EACH * parties))
+        values = np.asarray(proxy(sample.inside), float)[1:]
+        found = estimate(sample, [Estimate(one, 0.0) for one in values.tolist()], ProxyGame(parties, None, seed=0))
+        self.shapley, self.variances = found.shapley.values, found.shapley.errors**2
+
+    def __call__(self, inside: Mask) -> Floats:
+        return np.zeros(len(inside)) if self._proxy is None else np.asarray(self._proxy(inside), float)
+
+
+def estimate(sample: Sample, found: Sequence[Estimate], proxy: ProxyGame) -> SampledShapley:
+    """Shapley values from the values of a sample's coalitions, nobody left out."""
+    parties, inside, fixed = sample.parties, sample.inside, sample.fixed
     values = np.array([0.0, *(one.value for one in found)])
     errors = np.array([0.0, *(one.error for one in found)])
+    cheap = proxy(inside)
+    matrix = _shares(inside[:fixed]) / np.array([1.0, 1.0, *[parties] * (2 * parties)])
 
-    cheap = np.zeros(len(inside)) if proxy is None else np.asarray(proxy(inside), float)
-    slope, additive, spare = _fit(inside, cheap, values)
-    remainder = values - slope * cheap - inside @ additive
-    baseline, baseline_variance = np.zeros(parties), np.zeros(parties)
-    if proxy is not None:
-        baseline, baseline_variance = _proxy_shapley(rng, parties, proxy)
+    smaller = inside[fixed::2]
+    sizes = smaller.sum(axis=1)
+    difference, cheap_difference = (one[fixed::2] - one[fixed + 1 :: 2] for one in (values, cheap))
+    noise = errors[fixed::2] ** 2 + errors[fixed + 1 :: 2] ** 2
+    fit = _fit(smaller, sizes, cheap_difference, difference)
 
-    matrix = _weights(inside)
-    phi = slope * baseline + additive + matrix @ remainder
-    covariance = slope**2 * np.diag(baseline_variance) + _sampling_covariance(
-        inside, remainder, errors, len(fixed), spare
-    )
-    exact = np.arange(len(inside)) < len(fixed)
-    covariance += (matrix[:, exact] * errors[exact] ** 2) @ matrix[:, exact].T
-    everybody = int(np.flatnonzero(inside.all(axis=1))[0])
+    # What the control variates count, but for coalitions that are all there.
+    known = fit.slope * (proxy.shapley - matrix @ cheap[:fixed]) + fit.additive
+    known -= matrix @ (inside[:fixed] @ fit.additive)
+    phi = matrix @ values[:fixed] + known
+    drawn = np.zeros((parties, parties))
+    if len(smaller):
+        shares = _shares(smaller)  # [parties, pairs], of d
+        each, counts, share = _strata(sample, sizes)
+        phi += shares @ (each * fit.remainder)
+        drawn = _covariance(shares, sizes, each, counts, share, fit.left_out, noise)
+    covariance = drawn + fit.slope**2 * np.diag(proxy.variances) + (matrix * errors[:fixed] ** 2) @ matrix.T
     shapley = ShapleyValues(
-        phi,
-        covariance,
-        Estimate(float(values[everybody]), float(errors[everybody])),
-        matrix[:, everybody] * errors[everybody] ** 2,
+        phi, covariance, Estimate(float(values[1]), float(errors[1])), matrix[:, 1] * errors[1] ** 2
     )
-    return SampledShapley(shapley, len(inside) - 1, slope)
+    return SampledShapley(shapley, len(inside) - 1, fit.slope, matrix, drawn)
 
 
-def _fixed_coalitions(parties: int) -> NDArray[np.bool_]:
-    """Nobody, everybody, everyone alone, everyone missing."""
-    one = np.eye(parties, dtype=bool)
-    ends = np.array([[False] * parties, [True] * parties])
-    return np.concatenate([ends, one, ~one])
+def _shares(inside: Mask) -> Floats:
+    """u_i(C) [parties, coalitions]: 1/s for members, −1/(n − s) for the others."""
+    parties, sizes = inside.shape[1], inside.sum(axis=1)
+    shares: Floats = np.where(inside.T, 1 / np.maximum(sizes, 1), -1 / np.maximum(parties - sizes, 1))
+    return shares
 
 
-def _sampled_coalitions(rng: np.random.Generator, parties: int, number: int) -> NDArray[np.bool_]:
-    """Distinct coalitions of sizes 2 to n − 2, each next to its complement; all sizes alike, while there are any."""
-    sizes = range(2, parties // 2 + 1)
-    seen: dict[int, set[tuple[int, ...]]] = {size: set() for size in sizes}
-    rows: list[NDArray[np.bool_]] = []
-    while len(rows) + 1 < number:
-        # A pair of the middle size is two of that size.
-        open_sizes = [
-            size for size in sizes if len(seen[size]) < math.comb(parties, size) // (2 if 2 * size == parties else 1)
-        ]
-        if not open_sizes:
-            break
-        size = min(open_sizes, key=lambda size: len(seen[size]) * (2 if 2 * size == parties else 1))
-        while True:
-            chosen = np.sort(rng.permutation(parties)[:size])
-            if 2 * size == parties and chosen[0] != 0:  # a pair is named by the half with party 0
-                chosen = np.setdiff1d(np.arange(parties), chosen)
-            if (name := tuple(chosen.tolist())) not in seen[size]:
-                break
-        seen[size].add(name)
-        row = np.zeros(parties, dtype=bool)
-        row[chosen] = True
-        rows += [row, ~row]
-    return np.array(rows).reshape(-1, parties)
+def _strata(sample: Sample, sizes: NDArray[np.intp]) -> tuple[Floats, Floats, Floats]:
+    """Of every pair: its weight in φ, how many there are of its size, and which share of all that there could be."""
+    counts = np.bincount(sizes, minlength=sample.parties)[sizes].astype(float)
+    possible = np.array([float(sample.possible(size)) for size in range(2, sample.parties // 2 + 1)])[sizes - 2]
+    return np.where(2 * sizes == sample.parties, 0.5, 1.0) / counts, counts, counts / possible
 
 
-def _weights(inside: NDArray[np.bool_]) -> Floats:
-    """What each evaluated coalition counts in each party's value [parties, coalitions].
+def _covariance(
+    shares: Floats,
+    sizes: NDArray[np.intp],
+    each: Floats,
+    counts: Floats,
+    share: Floats,
+    left_out: Floats,
+    noise: Floats,
+) -> Floats:
+    """Covariance that comes of drawing pairs, from what they leave when left out, and of errors in their values.
 
-    φ_i = (1/n) Σ_s (mean over coalitions of size s with i) − (mean over coalitions of size s − 1 without i); a mean
-    over a size that lacks one of the two kinds is taken over the whole size.
+    Of the share of a size that was drawn the choice is not random, and only their errors are. In few pairs of a size
+    there may by luck be no variance, so that it is averaged with that of all pairs.
     """
-    parties = inside.shape[1]
-    sizes = inside.sum(axis=1)
-    of_size = np.bincount(sizes, minlength=parties + 1)
-    with_party = np.stack([np.bincount(sizes[column], minlength=parties + 1) for column in inside.T])
-    without = of_size - with_party
-    matrix = np.where(inside.T, _share(with_party)[:, sizes], -_share(without)[:, sizes])
-    # Sizes that a party is never in, or never out of: the whole size stands in for the mean that is missing.
-    possible = np.arange(parties + 1)
-    never_in = (with_party == 0) & (of_size > 0) & (possible > 0)
-    never_out = (without == 0) & (of_size > 0) & (possible < parties)
-    matrix += ((never_in.astype(float) - never_out) * _share(of_size))[:, sizes]
-    averaged: Floats = matrix / parties
-    return averaged
+    pooled = PRIOR_PAIRS / (counts - 1 + PRIOR_PAIRS)
+    # Σ (y − ȳ)² / (k (k − 1)): the variance of a mean of k.
+    within = shares * left_out
+    within -= _means(within, sizes)
+    within *= each * np.sqrt((1 - pooled) * (1 - share) * counts / np.maximum(counts - 1, 1))
+    alike = shares * (each * np.sqrt(pooled * (1 - share) * np.mean(left_out**2)))
+    errors = shares * (each * np.sqrt(share * noise))
+    return np.asarray(within @ within.T + alike @ alike.T + errors @ errors.T)
 
 
-def _share(count: NDArray[np.intp]) -> Floats:
-    return np.asarray(1 / np.maximum(count, 1), float)
+def _means(columns: Floats, sizes: NDArray[np.intp]) -> Floats:
+    """Means over the columns of the same size [rows, columns]."""
+    order = np.argsort(sizes, kind="stable")
+    distinct, starts, counts = np.unique(sizes[order], return_index=True, return_counts=True)
+    sums = np.add.reduceat(columns[:, order], starts, axis=1) / counts
+    return np.asarray(sums[:, np.searchsorted(distinct, sizes)])
 
 
-def _fit(inside: NDArray[np.bool_], cheap: Floats, values: Floats) -> tuple[float, Floats, float]:
-    """β and b: least squares of values on the proxy and on membership within sizes, where differences cost accuracy.
+class _Fit(NamedTuple):
+    """Control variates as fitted, what they leave of the differences, and what they leave of one left out."""
 
-    Also by how much the fit makes variances of what remains too small: observations over degrees of freedom.
-    """
-    sizes = inside.sum(axis=1)
-    columns = np.column_stack([cheap, inside, values]).astype(float)
-    for size in np.unique(sizes):
-        columns[sizes == size] -= columns[sizes == size].mean(axis=0)
-    solution, _, rank, _ = np.linalg.lstsq(columns[:, :-1], columns[:, -1], rcond=1e-9)
-    observations = len(inside) - len(np.unique(sizes))
-    spare = observations / max(observations - int(rank), 1)
-    return float(solution[0]), np.asarray(solution[1:]), spare
+    slope: float
+    additive: Floats
+    remainder: Floats
+    left_out: Floats
 
 
-def _proxy_shapley(rng: np.random.Generator, parties: int, proxy: Proxy) -> tuple[Floats, Floats]:
-    """Shapley values of the proxy and the variances of their errors, which are 0 where it can be enumerated."""
-    if parties <= ENUMERATED:
-        every = (np.arange(2**parties)[:, None] >> np.arange(parties) & 1).astype(bool)
-        return weights(parties) @ np.asarray(proxy(every), float), np.zeros(parties)
-    fixed = _fixed_coalitions(parties)
-    number = max(PROXY_COALITIONS // parties, PROXY_COALITIONS_EACH * parties) // PROXY_GROUPS
-    groups = []
-    for _ in range(PROXY_GROUPS):
-        inside = np.concatenate([fixed, _sampled_coalitions(rng, parties, number)])
-        values = np.asarray(proxy(inside), float)
-        _, additive, _ = _fit(inside, np.zeros(len(inside)), values)
-        groups.append(additive + _weights(inside) @ (values - inside @ additive))
-    return np.mean(groups, axis=0), np.var(groups, axis=0, ddof=1) / PROXY_GROUPS
-
-
-def _sampling_covariance(inside: NDArray[np.bool_], values: Floats, errors: Floats, fixed: int, spare: float) -> Floats:
-    """Covariance that comes of sampling coalitions and of errors in their values.
-
-    A jackknife over pairs, size by size, covers both, but for the part of a size that was sampled: there the choice of
-    coalitions is not random, and only their errors are. `spare` makes up for what was fitted to the values.
-    """
-    parties = inside.shape[1]
-    sizes = inside[fixed::2].sum(axis=1)
-    matrix = _weights(inside)
-    whole = matrix @ values
-    covariance = np.zeros((parties, parties))
-    for size in np.unique(sizes):
-        pairs = np.flatnonzero(sizes == size)
-        places = fixed + 2 * pairs[:, None] + np.arange(2)
-        share = len(pairs) * (2 if 2 * size == parties else 1) / math.comb(parties, int(size))
-        noise = matrix[:, places.ravel()] * errors[places.ravel()]
-        covariance += share * noise @ noise.T
-        if share < 1:
-            changes = np.stack([_without(inside, values, pair) - whole for pair in places])
-            changes -= changes.mean(axis=0)
-            covariance += spare * (1 - share) * (len(pairs) - 1) / len(pairs) * changes.T @ changes
-    return covariance
-
-
-def _without(inside: NDArray[np.bool_], values: Floats, places: NDArray[np.intp]) -> Floats:
-    """The estimate when some coalitions are left out."""
-    keep = np.ones(len(inside), dtype=bool)
-    keep[places] = False
-    estimate: Floats = _weights(inside[keep]) @ values[keep]
-    return estimate
+def _fit(smaller: Mask, sizes: NDArray[np.intp], cheap: Floats, difference: Floats) -> _Fit:
+    """β, b and functions of the size: least squares of pairs' differences, b shrunk by the best factor."""
+    pairs, parties = smaller.shape
+    nothing = _Fit(0.0, np.zeros(parties), difference, difference)
+    if not pairs:
+        return nothing
+    excess = 1 - 2 * sizes / parties
+    free = np.column_stack([cheap, excess, excess**3, np.log((parties - sizes) / sizes)])
+    free_basis, free_scale, free_right = np.linalg.svd(free, full_matrices=False)
+    kept = free_scale > 1e-9 * max(free_scale[0], 1e-300)
+    free_basis, free_scale, free_right = free_basis[:, kept], free_scale[kept], free_right[kept]
+    members = 2.0 * smaller - 1.0
+    projected = free_basis.T @ members
+    basis, scale, right = np.linalg.svd(members - free_basis @ projected, full_matrices=False)
+    kept = scale > 1e-9 * scale[0]
+    basis, scale, right = basis[:, kept], scale[kept], right[kept]
+    plain = difference - free_basis @ (free_basis.T @ difference)
+    along, own, squares = basis.T @ plain, np.sum(free_basis**2, axis=1), basis**2
+    best: tuple[float, _Fit] = (math.inf, nothing)
+    for shrinkage in SHRINKAGE:
+        kept_share = scale**2 / (scale**2 + shrinkage * np.mean(scale**2))
+        remainder = plain - basis @ (kept_share * along)
+        left_out = remainder / np.maximum(1 - own - squares @ kept_share, LEAST_FREE)
+        press = float(np.sum(left_out**2))
+        if press < best[0]:
+            additive = right.T @ (kept_share * along / scale)
+            slope = free_right.T @ ((free_basis.T @ difference - projected @ additive) / free_scale)
+            best = press, _Fit(float(slope[0]), additive, remainder, left_out)
+    return best[1]

@@ -8,7 +8,8 @@ from scipy import integrate, stats
 
 import builders
 from engine_setup import jit
-from equipoise.inference.models.logistic import LogisticPrior, LogisticRegression, expected_derivatives, logistic_prior
+from equipoise.inference.models.logistic import LogisticPrior, LogisticRegression, logistic_prior
+from equipoise.inference.models.logistic_moments import expected_derivatives
 from equipoise.models import layout_of
 from problems import linear_entries
 

@@ -23,7 +23,7 @@ from equipoise.models.base import Rows
 from equipoise.reward.evidence import LARGEST_MISFIT, Evidence
 from equipoise.reward.model import HOME_FORMAT, Reward, readable
 from equipoise.reward.reading import RewardFile
-from equipoise.reward.slice_sampling import CHAINS, sample
+from equipoise.reward.slice_sampling import sample
 from equipoise.valuation.divergence import divergence
 
 DRAWS = 4_000
@@ -226,6 +226,6 @@ def posterior_at_home(reward: Reward, evidence: Evidence, rows: Rows, *, draws: 
         reward.posterior.rule,
         seed,
         0,
-        CHAINS,
+        len(found),
         coordinates,
     )

@@ -310,6 +310,7 @@ class _Examination:
         logged = [one.details.get("decisions") for one in self.log.of_kind(SETTLED)]
         self.settled.check_inputs(self.agreement, self._used, logged)
         self.settled.check_options(self.log.chosen)
+        self.settled.check_sample(list(self._used.values()))
         created, started = self.log.of_kind(CREATED)[0], self.log.of_kind(STARTED)[-1]
         if created.salted:  # versions up to 0.7 promised nothing, and let the operator choose the seed
             self.settled.check_noise(created.details.get("noise"))

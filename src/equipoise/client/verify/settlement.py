@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from equipoise._util.canonical import sha256_hex
 from equipoise.agreement import Agreement
 from equipoise.client.verify.archive import Archive
@@ -19,15 +21,19 @@ from equipoise.mediation.audit import audit
 from equipoise.mediation.journal import name_of
 from equipoise.mediation.requests import Appraisal, Pooled, Request
 from equipoise.mediation.seeds import derived_seed
+from equipoise.mediation.settings import check_coalitions, fits_enumeration
 from equipoise.mediation.settlement import CoalitionValue, Contribution, Settlement
 from equipoise.protocol.export import NOISE, SETTLEMENT, file_of
 from equipoise.protocol.receipts import RewardReceipt
 from equipoise.protocol.submission import Submission
 from equipoise.reward.model import Reward
 from equipoise.reward.targets import PRECISION
+from equipoise.valuation.proxy import normal_proxy
+from equipoise.valuation.sampling import ProxyGame, Sample, estimate
 
 _ALWAYS_CHOSEN = ("precision", "draws")
 _NEVER_CHOSEN = {"estimator": "knn-entropy", "method": "auto", "rule": None, "chains": None}  # by a service
+ROUNDING = 1e-3  # nats, of Shapley values that another machine finds
 _MAY_BE_LEFT_OUT = ("rho", "mechanism", "teams", "budget")  # None is the agreement's, or the default
 
 
@@ -86,12 +92,56 @@ class SettledRound:
                     f"the settlement was made with {name} = {options.get(name)!r}, where a service has {expected!r}: "
                     "the options were changed, perhaps for a better outcome"
                 )
+        used, number = self.settlement.options.get("coalitions", "all"), len(self.settlement.parties)
+        # Versions up to 0.12 let nobody choose: all of up to 12 parties.
+        asked: Any = chosen.get("coalitions", "all") if fits_enumeration(number) else "sampled"
+        expected = check_coalitions(number, asked)
+        if used != expected and fits_enumeration(number):
+            raise VerificationError(
+                f"coalitions of {number} parties were to be chosen as {expected!r} by the log's last event "
+                f"'settlement-started', and were as {used!r}: the options were changed, perhaps for a better outcome"
+            )
         doubtful = [one for one in self.settlement.coalitions if one.problems]
         if doubtful and not chosen.get("force"):
             raise VerificationError(
                 f"the posterior of {', '.join(doubtful[0].members)} has not converged, but the log's last event "
                 "'settlement-started' does not say force: the settlement should have failed"
             )
+
+    def check_sample(self, submissions: Sequence[Submission]) -> None:
+        """Refuse sampled coalitions, or Shapley values, that do not follow from the seed and what coalitions are worth.
+
+        Versions up to 0.12 sampled otherwise, and are taken at their word.
+        """
+        settlement = self.settlement
+        if settlement.options.get("coalitions") != "sampled" or settlement.exact:
+            return
+        seed, names, valued = int(settlement.options["seed"]), settlement.parties, settlement.values
+        sample = Sample(len(names), seed=derived_seed(seed, "coalitions"))
+        teams = {frozenset(team) for team in settlement.teams}
+        for others in range(len(teams), -1, -1):  # teams that are no part of the sample
+            sample.grow(len(valued) - others)
+            rows = [frozenset(np.array(names)[row].tolist()) for row in sample.inside[1:]]
+            if teams.union(rows) == set(valued):
+                break
+        else:
+            raise VerificationError(
+                f"the {len(valued)} coalitions that were valued are not those that follow from the seed: others may "
+                "have been left out, perhaps for a better outcome"
+            )
+        proxy = normal_proxy(settlement.agreement, submissions)
+        found = estimate(
+            sample,
+            [valued[row] for row in rows],
+            ProxyGame(len(names), proxy, seed=derived_seed(seed, "proxy")),
+        ).shapley
+        for place, party in enumerate(names):
+            stated, right = settlement.shapley[party], found[place]
+            slack = ROUNDING + 0.05 * right.error  # other machines find slightly other modes
+            if abs(stated.value - right.value) > slack or abs(stated.error - right.error) > slack:
+                raise VerificationError(
+                    f"the Shapley value of {party} is stated as {stated}, and is {right} by the coalitions' values"
+                )
 
     def check_recent(self) -> None:
         """Refuse a form that asks for less, of versions before the one that made the round."""
@@ -241,7 +291,7 @@ class SettledRound:
     def check_again(self, submissions: Mapping[str, Submission], *, force: bool) -> str:
         """Settle anew with the same options, and refuse other decisions."""
         recorded = self.settlement
-        options = dict(recorded.options)
+        options = {"coalitions": recorded.settings.coalitions, **recorded.options}
         if options.get("mechanism") == "degraded":
             raise VerificationError(
                 "rewards were degraded, and no export holds the secret of their noise, with which everybody could take "

@@ -37,7 +37,7 @@ from equipoise.inference.moment_likelihood import RowMoments
 from equipoise.inference.observations import Observed
 from equipoise.inference.quantile_maps import Table, correlation_root, log_gamma_table, transport
 from equipoise.inference.runtime import compiler_options
-from equipoise.inference.statistic_likelihood import MatrixNoise, factorise, log_likelihood, solve
+from equipoise.inference.statistic_likelihood import MatrixNoise, factorise, log_likelihood, matrix_places, solve
 
 if TYPE_CHECKING:
     from equipoise.models.linear import LinearModel
@@ -132,29 +132,15 @@ class LinearRegression(EngineModel):
         return 2 + self.width
 
     @property
-    def _places(self) -> np.ndarray:
-        """Where each entry of the n × n matrix (features, bias, target) stands in the statistic; −1 for the count."""
-        size, names = self.width + 2, [*range(self.width), self.width + 1]
-        places = np.full((size, size), -1)
-        for position, i in enumerate(names):
-            places[i, self.width] = places[self.width, i] = position
-        position = self.width + 1
-        for first, i in enumerate(names):
-            for j in names[first:]:
-                places[i, j] = places[j, i] = position
-                position += 1
-        return places
-
-    @property
     def places_of_entries(self) -> tuple[np.ndarray, np.ndarray]:
         """Row and column, in the n × n matrix, of every entry of the statistic."""
         rows, columns = np.triu_indices(self.width + 2)
-        order = np.argsort(self._places[rows, columns])[1:]  # the count, −1, comes first
+        order = np.argsort(matrix_places(self.width)[rows, columns])[1:]  # the count, −1, comes first
         return rows[order], columns[order]
 
     def matrices(self, statistic: Array, count: Array) -> Array:
         """Statistics [..., entries] and counts [...] as matrices Σ v vᵀ [..., n, n], v = (x, 1, y)."""
-        return jnp.concatenate([statistic, count[..., None]], axis=-1)[..., self._places]
+        return jnp.concatenate([statistic, count[..., None]], axis=-1)[..., matrix_places(self.width)]
 
     def noise(self, variance: Array) -> MatrixNoise:
         """Noise variances [slots, entries] by place. Off-diagonal entries all have the same by construction."""
@@ -474,7 +460,7 @@ def build(agreed: "LinearModel", slots: int) -> tuple[LinearRegression | MixedLi
             standardised = MixedLinear(width, slots, shared, entries_of(agreed))
         target = Typical(*agreed.typical(agreed.target.typical, agreed.target_column))
         return standardised, standardised_prior(
-            [Typical(*one) for one in agreed.typical_terms()],
+            [Typical(*one) for one in agreed.typical_terms],
             effect=agreed.effect,
             concentration=data.concentration,
             mean_spread=data.mean_spread,

@@ -6,15 +6,6 @@ r"""Bayesian logistic regression on polynomial approximate statistics, with the 
 Prior: (weights/weight_scale, bias/bias_scale) has a squared norm that is χ² truncated at a public constant, and a
 uniform direction (paper App. H.1); ι normal on [0, sd_max]; Ω ~ LKJ; μ normal around 0 (the paper has μ = 0).
 
-**Moments.** Write x = μ + x̃, v² = weightsᵀΣ weights, u = Σ weights, and e_k for the expected k-th derivative of
-tanh(t/2) under t ~ N(bias + μ·weights, v²). Stein's lemma turns every moment of (y, y x̃, x̃, x̃x̃ᵀ) into a
-polynomial in Σ, u and e₀ … e₃ (docs/maths.md §3), and going back to x adds multiples of rows and columns.
-
-**The e_k** come from the logistic function as a scale mixture of normal distribution functions,
-sigmoid(t) = ∫ Φ(t/2k) dF(k), F Kolmogorov's distribution: with finitely many scales each e_k is a sum of closed forms.
-A finite mixture is itself a valid link, so the covariance is positive semi-definite by construction, and 20 scales are
-accurate to 1e-9 for any v, where Gauss–Hermite quadrature is off by 1e-2 at v = 4.5.
-
 **Features that are not normal.** E[y x] depends on the whole distribution of x, of which two moments are released. With
 the standardised prior it is therefore e₁ u (1 + f c) + f d, where f = 2v²/(1 + 2v²) and d and c are nuisance
 parameters: d ~ N(0, s²Σ) and c ~ N(1.5 s, (3 s)²), s being `shape_spread`. Third cumulants of x move E[y x] in any
@@ -36,9 +27,16 @@ from scipy import special, stats
 
 from equipoise._util.arrays import Floats
 from equipoise._util.quantiles import GRID, truncated_square
-from equipoise.inference import moment_likelihood
+from equipoise.inference import logistic_likelihood, moment_likelihood
 from equipoise.inference.conjugate import repaired
+from equipoise.inference.logistic_likelihood import LabelledEvidence, LabelledRow
 from equipoise.inference.models.base import Draws, EngineModel, features_of_party
+from equipoise.inference.models.logistic_moments import (
+    labelled_row,
+    moments,
+    statistic_order,
+    triangle_order,
+)
 from equipoise.inference.models.mixed import Mixed, entries_of
 from equipoise.inference.models.standardised import Standardised, StandardisedPrior, Typical, standardised_prior
 from equipoise.inference.moment_likelihood import RowMoments
@@ -52,13 +50,12 @@ from equipoise.inference.quantile_maps import (
     truncated_normal_table,
 )
 from equipoise.inference.runtime import compiler_options
+from equipoise.inference.statistic_likelihood import MatrixNoise, matrix_places
 
 if TYPE_CHECKING:
     from equipoise.models.logistic import LogisticModel
 
-_SCALES = np.geomspace(0.18, 3.8, 20)
-_MIXTURE = _SCALES * stats.kstwobign.pdf(_SCALES)
-_MIXTURE = _MIXTURE / _MIXTURE.sum()
+BLOCKS_FROM = 6  # features: with fewer, a dense covariance matrix is as quick (benchmarks/logistic_gradient.py)
 FLATNESS, FLATNESS_SPREAD = 1.5, 3.0  # of the factor of E[y x], in units of `shape_spread`
 _PROBIT_VARIANCE = 2.9  # of the normal distribution that is nearest to the logistic one
 _NORM_STRETCH = 3.0  # the table of norms runs over 3 log ρ in [−9, 9]
@@ -148,9 +145,25 @@ class LogisticRegression(EngineModel):
         """Number of coordinates."""
         return self.focus + (1 if self.shared else self.slots) * self._data_dimension
 
-    def prepare(self, observed: Observed) -> Observed:
-        """The view itself: there is nothing to arrange."""
-        return observed
+    def prepare(self, observed: Observed) -> Observed | LabelledEvidence:
+        """Arrange one scenario's view once, before any sampling."""
+        return self.by_blocks(observed) if self.width >= BLOCKS_FROM else observed
+
+    def by_blocks(self, observed: Observed) -> LabelledEvidence:
+        """One scenario's view for block elimination."""
+        size, places = self.width + 1, matrix_places(self.width)
+        statistic = jnp.column_stack([observed.statistic, observed.rows])[:, places]
+        off_diagonal = observed.variance[:, 0]  # all have the same by construction, but for squares
+        variance = jnp.column_stack([observed.variance, 2 * off_diagonal])[:, places]
+        return LabelledEvidence(
+            statistic[:, :size, :size],
+            statistic[:, :size, -1],
+            observed.rows,
+            observed.sampling,
+            MatrixNoise(off_diagonal, jnp.diagonal(variance[:, :size, :size], axis1=1, axis2=2)),
+            variance[:, :size, -1],
+            observed.weight,
+        )
 
     def coefficients(self, prior: LogisticPrior, position: Array) -> Array:
         """Weights, then the bias."""
@@ -187,17 +200,43 @@ class LogisticRegression(EngineModel):
 
     def moments_of_row(self, weights: Array, mean: Array, covariance: Array, shape: Array | None = None) -> RowMoments:
         """Moments of one row's statistic, in the order of the statistic, given parameters."""
-        order = _statistic_order(self.width)
-        moments = _moments(weights[:-1], weights[-1], mean, covariance, shape)
-        return RowMoments(moments.mean[order], moments.covariance[order[:, None], order])
+        order = statistic_order(self.width)
+        found = moments(weights[:-1], weights[-1], mean, covariance, shape)
+        return RowMoments(found.mean[order], found.covariance[order[:, None], order])
 
-    def log_likelihood(self, prior: LogisticPrior, evidence: Observed, position: Array) -> Array:
+    def labelled_rows(self, prior: LogisticPrior, position: Array) -> LabelledRow:
+        """Moments of one row for block elimination, for each feature distribution."""
+        weights = self.coefficients(prior, position)
+        return jax.vmap(partial(labelled_row, weights[:-1], weights[-1]))(*self.features(prior, position))
+
+    def log_likelihood(self, prior: LogisticPrior, evidence: Observed | LabelledEvidence, position: Array) -> Array:
         """Log density of each party's statistic [slots]."""
-        return moment_likelihood.log_likelihood(self.row_moments(prior, position), evidence)
+        if isinstance(evidence, Observed):
+            return moment_likelihood.log_likelihood(self.row_moments(prior, position), evidence)
+        found = jax.vmap(logistic_likelihood.log_likelihood)(
+            self.labelled_rows(prior, position), self._by_distribution(evidence)
+        )
+        return found.reshape(-1)
 
-    def information(self, prior: LogisticPrior, evidence: Observed, position: Array) -> Array:
+    def information(self, prior: LogisticPrior, evidence: Observed | LabelledEvidence, position: Array) -> Array:
         """Fisher information of the mean statistics."""
-        return moment_likelihood.information(partial(self.row_moments, prior), evidence, position)
+        if isinstance(evidence, Observed):
+            return moment_likelihood.information(partial(self.row_moments, prior), evidence, position)
+
+        def means(at: Array) -> tuple[Array, Array]:
+            rows = self.labelled_rows(prior, at)
+            return rows.second_moment, rows.label_mean
+
+        moment_slopes, label_slopes = (jnp.moveaxis(part, -1, 1) for part in jax.jacfwd(means)(position))
+        found = jax.vmap(logistic_likelihood.information)(
+            self.labelled_rows(prior, position), moment_slopes, label_slopes, self._by_distribution(evidence)
+        )
+        return jnp.sum(found, axis=0)
+
+    def _by_distribution(self, evidence: LabelledEvidence) -> LabelledEvidence:
+        """Parties by the distribution of their features: [1, slots, …] or [slots, 1, …]."""
+        found: LabelledEvidence = jax.tree.map(lambda part: part[None] if self.shared else part[:, None], evidence)
+        return found
 
     def moments_of_draws(self, prior: Any, draws: Draws, own: Floats | None, party: int) -> RowMoments:  # noqa: ARG002
         """Moments of one row's statistic at every draw."""
@@ -310,10 +349,10 @@ class MixedLogistic(_Shaped, Mixed):
         covariance: Array,
         *shape: Array,
     ) -> RowMoments:
-        found = _moments(weights[:-1], weights[-1], mean, covariance, *shape)
+        found = moments(weights[:-1], weights[-1], mean, covariance, *shape)
         # From (y, y x, x, products) to the upper triangle of (x, 1, y), where 1 and y² are known.
         known = RowMoments(jnp.append(found.mean, 1.0), jnp.pad(found.covariance, ((0, 1), (0, 1))))
-        order = _triangle_order(len(mean))
+        order = triangle_order(len(mean))
         return RowMoments(known.mean[order], known.covariance[order[:, None], order])
 
 
@@ -321,86 +360,6 @@ def _shape(prior: StandardisedPrior, root: Array, coordinates: Array) -> Array:
     """By how much E[y x̃] differs from that of normal x, where effects are large: in any direction, and by a factor."""
     factor = FLATNESS + FLATNESS_SPREAD * coordinates[-1]
     return prior.shape_spread * jnp.append(root @ coordinates[:-1], factor)
-
-
-def expected_derivatives(mean: Array, variance: Array) -> tuple[Array, Array, Array, Array]:
-    """e₀ … e₃: expected derivatives of tanh(t/2), t ~ N(mean, variance)."""
-    scale = 1 / jnp.sqrt(4 * _SCALES**2 + variance)  # of the mixture component
-    z = scale * mean
-    density = 2 * _MIXTURE * jnp.exp(-0.5 * z**2) / jnp.sqrt(2 * jnp.pi)
-    return (
-        jnp.sum(_MIXTURE * jax.scipy.special.erf(z / jnp.sqrt(2.0))),
-        jnp.sum(density * scale),
-        -jnp.sum(density * scale**2 * z),
-        jnp.sum(density * scale**3 * (z**2 - 1)),
-    )
-
-
-def _moments(weights: Array, bias: Array, mean: Array, covariance: Array, shape: Array | None = None) -> RowMoments:
-    """Moments of (y, y x, x, products j ≤ k)."""
-    width = weights.shape[0]
-    first, second = np.triu_indices(width)
-    u = covariance @ weights
-    square = weights @ u
-    e0, e1, e2, e3 = expected_derivatives(bias + mean @ weights, square)
-    yx = e1 * u
-    if shape is not None:
-        yx += 2 * square / (1 + 2 * square) * (shape[-1] * yx + shape[:-1])
-    s = covariance
-    uu = u[first] * u[second]
-
-    # Covariances of the centred (y, y x̃, x̃, x̃x̃ᵀ): blocks by rows, upper part
-    y_y = (1 - e0**2)[None, None]
-    y_yx = (-e0 * e1 * u)[None]
-    y_x = (e1 * u)[None]
-    y_xx = (e2 * uu)[None]
-    yx_yx = s - e1**2 * jnp.outer(u, u)
-    yx_x = e0 * s + e2 * jnp.outer(u, u)
-    yx_xx = e1 * (s[:, first] * u[second] + s[:, second] * u[first]) + e3 * u[:, None] * uu
-    x_xx = jnp.zeros((width, len(first)))
-    xx_xx = (
-        s[first[:, None], first] * s[second[:, None], second] + s[first[:, None], second] * s[second[:, None], first]
-    )
-    centred = jnp.block(
-        [
-            [y_y, y_yx, y_x, y_xx],
-            [y_yx.T, yx_yx, yx_x, yx_xx],
-            [y_x.T, yx_x.T, s, x_xx],
-            [y_xx.T, yx_xx.T, x_xx.T, xx_xx],
-        ]
-    )
-
-    def uncentre(rows: Array) -> Array:
-        """Rewrite y x = y x̃ + μ y and x_j x_k = x̃_j x̃_k + μ_j x̃_k + μ_k x̃_j + constant, for rows of covariances."""
-        y, yx, x, xx = jnp.split(rows, [1, 1 + width, 1 + 2 * width])
-        yx = yx + mean[:, None] * y
-        xx = xx + mean[first, None] * x[second] + mean[second, None] * x[first]
-        return jnp.concatenate([y, yx, x, xx])
-
-    expectation = jnp.concatenate([e0[None], yx + e0 * mean, mean, s[first, second] + mean[first] * mean[second]])
-    return RowMoments(expectation, uncentre(uncentre(centred).T))
-
-
-def _statistic_order(width: int) -> np.ndarray:
-    """Where each entry of the statistic (sums of x, then y, then products by rows with y last) is in `_moments`."""
-    products = 1 + 2 * width
-    order = [*range(1 + width, products), 0]
-    for j in range(width):
-        order += range(products, products + width - j)
-        products += width - j
-        order.append(1 + j)
-    return np.array(order)
-
-
-def _triangle_order(width: int) -> np.ndarray:
-    """Where each product of two of (x, 1, y) is in `_moments`, the constant 1 after all others."""
-    products = 1 + 2 * width
-    constant = products + width * (width + 1) // 2
-    order = []
-    for j in range(width):
-        order += [*range(products, products + width - j), 1 + width + j, 1 + j]
-        products += width - j
-    return np.array([*order, constant, 0, constant])
 
 
 @partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(0))
@@ -420,7 +379,7 @@ def build(agreed: "LogisticModel", slots: int) -> tuple[LogisticRegression | Mix
         if not coding.only_numbers:
             model = MixedLogistic(width, slots, shared, entries_of(agreed))
         return model, standardised_prior(
-            [Typical(*one) for one in agreed.typical_terms()],
+            [Typical(*one) for one in agreed.typical_terms],
             effect=prior.effect,
             concentration=data.concentration,
             mean_spread=data.mean_spread,

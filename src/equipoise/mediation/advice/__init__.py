@@ -20,14 +20,14 @@ from equipoise.errors import AgreementError
 from equipoise.estimate import Estimate
 from equipoise.inference.problem import model_of
 from equipoise.inference.processes import processes_for, spread
-from equipoise.inference.progress import progress_bar
+from equipoise.inference.progress import phase_of
 from equipoise.inference.runtime import double_precision
 from equipoise.inference.scenario import is_whole
 from equipoise.mediation.advice import at_home as home
 from equipoise.mediation.advice import expected, quality
 from equipoise.mediation.advice.imagined import Assumed, imagine
 from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee
-from equipoise.reward.targets import PRECISION, Stakes, Targets, Terms, set_targets, who_counts
+from equipoise.reward.targets import PRECISION, Stakes, Targets, Terms, least_among, set_targets, who_counts
 
 SIMULATIONS = 16
 SAMPLED = 3  # more rounds, that are sampled as well
@@ -351,7 +351,7 @@ def _value(
     ]
     work += [(expected.by_approximation, task) for task in packed[:simulations]]
     results: dict[int, Any] = {}
-    with progress_bar(progress, "imagining rounds", len(work)) as tick:
+    with phase_of(progress, "imagining rounds", len(work), 1) as tick:
         for place, result in spread(_call, work, processes_for(len(work))):
             results[place] = result
             if tick:
@@ -411,7 +411,8 @@ def _stakes(rough: Floats, corrections: Floats, parties: int) -> list[Stakes]:
 def _targets(agreement: Agreement, stakes: Stakes) -> Targets:
     """As the mediator would set them, who knows values far better than they are simulated here."""
     reward = agreement.reward
-    terms = Terms(reward.rho, reward.fallback, PRECISION, 2 * PRECISION, reward.mechanism == "degraded")
+    degraded, least = reward.mechanism == "degraded", least_among(len(agreement.parties))
+    terms = Terms(reward.rho, reward.fallback, PRECISION, 2 * PRECISION, own_is_whole=degraded, least=least)
     known = replace(stakes, covariance=np.zeros_like(stakes.covariance))
     return set_targets(stakes, terms, who_counts(known, terms))
 

@@ -11,7 +11,10 @@ from collections.abc import Iterator
 from equipoise.estimate import SURE, UNSURE, Estimate
 from equipoise.mediation.audit.verdict import SAME, AllZero, Found, critical
 from equipoise.mediation.findings import NOTHING_TO_COMPARE
+from equipoise.mediation.settings import fits_enumeration
 from equipoise.mediation.settlement import Settlement
+
+MOST_NAMED = 100  # pairs, in words
 
 
 def useless_get_nothing(settlement: Settlement) -> Found:
@@ -54,6 +57,7 @@ def equals_get_alike(settlement: Settlement) -> Found:
         if difference.exactly and abs(gap.value) > SAME * one.target.value:
             return "fails", f"{first} and {second} bring the same and get {one.target} and {other.target} nats"
         (alike if abs(gap.z_score) <= UNSURE or gap.value == 0 else doubtful).append(f"{first} and {second}")
+    alike, doubtful = _named(alike), _named(doubtful)
     power = f"a difference of {finest:.2g} nats in every coalition would be seen in 9 of 10 rounds"
     if doubtful:
         which = "; ".join(doubtful)
@@ -120,6 +124,12 @@ def more_than_before(settlement: Settlement, reference: Settlement | None) -> Fo
     return "cannot tell", "from the reference to here nobody's values rose while everything else stayed the same"
 
 
+def _named(pairs: list[str]) -> list[str]:
+    """Pairs in words, of very many the first."""
+    more = len(pairs) - MOST_NAMED
+    return [*pairs[:MOST_NAMED], f"{more:,} pairs more"] if more > 0 else pairs
+
+
 def _rose(changes: list[Estimate]) -> bool:
     """Whether values rose, and none of them fell as far as can be told."""
     found = AllZero.of(changes)
@@ -128,7 +138,13 @@ def _rose(changes: list[Estimate]) -> bool:
 
 
 def contributions(settlement: Settlement, party: str) -> list[Estimate]:
-    """Marginal contributions of a party to coalitions that were valued with and without it."""
+    """Marginal contributions of a party to coalitions that were valued with and without it.
+
+    Of very many parties only those to nobody and to everybody else: of a sample hardly any others are known.
+    """
+    if not fits_enumeration(len(settlement.parties)):
+        everybody = frozenset(settlement.parties)
+        return [settlement.value(party), settlement.values[everybody] - settlement.values[everybody - {party}]]
     found = []
     for members, value in settlement.values.items():
         if party in members:
@@ -145,8 +161,12 @@ def pairs(settlement: Settlement) -> Iterator[tuple[str, str, list[Estimate]]]:
     """
     values = settlement.values
     if not settlement.exact:
-        ends = (1, len(settlement.parties) - 1)
-        values = {members: value for members, value in values.items() if len(members) in ends}
+        everybody = frozenset(settlement.parties)
+        single = {party: values[frozenset((party,))] for party in everybody}
+        missing = {party: values[everybody - {party}] for party in everybody}
+        for first, second in itertools.permutations(settlement.parties, 2):
+            yield first, second, [single[first] - single[second], missing[second] - missing[first]]
+        return
     for first, second in itertools.permutations(settlement.parties, 2):
         differences = []
         for members, value in values.items():

@@ -1,0 +1,92 @@
+"""What sampling costs on this machine, before anything is sampled: one gradient of all chains, timed.
+
+Nearly all time goes into gradients, and what one takes depends on the model and the number of parties, not on anybody's
+data. How many a posterior takes does depend on the data; `LEAPS` is what is usual.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import Array
+
+from equipoise.agreement import Agreement
+from equipoise.inference import collapsed, engine
+from equipoise.inference.chains import Settings, chains_of
+from equipoise.inference.diagnostics import diagnose
+from equipoise.inference.observations import Observations, Scenarios, observe
+from equipoise.inference.problem import observations_of, problem_of, scenario_arrays
+from equipoise.inference.runtime import ONE_AT_A_TIME, compiler_options, double_precision, use_compilation_cache
+from equipoise.inference.scenario import Scenario
+
+LEAPS = 3  # gradients of one iteration, usually 2 to 6
+SEEN = 1.0  # seconds of looking
+MOST = 50  # times to look
+
+
+class Speed(NamedTuple):
+    """Seconds: of one gradient of all chains of a scenario, of diagnosing its draws, and of compiling the gradient.
+
+    `dimension` is the number of coordinates.
+    """
+
+    gradient: float
+    diagnosing: float
+    compiling: float
+    dimension: int = 0
+
+    def posterior(self, settings: Settings) -> float:
+        """Seconds of one scenario's posterior on one core, if its chains agree at once."""
+        iterations = engine.planned_rounds(settings, self.dimension) * chains_of(settings).round_length(settings.chains)
+        return LEAPS * iterations * self.gradient + self.diagnosing
+
+
+@double_precision
+def measure(agreement: Agreement, settings: Settings, scenarios: int = 1) -> Speed:
+    """Time one gradient, at draws of the prior and for parties that sent nothing: the sizes are what counts.
+
+    On an accelerator it is that of as many scenarios as go through one program, of `scenarios` in all.
+    """
+    use_compilation_cache()
+    names, size = agreement.party_names, engine.group_size(scenarios, settings.chains)
+    observations = observations_of(agreement, [], seed=0)
+    problem = problem_of(agreement, observations)
+    model = problem.model
+    batch = scenario_arrays(agreement, names, [Scenario(names)] * size)
+    positions = jax.random.normal(jax.random.key(0), (size, settings.chains, model.dimension))
+
+    def gradient() -> None:
+        _gradients(model, problem.prior, observations, batch, positions)[1].block_until_ready()
+
+    with ONE_AT_A_TIME:
+        first, times = _seconds(gradient), [_seconds(gradient)]
+        while len(times) < MOST and sum(times) < SEEN:
+            times.append(_seconds(gradient))
+    draws = np.random.default_rng(0).normal(
+        size=(settings.chains, max(4, settings.draws // settings.chains), model.dimension)
+    )
+    return Speed(
+        float(np.median(times)) / size, _seconds(lambda: diagnose(draws)), max(0.0, first - times[0]), model.dimension
+    )
+
+
+@partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(1))
+def _gradients(
+    model: collapsed.CollapsedModel, prior: Any, observations: Observations, scenarios: Scenarios, positions: Array
+) -> tuple[Array, Array]:
+    """Log densities and their gradients at positions [scenarios, chains, d]."""
+
+    def one(scenario: Scenarios, at: Array) -> tuple[Array, Array]:
+        evidence = model.prepare(observe(observations, scenario, "power"))
+        return jax.vmap(jax.value_and_grad(partial(collapsed.log_density, model, prior, evidence)))(at)
+
+    return jax.vmap(one)(scenarios, positions)
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    start = perf_counter()
+    work()
+    return perf_counter() - start

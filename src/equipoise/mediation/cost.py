@@ -1,0 +1,145 @@
+"""What a round will cost: how many posteriors, and how long they take on this machine, from a short measurement."""
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from equipoise._util.text import counted, duration
+from equipoise.agreement import Agreement
+from equipoise.inference.cost import measure
+from equipoise.inference.hmc import ROUND
+from equipoise.inference.infer import engine_settings, prior_posterior
+from equipoise.inference.processes import processes_for
+from equipoise.mediation.journal import FORMAT
+from equipoise.mediation.settings import WITH_NOISE, Mechanism, SettlementSettings, coalitions_to_value
+from equipoise.valuation.surprise import surprise
+
+LIKELY_DRAWS = 2_560  # of a coalition's posterior, by which its chains agree
+CURVE = 7  # posteriors of the tempering curve; a few more where a target is next to nothing
+TRIES = 1.5  # verifications of a reward by tempering
+NOISE_TRIES = 8  # posteriors on the way to a reward made by noise
+MORE_DRAWS = 1.5  # times the first draws, for the precision asked for
+COMPILING = 8  # times as long as the measured program takes all others to compile, or to load
+STARTING = 10.0  # seconds in which processes start
+SURE = 2  # the estimate may be wrong by this factor
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a round is expected to cost.
+
+    Attributes
+    ----------
+    coalitions, rewards : int
+        Posteriors to value coalitions by, and those to make rewards with.
+    kept : int
+        How many of them an earlier run has left.
+    posterior : float
+        Seconds of one on one core.
+    processes : int
+        How many are sampled at once.
+    seconds : float
+        Seconds in all; `least` and `most` are a factor of two away.
+    compiling : float
+        Seconds of these before the first posterior.
+    """
+
+    coalitions: int
+    rewards: int
+    kept: int
+    posterior: float
+    processes: int
+    seconds: float
+    compiling: float
+
+    @property
+    def least(self) -> float:
+        """Seconds, if all goes well."""
+        return self.seconds / SURE
+
+    @property
+    def most(self) -> float:
+        """Seconds, if many draws are needed."""
+        return self.seconds * SURE
+
+    def to_json(self) -> dict[str, Any]:
+        """The estimate as plain numbers."""
+        return {**asdict(self), "least_seconds": self.least, "most_seconds": self.most}
+
+    @property
+    def words(self) -> str:
+        """The estimate in a sentence or two."""
+        at_once = "" if self.processes == 1 else f", {self.processes} at once"
+        kept = f", of which {self.kept:,} are kept from before" if self.kept else ""
+        return (
+            f"This will take about {duration(self.seconds)} here, perhaps half or twice that: "
+            f"{counted(self.coalitions, 'coalition')} to value and about {self.rewards} posteriors for rewards{kept}, "
+            f"about {max(self.posterior, 0.1):.2g} s each{at_once}. Estimated from one gradient on "
+            "this machine, for usual data."
+        )
+
+
+def planned_posteriors(parties: int, settings: SettlementSettings, mechanism: Mechanism) -> tuple[int, int]:
+    """How many posteriors a round of so many parties takes: for coalitions, and for rewards, those of usual targets.
+
+    Everybody but one gets less than all, and everybody's reward comes with the others' evidence.
+    """
+    held_back = parties - 1
+    if mechanism in WITH_NOISE:
+        making = NOISE_TRIES * held_back
+    else:
+        making = round(CURVE + TRIES * held_back) if held_back else 0
+    return coalitions_to_value(parties, settings.coalitions, settings.budget), making + (parties if held_back else 0)
+
+
+def estimate_cost(
+    agreement: Agreement,
+    settings: SettlementSettings | None = None,
+    *,
+    parties: int | None = None,
+    journal: str | Path | None = None,
+) -> Cost:
+    """Estimate what settling a round of an agreement would cost on this machine; takes a second or a few.
+
+    Nothing is read but the agreement: `parties` says how many will submit, all by default. What a `journal` of an
+    earlier run holds is taken off.
+    """
+    settings = settings or SettlementSettings()
+    mechanism = settings.mechanism or agreement.reward.mechanism
+    coalitions, rewards = planned_posteriors(parties or len(agreement.parties), settings, mechanism)
+    kept = min(0 if journal is None else _entries(Path(journal)), coalitions + rewards)
+    here = engine_settings(settings.method, settings.chains, settings.draws)
+    speed = measure(agreement, here, coalitions + rewards)
+    valuing = _valuing_seconds(agreement, settings)
+    processes = processes_for(coalitions + rewards)
+    valued = speed.posterior(replace(here, draws=min(here.draws, LIKELY_DRAWS)))
+    one = speed.posterior(here)
+    compiling = COMPILING * speed.compiling + (STARTING if processes > 1 else 0.0)
+    # Rewards made by noise are found one after the other.
+    at_once, in_turn = (0, rewards) if mechanism in WITH_NOISE else (rewards, 0)
+    seconds = MORE_DRAWS * coalitions * (valued / processes + valuing)
+    seconds += at_once * (one / processes + valuing) + in_turn * (one + valuing)
+    share_left = 1 - kept / (coalitions + rewards)
+    return Cost(coalitions, rewards, kept, one + valuing, processes, compiling + share_left * seconds, compiling)
+
+
+def _valuing_seconds(agreement: Agreement, settings: SettlementSettings) -> float:
+    """Seconds of valuing one posterior's draws, once they are there."""
+    drawn = prior_posterior(agreement, max(settings.draws, ROUND))
+    # Fitting a conjugate prior takes several chains, and no longer than fitting a normal distribution.
+    estimator = "gaussian-fit" if settings.estimator == "conjugate-fit" else settings.estimator
+    for _ in range(2):  # the first time, libraries are loaded
+        start = perf_counter()
+        surprise(agreement, drawn, estimator=estimator, force=True)
+    return perf_counter() - start
+
+
+def _entries(journal: Path) -> int:
+    """How many results a journal has, if it is one; whether they are of use, whoever opens it finds out."""
+    try:
+        header, *entries = journal.read_bytes().splitlines()
+        return len(entries) if json.loads(header).get("format") == FORMAT else 0
+    except (OSError, ValueError, AttributeError):
+        return 0
