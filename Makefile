@@ -78,6 +78,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/start_up.py
 	$(BIN)/python benchmarks/compiling.py
 	$(BIN)/python benchmarks/likelihood_gradient.py
+	$(BIN)/python benchmarks/logistic_gradient.py
 	$(BIN)/python benchmarks/auto_against_gibbs.py
 	$(BIN)/python benchmarks/fifty_features.py
 	$(BIN)/python benchmarks/batching.py

@@ -38,7 +38,7 @@ def together(keys: Array, problem: Problem, scenarios: Scenarios, settings: Sett
 
 def in_processes(keys: Array, problem: Problem, scenarios: Scenarios, settings: Settings) -> list[Sampled]:
     """One call, spread over a process for each core; they are started by the first call and stay."""
-    return processes.run(keys, problem, scenarios, settings, processes=usable_cores())
+    return processes.run(keys, problem, scenarios, [settings] * len(keys), processes=usable_cores())
 
 
 def apart(keys: Array, problem: Problem, scenarios: Scenarios, settings: Settings) -> list[Sampled]:

@@ -59,7 +59,7 @@ from sklearn.linear_model import LogisticRegression
 
 from equipoise.inference import engine
 from equipoise.inference.engine import Problem, Settings
-from equipoise.inference.models.logistic import expected_derivatives
+from equipoise.inference.models.logistic_moments import expected_derivatives
 from equipoise.inference.observations import Observations, Scenarios
 from equipoise.inference.problem import model_of
 from equipoise.inference.runtime import double_precision

@@ -112,8 +112,8 @@ def advance(
     ) -> tuple[hmc.Ensemble, Array, Array]:
         evidence = model.prepare(observe(observed, scenario, "power"))
         density = partial(collapsed.log_density, model, prior, evidence)
-        moved, positions, record = hmc.advance(key, density, ensemble, adapt, collapsed.bending(model, prior))
-        return moved, positions, jnp.sum(record.steps)
+        moved, draws, record = hmc.advance(key, density, ensemble, adapt, collapsed.bending(model, prior))
+        return moved, draws.position, jnp.sum(record.steps)
 
     return jax.vmap(one)(keys, observations, scenarios, ensembles)
 

@@ -56,7 +56,7 @@ class Problem:
     """A regression in units where features have deviations of about 1, by what is agreed of them."""
 
     def __init__(self, model: object, linear: bool) -> None:
-        typical = np.array(model.typical_terms())  # type: ignore[attr-defined]
+        typical = np.array(model.typical_terms)  # type: ignore[attr-defined]
         self.linear = linear
         self._middle, self._deviation = np.append(typical[:, 0], 0.0), np.append(typical[:, 1], 1.0)
         self._target = (0.0, 1.0)
