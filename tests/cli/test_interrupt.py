@@ -67,3 +67,28 @@ def test_the_same_command_goes_on(tmp_path: Path) -> None:
     assert journal.read_bytes().startswith(kept)
     (tmp_path / "out").rename(tmp_path / "earlier")
     assert from_json(*command, cwd=tmp_path)["shapley"] == found["shapley"]
+
+
+COLLECTING = """
+import gc, signal, time
+from equipoise.cli import app
+
+def pressed(phase, info):
+    gc.callbacks.remove(pressed)
+    signal.raise_signal(signal.SIGINT)
+
+def work():
+    gc.callbacks.append(pressed)
+    gc.collect()
+    time.sleep(60)
+    print("went on")
+
+app.app = work
+app.main()
+"""
+
+
+@pytest.mark.process
+def test_ctrl_c_during_a_garbage_collection_is_not_lost() -> None:
+    found = subprocess.run([sys.executable, "-c", COLLECTING], capture_output=True, text=True, timeout=LIMIT)
+    assert (found.returncode, found.stdout, found.stderr) == (130, "", "Interrupted.\n")

@@ -1,6 +1,7 @@
 """Scenarios in worker processes: the same draws as in this one, and a worker's end is not the caller's."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -56,6 +57,12 @@ def test_a_worker_that_dies_is_reported_with_a_remedy() -> None:
     keys = jax.random.split(jax.random.key(3), 3)
     with pytest.raises(InferenceError, match="processes=1"):
         processes.run(keys, deadly, three_scenarios(3), [SETTINGS] * 3, processes=2)
+
+
+def test_ctrl_c_does_not_reach_a_worker() -> None:
+    processes.stop_processes()  # workers start with the call
+    found = processes.spread(signal.raise_signal, [(signal.SIGINT,)] * 4, 2)
+    assert dict(found) == dict.fromkeys(range(4))
 
 
 @pytest.mark.timeout(120)

@@ -4,7 +4,9 @@ A command is known by its line in the table until it is run: then its module is 
 `equipoise --help`, a group's help and a shell's completion therefore load none of it.
 """
 
+import _thread
 import sys
+import threading
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -230,6 +232,7 @@ def root(
 def main() -> None:
     """Run the command line: a mistake prints one message, never a traceback."""
     warnings.showwarning = _show_warning
+    sys.unraisablehook = _interrupt_again
     try:
         app()
     except EquipoiseError as error:
@@ -238,6 +241,14 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted.\n")
         sys.exit(130)
+
+
+def _interrupt_again(lost: "sys.UnraisableHookArgs") -> None:
+    """Ctrl-C during a garbage collection is raised in a callback, where Python drops it: press it again."""
+    if issubclass(lost.exc_type, KeyboardInterrupt):
+        threading.Timer(0.01, _thread.interrupt_main).start()
+    else:
+        sys.__unraisablehook__(lost)
 
 
 def _show_warning(

@@ -6,8 +6,11 @@ the next call, or wherever the caller's `joblib.parallel_config` says.
 """
 
 import pickle
+import signal
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import jax
@@ -99,11 +102,30 @@ def spread(
     if processes is not None:
         processes = min(processes, len(tasks))
     try:
-        yield from _parallel(processes)(joblib.delayed(call)(*task) for task in packed)
+        parallel = _parallel(processes)
+        with interrupts_blocked() if parallel.return_generator else nullcontext():  # else this call is the whole work
+            results = parallel(joblib.delayed(call)(*task) for task in packed)
+        yield from results
     except TerminatedWorkerError as error:
         raise InferenceError(
             "a worker process ended before its time, perhaps for lack of memory; use fewer processes, or processes=1"
         ) from error
+
+
+@contextmanager
+def interrupts_blocked() -> Iterator[None]:
+    """Start threads and processes that Ctrl-C does not reach: they inherit the mask, and the caller ends them.
+
+    A terminal sends the signal to every process. One that starts or collects garbage then would print a traceback.
+    """
+    if sys.platform == "win32":  # no masks
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def stop_processes() -> None:
