@@ -67,7 +67,8 @@ def main() -> None:
 
     effective = [slowest(one) for one in sampled]
     found = [one.diagnostics for one in sampled]
-    group = engine.group_size(len(scenarios.kappa), options.chains)
+    shape = problem.observations.statistic.shape
+    group = engine.group_size(len(scenarios.kappa), options.chains, shape)
     print(f"device                   {jax.devices()[0].device_kind} ({jax.default_backend()}), JAX {jax.__version__}")
     print(f"chains, draws, group     {options.chains:,}, {found[0].draws:,}, {group}")
     print(f"seconds, compiled        {seconds[1]:.2f}")

@@ -51,8 +51,8 @@ def measure(agreement: Agreement, settings: Settings, scenarios: int = 1) -> Spe
     On an accelerator it is that of as many scenarios as go through one program, of `scenarios` in all.
     """
     use_compilation_cache()
-    names, size = agreement.party_names, engine.group_size(scenarios, settings.chains)
-    observations = observations_of(agreement, [], seed=0)
+    names, observations = agreement.party_names, observations_of(agreement, [], seed=0)
+    size = engine.group_size(scenarios, settings.chains, observations.statistic.shape)
     problem = problem_of(agreement, observations)
     model = problem.model
     batch = scenario_arrays(agreement, names, [Scenario(names)] * size)

@@ -1,7 +1,7 @@
 """Run a batch of scenarios: warm up, sample until the chains agree, diagnose. Arrays in, arrays out.
 
 Two compiled programs, `begin` and `advance`, serve any number of scenarios. On an accelerator a group of scenarios goes
-through them at once. On a CPU a group is one scenario: its chains already keep a core busy, and scenarios that need few
+through them at once, and two groups take turns: while one is diagnosed, the other is sampled. On a CPU a group is one scenario: its chains already keep a core busy, and scenarios that need few
 leaps do not wait for those that need many. Other cores are for other processes (`processes.py`).
 
 Whole rounds of draws are kept, the requested number or a few more. When trajectories diverge, steps are halved and the
@@ -10,8 +10,14 @@ draws taken again. When the chains do not agree yet, they go on for as long agai
 `max_thinning`.
 """
 
-from collections.abc import Callable
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import partial
+from typing import TypeVar
 
 import jax
 import numpy as np
@@ -25,10 +31,16 @@ from equipoise.inference.runtime import ONE_AT_A_TIME, double_precision, on_acce
 __all__ = ["Finished", "Problem", "Progress", "Sampled", "Sampler", "Settings", "planned_rounds", "run"]
 
 Progress = Callable[[float], None]  # called with the number of scenarios that have gone on by a round
+Result = TypeVar("Result")
 Finished = Callable[[int, Sampled], None]  # called with each scenario's place and result as soon as it is there
 
-GROUP = 1  # scenarios in one call on a CPU
-WIDE_GROUP = 2**14  # chains at most in one call on an accelerator
+GROUPS = (
+    1,
+    8,
+    64,
+)  # scenarios in one call on an accelerator: few sizes, since each takes compiled programs; 1 on a CPU
+WIDEST = 2**30  # numbers at most in one array of a call
+IN_FLIGHT = 2  # groups on an accelerator
 MOST_KEPT = 5_120  # draws, unless more were asked for
 MAX_HALVINGS = 3  # of the step, when trajectories diverge
 
@@ -48,19 +60,47 @@ def run(
     data, scenarios = jax.tree.map(np.asarray, (jax.random.key_data(keys), scenarios))
     results: dict[int, Sampled] = {}
     finished = finished or results.__setitem__
+    ticking = threading.Lock()
+
+    def tick(number: int) -> None:
+        if progress:
+            with ticking:
+                progress(number)
+
+    @double_precision
+    def sampled(places: NDArray[np.intp], alike: Scenarios, members: NDArray[np.intp], size: int) -> list[Sampled]:
+        padded = np.resize(members, size)  # a short group repeats its scenarios
+        with nullcontext() if on_accelerator() else ONE_AT_A_TIME:
+            chosen = jax.tree.map(lambda part: part[padded], alike)
+            own = jax.random.wrap_key_data(data[places[padded]])
+            chains = chains_of(settings)(own, problem, chosen, settings)
+            return _sample(chains, settings, partial(tick, len(members)))[: len(members)]
+
+    groups = []
     for places, alike in _programs(problem, scenarios, settings):
-        size = group_size(len(places), settings.chains)
+        size = group_size(len(places), settings.chains, problem.observations.statistic.shape)
         for first in range(0, len(places), size):
-            members = np.arange(first, min(first + size, len(places)))
-            padded = np.resize(members, size)  # a short last group repeats its scenarios
-            with ONE_AT_A_TIME:
-                chosen = jax.tree.map(lambda part, padded=padded: part[padded], alike)
-                own = jax.random.wrap_key_data(data[places[padded]])
-                chains = chains_of(settings)(own, problem, chosen, settings)
-                sampled = _sample(chains, settings, partial(progress, len(members)) if progress else lambda: None)
-            for index, one in zip(places[members], sampled[: len(members)], strict=True):
-                finished(int(index), one)
+            groups.append((places, alike, np.arange(first, min(first + size, len(places))), size))
+    found = _ahead((partial(sampled, *group) for group in groups), IN_FLIGHT if on_accelerator() else 1)
+    for (places, _, members, _), of_group in zip(groups, found, strict=True):
+        for index, one in zip(places[members], of_group, strict=True):
+            finished(int(index), one)
     return [results[index] for index in sorted(results)]
+
+
+def _ahead(tasks: Iterable[Callable[[], Result]], number: int) -> Iterator[Result]:
+    """Results of tasks in their order, so many being at work in threads; one works here."""
+    if number == 1:
+        yield from (task() for task in tasks)
+        return
+    with ThreadPoolExecutor(number) as pool:
+        waiting: deque[Future[Result]] = deque()
+        for task in tasks:
+            waiting.append(pool.submit(task))
+            if len(waiting) > number:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
 
 
 def _programs(problem: Problem, scenarios: Scenarios, settings: Settings) -> list[tuple[NDArray[np.intp], Scenarios]]:
@@ -73,12 +113,17 @@ def _programs(problem: Problem, scenarios: Scenarios, settings: Settings) -> lis
     return [(np.arange(len(scenarios.kappa)), scenarios)]
 
 
-def group_size(number: int, chains: int) -> int:
-    """Scenarios in one call: rounded up by a quarter at most, so that batches of any length share a few programs."""
+def group_size(number: int, chains: int, shape: tuple[int, ...]) -> int:
+    """Scenarios in one call, of which there are so many; statistics of all parties have a shape [slots, entries].
+
+    A likelihood's largest arrays have some √(2 · entries) numbers for each entry, slot and chain.
+    """
     if not on_accelerator():
-        return GROUP
-    unit = 1 << max(0, number.bit_length() - 3)
-    return max(1, min(-(-number // unit) * unit, WIDE_GROUP // chains))
+        return 1
+    slots, entries = shape
+    numbers = chains * slots * entries * math.sqrt(2 * entries)
+    fitting = [size for size in GROUPS if size * numbers <= WIDEST] or [1]
+    return next((size for size in fitting if number <= size), fitting[-1])
 
 
 def planned_rounds(settings: Settings, dimension: int = 0) -> int:

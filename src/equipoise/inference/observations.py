@@ -16,6 +16,9 @@ from equipoise.inference.runtime import on_accelerator
 from equipoise.inference.scenario import Rule
 
 MANY_SLOTS = 8  # from which on programs for fewer are worth compiling
+MANY_SCENARIOS = (
+    256  # of a size, from which on an accelerator has a program for it: it compiles longer, computes faster
+)
 
 
 class Observations(NamedTuple):
@@ -64,15 +67,18 @@ class Observed(NamedTuple):
 def by_size(scenarios: Scenarios) -> list[tuple[NDArray[np.intp], Scenarios]]:
     """Scenarios by how many members they have, with their places: small coalitions of many parties need few slots.
 
-    There are a handful of sizes, since each takes a compiled program; two on an accelerator, which compiles longer and
-    computes faster. Members come first in every choice of slots; it is filled up with others, who are out.
+    There are a handful of sizes, since each takes a compiled program. Where few scenarios would use one, they take that
+    of the next size. Members come first in every choice of slots; it is filled up with others, who are out.
     """
     member = np.asarray(scenarios.member) > 0
     number, slots = member.shape
     if slots < MANY_SLOTS:
         return [(np.arange(number), scenarios)]
-    sizes = np.unique([-(-slots * eighths // 8) for eighths in ((4, 8) if on_accelerator() else (1, 2, 4, 6, 8))])
+    sizes = np.unique([-(-slots * eighths // 8) for eighths in (1, 2, 4, 6, 8)])
     wanted = np.searchsorted(sizes, member.sum(axis=1))
+    for place in range(len(sizes) - 1):
+        if on_accelerator() and np.count_nonzero(wanted == place) < MANY_SCENARIOS:
+            wanted[wanted == place] += 1
     found = []
     for place in np.unique(wanted):
         places = np.flatnonzero(wanted == place)

@@ -5,18 +5,22 @@ asks for values can therefore be run again after a crash: it makes the same requ
 answered. For the same reason it does not matter who answers: `share` may hand requests to other workers first.
 """
 
+from collections import deque
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
 
+from equipoise._util.cores import usable_cores
 from equipoise.agreement import Agreement
 from equipoise.errors import ConvergenceError
 from equipoise.inference.engine import planned_rounds
 from equipoise.inference.infer import engine_settings, infer_batch
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.progress import Meter
+from equipoise.inference.runtime import double_precision, on_accelerator
 from equipoise.inference.scenario import UnitNoise
 from equipoise.mediation.journal import Journal
 from equipoise.mediation.requests import PATH, Appraisal, Request
@@ -90,7 +94,7 @@ class Appraiser:
             self._share(what, missing)
             missing = self._missing(missing)
         self._skip(set(requests).difference(missing))
-        self._sample(missing, what, self._value, keep=keep)
+        self._value(missing, what, keep=keep)
         self.seconds += perf_counter() - start
         return [Appraisal.from_json(self._journal[request.to_json()]) for request in requests]
 
@@ -119,19 +123,41 @@ class Appraiser:
         for request in requests:
             self._kept.pop(self._larger.get(request, request), None)
 
-    def _value(self, request: Request, posterior: Posterior) -> None:
+    @double_precision  # in its own thread
+    def _appraised(self, request: Request, posterior: Posterior) -> Appraisal:
         if request.by_draws_alone:
             posterior = replace(posterior, scores=None)
         value = surprise(self._believed, posterior, estimator=self._settings.estimator, seed=request.seed, force=True)
         found = posterior.diagnostics
-        appraisal = Appraisal(
+        return Appraisal(
             value,
             len(posterior),
             float(np.max(found.rhat)),
             float(min(np.min(found.ess_bulk), np.min(found.ess_tail))),
             found.problems,
         )
-        self._journal.put(request.to_json(), appraisal.to_json())
+
+    def _value(self, requests: Iterable[Request], what: str, *, keep: Container[Request]) -> None:
+        """Sample requests and put what they are worth into the journal, as it comes.
+
+        An accelerator samples faster than one thread values what it sampled.
+        """
+        waiting: deque[tuple[Request, Future[Appraisal]]] = deque()
+
+        def put(most: int) -> None:
+            while len(waiting) > most or (waiting and waiting[0][1].done()):
+                request, appraisal = waiting.popleft()
+                self._journal.put(request.to_json(), appraisal.result().to_json())
+
+        ahead = 2 * usable_cores() if on_accelerator() else 0
+        with ThreadPoolExecutor(usable_cores()) as pool:
+
+            def value(request: Request, posterior: Posterior) -> None:
+                waiting.append((request, pool.submit(self._appraised, request, posterior)))
+                put(ahead)
+
+            self._sample(requests, what, value, keep=keep)
+            put(0)
 
     def _sample(
         self,

@@ -1,0 +1,95 @@
+"""Scenarios in groups, as an accelerator has them: pretended on a CPU, where the draws are the same."""
+
+import threading
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from equipoise.inference import chains, engine, observations
+from equipoise.inference.observations import Scenarios, by_size
+from problems import simulate_linear
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture
+def accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (chains, engine, observations):
+        monkeypatch.setattr(module, "on_accelerator", lambda: True)
+
+
+@pytest.mark.usefixtures("accelerator")
+def test_groups_have_few_sizes() -> None:
+    sizes = [engine.group_size(number, 128, (12, 77)) for number in (1, 2, 8, 9, 64, 65, 5_000)]
+    assert sizes == [1, 8, 8, 64, 64, 64, 64]
+
+
+@pytest.mark.usefixtures("accelerator")
+def test_groups_of_wide_models_are_small() -> None:
+    assert engine.group_size(64, 128, (3, 1_377)) == 8
+    assert engine.group_size(64, 128, (100, 20_000)) == 1
+
+
+def test_a_group_is_one_scenario_on_a_cpu() -> None:
+    assert engine.group_size(5_000, 64, (3, 14)) == 1
+
+
+@pytest.mark.usefixtures("accelerator")
+def test_few_scenarios_of_a_size_take_the_next_program() -> None:
+    member = np.tril(np.ones((16, 16)))
+    few = Scenarios(member, np.ones(16), 0 * member)
+    ((places, part),) = by_size(few)
+    assert places.tolist() == list(range(16))
+    assert part.chosen is None
+    many = Scenarios(np.repeat(member[:2], 200, axis=0), np.ones(400), np.zeros((400, 16)))
+    ((places, part),) = by_size(many)
+    assert len(places) == 400
+    assert part.chosen is not None
+    assert part.chosen.shape == (400, 2)
+
+
+def test_tasks_are_at_work_while_their_forerunners_are_used() -> None:
+    second = threading.Event()
+
+    def first() -> int:
+        assert second.wait(10)  # begins only if both are under way
+        return 1
+
+    def then() -> int:
+        second.set()
+        return 2
+
+    assert list(engine._ahead([first, then, lambda: 3, lambda: 4], 2)) == [1, 2, 3, 4]
+
+
+def test_what_a_task_raises_is_raised() -> None:
+    def broken() -> int:
+        raise ValueError("broken")
+
+    found = engine._ahead([lambda: 1, broken], 2)
+    assert next(found) == 1
+    with pytest.raises(ValueError, match="broken"):
+        next(found)
+
+
+@pytest.mark.slow
+def test_draws_do_not_depend_on_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = simulate_linear(1).problem
+    slots = problem.model.slots
+    kappa = jnp.linspace(0.1, 1.0, 10)
+    scenarios = Scenarios(jnp.ones((10, slots)), kappa, jnp.zeros((10, slots)))
+    keys = jax.random.split(jax.random.key(3), 10)
+    settings = engine.Settings(draws=320, chains=32, warm_up=3, max_thinning=1)
+    ticks: list[float] = []
+    run = partial(engine.run, keys, problem, scenarios, settings)
+    alone = run()
+    monkeypatch.setattr(engine, "on_accelerator", lambda: True)
+    monkeypatch.setattr(engine, "GROUPS", (4,))
+    for one, other in zip(alone, run(ticks.append), strict=True):
+        assert one.positions is not None
+        assert other.positions is not None
+        np.testing.assert_allclose(other.positions[:, :2], one.positions[:, :2], rtol=1e-6, atol=1e-6)
+    assert sum(ticks) >= 10 * engine.planned_rounds(settings)
