@@ -1,8 +1,9 @@
 """Run a batch of scenarios: warm up, sample until the chains agree, diagnose. Arrays in, arrays out.
 
 Two compiled programs, `begin` and `advance`, serve any number of scenarios. On an accelerator a group of scenarios goes
-through them at once, and two groups take turns: while one is diagnosed, the other is sampled. On a CPU a group is one scenario: its chains already keep a core busy, and scenarios that need few
-leaps do not wait for those that need many. Other cores are for other processes (`processes.py`).
+through them at once, and two groups take turns: while one is diagnosed, the other is sampled. On a CPU a group is one
+scenario: its chains already keep a core busy, and scenarios that need few leaps do not wait for those that need many.
+Other cores are for other processes (`processes.py`).
 
 Whole rounds of draws are kept, the requested number or a few more. When trajectories diverge, steps are halved and the
 draws taken again. When the chains do not agree yet, they go on for as long again, and so on: all draws are kept up to
@@ -79,8 +80,8 @@ def run(
     groups = []
     for places, alike in _programs(problem, scenarios, settings):
         size = group_size(len(places), settings.chains, problem.observations.statistic.shape)
-        for first in range(0, len(places), size):
-            groups.append((places, alike, np.arange(first, min(first + size, len(places))), size))
+        parts = np.split(np.arange(len(places)), range(size, len(places), size))
+        groups += [(places, alike, members, size) for members in parts]
     found = _ahead((partial(sampled, *group) for group in groups), IN_FLIGHT if on_accelerator() else 1)
     for (places, _, members, _), of_group in zip(groups, found, strict=True):
         for index, one in zip(places[members], of_group, strict=True):
@@ -106,9 +107,11 @@ def _ahead(tasks: Iterable[Callable[[], Result]], number: int) -> Iterator[Resul
 def _programs(problem: Problem, scenarios: Scenarios, settings: Settings) -> list[tuple[NDArray[np.intp], Scenarios]]:
     """Scenarios by the compiled program that serves them, with their places.
 
-    Where every party has parameters of its own, all are needed; elsewhere small coalitions have smaller programs.
+    Where every party has parameters of its own, all are needed; elsewhere small coalitions have smaller programs. Where
+    equal releases share a slot, there are few slots anyway.
     """
-    if settings.sampler == "collapsed" and getattr(problem.model, "shared", True):
+    each = problem.observations.alike is None
+    if each and settings.sampler == "collapsed" and getattr(problem.model, "shared", True):
         return by_size(scenarios)
     return [(np.arange(len(scenarios.kappa)), scenarios)]
 

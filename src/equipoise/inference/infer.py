@@ -17,7 +17,7 @@ from equipoise.inference import baselines, collapsed, engine
 from equipoise.inference.collapsed import own_coordinates
 from equipoise.inference.diagnostics import independent, superchains_of
 from equipoise.inference.engine import Problem, Sampled, Settings
-from equipoise.inference.observations import Scenarios
+from equipoise.inference.observations import Scenarios, taken_by_kind
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.problem import (
     exact_observations,
@@ -354,6 +354,8 @@ def _posteriors(
     else:
         if noiseless:
             problem = baselines.without_noise(problem, repair=method == "naive")
+        elif settings[0].sampler == "collapsed" and problem.model.takes_kinds and not np.any(arrays.tau):
+            problem = replace(problem, observations=taken_by_kind(problem.observations))
         keys = jnp.stack([jax.random.key(seed) for seed in seeds])
         rounds = float(np.mean([engine.planned_rounds(one) for one in settings]))
         with phase_of(progress, label, len(scenarios), rounds) as tick:

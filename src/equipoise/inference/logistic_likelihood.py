@@ -170,7 +170,7 @@ def _backward(bias: int, kept: _Kept, cotangent: Array) -> tuple[Array, Array, A
     push, share = cotangent * evidence.rows, cotangent * evidence.sampling
     halves = blocks.half_schur @ blocks.crossed  # Z
     terms = jnp.concatenate([woodbury_halves(blocks.first), halves], axis=1)
-    moment = pull_back(blocks.first, solved, terms, push, share, bias)
+    moment = pull_back(blocks.first, solved[:, None], terms, push, share, bias)
     shared = share[:, None, None]
     size = len(moment)
     # Sums over parties and entries are one product each.

@@ -85,6 +85,16 @@ def unpacked(triangle: Array) -> Array:
     return (triangle / multiples(size))[..., places]
 
 
+class Copies(NamedTuple):
+    """Several releases with one C in each party's place: how many [parties], and the rows of a root of their scatter.
+
+    The latter as matrices [parties, entries, n, n] (`observations.py` has the formula). The statistic is their mean.
+    """
+
+    number: Array
+    spread: Array
+
+
 class Factor(NamedTuple):
     """What solving with the parties' C takes, all having one M of size n.
 
@@ -167,32 +177,57 @@ def apply_sampling(second_moment: Array, matrix: Array, bias: int) -> Array:
 
 @partial(jax.custom_vjp, nondiff_argnums=(5,))
 def log_likelihood(
-    second_moment: Array, statistic: Array, count: Array, sampling: Array, noise: MatrixNoise, bias: int
+    second_moment: Array,
+    statistic: Array,
+    count: Array,
+    sampling: Array,
+    noise: MatrixNoise,
+    bias: int,
+    copies: Copies | None = None,
 ) -> Array:
     """Log density of each party's statistic, all parties having one second moment M.
 
     `statistic` [parties, n, n], `count`, `sampling` and the result [parties]. Differentiable in M only.
     """
-    return _forward(second_moment, statistic, count, sampling, noise, bias)[0]
+    return _forward(second_moment, statistic, count, sampling, noise, bias, copies)[0]
 
 
-_Kept = tuple[Factor, Array, Array, Array]
+class _Kept(NamedTuple):
+    factor: Factor
+    solved: Array  # C⁻¹ of the residuals [parties, 1 or more, t]
+    push: Array
+    sampling: Array
+    number: Array | None
 
 
 def _forward(
-    second_moment: Array, statistic: Array, count: Array, sampling: Array, noise: MatrixNoise, bias: int
+    second_moment: Array,
+    statistic: Array,
+    count: Array,
+    sampling: Array,
+    noise: MatrixNoise,
+    bias: int,
+    copies: Copies | None = None,
 ) -> tuple[Array, _Kept]:
     factor = factorise(second_moment, sampling, noise, bias)
     q = factor.vectors
     residual = packed(q.T @ (statistic - count[:, None, None] * second_moment) @ q)
-    solved = solve_rotated(factor, residual)
-    return -factor.half_log_det - 0.5 * jnp.sum(residual * solved, axis=1), (factor, solved, count, sampling)
+    if copies is None:
+        solved = solve_rotated(factor, residual)
+        found = -factor.half_log_det - 0.5 * jnp.sum(residual * solved, axis=1)
+        return found, _Kept(factor, solved[:, None], count, sampling, None)
+    root = jnp.sqrt(copies.number)
+    residuals = jnp.concatenate([root[:, None, None] * residual[:, None], packed(q.T @ copies.spread @ q)], axis=1)
+    solved = jax.vmap(partial(solve_rotated, factor), in_axes=1, out_axes=1)(residuals)
+    found = -copies.number * factor.half_log_det - 0.5 * jnp.sum(residuals * solved, axis=(1, 2))
+    return found, _Kept(factor, solved, root * count, sampling, copies.number)
 
 
-def _backward(bias: int, kept: _Kept, cotangent: Array) -> tuple[Array, None, None, None, None]:
-    factor, solved, count, sampling = kept
-    gradient = pull_back(factor, solved, woodbury_halves(factor), cotangent * count, cotangent * sampling, bias)
-    return gradient, None, None, None, None
+def _backward(bias: int, kept: _Kept, cotangent: Array) -> tuple[Array, None, None, None, None, None]:
+    factor, solved, push, sampling, number = kept
+    halves = woodbury_halves(factor)
+    gradient = pull_back(factor, solved, halves, cotangent * push, cotangent * sampling, bias, number)
+    return gradient, None, None, None, None, None
 
 
 log_likelihood.defvjp(_forward, _backward)
@@ -207,38 +242,48 @@ def woodbury_halves(factor: Factor) -> Array:
     return factor.half_correction @ columns
 
 
-def pull_back(factor: Factor, solved: Array, halves: Array, push: Array, share: Array, bias: int) -> Array:
-    """Gradient by M of Σ push ⟨A, M⟩ + share (½⟨A, K A⟩ − ½ tr(D K)) over parties, at fixed A and D: [n, n].
+def pull_back(
+    factor: Factor,
+    solved: Array,
+    halves: Array,
+    push: Array,
+    share: Array,
+    bias: int,
+    number: Array | None = None,
+) -> Array:
+    """Gradient by M of Σ push ⟨A₀, M⟩ + share (½ Σⱼ ⟨Aⱼ, K Aⱼ⟩ − ½ number tr(D K)) over parties: [n, n].
 
-    A is `solved` [parties, t], D = diag(W) + boost (Wû)(Wû)ᵀ + Σₖ YₖYₖᵀ with Y the `halves` [parties, k, t]: those
-    of C⁻¹ itself, and more where C is a block of a larger matrix. Both are given in the eigenbasis of M.
+    A and D are fixed: A is `solved` [parties, j, t], D = diag(W) + boost (Wû)(Wû)ᵀ + Σₖ YₖYₖᵀ with Y the `halves`
+    [parties, k, t]: those of C⁻¹ itself, and more where C is a block of a larger matrix. Both are given in the
+    eigenbasis of M. `number` is [parties], or 1.
     """
     values, vectors = factor.values, factor.vectors
     size, (parties, terms) = len(values), halves.shape[:2]
+    number = jnp.ones(parties) if number is None else number
     unit = vectors[bias]  # e_bias in the eigenbasis
     mean = values * unit
 
     # ½⟨A, dK A⟩ with K(A) = 2 M A M − 2 (mᵀA m) m mᵀ
-    pull = unpacked(solved)
-    along = pull @ mean
-    arm = -4 * (along @ mean)[:, None] * along
+    along = unpacked(solved) @ mean
+    arm = -4 * jnp.einsum("pj,pjn->pn", along @ mean, along)
 
     # −½ tr(D dK): against X ↦ 2 (dM X M + M X dM) …
-    weights = unpacked(share @ factor.weights * multiples(size))
+    weights = unpacked((share * number) @ factor.weights * multiples(size))
     diagonal = weights @ values + jnp.diagonal(weights) * values
     # … and against −2 d(m mᵀ) ⟨m mᵀ, ·⟩, where B⁻¹û = Wû/den
     inverse_outer = factor.rank_one / factor.den[:, None]
     inverse_outer += jnp.einsum("pk,pkm->pm", halves @ packed(jnp.outer(mean, mean)), halves)
-    arm += 4 * unpacked(inverse_outer) @ mean
+    arm += 4 * number[:, None] * (unpacked(inverse_outer) @ mean)
 
     # All terms of the form Σ X Λ X are one product over parties and terms.
-    stack = jnp.concatenate([solved[:, None], halves, factor.rank_one[:, None]], axis=1)
-    sign = jnp.concatenate([jnp.ones((parties, 1)), -jnp.ones((parties, terms)), -factor.boost[:, None]], axis=1)
+    stack = jnp.concatenate([solved, halves, factor.rank_one[:, None]], axis=1)
+    down = number[:, None] * jnp.concatenate([jnp.ones((parties, terms)), factor.boost[:, None]], axis=1)
+    sign = jnp.concatenate([jnp.ones(solved.shape[:2]), -down], axis=1)
     whole = unpacked(stack)
     left = (2 * share[:, None] * sign)[:, :, None, None] * whole * values[:, None]
     gradient = left.reshape(-1, size).T @ whole.reshape(-1, size)
     gradient -= jnp.diag(diagonal)
     arms = jnp.outer(share @ arm, unit)
     gradient += 0.5 * (arms + arms.T)
-    gradient += unpacked(push @ solved)
+    gradient += unpacked(push @ solved[:, 0])
     return vectors @ gradient @ vectors.T

@@ -69,6 +69,11 @@ class EngineModel(ABC):
         return 0.0
 
     @property
+    def takes_kinds(self) -> bool:
+        """Whether the likelihood can take releases of equal rows and noise as one (`observations.taken_by_kind`)."""
+        return False
+
+    @property
     def plain(self) -> bool:
         """Whether chains move in the coordinates as they are, and own coordinates are the first."""
         return True

@@ -37,7 +37,14 @@ from equipoise.inference.moment_likelihood import RowMoments
 from equipoise.inference.observations import Observed
 from equipoise.inference.quantile_maps import Table, correlation_root, log_gamma_table, transport
 from equipoise.inference.runtime import compiler_options
-from equipoise.inference.statistic_likelihood import MatrixNoise, factorise, log_likelihood, matrix_places, solve
+from equipoise.inference.statistic_likelihood import (
+    Copies,
+    MatrixNoise,
+    factorise,
+    log_likelihood,
+    matrix_places,
+    solve,
+)
 
 if TYPE_CHECKING:
     from equipoise.models.linear import LinearModel
@@ -70,6 +77,7 @@ class Evidence(NamedTuple):
     sampling: Array
     noise: MatrixNoise
     weight: Array
+    copies: Copies | None
 
 
 def linear_prior(
@@ -132,6 +140,11 @@ class LinearRegression(EngineModel):
         return 2 + self.width
 
     @property
+    def takes_kinds(self) -> bool:
+        """Whether releases of equal rows and noise can be one: all of them have one distribution of features."""
+        return self.shared
+
+    @property
     def places_of_entries(self) -> tuple[np.ndarray, np.ndarray]:
         """Row and column, in the n × n matrix, of every entry of the statistic."""
         rows, columns = np.triu_indices(self.width + 2)
@@ -156,6 +169,9 @@ class LinearRegression(EngineModel):
             observed.sampling,
             self.noise(observed.variance),
             observed.weight,
+            None
+            if observed.copies is None or observed.spread is None
+            else Copies(observed.copies, self.matrices(observed.spread, jnp.zeros(observed.spread.shape[:2]))),
         )
 
     def parameters(self, prior: LinearPrior, position: Array) -> dict[str, Array]:
@@ -194,9 +210,8 @@ class LinearRegression(EngineModel):
         """Log density of each party's statistic [slots]."""
         moments = self.second_moments(prior, position)
         if self.shared:
-            return log_likelihood(
-                moments[0], evidence.statistic, evidence.rows, evidence.sampling, evidence.noise, self.width
-            )
+            statistic, rows, sampling, noise, _, copies = evidence
+            return log_likelihood(moments[0], statistic, rows, sampling, noise, self.width, copies)
 
         def alone(moment: Array, *party: Array) -> Array:
             statistic, count, sampling, off_diagonal, diagonal = (part[None] for part in party)
@@ -221,7 +236,8 @@ class LinearRegression(EngineModel):
             flat = jnp.einsum("p,pdij->dij", weight * count**2, solved).reshape(dimension, -1)
             return columns.reshape(dimension, -1) @ flat.T
 
-        parts = (evidence.rows, evidence.sampling, evidence.noise, evidence.weight)
+        number = 1.0 if evidence.copies is None else evidence.copies.number
+        parts = (evidence.rows, evidence.sampling, evidence.noise, evidence.weight * number)
         if self.shared:
             return one_distribution(moments[0], jacobian[0], *parts)
         alone = jax.tree.map(lambda part: part[:, None], parts)
