@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--max-thinning", type=int, default=engine.Settings.max_thinning)
     options = parser.parse_args()
     if options.group:
-        engine.WIDE_GROUP, engine.GROUP = options.group * options.chains, options.group
+        engine.GROUPS = (options.group,)
 
     problem = syn().problem
     coalitions = list(itertools.product((0.0, 1.0), repeat=3))

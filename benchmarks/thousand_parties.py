@@ -4,10 +4,12 @@ Linear regression with three features of one distribution, rewards by tempering 
 about ten valuations a party more). Rows are from NumPy; parties have between 50 and 800 of them.
 
     python benchmarks/thousand_parties.py --parties 30,100,300 --method naive   (the mediation layer)
-    python benchmarks/thousand_parties.py --parties 1000 --precision 0.5 --draws 640
+    python benchmarks/thousand_parties.py --parties 1000 --precision 2 --draws 640
+    python benchmarks/thousand_parties.py --parties 1000 --save releases   (and --folder releases, on a bare machine)
 
-`naive` samples from the conjugate posterior and ignores the noise of releases, so that what is left is the cost of
-everything around the sampler; its values mean nothing. With several numbers of parties, cost ~ a n^b is fitted.
+A round whose releases were kept keeps its journal beside them, and goes on if it was ended. `naive` samples from the
+conjugate posterior and ignores the noise of releases; its values mean nothing. With several numbers of parties,
+cost ~ a n^b is fitted.
 """
 
 import argparse
@@ -24,6 +26,8 @@ import numpy as np
 
 import equipoise as eq
 from equipoise.mediation import audit, mediator
+from equipoise.mediation.journal import FileJournal
+from equipoise.mediation.task import task_of
 from equipoise.valuation.sampling import smallest_budget
 
 WEIGHTS = np.array([0.8, -0.5, 0.3])
@@ -68,20 +72,30 @@ def settle(parties: int, options: argparse.Namespace) -> dict[str, float]:
         return call
 
     with tempfile.TemporaryDirectory() as place:
-        folder, start = Path(place), time.perf_counter()
         agreement = agreement_of(parties)
-        sent = submissions_of(agreement, folder)
-        taken["releases"] = time.perf_counter() - start
-        with mock.patch.object(mediator, "audited", timed("audit", audit.audited)):
-            settlement = eq.mediate(
-                agreement, sent, folder=folder / "out", draws=options.draws, precision=options.precision,
-                budget=options.budget or smallest_budget(parties), method=options.method, force=True, progress=False,
-            )  # fmt: skip
+        if options.folder:
+            folder = options.folder / str(parties)
+            sent = [eq.Submission.load(folder / f"{party}.json") for party in agreement.party_names]
+        else:
+            folder = Path(place)
+            sent = submissions_of(agreement, folder)
+        start = time.perf_counter()
+        task = task_of(
+            agreement, sent, draws=options.draws, precision=options.precision, method=options.method, force=True,
+            budget=options.budget or smallest_budget(parties),
+        )  # fmt: skip
+        path = folder / "journal.jsonl"
+        with (
+            mock.patch.object(mediator, "audited", timed("audit", audit.audited)),
+            FileJournal(path, task.inputs_digest, task.values_digest) as journal,
+        ):
+            found_before = len(journal)
+            settlement = mediator.settle(task, journal, progress=options.progress)
         steps = settlement.timings
         taken |= {name: steps[name] for name in ("valuing coalitions", "making rewards", "plausibility", "sampling")}
-        taken["all"] = time.perf_counter() - start - taken["releases"]
-        taken["settlement MB"] = (folder / "out" / "settlement.json").stat().st_size / 1e6
-        taken["journal MB"] = (folder / "out" / "journal.jsonl").stat().st_size / 1e6
+        taken["all"] = time.perf_counter() - start
+        taken["journal MB"] = path.stat().st_size / 1e6
+        taken["posteriors"] = len(path.read_bytes().splitlines()) - 1 - found_before
     taken["memory GB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     taken["coalitions"] = len(settlement.coalitions)
     taken["largest target error"] = max(award.target.error for award in settlement.awards.values())
@@ -97,8 +111,18 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=640)
     parser.add_argument("--precision", type=float, default=0.5)
     parser.add_argument("--budget", type=int, default=None, help="coalitions at most; the smallest by default")
+    parser.add_argument("--save", type=Path, help="keep the releases in this folder and do nothing else")
+    parser.add_argument("--folder", type=Path, help="where they were kept")
+    parser.add_argument("--progress", action="store_true")
     options = parser.parse_args()
     numbers, found = [int(one) for one in options.parties.split(",")], []
+    if options.save:
+        for number in numbers:
+            folder = options.save / str(number)
+            folder.mkdir(parents=True, exist_ok=True)
+            for one in submissions_of(agreement_of(number), folder):
+                one.save(folder / f"{one.party}.json")
+        return
     for number in numbers:
         found.append(settle(number, options))
         print(json.dumps({"parties": number} | {name: round(one, 3) for name, one in found[-1].items()}), flush=True)

@@ -21,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
@@ -84,7 +85,7 @@ class Sampler:
             chosen = asked[first : first + self._at_once]
             places = np.resize(np.arange(len(chosen)), self._at_once).tolist()  # a short batch repeats itself
             rounds = np.array([chosen[place].round for place in places])
-            observations = Observations(*(part[rounds] for part in self._observations))
+            observations: Observations = jax.tree.map(lambda part, rounds=rounds: part[rounds], self._observations)
             self._seed += 1
             positions, _ = positions_side_by_side(
                 self.model,

@@ -40,11 +40,11 @@ def test_a_group_is_one_scenario_on_a_cpu() -> None:
 @pytest.mark.usefixtures("accelerator")
 def test_few_scenarios_of_a_size_take_the_next_program() -> None:
     member = np.tril(np.ones((16, 16)))
-    few = Scenarios(member, np.ones(16), 0 * member)
+    few = Scenarios(*map(jnp.asarray, (member, np.ones(16), 0 * member)))
     ((places, part),) = by_size(few)
     assert places.tolist() == list(range(16))
     assert part.chosen is None
-    many = Scenarios(np.repeat(member[:2], 200, axis=0), np.ones(400), np.zeros((400, 16)))
+    many = Scenarios(*map(jnp.asarray, (np.repeat(member[:2], 200, axis=0), np.ones(400), np.zeros((400, 16)))))
     ((places, part),) = by_size(many)
     assert len(places) == 400
     assert part.chosen is not None

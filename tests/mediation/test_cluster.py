@@ -16,6 +16,7 @@ import pytest
 import equipoise as eq
 import rounds
 from equipoise.mediation import appraisal
+from equipoise.mediation.requests import Appraisal
 
 pytestmark = [pytest.mark.engine, pytest.mark.process, pytest.mark.slow]
 
@@ -66,9 +67,9 @@ def test_a_cluster_decides_the_same_and_survives_a_worker(tmp_path: Path, monkey
         with Client(scheduler_file=str(address)) as client:  # type: ignore[no-untyped-call]
             client.wait_for_workers(2, timeout=60)
 
-            def noted(self: appraisal.Appraiser, *arguments: object) -> None:
+            def noted(self: appraisal.Appraiser, *arguments: object) -> Appraisal:
                 still_at_work.append(sum(map(len, client.processing().values())))
-                value(self, *arguments)  # type: ignore[arg-type]
+                return value(self, *arguments)  # type: ignore[arg-type]
 
             monkeypatch.setattr(appraisal.Appraiser, "_value", noted)
 

@@ -15,6 +15,7 @@ from equipoise.inference import diagnostics
 from equipoise.mediation import appraisal
 from equipoise.mediation import settings as choices
 from equipoise.mediation.mediator import JOURNAL, mediate
+from equipoise.mediation.requests import Appraisal
 from equipoise.mediation.seeds import derived_noise
 from equipoise.mediation.task import task_of
 from equipoise.reward import noising
@@ -139,13 +140,13 @@ def test_a_killed_run_goes_on_without_recomputing(
     counts: list[int] = []
     left = 0
 
-    def count(self: appraisal.Appraiser, *arguments: Any) -> None:
+    def count(self: appraisal.Appraiser, *arguments: Any) -> Appraisal:
         nonlocal left
         if left == 0:
             raise InterruptedRunError
         left -= 1
         counts.append(1)
-        values(self, *arguments)
+        return values(self, *arguments)
 
     monkeypatch.setattr(appraisal.Appraiser, "_value", count)
     settlement = None

@@ -14,7 +14,7 @@ from equipoise.mediation import appraisal
 from equipoise.mediation.audit import audited
 from equipoise.mediation.journal import FileJournal
 from equipoise.mediation.mediator import JOURNAL, appraise, mediate, settle
-from equipoise.mediation.requests import Request
+from equipoise.mediation.requests import Appraisal, Request
 from equipoise.mediation.task import Task, task_of
 from equipoise.report import fragment
 
@@ -52,10 +52,10 @@ def test_other_workers_in_other_batches_decide_the_same(
     drawn_here: list[Request] = []
     value = appraisal.Appraiser._value
 
-    def note(self: appraisal.Appraiser, request: Request, posterior: Any) -> None:
+    def note(self: appraisal.Appraiser, request: Request, posterior: Any) -> Appraisal:
         if self._share is not None:
             drawn_here.append(request)
-        value(self, request, posterior)
+        return value(self, request, posterior)
 
     monkeypatch.setattr(appraisal.Appraiser, "_value", note)
     together = settle(task, journal, share=share, **HERE)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from equipoise.estimate import Estimate
-from equipoise.reward.targets import Targets, Terms, decide, decide_from, stability_bound
+from equipoise.reward.targets import Stakes, Targets, Terms, decide, decide_from, set_targets, stability_bound
 from equipoise.valuation.shapley import exact_shapley, members
 
 # Values of the coalitions of three parties, by bits: nobody, 1, 2, 12, 3, 13, 23, 123
@@ -226,3 +226,21 @@ def test_errors_include_who_cannot_gain() -> None:
         for _ in range(300)
     ]
     assert found.errors[2] == pytest.approx(np.std(again), rel=0.25)
+
+
+@pytest.mark.parametrize("number", [3, 600])
+def test_slopes_are_derivatives(number: int) -> None:
+    """Of v (φ / max φ)^ρ, whether they are told by simulated errors or, of many parties, by differences."""
+    rng, rho = np.random.default_rng(0), 0.3
+    shapley = np.sort(rng.uniform(1.0, 2.0, number))
+    shapley[-1] = 3.0
+    errors = np.full(2 * number + 1, 0.01)
+    one = np.zeros(number, int)
+    stakes = Stakes(shapley, np.full(number, 0.1), np.array([40.0]), one, np.diag(errors**2))
+    ratio = shapley / shapley[-1]
+    expected = np.zeros((number, 2 * number + 1))
+    expected[:, :number] = np.diag(40.0 * rho * ratio**rho / shapley)
+    expected[:, number - 1] -= 40.0 * rho * ratio**rho / shapley[-1]
+    expected[:, -1] = ratio**rho
+    found = set_targets(stakes, Terms(rho)).slopes
+    np.testing.assert_allclose(found, expected, atol=0.02 * expected.max())

@@ -85,7 +85,7 @@ def taken_by_kind(observations: Observations) -> Observations:
     kinds, kind = np.unique(told, axis=0, return_inverse=True)
     if len(kinds) * (1 + entries) > slots:
         return observations
-    return observations._replace(alike=np.asarray(kind.reshape(-1) == np.arange(len(kinds))[:, None], float))
+    return observations._replace(alike=jnp.asarray(kind.reshape(-1) == np.arange(len(kinds))[:, None], float))
 
 
 def by_size(scenarios: Scenarios) -> list[tuple[NDArray[np.intp], Scenarios]]:

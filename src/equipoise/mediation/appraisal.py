@@ -94,7 +94,7 @@ class Appraiser:
             self._share(what, missing)
             missing = self._missing(missing)
         self._skip(set(requests).difference(missing))
-        self._value(missing, what, keep=keep)
+        self._value_all(missing, what, keep=keep)
         self.seconds += perf_counter() - start
         return [Appraisal.from_json(self._journal[request.to_json()]) for request in requests]
 
@@ -124,7 +124,7 @@ class Appraiser:
             self._kept.pop(self._larger.get(request, request), None)
 
     @double_precision  # in its own thread
-    def _appraised(self, request: Request, posterior: Posterior) -> Appraisal:
+    def _value(self, request: Request, posterior: Posterior) -> Appraisal:
         if request.by_draws_alone:
             posterior = replace(posterior, scores=None)
         value = surprise(self._believed, posterior, estimator=self._settings.estimator, seed=request.seed, force=True)
@@ -137,7 +137,7 @@ class Appraiser:
             found.problems,
         )
 
-    def _value(self, requests: Iterable[Request], what: str, *, keep: Container[Request]) -> None:
+    def _value_all(self, requests: Iterable[Request], what: str, *, keep: Container[Request]) -> None:
         """Sample requests and put what they are worth into the journal, as it comes.
 
         An accelerator samples faster than one thread values what it sampled.
@@ -153,7 +153,7 @@ class Appraiser:
         with ThreadPoolExecutor(usable_cores()) as pool:
 
             def value(request: Request, posterior: Posterior) -> None:
-                waiting.append((request, pool.submit(self._appraised, request, posterior)))
+                waiting.append((request, pool.submit(self._value, request, posterior)))
                 put(ahead)
 
             self._sample(requests, what, value, keep=keep)

@@ -6,6 +6,7 @@ workers can share a round: one drives it (`settle`), the others answer what it a
 """
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,12 +15,14 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from equipoise._util.cores import usable_cores
 from equipoise.agreement import Agreement
 from equipoise.estimate import Estimate
 from equipoise.inference.infer import infer
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.processes import processes_for
 from equipoise.inference.progress import Meter, meter
+from equipoise.inference.runtime import double_precision
 from equipoise.mediation.appraisal import Appraiser, Share, rounds_of
 from equipoise.mediation.audit import audited
 from equipoise.mediation.coalitions import Coalitions
@@ -238,11 +241,15 @@ class _Round:
             [whole_request, *singles, *asked, *(request for request, _, _ in rewards.values())]
         )
         grand = self.appraiser.posterior(whole_request)
-        return {
-            party: self._award(team, party, targets[place], rewards[party], others.get(party), grand, rows)
-            for party, place in places.items()
-        }
 
+        def award(party: str) -> Award:
+            target = targets[places[party]]
+            return self._award(team, party, target, rewards[party], others.get(party), grand, rows)
+
+        with ThreadPoolExecutor(usable_cores()) as pool:
+            return dict(zip(team, pool.map(award, team), strict=True))
+
+    @double_precision  # in its own thread
     def _award(
         self,
         team: tuple[str, ...],

@@ -176,8 +176,17 @@ def set_targets(stakes: Stakes, terms: Terms, counted: Mask | None = None) -> Ta
         falls_back=falls_back,
         whole=whole,
         close=standing.claims & ~falls_back & near & (values >= stakes.alone),
-        slopes=np.linalg.lstsq(errors, repeated - repeated.mean(axis=0), rcond=1e-9)[0].T,
+        slopes=_differences(stakes, rule)
+        if 4 * len(stakes.covariance) >= SIMULATED  # too few to tell what each error does
+        else np.linalg.lstsq(errors, repeated - repeated.mean(axis=0), rcond=1e-9)[0].T,
     )
+
+
+def _differences(stakes: Stakes, rule: "_Rule") -> Floats:
+    """How targets change with each number that they follow from, moved by its error [parties, 2 parties + teams]."""
+    steps = np.maximum(np.concatenate(stakes.errors), 1e-9)
+    above, below = (rule.targets(*stakes.moved(np.diag(sign * steps)))[0] for sign in (1, -1))
+    return np.asarray(((above - below) / (2 * steps[:, None])).T)
 
 
 def who_counts(stakes: Stakes, terms: Terms) -> Mask:
