@@ -78,6 +78,7 @@ def test_a_round_on_postgresql(stage: Stage, postgres_url: str) -> None:
         _play(stage, server)
 
 
+@pytest.mark.usefixtures("all_cores")  # which `mediate` uses
 def test_the_same_script_on_a_shared_folder(stage: Stage, tmp_path: Path) -> None:
     place = tmp_path / "shared"
     place.mkdir()
