@@ -6,7 +6,7 @@
 - A comment `<!-- write: FILE -->` before a block of any other language puts the block into that file.
 - A comment `<!-- setup … -->` holds shell commands that readers need not see: it puts files in place.
 - A comment `<!-- not run: reason -->` before a block leaves it out, and so is a line that begins with `make`.
-- `equipoise mediate` may be told to settle with less precision than readers have: nothing that a page goes on with needs it.
+- `equipoise mediate` may be told to settle with less precision than readers have, where no other page goes on with it.
 - Blocks of other languages are shown only.
 """
 
@@ -105,9 +105,7 @@ def _block(language: str, text: str, line: int, note: tuple[str, str], page: Pat
 class Reader:
     """Does what a page says, in a folder of its own. As a context manager it ends what it started."""
 
-    def __init__(
-        self, page: Path, folder: Path, extra: dict[str, str] | None = None, *, roughly: bool = False
-    ) -> None:
+    def __init__(self, page: Path, folder: Path, extra: dict[str, str] | None = None, *, roughly: bool = False) -> None:
         self.page, self.folder, self.roughly = page, folder, roughly
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         plain = {"COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb", "MPLBACKEND": "Agg", "PATH": path}

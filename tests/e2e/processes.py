@@ -135,7 +135,7 @@ class Home:
 
 
 def until(what: Any, seconds: float, why: str, pause: float = 0.2) -> Any:
-    """The first true answer of a question that is asked again and again; a command that asks takes a second of a core."""
+    """The first true answer of a question that is asked again and again. A command that asks takes a core's second."""
     end = time.monotonic() + seconds
     while True:
         found = what()
