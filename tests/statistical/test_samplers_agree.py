@@ -46,13 +46,16 @@ SETTINGS = {
 }
 
 
-# Every setting and every level of noise once; the other combinations before a release.
+# One setting at a middle level of noise; the other combinations before a release.
 PAIRS = [
     pytest.param(
-        setting, epsilon, marks=() if (place - level) % 3 == 0 else pytest.mark.exhaustive, id=f"{setting}-{epsilon}"
+        setting,
+        epsilon,
+        marks=() if (setting, epsilon) == ("Syn, shared", 0.2) else pytest.mark.exhaustive,
+        id=f"{setting}-{epsilon}",
     )
-    for place, setting in enumerate(SETTINGS)
-    for level, epsilon in enumerate((0.004, 0.2, 12.5))
+    for setting in SETTINGS
+    for epsilon in (0.004, 0.2, 12.5)
 ]
 
 
