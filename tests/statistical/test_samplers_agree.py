@@ -95,7 +95,7 @@ def nuts(potential: Any, dimension: int, *, samples: int = 1_500, warm_up: int =
 
 @pytest.mark.parametrize("epsilon", [pytest.param(0.2, marks=pytest.mark.exhaustive), 12.5])
 def test_diabetes_posterior_equals_nuts_on_the_same_density(epsilon: float) -> None:
-    """Four errors of as many draws: a shift by an eighth of a standard deviation would be seen."""
+    """Within four errors, which are a tenth of a standard deviation if draws are independent."""
     simulated = simulate_logistic(4, epsilons=[epsilon] * 3)
     problem = simulated.problem
     sampled = sample(simulated, "collapsed", 5_000)
