@@ -27,15 +27,35 @@ settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
+# Every worker keeps to a core of its own, and so does what it starts: rounds are settled in one process, which traces
+# its programs once, where several would compete for cores that all workers use already. `all_cores` is for the others.
+CORES = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         run_folder.begin()
+    elif CORES is not None:
+        place = int(config.workerinput["workerid"].removeprefix("gw"))
+        os.sched_setaffinity(0, {sorted(CORES)[place % len(CORES)]})
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         stop_shared()
         run_folder.end()
+
+
+@pytest.fixture
+def all_cores() -> Iterator[None]:
+    """For tests of what is spread over processes when nobody says over how many."""
+    if CORES is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, CORES)
+    yield
+    os.sched_setaffinity(0, before)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@
 - A comment `<!-- write: FILE -->` before a block of any other language puts the block into that file.
 - A comment `<!-- setup … -->` holds shell commands that readers need not see: it puts files in place.
 - A comment `<!-- not run: reason -->` before a block leaves it out, and so is a line that begins with `make`.
+- `equipoise mediate` may be told to settle with less precision than readers have, where no other page goes on with it.
 - Blocks of other languages are shown only.
 """
 
@@ -29,6 +30,7 @@ Kind = Literal["setup", "console", "python", "write"]
 _FENCE = re.compile(r"^( *)```(\w*)\s*$")
 _NOTE = re.compile(r"^ *<!-- (not run|write): (.*?) -->\s*$")
 _EXIT = re.compile(r"#.*?\bexit (\d+)$")
+_ROUGHLY = ("equipoise mediate ", "equipoise mediate --draws 1000 --precision 0.3 ")
 
 # Runs python blocks: one JSON string [file, line, code] comes in on a line, an empty line goes out for each that ran.
 _DRIVER = """
@@ -103,8 +105,8 @@ def _block(language: str, text: str, line: int, note: tuple[str, str], page: Pat
 class Reader:
     """Does what a page says, in a folder of its own. As a context manager it ends what it started."""
 
-    def __init__(self, page: Path, folder: Path, extra: dict[str, str] | None = None) -> None:
-        self.page, self.folder = page, folder
+    def __init__(self, page: Path, folder: Path, extra: dict[str, str] | None = None, *, roughly: bool = False) -> None:
+        self.page, self.folder, self.roughly = page, folder, roughly
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         plain = {"COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb", "MPLBACKEND": "Agg", "PATH": path}
         self.environment = {**os.environ, **plain, **(extra or {})}
@@ -138,8 +140,9 @@ class Reader:
         if step.kind == "console" and step.text.endswith("&"):
             return self._start(step.text.removesuffix("&"))
         expected = int(found[1]) if (found := _EXIT.search(step.text)) else 0
+        text = step.text.replace(*_ROUGHLY) if self.roughly else step.text
         result = subprocess.run(
-            ["bash", "-e", "-o", "pipefail", "-c", step.text],
+            ["bash", "-e", "-o", "pipefail", "-c", text],
             cwd=self.folder,
             env=self.environment,
             capture_output=True,

@@ -81,7 +81,14 @@ def settled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
 
 @pytest.mark.slow
 @pytest.mark.process
-@pytest.mark.parametrize("page", [page for page in PAGES[1:] if _steps(page)], ids=_name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.first if page.parent.name == "tutorials" else (), id=_name(page))
+        for page in PAGES[1:]
+        if _steps(page)
+    ],
+)
 def test_what_a_page_says_works(page: Path, tmp_path: Path, settled: Callable[[], Path]) -> None:
     if _name(page) == ROUND:
         settled()
@@ -90,16 +97,17 @@ def test_what_a_page_says_works(page: Path, tmp_path: Path, settled: Callable[[]
     extra = {"ROUND": str(settled())} if "$ROUND" in hidden else {}
     if "$SOURCE" in hidden:  # a page that changes the package has a copy of it
         extra |= {"SOURCE": str(ROOT), "PYTHONPATH": str(tmp_path / "src")}
-    with Reader(page, tmp_path, extra) as reader:
+    with Reader(page, tmp_path, extra, roughly="$ROUND" not in hidden) as reader:  # a round goes on as it began
         reader.read()
 
 
 @pytest.mark.slow
 @pytest.mark.process
+@pytest.mark.first
 def test_what_the_readme_says_works(tmp_path: Path) -> None:
     (snippet,) = [step.text for step in _steps(README_PAGE) if step.kind == "python"]
     assert len(snippet.strip().splitlines()) <= 26
-    with Reader(README_PAGE, tmp_path) as reader:
+    with Reader(README_PAGE, tmp_path, roughly=True) as reader:
         printed, *others = reader.read()
     assert len(others) >= 8
     assert "Settlement of 2 parties" in printed

@@ -7,8 +7,9 @@ which runs what has no mark, stays as quick as it is.
 A fixture that needs the engine says so (`needs_engine`), and its tests are marked for it.
 
 Tests are spread over workers in groups, so that what one has compiled or settled serves the next: tests of the engine
-by file, by the fixture they look at, or by the name in a mark `group`; all others one by one. The engine's come first,
-since they take longest. (This is what `--dist loadgroup` of pytest-xdist is for, which pytest 9.2 has broken.)
+by file, by the fixture they look at, or by the name in a mark `group`; all others one by one. What takes minutes is
+marked `first` and begins before all others, with its group, so that no worker is left alone with it at the end; then
+come the engine's. (This is what `--dist loadgroup` of pytest-xdist is for, which pytest 9.2 has broken.)
 """
 
 import functools
@@ -28,6 +29,7 @@ MARKS = {
     "statistical": "takes seconds of releases, draws or searches without either",
     "slow": "takes long, or needs a database server or a browser; run by `make slow` and by CI",
     "exhaustive": "takes too long for CI; run by `make exhaustive` before a release",
+    "first": "takes a minute or more: begins before the others",
 }
 _STARTS = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"}
 GROUPS = "groups.json"
@@ -125,6 +127,8 @@ def _engine_of_fixtures(item: pytest.Item) -> tuple[str, bool]:
 
 
 def _rank(item: pytest.Item) -> int:
+    if item.get_closest_marker("first"):
+        return -2
     if item.get_closest_marker("engine"):
         return -1 if _group_of(item) in LONGEST else 0
     return 1 if item.get_closest_marker("process") or item.get_closest_marker("statistical") else 2

@@ -210,6 +210,7 @@ def test_version(tmp_path: Path) -> None:
 @pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.engine
+@pytest.mark.first
 def test_demo(tmp_path: Path) -> None:
     """The whole round; then the mediator's half again from the files, which finds its own journal."""
     found = json.loads(spawn("demo", "-o", "round", "--json", cwd=tmp_path).stdout)

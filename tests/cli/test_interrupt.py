@@ -42,6 +42,7 @@ def interrupted(folder: Path, command: tuple[object, ...], after: int) -> tuple[
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("all_cores")
 @pytest.mark.parametrize("parties", [2, pytest.param(3, marks=pytest.mark.slow)])  # of three, in processes
 def test_what_is_finished_is_kept(parties: int, tmp_path: Path) -> None:
     command = prepared(tmp_path, parties)
@@ -58,6 +59,7 @@ def test_what_is_finished_is_kept(parties: int, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.engine
+@pytest.mark.usefixtures("all_cores")
 def test_the_same_command_goes_on(tmp_path: Path) -> None:
     command = prepared(tmp_path, 3)
     assert interrupted(tmp_path, command, after=2)[0] == 130

@@ -134,12 +134,12 @@ class Home:
         )
 
 
-def until(what: Any, seconds: float, why: str) -> Any:
-    """The first true answer of a question that is asked again and again."""
+def until(what: Any, seconds: float, why: str, pause: float = 0.2) -> Any:
+    """The first true answer of a question that is asked again and again. A command that asks takes a core's second."""
     end = time.monotonic() + seconds
     while True:
         found = what()
         if found:
             return found
         assert time.monotonic() < end, f"not within {seconds} s: {why}"
-        time.sleep(0.2)
+        time.sleep(pause)

@@ -76,7 +76,7 @@ class Stage:
             (one,) = [one for one in self.operator.do("operator", "rounds") if one["id"] == self.round]
             return bool(one["state"] == "settled")
 
-        until(settled, seconds, "settled")
+        until(settled, seconds, "settled", pause=4)
 
     def exported(self) -> Path:
         """The whole round as a file, checked by `equipoise verify`."""

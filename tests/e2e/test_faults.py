@@ -44,7 +44,7 @@ def test_the_server_is_killed_while_parties_submit(stage: Stage) -> None:
 
         threading.Thread(target=watch).start()
         killed = 0
-        while not done.is_set() and killed < 8:
+        while not done.is_set() and killed < 5:
             time.sleep(rng.uniform(0.3, 2.5))
             server = _restarted(stage, server, "--no-worker")
             killed += 1

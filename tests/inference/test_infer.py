@@ -93,10 +93,18 @@ def test_a_party_that_is_out_leaves_no_trace(submissions: list[eq.Submission], m
     assert not np.array_equal(together.draws["weights"], apart.draws["weights"])
 
 
+# Every sampler and every layout once; the other combinations before a release.
 @pytest.mark.slow
-@pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("sampler", ["collapsed", "gibbs"])
-def test_whatever_fills_an_empty_slot_is_never_read(shared: bool, sampler: Any) -> None:
+@pytest.mark.parametrize(
+    ("sampler", "shared"),
+    [
+        ("collapsed", True),
+        ("gibbs", False),
+        pytest.param("collapsed", False, marks=pytest.mark.exhaustive),
+        pytest.param("gibbs", True, marks=pytest.mark.exhaustive),
+    ],
+)
+def test_whatever_fills_an_empty_slot_is_never_read(sampler: Any, shared: bool) -> None:
     problem = simulate_linear(5, shared=shared).problem
     settings = Settings(draws=640, sampler=sampler, max_thinning=1)
     keys = jax.random.split(jax.random.key(7), 1)
@@ -337,7 +345,19 @@ def test_a_batch_may_be_spread_over_processes(submissions: list[eq.Submission]) 
         infer_batch(AGREEMENT, submissions, scenarios, processes=0)
 
 
-@pytest.mark.parametrize("name", MODELS)
+# Regressions; families are held to their conjugate posteriors more closely below.
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bernoulli",
+        "linear",
+        pytest.param("logistic", marks=pytest.mark.slow),
+        *(
+            pytest.param(name, marks=pytest.mark.exhaustive)
+            for name in ("categorical", "poisson", "exponential", "gaussian")
+        ),
+    ],
+)
 def test_with_little_noise_every_model_comes_close_to_its_exact_baseline(name: str, tmp_path: Path) -> None:
     """Every family end to end, on rows that its bounds hardly clip."""
     agreement = builders.ALL_MODELS[name]

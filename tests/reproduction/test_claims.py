@@ -27,6 +27,7 @@ def test_less_privacy_brings_more(tmp_path: Path) -> None:
     assert found["party 2's reward predicts better than its own model"] == "holds"
 
 
+@pytest.mark.exhaustive  # `test_a_figure_is_reproduced` makes the figure with less effort
 def test_who_does_not_know_of_the_noise_sees_no_trade_off(tmp_path: Path) -> None:
     found = verdicts("naive-syn", tmp_path)
     for name in ("v2", "φ2"):

@@ -41,7 +41,10 @@ def rows(kind: str, number: int, rng: np.random.Generator) -> dict[str, Any]:
     return {"a": a, "b": b, "y": np.where(rng.uniform(size=number) < 1 / (1 + np.exp(-predictor)), "yes", "no")}
 
 
-@pytest.mark.parametrize(("kind", "kappa"), [("linear", 1.0), ("logistic", 1.0), ("linear", 0.3)])
+# Each kind once, whole and tempered; `tests/client/test_combine.py` has exact answers for linear regression.
+@pytest.mark.parametrize(
+    ("kind", "kappa"), [pytest.param("linear", 1.0, marks=pytest.mark.exhaustive), ("logistic", 1.0), ("linear", 0.3)]
+)
 def test_intervals_at_home_cover(kind: str, kappa: float, tmp_path: Path) -> None:
     """90 % intervals of weights and intercept; with tempered evidence they may only hold it more often."""
     agreed, covered = agreement(kind), []

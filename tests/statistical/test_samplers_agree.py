@@ -46,13 +46,16 @@ SETTINGS = {
 }
 
 
-# Every setting and every level of noise once; the other combinations before a release.
+# One setting at a middle level of noise; the other combinations before a release.
 PAIRS = [
     pytest.param(
-        setting, epsilon, marks=() if (place - level) % 3 == 0 else pytest.mark.exhaustive, id=f"{setting}-{epsilon}"
+        setting,
+        epsilon,
+        marks=() if (setting, epsilon) == ("Syn, shared", 0.2) else pytest.mark.exhaustive,
+        id=f"{setting}-{epsilon}",
     )
-    for place, setting in enumerate(SETTINGS)
-    for level, epsilon in enumerate((0.004, 0.2, 12.5))
+    for setting in SETTINGS
+    for epsilon in (0.004, 0.2, 12.5)
 ]
 
 
@@ -79,22 +82,23 @@ def test_gibbs_and_collapsed_agree(setting: str, epsilon: float) -> None:
         assert np.all(apart < 0.25 + 2 * error), (name, apart, error)
 
 
-def nuts(potential: Any, dimension: int, *, samples: int = 1_500) -> Floats:
+def nuts(potential: Any, dimension: int, *, samples: int = 1_500, warm_up: int = 500) -> Floats:
     """Reference draws [chains, draws, dimension] by NumPyro's NUTS."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         kernel = NUTS(potential_fn=potential, dense_mass=True)
         options = {"num_chains": 4, "chain_method": "vectorized", "progress_bar": False}
-        mcmc = MCMC(kernel, num_warmup=500, num_samples=samples, **options)
+        mcmc = MCMC(kernel, num_warmup=warm_up, num_samples=samples, **options)
         mcmc.run(jax.random.key(1), init_params=0.1 * jax.random.normal(jax.random.key(2), (4, dimension)))
         return np.asarray(mcmc.get_samples(group_by_chain=True))
 
 
 @pytest.mark.parametrize("epsilon", [pytest.param(0.2, marks=pytest.mark.exhaustive), 12.5])
 def test_diabetes_posterior_equals_nuts_on_the_same_density(epsilon: float) -> None:
+    """Within four errors, which are a tenth of a standard deviation if draws are independent."""
     simulated = simulate_logistic(4, epsilons=[epsilon] * 3)
     problem = simulated.problem
-    sampled = sample(simulated, "collapsed", 10_000)
+    sampled = sample(simulated, "collapsed", 5_000)
     assert sampled.positions is not None
     scenario = jax.tree.map(lambda part: part[0], everyone(problem))
     evidence = problem.model.prepare(observe(problem.observations, scenario, "power"))
@@ -102,7 +106,7 @@ def test_diabetes_posterior_equals_nuts_on_the_same_density(epsilon: float) -> N
     def potential(position: Array) -> Array:
         return -collapsed.log_density(problem.model, problem.prior, evidence, position)
 
-    reference = nuts(potential, problem.model.dimension)
+    reference = nuts(potential, problem.model.dimension, samples=750, warm_up=300)
     compare(sampled.positions, reference, tolerance=0.0)
 
 

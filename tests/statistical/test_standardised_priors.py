@@ -129,7 +129,9 @@ def test_narrow_columns(shape: str, tmp_path: Path) -> None:
         assert distances(2, columns, tmp_path, 1.0, seed).max() < 3
 
 
-@pytest.mark.parametrize(("width", "epsilon"), [(1, 1.0), (1, 1e-6), (10, 4.0)])
+@pytest.mark.parametrize(
+    ("width", "epsilon"), [pytest.param(1, 1.0, marks=pytest.mark.exhaustive), (1, 1e-6), (10, 4.0)]
+)
 def test_few_and_many_columns_and_next_to_no_information(width: int, epsilon: float, tmp_path: Path) -> None:
     assert distances(2, rows_of(width, 0.2, 2), tmp_path, epsilon, 0).max() < 4
 

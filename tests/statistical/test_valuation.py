@@ -91,7 +91,7 @@ def positions(sampled: Any) -> np.ndarray:
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(kind, marks=() if kind in (*rounds.QUICKEST, "gaussian") else pytest.mark.exhaustive)
+        pytest.param(kind, marks=() if kind in rounds.QUICKEST else pytest.mark.exhaustive)
         for kind in sorted(rounds.MODELS)
     ],
 )

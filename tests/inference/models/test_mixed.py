@@ -94,11 +94,12 @@ def test_chains_move_in_coordinates_that_keep_volumes(kind: Kind) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["linear", "logistic"])
+@pytest.mark.first
+@pytest.mark.parametrize("kind", [pytest.param("linear", marks=pytest.mark.exhaustive), "logistic"])
 def test_levels_that_no_row_has_are_sampled_as_fast_as_others(kind: Kind, tmp_path: Path) -> None:
     """Their weights are free, and chains used to follow a ridge with hundreds of steps for a draw."""
     table, truth = coded.rows(kind, 2_000, np.random.default_rng(0))
-    agreement = coded.agreement(kind, parties=1)
+    agreement = coded.agreement(kind)  # of three, so that the test below finds its programs compiled
     sent = eq.release(
         agreement, table.assign(smoker="no", region="north"), party="p0", epsilon=4.0, ledger=tmp_path / "ledger"
     )
@@ -139,7 +140,7 @@ def test_effects_are_those_that_rows_were_made_with(kind: Kind, tmp_path: Path) 
         eq.release(agreement, table, party=party, epsilon=4.0, ledger=tmp_path / party)
         for party, (table, _) in zip(agreement.party_names, tables, strict=True)
     ]
-    posterior = eq.infer(agreement, sent)
+    posterior = eq.infer(agreement, sent, draws=1_000)  # their error is a thirtieth of a standard deviation
     assert posterior.converged
     own = agreement.model.own_units(posterior.draws)
     errors = {name: (own[name].mean() - value) / own[name].std() for name, value in tables[0][1].items()}
