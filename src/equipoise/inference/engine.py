@@ -35,11 +35,7 @@ Progress = Callable[[float], None]  # called with the number of scenarios that h
 Result = TypeVar("Result")
 Finished = Callable[[int, Sampled], None]  # called with each scenario's place and result as soon as it is there
 
-GROUPS = (
-    1,
-    8,
-    64,
-)  # scenarios in one call on an accelerator: few sizes, since each takes compiled programs; 1 on a CPU
+GROUPS: tuple[int, ...] = (1, 8, 64)  # scenarios in a call on an accelerator; each size takes compiled programs
 WIDEST = 2**30  # numbers at most in one array of a call
 IN_FLIGHT = 2  # groups on an accelerator
 MOST_KEPT = 5_120  # draws, unless more were asked for
