@@ -52,7 +52,7 @@ def measure(agreement: Agreement, settings: Settings, scenarios: int = 1) -> Spe
     """
     use_compilation_cache()
     names, size = agreement.party_names, engine.group_size(scenarios, settings.chains)
-    observations = observations_of(agreement, [], seed=0)
+    observations = observations_of(agreement, [])
     problem = problem_of(agreement, observations)
     model = problem.model
     batch = scenario_arrays(agreement, names, [Scenario(names)] * size)

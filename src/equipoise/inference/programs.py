@@ -82,9 +82,9 @@ def _is_key(leaf: Any) -> bool:
 
 def _plain(leaf: Any) -> Any:
     """An array without JAX's types; NumPy's are left to the program, which takes them sooner than `asarray` does."""
-    if isinstance(leaf, np.ndarray):
-        return leaf
-    return jax.random.key_data(leaf) if _is_key(leaf) else jax.numpy.asarray(leaf)
+    if _is_key(leaf):
+        return jax.random.key_data(leaf)
+    return leaf if isinstance(leaf, np.ndarray | jax.Array) else jax.numpy.asarray(leaf)
 
 
 def _name(*parts: Any) -> str:
