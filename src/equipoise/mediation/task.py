@@ -58,7 +58,7 @@ class Task:
 
     @cached_property
     def first_draws(self) -> int:
-        """Draws to begin with, of posteriors that nobody will see, only their values: more follow from the precision."""
+        """Draws to begin with, of posteriors whose values alone are wanted: more follow from the precision."""
         return first_draws(self.agreement, self.settings)
 
     @property

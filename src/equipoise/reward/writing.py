@@ -13,9 +13,7 @@ from equipoise._util.arrays import Floats
 from equipoise.reward.reading import DIAGNOSTICS
 
 
-def write(
-    path: Path, attributes: Mapping[str, str | int | float], groups: Mapping[str, Mapping[str, Floats]]
-) -> None:
+def write(path: Path, attributes: Mapping[str, str | int | float], groups: Mapping[str, Mapping[str, Floats]]) -> None:
     """Write numbers by group and name, all but diagnostics [chains, draws, …]; every axis has its places as numbers."""
     with h5netcdf.File(path, "w") as file:
         file.attrs.update(attributes)
