@@ -134,7 +134,8 @@ def what_if(
         for members in coalitions
         if set(members) & set(extra)
     ]
-    processes = processes_for(len(requests)) if processes is None else processes
+    if processes is None:
+        processes = processes_for(2 * len(requests))  # one question is seldom the last, and workers stay for the next
     path = None if folder is None else Path(folder) / JOURNAL
     inputs = sha256_hex(canonical_json([settlement.decisions_digest, settlement.environment]))
     with FileJournal(path, inputs) as journal:
