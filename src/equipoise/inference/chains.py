@@ -149,7 +149,8 @@ class Chains(ABC):
 
     def _next_keys(self) -> Array:
         self._rounds += 1
-        return _of_round(self._keys, self._rounds)
+        keys: Array = _of_round(self._keys, self._rounds)
+        return keys
 
 
 class CollapsedChains(Chains):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -354,7 +355,7 @@ def _posteriors(
         if noiseless:
             problem = baselines.without_noise(problem, repair=method == "naive")
         # As NumPy's arrays, since JAX would compile programs for every number of scenarios.
-        data = np.stack([np.asarray(jax.random.key_data(jax.random.key(seed))) for seed in seeds])
+        data: Any = np.stack([np.asarray(jax.random.key_data(jax.random.key(seed))) for seed in seeds])
         arrays = jax.tree.map(np.asarray, arrays)
         rounds = float(np.mean([engine.planned_rounds(one) for one in settings]))
         with phase_of(progress, label, len(scenarios), rounds) as tick:

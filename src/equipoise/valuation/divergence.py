@@ -124,7 +124,7 @@ def _distinct(points: Floats, blocks: int) -> tuple[Floats, NDArray[np.int64]]:
 
 
 def _distances_left(
-    nearest: tuple[Floats, NDArray[np.intp]],
+    nearest: tuple[Any, Any],
     among: Floats,
     left: NDArray[np.bool_],
     points: Floats,
