@@ -149,7 +149,8 @@ class Chains(ABC):
 
     def _next_keys(self) -> Array:
         self._rounds += 1
-        return jax.vmap(jax.random.fold_in, in_axes=(0, None))(self._keys, self._rounds)
+        keys: Array = _of_round(self._keys, self._rounds)
+        return keys
 
 
 class CollapsedChains(Chains):
@@ -283,6 +284,11 @@ def warm_up_rounds(settings: Settings, dimension: int = 0) -> int:
     if settings.warm_up is not None:
         return settings.warm_up
     return chains_of(settings).warm_up_rounds + (dimension // WIDE if settings.sampler == "collapsed" else 0)
+
+
+@jax.jit
+def _of_round(keys: Array, number: int) -> Array:
+    return jax.vmap(jax.random.fold_in, in_axes=(0, None))(keys, number)
 
 
 def _for_each(check: Callable[[int], Result], number: int) -> list[Result]:

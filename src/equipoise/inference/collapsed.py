@@ -227,6 +227,7 @@ def parameters(model: CollapsedModel, prior: Any, positions: Floats | Array) -> 
     return found
 
 
+@partial(kept, static=(0,), effort=0)
 @partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(0))
 def _parameters(model: CollapsedModel, prior: Any, positions: Array) -> dict[str, Array]:
     return jax.vmap(partial(model.parameters, prior))(positions)

@@ -51,7 +51,7 @@ def measure(agreement: Agreement, settings: Settings, scenarios: int = 1) -> Spe
     On an accelerator it is that of as many scenarios as go through one program, of `scenarios` in all.
     """
     use_compilation_cache()
-    names, observations = agreement.party_names, observations_of(agreement, [], seed=0)
+    names, observations = agreement.party_names, observations_of(agreement, [])
     size = engine.group_size(scenarios, settings.chains, observations.statistic.shape)
     problem = problem_of(agreement, observations)
     model = problem.model

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -220,7 +220,7 @@ def infer_batch(
         raise InferenceError("there are no submissions; a posterior needs at least one party's")
     present = tuple(submission.party for submission in submissions)
     arrays = scenario_arrays(agreement, present, scenarios)
-    observations = observations_of(agreement, submissions, seed=0)
+    observations = observations_of(agreement, submissions)
     if np.any(arrays.tau) or len(scenarios) <= FEW:  # of many parties and coalitions, zeros would fill the memory
         arrays = arrays._replace(noise=noises_of(agreement, submissions, arrays.tau, noise_seeds))
     problem = problem_of(believed or agreement, observations)
@@ -356,7 +356,9 @@ def _posteriors(
             problem = baselines.without_noise(problem, repair=method == "naive")
         elif settings[0].sampler == "collapsed" and problem.model.takes_kinds and not np.any(arrays.tau):
             problem = replace(problem, observations=taken_by_kind(problem.observations))
-        keys = jnp.stack([jax.random.key(seed) for seed in seeds])
+        # As NumPy's arrays, since JAX would compile programs for every number of scenarios.
+        data: Any = np.stack([np.asarray(jax.random.key_data(jax.random.key(seed))) for seed in seeds])
+        arrays = jax.tree.map(np.asarray, arrays)
         rounds = float(np.mean([engine.planned_rounds(one) for one in settings]))
         with phase_of(progress, label, len(scenarios), rounds) as tick:
             processes = processes_for(len(scenarios)) if processes is None else processes
@@ -364,9 +366,11 @@ def _posteriors(
                 for places in _alike(settings):
                     chosen: Scenarios = jax.tree.map(lambda part, places=places: part[places], arrays)
                     kept = partial(keep_one, places)
-                    engine.run(keys[places], problem, chosen, settings[places[0]], tick, kept)
+                    engine.run(jax.random.wrap_key_data(data[places]), problem, chosen, settings[places[0]], tick, kept)
             else:
-                run_in_processes(keys, problem, arrays, settings, tick, keep, processes=processes)
+                run_in_processes(
+                    jax.random.wrap_key_data(data), problem, arrays, settings, tick, keep, processes=processes
+                )
     return [results[index] for index in sorted(results)]
 
 
@@ -378,7 +382,7 @@ def _alike(settings: Sequence[Settings]) -> list[NDArray[np.intp]]:
 @double_precision
 def prior_posterior(agreement: Agreement, draws: int = DRAWS, seed: int = 0) -> Posterior:
     """Independent draws of the agreed prior, before anybody has submitted."""
-    problem = problem_of(agreement, observations_of(agreement, [], seed=0))
+    problem = problem_of(agreement, observations_of(agreement, []))
     names = agreement.party_names
     scenario = Scenario(names, kappa=0.0)
     arrays = scenario_arrays(agreement, names, [scenario])

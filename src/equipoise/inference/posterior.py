@@ -134,11 +134,15 @@ class Posterior:
             raise InferenceError(f"there is no parameter {parameter!r}; there are {', '.join(self.draws)}")
         return self.draws[parameter]
 
-    def to_inferencedata(self) -> "arviz.InferenceData":
-        """The posterior for ArviZ: draws by chain, with the scenario as attributes."""
-        library = load_arviz()
-        by_chain = {name: values.reshape(self.chains, -1, *values.shape[1:]) for name, values in self.draws.items()}
-        attributes: dict[str, Any] = {
+    @property
+    def by_chain(self) -> dict[str, Floats]:
+        """Each parameter [chains, draws, …]."""
+        return {name: values.reshape(self.chains, -1, *values.shape[1:]) for name, values in self.draws.items()}
+
+    @property
+    def attributes(self) -> dict[str, str | int | float]:
+        """The scenario and how it was sampled, as files state it."""
+        return {
             "inference_library": "equipoise",
             "method": self.method,
             "tempering_rule": self.rule,
@@ -149,7 +153,10 @@ class Posterior:
             "noise_seed": self.noise_seed,
             "converged": int(self.converged),
         }
-        data: arviz.InferenceData = library.from_dict(posterior=by_chain, attrs=attributes)
+
+    def to_inferencedata(self) -> "arviz.InferenceData":
+        """The posterior for ArviZ: draws by chain, with the scenario as attributes."""
+        data: arviz.InferenceData = load_arviz().from_dict(posterior=self.by_chain, attrs=self.attributes)
         return data
 
 

@@ -30,8 +30,12 @@ _models: dict[tuple[type, str], tuple[Any, Any]] = {}
 _UNIT_NOISE_STREAM = 0x7A75  # keeps the noise that τ scales apart from the samplers' random numbers
 
 
-def observations_of(agreement: Agreement, submissions: Sequence[Submission], *, seed: int) -> Observations:
+def observations_of(
+    agreement: Agreement, submissions: Sequence[Submission], *, seed: int | None = None
+) -> Observations:
     """Check and stack submissions, one slot for every party of the agreement, in its order.
+
+    With a seed they come with unit noise, for scenarios that add some and have none of their own (`noises_of`).
 
     Slots of parties that did not submit hold fixed numbers, so leaving a party out of a scenario and never having
     heard of it are the same computation.
@@ -52,7 +56,7 @@ def observations_of(agreement: Agreement, submissions: Sequence[Submission], *, 
         jnp.asarray(count),
         jnp.asarray(variance),
         jnp.asarray(added),
-        _unit_noise(seed, (slots, entries)),
+        jnp.asarray(np.zeros((slots, entries))) if seed is None else _unit_noise(seed, (slots, entries)),
     )
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 from jax import export
 from jax.tree_util import PyTreeDef
 
@@ -28,12 +29,12 @@ CAN_KEEP = importlib.util.find_spec("flatbuffers") is not None  # which JAX writ
 _programs: dict[Any, Callable[..., Any]] = {}
 
 
-def kept(function: Any, *, static: Sequence[int], effort: int, like: Any) -> Callable[..., Any]:
+def kept(function: Any, *, static: Sequence[int], effort: int, like: Any = None) -> Callable[..., Any]:
     """A jitted function whose traces are kept; arguments at `static` places are hashable, the first of them the model.
 
-    `like` is any tree of the result's structure. Where nothing can be kept, the function is called as it is.
+    `like` is any tree of the result's structure, and needed unless that is a dictionary of arrays. Where nothing can be
+    kept, the function is called as it is.
     """
-    structure = jax.tree.structure(like)
 
     @functools.wraps(function)
     def call(*arguments: Any) -> Any:
@@ -43,7 +44,7 @@ def kept(function: Any, *, static: Sequence[int], effort: int, like: Any) -> Cal
         fixed = tuple(arguments[place] for place in static)
         leaves, tree = jax.tree.flatten([one for place, one in enumerate(arguments) if place not in static])
         plain = [_plain(leaf) for leaf in leaves]
-        seen = tuple((leaf.shape, str(leaf.dtype), leaf.weak_type) for leaf in plain)
+        seen = tuple((leaf.shape, str(leaf.dtype), getattr(leaf, "weak_type", False)) for leaf in plain)
         place = (function.__name__, fixed, tree, seen)
         if place not in _programs:
             path = folder / f"{function.__name__}-{_name(fixed, tree, seen)}.program"
@@ -53,7 +54,8 @@ def kept(function: Any, *, static: Sequence[int], effort: int, like: Any) -> Cal
                 exported = export.export(jax.jit(flat))(*plain)
                 _save(path, exported)
             _programs[place] = jax.jit(exported.call, compiler_options=compiler_options(effort))
-        return jax.tree.unflatten(structure, _programs[place](*plain))
+        found = _programs[place](*plain)
+        return found if like is None else jax.tree.unflatten(jax.tree.structure(like), found)
 
     return call
 
@@ -61,14 +63,15 @@ def kept(function: Any, *, static: Sequence[int], effort: int, like: Any) -> Cal
 def _flat(
     function: Callable[..., Any], fixed: Sequence[Any], static: Sequence[int], tree: PyTreeDef, keys: Sequence[bool]
 ) -> Callable[..., Any]:
-    """A function of plain arrays to plain arrays."""
+    """A function of plain arrays to plain arrays, or to a dictionary of them."""
 
     def call(*plain: Any) -> Any:
         leaves = [jax.random.wrap_key_data(one) if key else one for one, key in zip(plain, keys, strict=True)]
         given = list(jax.tree.unflatten(tree, leaves))
         for place, one in sorted(zip(static, fixed, strict=True), key=lambda pair: pair[0]):
             given.insert(place, one)
-        return tuple(jax.tree.leaves(function(*given)))
+        found = function(*given)
+        return found if isinstance(found, dict) else tuple(jax.tree.leaves(found))
 
     return call
 
@@ -77,8 +80,11 @@ def _is_key(leaf: Any) -> bool:
     return hasattr(leaf, "dtype") and bool(jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key))
 
 
-def _plain(leaf: Any) -> jax.Array:
-    return jax.random.key_data(leaf) if _is_key(leaf) else jax.numpy.asarray(leaf)
+def _plain(leaf: Any) -> Any:
+    """An array without JAX's types; NumPy's are left to the program, which takes them sooner than `asarray` does."""
+    if _is_key(leaf):
+        return jax.random.key_data(leaf)
+    return leaf if isinstance(leaf, np.ndarray | jax.Array) else jax.numpy.asarray(leaf)
 
 
 def _name(*parts: Any) -> str:

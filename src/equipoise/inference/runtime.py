@@ -66,7 +66,7 @@ def use_compilation_cache() -> Path | None:
     if not os.access(folder, os.W_OK):
         return None
     _set("jax_compilation_cache_dir", str(folder))
-    _set("jax_persistent_cache_min_compile_time_secs", 0.5)
+    _set("jax_persistent_cache_min_compile_time_secs", 0.05)
     compilation_cache.reset_cache()  # an earlier compile may have found it off
     return folder
 

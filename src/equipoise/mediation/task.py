@@ -58,15 +58,8 @@ class Task:
 
     @cached_property
     def first_draws(self) -> int:
-        """Draws to begin with, of posteriors that nobody will see, only their values: more follow from the precision.
-
-        Nearest neighbours see a smoothed density: values are too large by an amount that grows with the parameters and
-        falls with the draws, and that no standard error has. It must be about the same for coalitions and teams.
-        """
-        from equipoise.inference.problem import model_of  # loads JAX, too
-
-        few = model_of(self.agreement)[0].focus <= FEW_PARAMETERS
-        return min(self.settings.draws, FIRST_DRAWS) if few else self.settings.draws
+        """Draws to begin with, of posteriors whose values alone are wanted: more follow from the precision."""
+        return first_draws(self.agreement, self.settings)
 
     @property
     def enumerates(self) -> bool:
@@ -166,6 +159,18 @@ class Task:
                 }
             )
         )
+
+
+def first_draws(agreement: Agreement, settings: SettlementSettings) -> int:
+    """Draws that tell the value of a coalition, neither a single party nor a team, well enough to begin with.
+
+    Nearest neighbours see a smoothed density: values are too large by an amount that grows with the parameters and
+    falls with the draws, and that no standard error has. It must be about the same for coalitions and teams.
+    """
+    from equipoise.inference.problem import model_of  # loads JAX, too
+
+    few = model_of(agreement)[0].focus <= FEW_PARAMETERS
+    return min(settings.draws, FIRST_DRAWS) if few else settings.draws
 
 
 def task_of(

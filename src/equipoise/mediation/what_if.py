@@ -21,6 +21,7 @@ from equipoise.mediation.journal import FileJournal
 from equipoise.mediation.requests import Request
 from equipoise.mediation.seeds import derived_seed
 from equipoise.mediation.settlement import Settlement
+from equipoise.mediation.task import first_draws
 from equipoise.protocol.submission import Submission
 from equipoise.reward.targets import decide, every_coalition
 
@@ -133,7 +134,8 @@ def what_if(
         for members in coalitions
         if set(members) & set(extra)
     ]
-    processes = processes_for(len(requests)) if processes is None else processes
+    if processes is None:
+        processes = processes_for(2 * len(requests))  # one question is seldom the last, and workers stay for the next
     path = None if folder is None else Path(folder) / JOURNAL
     inputs = sha256_hex(canonical_json([settlement.decisions_digest, settlement.environment]))
     with FileJournal(path, inputs) as journal:
@@ -205,7 +207,9 @@ def _request(settlement: Settlement, members: tuple[str, ...], extra: Mapping[st
     settings = settlement.settings
     seed = derived_seed(settings.seed, "what if", sorted(members), more, number)
     noise_seed = derived_seed(settings.seed, "what-if noise", number)
-    return Request(members, settings.draws, seed, noise_seed=noise_seed, extra=more)
+    whole = len(members) == 1 or members in settlement.teams
+    draws = settings.draws if whole else first_draws(settlement.agreement, settings)  # as in the settlement
+    return Request(members, draws, seed, noise_seed=noise_seed, extra=more)
 
 
 def _outcome(settlement: Settlement, values: Sequence[Estimate], notes: list[str]) -> list[Estimate]:

@@ -296,13 +296,13 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
     def log_probability(self, draws: Draws, features: Floats | None, target: Floats) -> Floats:
         """Of a normal distribution with the predictive mean and variance (paper App. H.2)."""
         assert features is not None
-        predicted = features @ draws["weights"].T
-        return log_normal_density(target, predicted.mean(axis=1), self.predictive_variance(draws, features))
+        predicted = features @ draws["weights"].mean(axis=0)
+        return log_normal_density(target, predicted, self.predictive_variance(draws, features))
 
     def predictive_variance(self, draws: Draws, features: Floats | None) -> Floats:
         assert features is not None
-        predicted = features @ draws["weights"].T
-        return np.asarray(draws["variance"].mean() + predicted.var(axis=1))
+        covariance = np.cov(draws["weights"].T, bias=True).reshape(features.shape[1], -1)
+        return np.asarray(draws["variance"].mean() + np.sum((features @ covariance) * features, axis=1))
 
     @property
     def error_name(self) -> str:

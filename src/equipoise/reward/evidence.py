@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
-import scipy
 
 from equipoise._util.arrays import Floats
 from equipoise.estimate import Estimate
@@ -125,7 +124,7 @@ class Evidence:
         if len(self.parts) == 1:
             return self.parts[0].log_density(points)
         each = [math.log(share) + part.log_density(points) for share, part in zip(self.shares, self.parts, strict=True)]
-        return np.asarray(scipy.special.logsumexp(each, axis=0))
+        return np.asarray(np.logaddexp.reduce(each))
 
 
 def _mixture(points: Floats, around: Normal, size: int) -> tuple[tuple[Normal, ...], tuple[float, ...]]:

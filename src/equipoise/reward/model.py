@@ -36,6 +36,7 @@ from equipoise.reward import prediction
 from equipoise.reward.reading import COORDINATES, DIAGNOSTICS, OTHERS, POSTERIOR, UNCONSTRAINED, RewardFile
 from equipoise.reward.scoring import mean_negative_log_probability, scaled_rows
 from equipoise.reward.summary import WEIGHT, displayed
+from equipoise.reward.writing import write
 
 if TYPE_CHECKING:
     import arviz
@@ -338,26 +339,33 @@ class Reward:
         """The reward for ArviZ: draws by chain, coordinates, diagnostics, and the agreement among the attributes."""
         arviz = load_arviz()
         data = self.posterior.to_inferencedata()
-        groups: dict[str, Any] = {}
-        if self.posterior.coordinates is not None:
-            by_chain = self.posterior.coordinates.reshape(
-                self.posterior.chains, -1, self.posterior.coordinates.shape[1]
-            )
-            groups[UNCONSTRAINED] = arviz.dict_to_dataset({COORDINATES: by_chain})
-        if self.others is not None:
-            groups[OTHERS] = arviz.dict_to_dataset({COORDINATES: self.others})
-        found = self.posterior.diagnostics
-        groups[DIAGNOSTICS] = arviz.dict_to_dataset(
-            {name: np.asarray(getattr(found, name)) for name in _ARRAYS}, default_dims=[]
-        )
+        groups = {
+            name: arviz.dict_to_dataset(values, **({"default_dims": []} if name == DIAGNOSTICS else {}))
+            for name, values in self._groups().items()
+            if name != POSTERIOR
+        }
         data.add_groups(groups, warn_on_custom_groups=False)
-        data.attrs.update({name: _plain(value) for name, value in self._attributes().items()})
+        data.attrs.update(self._texts())
         return data
 
     def save(self, path: str | Path) -> None:
         """Write the reward as a netCDF file for its owner to read; an existing one is replaced once this is whole."""
         with replaced_file(Path(path), mode=0o600) as partial:
-            self.to_inferencedata().to_netcdf(str(partial), engine="h5netcdf")
+            write(partial, self.posterior.attributes | self._texts(), self._groups())
+
+    def _groups(self) -> dict[str, dict[str, Floats]]:
+        """Everything that is numbers, by group and name."""
+        posterior, found = self.posterior, self.posterior.diagnostics
+        groups = {POSTERIOR: posterior.by_chain}
+        if posterior.coordinates is not None:
+            by_chain = posterior.coordinates.reshape(posterior.chains, -1, posterior.coordinates.shape[1])
+            groups[UNCONSTRAINED] = {COORDINATES: by_chain}
+        if self.others is not None:
+            groups[OTHERS] = {COORDINATES: self.others}
+        return groups | {DIAGNOSTICS: {name: np.asarray(getattr(found, name)) for name in _ARRAYS}}
+
+    def _texts(self) -> dict[str, str | int]:
+        return {name: _plain(value) for name, value in self._attributes().items()}
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -22,6 +22,7 @@ from functools import cache
 from typing import Any, Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 from scipy.spatial import cKDTree
 
@@ -34,6 +35,7 @@ from equipoise.valuation.control_variates import controlled
 Estimator = Literal["knn-entropy", "knn-copula", "knn", "gaussian-fit", "classifier"]
 
 NEIGHBOURS = 4  # the paper's k
+SEARCHED = 16  # among which as many are left, but for one in a billion, when a block is left out
 REPEATS = 5  # of the paper's estimator, each with prior draws of its own
 BLOCKS = 16  # of draws, left out in turn for a standard error
 NEIGHBOURS_IN_COMMON = 0.2  # variance of one term, on top: neighbours share neighbours (`tests/valuation`)
@@ -86,28 +88,57 @@ def divergence_between(draws: Floats, others: Floats) -> Estimate:
     rng = np.random.default_rng(0)
     root = np.linalg.cholesky(covariance)
     on_normal = [
-        _between(mean + rng.normal(size=points.shape) @ root.T, rng.normal(size=reference.shape))
+        _between(mean + rng.normal(size=points.shape) @ root.T, rng.normal(size=reference.shape))[0]
         for _ in range(max(4, CALIBRATION_POINTS // len(points)))
     ]
-    left_out = []
-    for block in range(BLOCKS):
-        own, other = (
-            np.delete(part, slice(block * len(part) // BLOCKS, (block + 1) * len(part) // BLOCKS), axis=0)
-            for part in (points, reference)
-        )
-        left_out.append(_between(own, other))
+    whole, *left_out = _between(points, reference, BLOCKS)
     variance = (BLOCKS - 1) * np.var(left_out) + np.var(on_normal, ddof=1) / len(on_normal)
-    return Estimate(_between(points, reference) + known - float(np.mean(on_normal)), float(np.sqrt(variance)))
+    return Estimate(whole + known - float(np.mean(on_normal)), float(np.sqrt(variance)))
 
 
-def _between(points: Floats, reference: Floats) -> float:
-    """The uncorrected estimate. Neighbours are sought among distinct points, as in `_by_entropy`."""
-    distinct, times = np.unique(points, axis=0, return_counts=True)
-    reference = np.unique(reference, axis=0)
-    own = _distances(cKDTree(distinct), distinct, NEIGHBOURS + 1)  # the nearest point is itself
-    other = _distances(cKDTree(reference), distinct, NEIGHBOURS)
-    log_ratio = np.average(np.log(other / own), weights=times)
-    return float(distinct.shape[1] * log_ratio + math.log(len(reference) / (len(distinct) - 1)))
+def _between(points: Floats, reference: Floats, blocks: int = 0) -> list[float]:
+    """The uncorrected estimate, and what it is without each of so many blocks of both.
+
+    Neighbours are sought among distinct points, as in `_by_entropy`, and once: without a block, the next ones count.
+    """
+    (own, times), (other, there) = (_distinct(part, blocks) for part in (points, reference))
+    searched = SEARCHED if blocks else NEIGHBOURS + 1
+    near, far = (cKDTree(part).query(own, k=min(searched, len(part)), workers=_threads()) for part in (own, other))
+    found = []
+    for mine, theirs in zip(times, there, strict=True):
+        left, left_other = mine > 0, theirs > 0
+        to_own = _distances_left(near, own, left, own, left, NEIGHBOURS + 1)  # the nearest point is itself
+        to_other = _distances_left(far, other, left_other, own, left, NEIGHBOURS)
+        log_ratio = np.average(np.log(to_other / to_own), weights=mine[left])
+        found.append(float(own.shape[1] * log_ratio + math.log(left_other.sum() / (left.sum() - 1))))
+    return found
+
+
+def _distinct(points: Floats, blocks: int) -> tuple[Floats, NDArray[np.int64]]:
+    """Distinct points, and how often each is there [1 + blocks, points]: in all, and without each of so many blocks."""
+    distinct, place = np.unique(points, axis=0, return_inverse=True)
+    place, number = place.reshape(-1), len(distinct)
+    whole = np.bincount(place, minlength=number)
+    parts = np.split(place, [k * len(place) // blocks for k in range(1, blocks)]) if blocks else []
+    return distinct, np.array([whole, *(whole - np.bincount(part, minlength=number) for part in parts)])
+
+
+def _distances_left(
+    nearest: tuple[Any, Any],
+    among: Floats,
+    left: NDArray[np.bool_],
+    points: Floats,
+    asked: NDArray[np.bool_],
+    neighbour: int,
+) -> Floats:
+    """Distance of some points to the n-th nearest of those that are left, from distances to the nearest of all."""
+    distance, index = (part[asked] for part in nearest)
+    count = np.cumsum(left[index], axis=1)
+    if np.all(count[:, -1] >= neighbour):
+        found: Floats = distance[np.arange(len(count)), np.argmax(count >= neighbour, axis=1)]
+        if np.all(found > 0):
+            return found
+    return _distances(cKDTree(among[left]), points[asked], neighbour)
 
 
 def mean_of_chains(terms: Floats) -> Estimate:

@@ -50,7 +50,7 @@ def _from_standard(mean: Floats, covariance: Floats) -> Floats:
 def normal_proxy(agreement: Agreement, submissions: Sequence[Submission]) -> Callable[[NDArray[np.bool_]], Floats]:
     """A function from memberships [coalitions, submissions] to approximate values in nats."""
     use_compilation_cache()
-    problem = problem_of(agreement, observations_of(agreement, submissions, seed=0))
+    problem = problem_of(agreement, observations_of(agreement, submissions))
     slots = [agreement.party_names.index(submission.party) for submission in submissions]
     member = np.zeros(problem.model.slots)
     member[slots] = 1

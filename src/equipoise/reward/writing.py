@@ -1,0 +1,31 @@
+"""Writing a reward file: netCDF as ArviZ writes it, without ArviZ, which takes seconds to load.
+
+`tests/reward` compares the two.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import h5netcdf
+import numpy as np
+
+from equipoise._util.arrays import Floats
+from equipoise.reward.reading import DIAGNOSTICS
+
+
+def write(path: Path, attributes: Mapping[str, str | int | float], groups: Mapping[str, Mapping[str, Floats]]) -> None:
+    """Write numbers by group and name, all but diagnostics [chains, draws, …]; every axis has its places as numbers."""
+    with h5netcdf.File(path, "w") as file:
+        file.attrs.update(attributes)
+        for name, variables in groups.items():
+            _write_group(file.create_group(name), variables, () if name == DIAGNOSTICS else ("chain", "draw"))
+
+
+def _write_group(group: h5netcdf.Group, variables: Mapping[str, Floats], first: tuple[str, ...]) -> None:
+    for name, values in variables.items():
+        axes = first + tuple(f"{name}_dim_{place}" for place in range(values.ndim - len(first)))
+        for axis, size in zip(axes, values.shape, strict=True):
+            if axis not in group.dimensions:
+                group.dimensions[axis] = size
+                group.create_variable(axis, (axis,), data=np.arange(size), compression="gzip")
+        group.create_variable(name, axes, data=values, fillvalue=np.nan, compression="gzip")
