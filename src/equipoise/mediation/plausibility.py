@@ -32,7 +32,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
@@ -163,6 +162,8 @@ def _unlike(party: str, probability: float) -> Remark:
 
 def near_duplicates(agreement: Agreement, submissions: Sequence[Submission], everybody: Posterior) -> list[Remark]:
     """Pairs whose statistics differ by little more than their noise, where independent rows would differ more."""
+    from scipy import stats  # takes a second to load
+
     model, prior = model_of(agreement)
     chosen, shared, found = np.arange(0, len(everybody), 50), _one_population(agreement), []
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from numpy.typing import ArrayLike
-from scipy import special, stats
+from scipy import special
 
 from equipoise._util.arrays import Floats
 from equipoise.inference.conjugate import check_possible, normal_gamma_divergence, repaired
@@ -262,6 +262,8 @@ class LinearRegression(EngineModel):
         self, rng: np.random.Generator, prior: LinearPrior, released: Released, draws: int
     ) -> dict[str, Floats]:
         """From the normal-inverse-gamma posterior of the model and the normal-inverse-Wishart one of the features."""
+        from scipy import stats  # takes a second to load, which every worker process would wait for
+
         matrices = np.asarray(self.matrices(jnp.asarray(released.statistic), jnp.asarray(released.rows)))
         if released.repair:
             matrices = np.stack([repaired(matrix, fixed=[self.width]) for matrix in matrices])
