@@ -62,17 +62,34 @@ def test_tasks_are_at_work_while_their_forerunners_are_used() -> None:
         second.set()
         return 2
 
-    assert list(engine._ahead([first, then, lambda: 3, lambda: 4], 2)) == [1, 2, 3, 4]
+    stop = threading.Event()
+    assert list(engine._ahead([first, then, lambda: 3, lambda: 4], 2, stop)) == [1, 2, 3, 4]
 
 
 def test_what_a_task_raises_is_raised() -> None:
     def broken() -> int:
         raise ValueError("broken")
 
-    found = engine._ahead([lambda: 1, broken], 2)
+    stop = threading.Event()
+    found = engine._ahead([lambda: 1, broken], 2, stop)
     assert next(found) == 1
     with pytest.raises(ValueError, match="broken"):
         next(found)
+    assert stop.is_set()
+
+
+def test_who_leaves_ends_what_is_at_work() -> None:
+    stop, begun = threading.Event(), list[int]()
+
+    def task(number: int) -> int:
+        begun.append(number)
+        assert number == 0 or stop.wait(10)
+        return number
+
+    found = engine._ahead([partial(task, number) for number in range(6)], 2, stop)
+    assert next(found) == 0
+    found.close()
+    assert set(begun) <= {0, 1, 2}
 
 
 @pytest.mark.slow

@@ -160,6 +160,18 @@ def test_batches_compile_once(submissions: list[eq.Submission]) -> None:
 
 
 @pytest.mark.slow
+def test_draws_of_equal_releases_do_not_depend_on_the_batch(tmp_path: Path) -> None:
+    """Six alike share a slot, unless noise is added to them; what is beside a scenario does not matter."""
+    agreed = rounds.agreement("linear", 6)
+    sent = rounds.submissions(agreed, tmp_path, (2.0,) * 6)
+    plain, noisy = eq.Scenario(), eq.Scenario(tau={"north": 1.0})
+    alone = infer_batch(agreed, sent, [plain], draws=640)[0]
+    both = infer_batch(agreed, sent, [noisy, plain], draws=640)
+    np.testing.assert_array_equal(both[1].draws["weights"], alone.draws["weights"])
+    assert not np.array_equal(both[0].draws["weights"], alone.draws["weights"])
+
+
+@pytest.mark.slow
 def test_gibbs_batches_compile_once(submissions: list[eq.Submission]) -> None:
     begin, advance = fresh(gibbs.begin), fresh(gibbs.advance)
     for kappas in ([0.0, 1.0], [0.2]):

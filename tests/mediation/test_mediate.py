@@ -12,7 +12,7 @@ import equipoise as eq
 import rounds
 from equipoise.errors import ConvergenceError, InferenceError, MediationError, SubmissionError, TableError
 from equipoise.inference import diagnostics
-from equipoise.mediation import appraisal
+from equipoise.mediation import appraisal, mediator
 from equipoise.mediation import settings as choices
 from equipoise.mediation.mediator import JOURNAL, mediate
 from equipoise.mediation.requests import Appraisal
@@ -123,6 +123,39 @@ def test_a_reward_stands_alone(settled: eq.Settlement, out: Path, agreed: eq.Agr
 
 class InterruptedRunError(Exception):
     pass
+
+
+def test_threads_change_nothing(
+    agreed: eq.Agreement, sent: list[eq.Submission], settled: eq.Settlement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Awards are made in threads, and beside an accelerator values are, too."""
+    for module in (appraisal, mediator):
+        monkeypatch.setattr(module, "usable_cores", lambda: 4)
+    monkeypatch.setattr(appraisal, "on_accelerator", lambda: True)
+    again = mediate(agreed, sent, seed=3, **QUICK)
+    assert again.decisions == settled.decisions
+    assert {party: award.digest for party, award in again.awards.items()} == {
+        party: award.digest for party, award in settled.awards.items()
+    }
+
+
+def test_values_that_threads_have_found_are_kept(
+    agreed: eq.Agreement, sent: list[eq.Submission], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    value, seen = appraisal.Appraiser._value, list[int]()
+
+    def fails_once(self: appraisal.Appraiser, *arguments: Any) -> Appraisal:
+        seen.append(1)
+        if len(seen) == 3:
+            raise InterruptedRunError
+        return value(self, *arguments)
+
+    monkeypatch.setattr(appraisal, "usable_cores", lambda: 4)
+    monkeypatch.setattr(appraisal, "on_accelerator", lambda: True)
+    monkeypatch.setattr(appraisal.Appraiser, "_value", fails_once)
+    with pytest.raises(InterruptedRunError):
+        mediate(agreed, sent, folder=tmp_path, **QUICK)
+    assert len((tmp_path / JOURNAL).read_bytes().splitlines()) == len(seen)  # a line for the inputs, none for the third
 
 
 def test_a_killed_run_goes_on_without_recomputing(

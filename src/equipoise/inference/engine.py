@@ -14,9 +14,9 @@ draws taken again. When the chains do not agree yet, they go on for as long agai
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from functools import partial
 from typing import TypeVar
 
@@ -57,9 +57,11 @@ def run(
     data, scenarios = jax.tree.map(np.asarray, (jax.random.key_data(keys), scenarios))
     results: dict[int, Sampled] = {}
     finished = finished or results.__setitem__
-    ticking = threading.Lock()
+    ticking, stop = threading.Lock(), threading.Event()
 
     def tick(number: int) -> None:
+        if stop.is_set():
+            raise InterruptedError("others of this batch have failed, or were interrupted")
         if progress:
             with ticking:
                 progress(number)
@@ -78,19 +80,24 @@ def run(
         size = group_size(len(places), settings.chains, problem.observations.statistic.shape)
         parts = np.split(np.arange(len(places)), range(size, len(places), size))
         groups += [(places, alike, members, size) for members in parts]
-    found = _ahead((partial(sampled, *group) for group in groups), IN_FLIGHT if on_accelerator() else 1)
-    for (places, _, members, _), of_group in zip(groups, found, strict=True):
-        for index, one in zip(places[members], of_group, strict=True):
-            finished(int(index), one)
+    tasks = (partial(sampled, *group) for group in groups)
+    with closing(_ahead(tasks, IN_FLIGHT if on_accelerator() else 1, stop)) as found:
+        for (places, _, members, _), of_group in zip(groups, found, strict=True):
+            for index, one in zip(places[members], of_group, strict=True):
+                finished(int(index), one)
     return [results[index] for index in sorted(results)]
 
 
-def _ahead(tasks: Iterable[Callable[[], Result]], number: int) -> Iterator[Result]:
-    """Results of tasks in their order, so many being at work in threads; one works here."""
+def _ahead(tasks: Iterable[Callable[[], Result]], number: int, stop: threading.Event) -> Generator[Result, None, None]:
+    """Results of tasks in their order, so many being at work in threads; one works here.
+
+    `stop` is set when nobody asks for more, so that those at work can end.
+    """
     if number == 1:
         yield from (task() for task in tasks)
         return
-    with ThreadPoolExecutor(number) as pool:
+    pool = ThreadPoolExecutor(number)
+    try:
         waiting: deque[Future[Result]] = deque()
         for task in tasks:
             waiting.append(pool.submit(task))
@@ -98,6 +105,9 @@ def _ahead(tasks: Iterable[Callable[[], Result]], number: int) -> Iterator[Resul
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
+    finally:
+        stop.set()
+        pool.shutdown(cancel_futures=True)
 
 
 def _programs(problem: Problem, scenarios: Scenarios, settings: Settings) -> list[tuple[NDArray[np.intp], Scenarios]]:

@@ -354,24 +354,39 @@ def _posteriors(
     else:
         if noiseless:
             problem = baselines.without_noise(problem, repair=method == "naive")
-        elif settings[0].sampler == "collapsed" and problem.model.takes_kinds and not np.any(arrays.tau):
-            problem = replace(problem, observations=taken_by_kind(problem.observations))
         # As NumPy's arrays, since JAX would compile programs for every number of scenarios.
         data: Any = np.stack([np.asarray(jax.random.key_data(jax.random.key(seed))) for seed in seeds])
         arrays = jax.tree.map(np.asarray, arrays)
         rounds = float(np.mean([engine.planned_rounds(one) for one in settings]))
         with phase_of(progress, label, len(scenarios), rounds) as tick:
             processes = processes_for(len(scenarios)) if processes is None else processes
-            if processes == 1:
-                for places in _alike(settings):
+            for seen, some in _by_kind(problem, arrays, exact=noiseless, sampler=settings[0].sampler):
+                own = [settings[place] for place in some]
+                for places in [some[alike] for alike in _alike(own)] if processes == 1 else [some]:
                     chosen: Scenarios = jax.tree.map(lambda part, places=places: part[places], arrays)
-                    kept = partial(keep_one, places)
-                    engine.run(jax.random.wrap_key_data(data[places]), problem, chosen, settings[places[0]], tick, kept)
-            else:
-                run_in_processes(
-                    jax.random.wrap_key_data(data), problem, arrays, settings, tick, keep, processes=processes
-                )
+                    keys, kept = jax.random.wrap_key_data(data[places]), partial(keep_one, places)
+                    if processes == 1:
+                        engine.run(keys, seen, chosen, settings[places[0]], tick, kept)
+                    else:
+                        run_in_processes(keys, seen, chosen, own, tick, kept, processes=processes)
     return [results[index] for index in sorted(results)]
+
+
+def _by_kind(
+    problem: Problem, arrays: Scenarios, *, exact: bool, sampler: str
+) -> list[tuple[Problem, NDArray[np.intp]]]:
+    """Places of scenarios, with the problem as they see it: without added noise, equal releases share a slot.
+
+    Each scenario by itself, so that its draws do not depend on what else is in a batch.
+    """
+    added = np.any(np.asarray(arrays.tau) > 0, axis=1)
+    kinds = problem.observations
+    if not exact and sampler == "collapsed" and problem.model.takes_kinds:
+        kinds = taken_by_kind(kinds)
+    if kinds.alike is None:
+        return [(problem, np.arange(len(added)))]
+    parts = [(replace(problem, observations=kinds), ~added), (problem, added)]
+    return [(seen, np.flatnonzero(chosen)) for seen, chosen in parts if chosen.any()]
 
 
 def _alike(settings: Sequence[Settings]) -> list[NDArray[np.intp]]:

@@ -38,7 +38,7 @@ def observations_of(
     With a seed they come with unit noise, for scenarios that add some and have none of their own (`noises_of`).
 
     Slots of parties that did not submit hold fixed numbers, so leaving a party out of a scenario and never having
-    heard of it are the same computation.
+    heard of it are the same computation (up to rounding, where equal releases share a slot).
     """
     names = agreement.party_names
     layout = layout_of(agreement)

@@ -5,6 +5,7 @@ it little: a scenario's chains hardly fill more. joblib decides where tasks run:
 the next call, or wherever the caller's `joblib.parallel_config` says.
 """
 
+import multiprocessing.resource_tracker
 import pickle
 import signal
 import sys
@@ -18,6 +19,7 @@ import joblib
 import numpy as np
 from jax import Array
 from joblib.externals.loky import reusable_executor
+from joblib.externals.loky.backend import resource_tracker as loky_tracker
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from equipoise.errors import InferenceError
@@ -103,6 +105,7 @@ def spread(
         processes = min(processes, len(tasks))
     try:
         parallel = _parallel(processes)
+        _start_trackers()
         with interrupts_blocked() if parallel.return_generator else nullcontext():  # else this call is the whole work
             results = parallel(joblib.delayed(call)(*task) for task in packed)
         yield from results
@@ -110,6 +113,13 @@ def spread(
         raise InferenceError(
             "a worker process ended before its time, perhaps for lack of memory; use fewer processes, or processes=1"
         ) from error
+
+
+def _start_trackers() -> None:
+    """Start what Python and joblib start with the first worker: Python's unblocks interrupts when it does."""
+    if sys.platform != "win32":
+        multiprocessing.resource_tracker.ensure_running()
+        loky_tracker.ensure_running()
 
 
 @contextmanager

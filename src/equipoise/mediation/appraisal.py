@@ -142,22 +142,34 @@ class Appraiser:
 
         An accelerator samples faster than one thread values what it sampled.
         """
+        if not on_accelerator():
+
+            def value_here(request: Request, posterior: Posterior) -> None:
+                self._journal.put(request.to_json(), self._value(request, posterior).to_json())
+
+            self._sample(requests, what, value_here, keep=keep)
+            return
         waiting: deque[tuple[Request, Future[Appraisal]]] = deque()
 
         def put(most: int) -> None:
             while len(waiting) > most or (waiting and waiting[0][1].done()):
                 request, appraisal = waiting.popleft()
-                self._journal.put(request.to_json(), appraisal.result().to_json())
+                try:
+                    self._journal.put(request.to_json(), appraisal.result().to_json())
+                except BaseException:
+                    put(0)  # what others are worth is kept
+                    raise
 
-        ahead = 2 * usable_cores() if on_accelerator() else 0
         with ThreadPoolExecutor(usable_cores()) as pool:
 
             def value(request: Request, posterior: Posterior) -> None:
                 waiting.append((request, pool.submit(self._value, request, posterior)))
-                put(ahead)
+                put(2 * usable_cores())
 
-            self._sample(requests, what, value, keep=keep)
-            put(0)
+            try:
+                self._sample(requests, what, value, keep=keep)
+            finally:
+                put(0)
 
     def _sample(
         self,

@@ -28,4 +28,4 @@ def _write_group(group: h5netcdf.Group, variables: Mapping[str, Floats], first: 
             if axis not in group.dimensions:
                 group.dimensions[axis] = size
                 group.create_variable(axis, (axis,), data=np.arange(size), compression="gzip")
-        group.create_variable(name, axes, data=values, fillvalue=np.nan, compression="gzip")
+        group.create_variable(name, axes, data=values, fillvalue=np.nan, compression="gzip" if axes else None)
