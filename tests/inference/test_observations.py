@@ -142,6 +142,17 @@ def test_equal_releases_are_taken_at_once(rule: Rule) -> None:
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
 
 
+@double_precision
+def test_what_parties_outside_sent_does_not_matter() -> None:
+    """Not even what no 0 can be multiplied with."""
+    whole = alike()
+    kinds = taken_by_kind(whole.observations)
+    scenario = Scenarios(jnp.ones(24).at[3].set(0.0), jnp.asarray(1.0), jnp.zeros(24))
+    hostile = kinds._replace(statistic=kinds.statistic.at[3].set(jnp.inf))
+    for one, other in zip(observe(hostile, scenario, "power"), observe(kinds, scenario, "power"), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_few_equal_releases_keep_their_slots() -> None:
     observations = alike(slots=19).observations
     assert taken_by_kind(observations).alike is None

@@ -23,9 +23,7 @@ from equipoise.inference.runtime import on_accelerator
 from equipoise.inference.scenario import Rule
 
 MANY_SLOTS = 8  # from which on programs for fewer are worth compiling
-MANY_SCENARIOS = (
-    256  # of a size, from which on an accelerator has a program for it: it compiles longer, computes faster
-)
+MANY_SCENARIOS = 256  # of one size, from which on an accelerator has a program of its own for them
 
 
 class Observations(NamedTuple):
@@ -146,12 +144,13 @@ def observe(observations: Observations, scenario: Scenarios, rule: Rule) -> Obse
 
 def _by_kind(observations: Observations, scenario: Scenarios, rule: Rule) -> Observed:
     """One scenario's view, a slot for each kind of release."""
-    alike, statistic = observations.alike, observations.statistic
+    alike, member = observations.alike, scenario.member[:, None] > 0
     assert alike is not None
+    statistic = jnp.where(member, observations.statistic, 0.0)  # whatever parties outside sent
     inside = alike * scenario.member
     copies = inside.sum(axis=1)
     centre = inside @ statistic / jnp.maximum(copies, 1.0)[:, None]
-    deviation = statistic - alike.T @ centre
+    deviation = jnp.where(member, statistic - alike.T @ centre, 0.0)
     scatter = jnp.einsum("ks,si,sj->kij", inside, deviation, deviation)
     values, vectors = jnp.linalg.eigh(scatter)
     spread = jnp.sqrt(jnp.maximum(values, 0.0))[:, :, None] * vectors.mT
