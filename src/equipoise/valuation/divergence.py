@@ -15,8 +15,6 @@ say: the closed form of `gaussian-fit`, which nearest neighbours correct.
 """
 
 import math
-import os
-import threading
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal, get_args
@@ -24,13 +22,12 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
-from scipy.spatial import cKDTree
 
 from equipoise._util.arrays import Floats
-from equipoise._util.cores import THREADS_VARIABLE, usable_cores
 from equipoise.estimate import Estimate
 from equipoise.inference.diagnostics import ess_mean
 from equipoise.valuation.control_variates import controlled
+from equipoise.valuation.neighbours import Neighbours, distances, nearest
 
 Estimator = Literal["knn-entropy", "knn-copula", "knn", "gaussian-fit", "classifier"]
 
@@ -103,7 +100,7 @@ def _between(points: Floats, reference: Floats, blocks: int = 0) -> list[float]:
     """
     (own, times), (other, there) = (_distinct(part, blocks) for part in (points, reference))
     searched = SEARCHED if blocks else NEIGHBOURS + 1
-    near, far = (cKDTree(part).query(own, k=min(searched, len(part)), workers=_threads()) for part in (own, other))
+    near, far = (nearest(part, own, min(searched, len(part))) for part in (own, other))
     found = []
     for mine, theirs in zip(times, there, strict=True):
         left, left_other = mine > 0, theirs > 0
@@ -124,7 +121,7 @@ def _distinct(points: Floats, blocks: int) -> tuple[Floats, NDArray[np.int64]]:
 
 
 def _distances_left(
-    nearest: tuple[Any, Any],
+    known: Neighbours,
     among: Floats,
     left: NDArray[np.bool_],
     points: Floats,
@@ -132,13 +129,13 @@ def _distances_left(
     neighbour: int,
 ) -> Floats:
     """Distance of some points to the n-th nearest of those that are left, from distances to the nearest of all."""
-    distance, index = (part[asked] for part in nearest)
+    distance, index = (part[asked] for part in known)
     count = np.cumsum(left[index], axis=1)
     if np.all(count[:, -1] >= neighbour):
         found: Floats = distance[np.arange(len(count)), np.argmax(count >= neighbour, axis=1)]
         if np.all(found > 0):
             return found
-    return _distances(cKDTree(among[left]), points[asked], neighbour)
+    return distances(among[left], points[asked], neighbour)
 
 
 def mean_of_chains(terms: Floats) -> Estimate:
@@ -220,7 +217,7 @@ def _whitened(points: Floats) -> tuple[Floats, float]:
 def _log_density_by_neighbours(points: Floats) -> Floats:
     """ψ(k) − ψ(m) − log V_d − d log δ_k: log density at each point, from the distance to its k-th neighbour."""
     number, dimension = points.shape
-    distance = _distances(cKDTree(points), points, NEIGHBOURS + 1)  # the nearest point is itself
+    distance = distances(points, points, NEIGHBOURS + 1)  # the nearest point is itself
     log_ball = 0.5 * dimension * math.log(math.pi) - special.gammaln(0.5 * dimension + 1)
     constant = special.digamma(NEIGHBOURS) - special.digamma(number) - log_ball
     return np.asarray(constant - dimension * np.log(distance))
@@ -261,29 +258,9 @@ def two_sample_terms(points: Floats, prior: Floats) -> Floats:
     both = np.concatenate([points, prior])
     lower = np.linalg.cholesky(np.cov(both.T).reshape(dimension, -1))
     white = np.linalg.solve(lower, (both - both.mean(axis=0)).T).T
-    own = _distances(cKDTree(white[:number]), white[:number], NEIGHBOURS + 1)
-    other = _distances(cKDTree(white[number:]), white[:number], NEIGHBOURS)
+    own = distances(white[:number], white[:number], NEIGHBOURS + 1)
+    other = distances(white[number:], white[:number], NEIGHBOURS)
     return np.asarray(dimension * np.log(other / own) + math.log(number / (number - 1)))
-
-
-def _distances(tree: cKDTree, points: Floats, neighbour: int) -> Floats:
-    """Distance to the n-th nearest point of a tree, or to the first after it that is not at distance 0."""
-    distance = np.asarray(tree.query(points, k=[neighbour], workers=_threads())[0])[:, 0].copy()
-    while np.any(distance == 0):
-        neighbour *= 2
-        if neighbour > tree.n:
-            raise ValueError("too many draws are equal to estimate a density; the chains have hardly moved")
-        zero = np.flatnonzero(distance == 0)
-        further = np.asarray(tree.query(points[zero], k=neighbour)[0])
-        first = np.argmax(further > 0, axis=1)
-        distance[zero] = further[np.arange(len(zero)), first]
-    return distance
-
-
-def _threads() -> int:
-    """Threads for a search: all cores, unless other processes or threads do the same beside this one."""
-    alone = THREADS_VARIABLE not in os.environ and threading.current_thread() is threading.main_thread()
-    return usable_cores() if alone else 1
 
 
 def _by_gaussian_fit(draws: Floats, rng: np.random.Generator) -> tuple[Floats, float]:  # noqa: ARG001  (nothing random)
