@@ -24,12 +24,14 @@ def accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("accelerator")
 def test_groups_have_few_sizes() -> None:
     sizes = [engine.group_size(number, 128, (12, 77)) for number in (1, 2, 8, 9, 64, 65, 5_000)]
-    assert sizes == [1, 8, 8, 64, 64, 64, 64]
+    assert sizes == [8, 8, 8, 64, 64, 64, 64]
 
 
 @pytest.mark.usefixtures("accelerator")
 def test_groups_of_wide_models_are_small() -> None:
-    assert engine.group_size(64, 128, (3, 1_377)) == 8
+    assert engine.group_size(64, 128, (100, 77)) == 64
+    assert engine.group_size(64, 128, (3, 527)) == 64
+    assert engine.group_size(64, 128, (3, 1_377)) == 1
     assert engine.group_size(64, 128, (100, 20_000)) == 1
 
 

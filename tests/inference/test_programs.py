@@ -27,7 +27,7 @@ class Traced:
     def __init__(self) -> None:
         self.times = 0
 
-        @partial(programs.kept, static=(1,), effort=0, like=Pair(0, 0))
+        @partial(programs.Kept, static=(1,), effort=0, like=Pair(0, 0))
         @partial(jax.jit, static_argnames=("model",))
         def program(key: Any, model: Any, values: dict[str, Any]) -> Pair:
             self.times += 1
@@ -103,6 +103,23 @@ def test_models_of_others_are_not_kept(folder: Path) -> None:
 
     assert float(Traced()(model=Own(2)).total) == 6
     assert not list(folder.iterdir())
+
+
+def test_a_program_compiled_ahead_is_the_one_that_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On an accelerator: two shapes are compiled, one of them twice asked for, and calls trace nothing more."""
+    monkeypatch.setattr(programs, "on_accelerator", lambda: True)
+    monkeypatch.setattr(programs, "_ahead", {})
+    traced = Traced()
+    with jax.enable_x64(True):
+        for size in (3, 4, 3):
+            shapes = {"a": jax.ShapeDtypeStruct((size,), float), "b": jnp.zeros(1)}
+            assert traced.program.ahead(jax.random.key(0), Bernoulli(2), shapes).drawn.shape == (size,)
+    assert len(programs._ahead) == traced.times == 2
+    assert [float(traced(size=size).total) for size in (3, 4, 3)] == [6, 12, 6]
+    assert traced.times == 2
+    assert float(traced(size=5).total) == 20  # of which nobody spoke before
+    assert float(traced(slots=4).total) == 12
+    assert traced.times == 4
 
 
 def test_sources_are_those_of_the_package() -> None:

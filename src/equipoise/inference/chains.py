@@ -25,6 +25,7 @@ Result = TypeVar("Result")
 
 MAX_THINNING = 8
 WIDE = 256  # coordinates, that take one more round to learn the shape of
+ACCELERATED = 4, 512, 8  # the same on an accelerator, whose rounds are longer: least, such coordinates, and most
 LEAST_WARM_UP, NARROW = 3, 128  # rounds, and coordinates that take one more at least
 SETTLED_ACCEPTANCE = 0.7
 
@@ -84,6 +85,10 @@ class Chains(ABC):
         self._draws: list[Any] = []
         self._records: list[Any] = []
         self._begin(self._next_keys())
+
+    @staticmethod  # noqa: B027  (only some samplers take long to compile)
+    def compile_ahead(problem: Problem, settings: Settings, keys: Array, scenarios: Scenarios) -> None:
+        """Begin to compile what chains of such a group will run, where that takes long."""
 
     @abstractmethod
     def _begin(self, keys: Array) -> None:
@@ -159,6 +164,12 @@ class CollapsedChains(Chains):
     warm_up_rounds = 8
     round_length = staticmethod(hmc.round_length)
     _ensembles: hmc.Ensemble
+
+    @staticmethod
+    def compile_ahead(problem: Problem, settings: Settings, keys: Array, scenarios: Scenarios) -> None:
+        """Begin to compile both programs of the sampler."""
+        model, prior, observations = problem.model, problem.prior, problem.observations
+        collapsed.compile_ahead(keys, model, settings.rule, settings.chains, prior, observations, scenarios)
 
     def _begin(self, keys: Array) -> None:
         problem, settings = self._problem, self._settings
@@ -283,7 +294,12 @@ def warm_up_rounds(settings: Settings, dimension: int = 0) -> int:
     """Rounds before draws are kept; Hamiltonian chains need more to learn the shape of a wide posterior."""
     if settings.warm_up is not None:
         return settings.warm_up
-    return chains_of(settings).warm_up_rounds + (dimension // WIDE if settings.sampler == "collapsed" else 0)
+    if settings.sampler == "gibbs":
+        return GibbsChains.warm_up_rounds
+    if on_accelerator():
+        least, wide, most = ACCELERATED
+        return min(least + dimension // wide, most)
+    return CollapsedChains.warm_up_rounds + dimension // WIDE
 
 
 @jax.jit

@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, nullcontext
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -35,11 +35,21 @@ Progress = Callable[[float], None]  # called with the number of scenarios that h
 Result = TypeVar("Result")
 Finished = Callable[[int, Sampled], None]  # called with each scenario's place and result as soon as it is there
 
-GROUPS: tuple[int, ...] = (1, 8, 64)  # scenarios in a call on an accelerator; each size takes compiled programs
+GROUPS: tuple[int, ...] = (8, 64)  # scenarios in a call on an accelerator; each size takes compiled programs
 WIDEST = 2**30  # numbers at most in one array of a call
+CHEAP = 2**27  # such numbers, that a group of the smallest size may waste on copies; beyond, a call has one scenario
 IN_FLIGHT = 2  # groups on an accelerator
 MOST_KEPT = 5_120  # draws, unless more were asked for
 MAX_HALVINGS = 3  # of the step, when trajectories diverge
+
+
+class _Group(NamedTuple):
+    """Some `members` of the scenarios of one program, whose places in the batch are `places`, for a call of a size."""
+
+    places: NDArray[np.intp]
+    scenarios: Scenarios
+    members: NDArray[np.intp]
+    size: int
 
 
 @double_precision
@@ -66,24 +76,34 @@ def run(
             with ticking:
                 progress(number)
 
-    @double_precision
-    def sampled(places: NDArray[np.intp], alike: Scenarios, members: NDArray[np.intp], size: int) -> list[Sampled]:
-        padded = np.resize(members, size)  # a short group repeats its scenarios
-        with nullcontext() if on_accelerator() else ONE_AT_A_TIME:
-            chosen = jax.tree.map(lambda part: part[padded], alike)
-            own = jax.random.wrap_key_data(data[places[padded]])
-            chains = chains_of(settings)(own, problem, chosen, settings)
-            return _sample(chains, settings, partial(tick, len(members)))[: len(members)]
+    def arranged(group: _Group) -> tuple[Array, Scenarios]:
+        padded = np.resize(group.members, group.size)  # a short group repeats its scenarios
+        chosen = jax.tree.map(lambda part: part[padded], group.scenarios)
+        return jax.random.wrap_key_data(data[group.places[padded]]), chosen
 
-    groups = []
+    @double_precision
+    def sampled(group: _Group) -> list[Sampled]:
+        with nullcontext() if on_accelerator() else ONE_AT_A_TIME:
+            keys, chosen = arranged(group)
+            chains = chains_of(settings)(keys, problem, chosen, settings)
+            return _sample(chains, settings, partial(tick, len(group.members)))[: len(group.members)]
+
+    number, shape = len(data), problem.observations.statistic.shape
+    groups, programs = [], []
     for places, alike in _programs(problem, scenarios, settings):
-        size = group_size(len(places), settings.chains, problem.observations.statistic.shape)
+        size = group_size(len(places), settings.chains, shape)
         parts = np.split(np.arange(len(places)), range(size, len(places), size))
-        groups += [(places, alike, members, size) for members in parts]
-    tasks = (partial(sampled, *group) for group in groups)
+        groups += [_Group(places, alike, members, size) for members in parts]
+        programs.append(groups[-1])
+    if on_accelerator():
+        # A few of them, who may be asked for more draws, would take the smallest size with all slots.
+        few = _Group(np.arange(number), scenarios, np.arange(1), group_size(1, settings.chains, shape))
+        for group in (*programs, few):
+            chains_of(settings).compile_ahead(problem, settings, *arranged(group))
+    tasks = (partial(sampled, group) for group in groups)
     with closing(_ahead(tasks, IN_FLIGHT if on_accelerator() else 1, stop)) as found:
-        for (places, _, members, _), of_group in zip(groups, found, strict=True):
-            for index, one in zip(places[members], of_group, strict=True):
+        for group, of_group in zip(groups, found, strict=True):
+            for index, one in zip(group.places[group.members], of_group, strict=True):
                 finished(int(index), one)
     return [results[index] for index in sorted(results)]
 
@@ -131,7 +151,9 @@ def group_size(number: int, chains: int, shape: tuple[int, ...]) -> int:
         return 1
     slots, entries = shape
     numbers = chains * slots * entries * math.sqrt(2 * entries)
-    fitting = [size for size in GROUPS if size * numbers <= WIDEST] or [1]
+    fitting = [size for size in GROUPS if size * numbers <= WIDEST]
+    if not fitting or fitting[0] * numbers > CHEAP:
+        return 1
     return next((size for size in fitting if number <= size), fitting[-1])
 
 

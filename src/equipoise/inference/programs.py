@@ -4,6 +4,9 @@ JAX's own cache saves compiling, but each process traces a program anew to find 
 posterior's two programs, where loading what was compiled takes one. A traced program is kept under a name that follows
 from all that it was traced from: the sources of this package, the versions of JAX, the model and the arguments' shapes.
 Only models of this package are kept, since sources of others are not known.
+
+On an accelerator, where compiling takes longest, programs that a batch is going to need are compiled side by side and
+ahead of their first calls.
 """
 
 import functools
@@ -11,7 +14,9 @@ import hashlib
 import importlib.util
 import pickle
 import platform
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,43 +26,92 @@ import numpy as np
 from jax import export
 from jax.tree_util import PyTreeDef
 
+from equipoise._util.cores import usable_cores
 from equipoise._util.files import replaced_file
-from equipoise.inference.runtime import compiler_options, on_accelerator, use_compilation_cache
+from equipoise.inference.runtime import compiler_options, double_precision, on_accelerator, use_compilation_cache
 
 PACKAGE = "equipoise."
 CAN_KEEP = importlib.util.find_spec("flatbuffers") is not None  # which JAX writes programs with; not on a bare machine
 _programs: dict[Any, Callable[..., Any]] = {}
+_ahead: dict[Any, Future[Callable[..., Any]]] = {}
+_ahead_lock = threading.Lock()
 
 
-def kept(function: Any, *, static: Sequence[int], effort: int, like: Any = None) -> Callable[..., Any]:
+class Kept:
     """A jitted function whose traces are kept; arguments at `static` places are hashable, the first of them the model.
 
     `like` is any tree of the result's structure, and needed unless that is a dictionary of arrays. Where nothing can be
     kept, the function is called as it is.
     """
 
-    @functools.wraps(function)
-    def call(*arguments: Any) -> Any:
+    def __init__(self, function: Any, *, static: Sequence[int], effort: int, like: Any = None) -> None:
+        functools.update_wrapper(self, function)
+        self._function, self._static, self._effort, self._like = function, static, effort, like
+
+    def __call__(self, *arguments: Any) -> Any:
         folder = use_compilation_cache() if CAN_KEEP and not on_accelerator() else None
-        if folder is None or not type(arguments[static[0]]).__module__.startswith(PACKAGE):
-            return function(*arguments)
-        fixed = tuple(arguments[place] for place in static)
-        leaves, tree = jax.tree.flatten([one for place, one in enumerate(arguments) if place not in static])
+        if folder is None or not type(arguments[self._static[0]]).__module__.startswith(PACKAGE):
+            return self._compiled(arguments)
+        fixed, given = self._parts(arguments)
+        leaves, tree = jax.tree.flatten(given)
         plain = [_plain(leaf) for leaf in leaves]
-        seen = tuple((leaf.shape, str(leaf.dtype), getattr(leaf, "weak_type", False)) for leaf in plain)
-        place = (function.__name__, fixed, tree, seen)
+        seen = tuple(_seen(leaf) for leaf in plain)
+        place = (self._function.__name__, fixed, tree, seen)
         if place not in _programs:
-            path = folder / f"{function.__name__}-{_name(fixed, tree, seen)}.program"
+            path = folder / f"{self._function.__name__}-{_name(fixed, tree, seen)}.program"
             exported = _load(path)
             if exported is None:
-                flat = _flat(function.__wrapped__, fixed, static, tree, [_is_key(leaf) for leaf in leaves])
-                exported = export.export(jax.jit(flat))(*plain)
+                keys = [_is_key(leaf) for leaf in leaves]
+                exported = export.export(jax.jit(_flat(self._function.__wrapped__, fixed, self._static, tree, keys)))(
+                    *plain
+                )
                 _save(path, exported)
-            _programs[place] = jax.jit(exported.call, compiler_options=compiler_options(effort))
+            _programs[place] = jax.jit(exported.call, compiler_options=compiler_options(self._effort))
         found = _programs[place](*plain)
-        return found if like is None else jax.tree.unflatten(jax.tree.structure(like), found)
+        return found if self._like is None else jax.tree.unflatten(jax.tree.structure(self._like), found)
 
-    return call
+    def ahead(self, *arguments: Any) -> Any:
+        """Begin to compile for arguments like these, for calls to wait for; say what the result will look like.
+
+        Arrays can be given by their shapes and types alone.
+        """
+        traced = self._function.trace(*arguments)
+        place = self._place(arguments)
+        with _ahead_lock:
+            if place not in _ahead:
+                _ahead[place] = _compilers().submit(_compile, traced)
+        return traced.out_info
+
+    def _compiled(self, arguments: Sequence[Any]) -> Any:
+        waiting = _ahead.get(self._place(arguments)) if _ahead else None
+        if waiting is None:
+            return self._function(*arguments)
+        return waiting.result()(*self._parts(arguments)[1])
+
+    def _parts(self, arguments: Sequence[Any]) -> tuple[tuple[Any, ...], list[Any]]:
+        """Arguments that a program is made for, and those that it takes."""
+        fixed = tuple(arguments[place] for place in self._static)
+        return fixed, [one for place, one in enumerate(arguments) if place not in self._static]
+
+    def _place(self, arguments: Sequence[Any]) -> Any:
+        fixed, given = self._parts(arguments)
+        leaves, tree = jax.tree.flatten(given)
+        return self._function.__name__, fixed, tree, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves)
+
+
+@functools.cache
+def _compilers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(usable_cores(), thread_name_prefix="compiler")
+
+
+@double_precision
+def _compile(traced: Any) -> Callable[..., Any]:
+    compiled: Callable[..., Any] = traced.lower().compile()
+    return compiled
+
+
+def _seen(leaf: Any) -> tuple[Any, ...]:
+    return leaf.shape, str(leaf.dtype), getattr(leaf, "weak_type", False)
 
 
 def _flat(
