@@ -12,6 +12,7 @@ from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from equipoise._util.cores import usable_cores
 from equipoise.agreement import Agreement
@@ -140,7 +141,8 @@ class Appraiser:
     def _value_all(self, requests: Iterable[Request], what: str, *, keep: Container[Request]) -> None:
         """Sample requests and put what they are worth into the journal, as it comes.
 
-        An accelerator samples faster than one thread values what it sampled.
+        An accelerator samples faster than one thread values what it sampled. Threads that all have BLAS use all cores
+        would wait for each other.
         """
         if not on_accelerator():
 
@@ -160,7 +162,7 @@ class Appraiser:
                     put(0)  # what others are worth is kept
                     raise
 
-        with ThreadPoolExecutor(usable_cores()) as pool:
+        with threadpool_limits(1), ThreadPoolExecutor(usable_cores()) as pool:
 
             def value(request: Request, posterior: Posterior) -> None:
                 waiting.append((request, pool.submit(self._value, request, posterior)))

@@ -14,6 +14,7 @@ from time import perf_counter
 from typing import Any
 
 from numpy.typing import ArrayLike
+from threadpoolctl import threadpool_limits
 
 from equipoise._util.cores import usable_cores
 from equipoise.agreement import Agreement
@@ -246,7 +247,7 @@ class _Round:
             target = targets[places[party]]
             return self._award(team, party, target, rewards[party], others.get(party), grand, rows)
 
-        with ThreadPoolExecutor(usable_cores()) as pool:
+        with threadpool_limits(1), ThreadPoolExecutor(usable_cores()) as pool:
             return dict(zip(team, pool.map(award, team), strict=True))
 
     @double_precision  # in its own thread

@@ -15,6 +15,7 @@ say: the closed form of `gaussian-fit`, which nearest neighbours correct.
 """
 
 import math
+import threading
 from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal, get_args
@@ -37,6 +38,7 @@ REPEATS = 5  # of the paper's estimator, each with prior draws of its own
 BLOCKS = 16  # of draws, left out in turn for a standard error
 NEIGHBOURS_IN_COMMON = 0.2  # variance of one term, on top: neighbours share neighbours (`tests/valuation`)
 CALIBRATION_POINTS = 40_000  # over all samples that calibrate one size and dimension
+_one_at_a_time = threading.Lock()
 
 
 def divergence(
@@ -231,8 +233,13 @@ def _mean_error(log_density: Callable[[Floats], Floats], number: int, dimension:
     return low if share == 0 else (1 - share) * low + share * _simulated_error(log_density, 2 ** (power + 1), dimension)
 
 
-@cache
 def _simulated_error(log_density: Callable[[Floats], Floats], number: int, dimension: int) -> float:
+    with _one_at_a_time:  # or many threads would find the same at once
+        return _simulate_error(log_density, number, dimension)
+
+
+@cache
+def _simulate_error(log_density: Callable[[Floats], Floats], number: int, dimension: int) -> float:
     rng = np.random.default_rng(dimension)
     errors = []
     for _ in range(max(2, CALIBRATION_POINTS // number)):

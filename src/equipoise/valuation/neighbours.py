@@ -22,6 +22,7 @@ WIDE = 10  # dimensions, from which on products are faster than a tree (`benchma
 SPARE = 4  # candidates on top of the neighbours asked for
 AT_ONCE = 256  # points
 LARGEST = 1e15  # coordinate, whose square single precision can hold
+NEVER = -1e37  # a score that is below all others, and still a number
 LAYERS = 32  # that points are dealt into: of each pile only the nearest counts, until few piles are left
 
 Neighbours = tuple[Floats, NDArray[np.intp]]
@@ -59,7 +60,7 @@ def _by_products(among: Floats, points: Floats, number: int) -> Neighbours:
     squares = 0.5 * np.einsum("ij,ij->i", among, among)
     table = np.zeros((piles * LAYERS, among.shape[1] + 1), np.float32)
     table[: len(among), :-1], table[: len(among), -1] = among, -squares
-    table[len(among) :, -1] = -np.inf
+    table[len(among) :, -1] = NEVER
     asked = np.column_stack([points, np.ones(len(points))]).astype(np.float32)
     layers = piles * np.arange(LAYERS)[:, None]
 
