@@ -12,6 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from program import child_environment
+
 ENVIRONMENT = {"COLUMNS": "120", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
 
 
@@ -34,7 +36,7 @@ class Process:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-                env={**os.environ, **ENVIRONMENT, **(variables or {})},
+                env={**child_environment(), **ENVIRONMENT, **(variables or {})},
                 start_new_session=True,
             )
 
@@ -115,7 +117,7 @@ class Home:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            env={**os.environ, **ENVIRONMENT},
+            env={**child_environment(), **ENVIRONMENT},
             timeout=300,
         )
         assert done.returncode == code, f"{arguments}: {done.stderr}{done.stdout}"
@@ -130,7 +132,7 @@ class Home:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**os.environ, **ENVIRONMENT, "equipoise": " ".join(command())},
+            env={**child_environment(), **ENVIRONMENT, "equipoise": " ".join(command())},
         )
 
 

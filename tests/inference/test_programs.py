@@ -1,8 +1,10 @@
 """Traced programs that are kept on disk: found again by what they were traced from, never by another, never damaged."""
 
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -120,6 +122,26 @@ def test_a_program_compiled_ahead_is_the_one_that_is_called(monkeypatch: pytest.
     assert float(traced(size=5).total) == 20  # of which nobody spoke before
     assert float(traced(slots=4).total) == 12
     assert traced.times == 4
+
+
+def test_what_could_not_be_compiled_ahead_is_compiled_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once, for instance for want of memory."""
+    monkeypatch.setattr(programs, "on_accelerator", lambda: True)
+    monkeypatch.setattr(programs, "_ahead", {})
+    traced = Traced()
+    with jax.enable_x64(True), mock.patch.object(programs, "_compile", side_effect=MemoryError("for a moment")):
+        traced.program.ahead(jax.random.key(0), Bernoulli(2), {"a": jnp.arange(3.0), "b": jnp.zeros(1)})
+        assert float(traced().total) == 6
+    assert not programs._ahead
+    assert float(traced().total) == 6
+
+
+def test_what_nobody_has_begun_to_compile_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    going, waiting = Future[Any](), Future[Any]()
+    going.set_running_or_notify_cancel()
+    monkeypatch.setattr(programs, "_ahead", {"going": going, "waiting": waiting})
+    programs.give_up()
+    assert list(programs._ahead) == ["going"]
 
 
 def test_sources_are_those_of_the_package() -> None:

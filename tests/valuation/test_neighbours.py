@@ -74,6 +74,15 @@ def test_the_nearest_of_one_s_own_is_oneself_and_equal_points_do_not_count(width
         neighbours.distances(np.ones((300, width)), np.ones((3, width)), NUMBER)
 
 
-def test_huge_coordinates_are_left_to_the_tree() -> None:
-    points = 1e20 * np.random.default_rng(0).normal(size=(2_000, 12))
+@pytest.mark.parametrize("scale", [1e-30, 1e-20, 1e20])
+def test_what_single_precision_cannot_hold_is_left_to_the_tree(scale: float) -> None:
+    points = scale * np.random.default_rng(0).normal(size=(2_000, 12))
     np.testing.assert_allclose(neighbours.distances(points, points, NUMBER), to_neighbour(points))
+
+
+def test_no_points_have_no_neighbours_and_no_number_is_refused() -> None:
+    points = np.random.default_rng(0).normal(size=(2_016, 12))
+    assert neighbours.nearest(points, points[:0], NUMBER)[0].shape == (0, NUMBER)
+    points[7, 3] = np.nan
+    with pytest.raises(ValueError, match="finite"):
+        neighbours.nearest(points, points, NUMBER)

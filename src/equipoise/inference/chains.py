@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 MAX_THINNING = 8
 WIDE = 256  # coordinates, that take one more round to learn the shape of
-ACCELERATED = 4, 512, 8  # the same on an accelerator, whose rounds are longer: least, such coordinates, and most
+ACCELERATED = 4, 512, 8  # on an accelerator, if rounds are longer there: least, coordinates for one more, and most
 LEAST_WARM_UP, NARROW = 3, 128  # rounds, and coordinates that take one more at least
 SETTLED_ACCEPTANCE = 0.7
 
@@ -296,7 +296,7 @@ def warm_up_rounds(settings: Settings, dimension: int = 0) -> int:
         return settings.warm_up
     if settings.sampler == "gibbs":
         return GibbsChains.warm_up_rounds
-    if on_accelerator():
+    if on_accelerator() and settings.chains * hmc.round_length(settings.chains) > hmc.ROUND:
         least, wide, most = ACCELERATED
         return min(least + dimension // wide, most)
     return CollapsedChains.warm_up_rounds + dimension // WIDE

@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, nullcontext
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from equipoise.inference.chains import Chains, Problem, Sampled, Sampler, Settings, chains_of, warm_up_rounds
 from equipoise.inference.observations import Scenarios, by_size
+from equipoise.inference.programs import give_up
 from equipoise.inference.runtime import ONE_AT_A_TIME, double_precision, on_accelerator, use_compilation_cache
 
 __all__ = ["Finished", "Problem", "Progress", "Sampled", "Sampler", "Settings", "planned_rounds", "run"]
@@ -36,8 +37,7 @@ Result = TypeVar("Result")
 Finished = Callable[[int, Sampled], None]  # called with each scenario's place and result as soon as it is there
 
 GROUPS: tuple[int, ...] = (8, 64)  # scenarios in a call on an accelerator; each size takes compiled programs
-WIDEST = 2**30  # numbers at most in one array of a call
-CHEAP = 2**27  # such numbers, that a group of the smallest size may waste on copies; beyond, a call has one scenario
+CHEAP = 2**27  # numbers in one array of a call of the smallest size, which may repeat a scenario; beyond, it has one
 IN_FLIGHT = 2  # groups on an accelerator
 MOST_KEPT = 5_120  # draws, unless more were asked for
 MAX_HALVINGS = 3  # of the step, when trajectories diverge
@@ -88,7 +88,7 @@ def run(
             chains = chains_of(settings)(keys, problem, chosen, settings)
             return _sample(chains, settings, partial(tick, len(group.members)))[: len(group.members)]
 
-    number, shape = len(data), problem.observations.statistic.shape
+    shape = problem.observations.statistic.shape
     groups, programs = [], []
     for places, alike in _programs(problem, scenarios, settings):
         size = group_size(len(places), settings.chains, shape)
@@ -96,15 +96,22 @@ def run(
         groups += [_Group(places, alike, members, size) for members in parts]
         programs.append(groups[-1])
     if on_accelerator():
-        # A few of them, who may be asked for more draws, would take the smallest size with all slots.
-        few = _Group(np.arange(number), scenarios, np.arange(1), group_size(1, settings.chains, shape))
+        # A few of them, who may be asked for more draws, would take the smallest size, all slots, and noise of 0.
+        first: Scenarios = jax.tree.map(lambda part: part[:1], scenarios)
+        none: Any = np.zeros((1, *shape))
+        first = first._replace(noise=none) if first.noise is None else first
+        few = _Group(np.arange(1), first, np.arange(1), group_size(1, settings.chains, shape))
         for group in (*programs, few):
             chains_of(settings).compile_ahead(problem, settings, *arranged(group))
     tasks = (partial(sampled, group) for group in groups)
-    with closing(_ahead(tasks, IN_FLIGHT if on_accelerator() else 1, stop)) as found:
-        for group, of_group in zip(groups, found, strict=True):
-            for index, one in zip(group.places[group.members], of_group, strict=True):
-                finished(int(index), one)
+    try:
+        with closing(_ahead(tasks, IN_FLIGHT if on_accelerator() else 1, stop)) as found:
+            for group, of_group in zip(groups, found, strict=True):
+                for index, one in zip(group.places[group.members], of_group, strict=True):
+                    finished(int(index), one)
+    except BaseException:
+        give_up()
+        raise
     return [results[index] for index in sorted(results)]
 
 
@@ -151,10 +158,9 @@ def group_size(number: int, chains: int, shape: tuple[int, ...]) -> int:
         return 1
     slots, entries = shape
     numbers = chains * slots * entries * math.sqrt(2 * entries)
-    fitting = [size for size in GROUPS if size * numbers <= WIDEST]
-    if not fitting or fitting[0] * numbers > CHEAP:
+    if GROUPS[0] * numbers > CHEAP:
         return 1
-    return next((size for size in fitting if number <= size), fitting[-1])
+    return next((size for size in GROUPS if number <= size), GROUPS[-1])
 
 
 def planned_rounds(settings: Settings, dimension: int = 0) -> int:

@@ -83,10 +83,17 @@ class Kept:
         return traced.out_info
 
     def _compiled(self, arguments: Sequence[Any]) -> Any:
-        waiting = _ahead.get(self._place(arguments)) if _ahead else None
+        place = self._place(arguments) if _ahead else None
+        waiting = _ahead.get(place)
         if waiting is None:
             return self._function(*arguments)
-        return waiting.result()(*self._parts(arguments)[1])
+        try:
+            program = waiting.result()
+        except Exception:  # whatever it was may be over: JAX compiles it again, and raises if it is not
+            with _ahead_lock:
+                _ahead.pop(place, None)
+            program = None
+        return self._function(*arguments) if program is None else program(*self._parts(arguments)[1])
 
     def _parts(self, arguments: Sequence[Any]) -> tuple[tuple[Any, ...], list[Any]]:
         """Arguments that a program is made for, and those that it takes."""
@@ -96,7 +103,15 @@ class Kept:
     def _place(self, arguments: Sequence[Any]) -> Any:
         fixed, given = self._parts(arguments)
         leaves, tree = jax.tree.flatten(given)
-        return self._function.__name__, fixed, tree, tuple((leaf.shape, str(leaf.dtype)) for leaf in leaves)
+        return self, fixed, tree, tuple((np.shape(leaf), str(jax.dtypes.result_type(leaf))) for leaf in leaves)
+
+
+def give_up() -> None:
+    """Leave out what nobody has begun to compile: who wanted it has failed."""
+    with _ahead_lock:
+        for place, waiting in list(_ahead.items()):
+            if waiting.cancel():
+                del _ahead[place]
 
 
 @functools.cache
@@ -149,9 +164,9 @@ def _name(*parts: Any) -> str:
 
 @functools.cache
 def sources() -> str:
-    """Digest of this package's sources, from which its programs are traced."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
+    """Digest of the sources that programs are traced from."""
+    digest, here = hashlib.sha256(), Path(__file__).parent
+    for path in sorted([*here.rglob("*.py"), *(here.parent / "_util").rglob("*.py")]):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
+from threadpoolctl import threadpool_limits
 
 from equipoise._util.arrays import Floats
 from equipoise._util.cores import THREADS_VARIABLE, usable_cores
@@ -21,7 +22,7 @@ from equipoise._util.cores import THREADS_VARIABLE, usable_cores
 WIDE = 10  # dimensions, from which on products are faster than a tree (`benchmarks/neighbours.py`)
 SPARE = 4  # candidates on top of the neighbours asked for
 AT_ONCE = 256  # points
-LARGEST = 1e15  # coordinate, whose square single precision can hold
+SMALLEST, LARGEST = 1e-15, 1e15  # of the largest coordinate, so that single precision can hold squares
 NEVER = -1e37  # a score that is below all others, and still a number
 LAYERS = 32  # that points are dealt into: of each pile only the nearest counts, until few piles are left
 
@@ -31,7 +32,7 @@ Neighbours = tuple[Floats, NDArray[np.intp]]
 def nearest(among: Floats, points: Floats, number: int) -> Neighbours:
     """Distances to the nearest of `among` [n, d], and which they are, for each of `points` [m, d]: [m, number]."""
     narrow, few = among.shape[1] < WIDE, len(among) <= LAYERS * (number + SPARE)
-    if narrow or few or max(np.abs(among).max(), np.abs(points).max()) > LARGEST:
+    if narrow or few or not (_in_range(among) and _in_range(points)):
         return _by_tree(among, points, number)
     return _by_products(among, points, number)
 
@@ -47,6 +48,10 @@ def distances(among: Floats, points: Floats, neighbour: int) -> Floats:
         further = nearest(among, points[zero], neighbour)[0]
         distance[zero] = further[np.arange(len(zero)), np.argmax(further > 0, axis=1)]
     return distance
+
+
+def _in_range(points: Floats) -> bool:
+    return bool(SMALLEST <= np.abs(points).max(initial=0.0) <= LARGEST)  # not so if there is a NaN, or nothing
 
 
 def _by_tree(among: Floats, points: Floats, number: int) -> Neighbours:
@@ -101,7 +106,7 @@ def _for_each(
 ) -> list[tuple[Floats, NDArray[np.intp]]]:
     if (threads := _threads()) == 1:
         return [work(place) for place in places]
-    with ThreadPoolExecutor(threads) as pool:
+    with threadpool_limits(1), ThreadPoolExecutor(threads) as pool:
         return list(pool.map(work, places))
 
 
