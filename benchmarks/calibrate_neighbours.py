@@ -9,7 +9,7 @@ import argparse
 import json
 from pathlib import Path
 
-from equipoise.valuation.divergence import _log_density_by_neighbours, simulate_error
+from equipoise.valuation.divergence import log_density_by_neighbours, simulate_error
 
 DIMENSIONS = range(1, 17)
 NUMBERS = [2**power for power in range(9, 15)]
@@ -21,7 +21,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("src/equipoise/valuation/neighbours.json"))
     options = parser.parse_args()
     found = {
-        dimension: {number: simulate_error(_log_density_by_neighbours, number, dimension) for number in NUMBERS}
+        dimension: {number: simulate_error(log_density_by_neighbours, number, dimension) for number in NUMBERS}
         for dimension in DIMENSIONS
     }
     options.output.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

@@ -1,6 +1,8 @@
 """Seconds to find every draw's fifth neighbour: by a k-d tree, and by products of matrices, on one thread.
 
-OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/neighbours.py [--numbers 4096,16384]
+    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 python benchmarks/neighbours.py [--numbers 4096,16384]
+
+`valuation/neighbours.py` takes whichever is faster in so many dimensions.
 """
 
 import argparse

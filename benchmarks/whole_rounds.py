@@ -5,8 +5,10 @@
 
 Each case is kind:features:parties. Parties have 2,000 to 6,000 rows, columns within ±1 and an ε of 1 to 3; agreements
 state no prior. `--only everybody` samples the posterior of everybody (4,000 draws) in place of a round, `--only one`
-that of the first party: a fraction of what a slow version would take. The first call of a case compiles, or loads
-programs from the cache, and is not counted. Core-seconds are of this process and its workers.
+that of the first party: a fraction of what a slow version would take. `--format 2` has the prior that new agreements
+have, the standardised one; earlier versions have format 1, and its conjugate prior. The first call of a case compiles,
+or loads programs from the cache, and is not counted unless `--calls 1` asks for no other. Core-seconds are of this
+process and its workers.
 """
 
 import argparse
@@ -15,6 +17,7 @@ import resource
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,14 +26,14 @@ import equipoise as eq
 MANY = 20  # features, from which on their norm is bounded: a box would drown them in noise
 
 
-def agreement_of(kind: str, width: int, parties: int) -> str:
+def agreement_of(kind: str, width: int, parties: int, version: int = 1) -> str:
     """The text of an agreement over columns x0, x1 … and y."""
     ball = f"norm_bound = {radius_of(width)}\n" if width >= MANY else ""
     features = ", ".join(f'{{ name = "x{k}", bounds = [-1, 1] }}' for k in range(width))
     target = '{ name = "y", labels = ["no", "yes"] }' if kind == "logistic" else '{ name = "y", bounds = [-1, 1] }'
     members = "".join(f'[[parties]]\nname = "p{k}"\n' for k in range(parties))
     return (
-        f'format = 1\n[model]\nkind = "{kind}"\nfeatures = [{features}]\n{ball}target = {target}\n'
+        f'format = {version}\n[model]\nkind = "{kind}"\nfeatures = [{features}]\n{ball}target = {target}\n'
         f"[privacy]\norder = 2\nmax_epsilon = 10.0\n{members}"
     )
 
@@ -40,12 +43,14 @@ def radius_of(width: int) -> float:
     return round(0.35 * math.sqrt(width), 3)
 
 
-def round_of(kind: str, width: int, parties: int, folder: Path) -> tuple[eq.Agreement, list[eq.Submission]]:
+def round_of(
+    kind: str, width: int, parties: int, folder: Path, version: int = 1
+) -> tuple[eq.Agreement, list[eq.Submission]]:
     """An agreement and everybody's release."""
     from equipoise.party.release import release  # not there on a bare machine, which loads rounds
 
     rng = np.random.default_rng(width)
-    agreement = eq.Agreement.parse(agreement_of(kind, width, parties))
+    agreement = eq.Agreement.parse(agreement_of(kind, width, parties, version))
     scale = 0.3 if width >= MANY else 0.4
     weights = 0.4 / scale * rng.normal(size=width) / np.sqrt(width)
     sent = []
@@ -63,10 +68,10 @@ def round_of(kind: str, width: int, parties: int, folder: Path) -> tuple[eq.Agre
     return agreement, sent
 
 
-def made(kind: str, width: int, parties: int) -> tuple[eq.Agreement, list[eq.Submission]]:
+def made(kind: str, width: int, parties: int, version: int = 1) -> tuple[eq.Agreement, list[eq.Submission]]:
     """A round whose ledgers nobody needs."""
     with tempfile.TemporaryDirectory() as name:
-        return round_of(kind, width, parties, Path(name))
+        return round_of(kind, width, parties, Path(name), version)
 
 
 def save(folder: Path, agreement: str, sent: list[eq.Submission]) -> None:
@@ -99,12 +104,15 @@ def main() -> None:
     parser.add_argument("--save", type=Path, help="keep the rounds in this folder and do nothing else")
     parser.add_argument("--folder", type=Path, help="where they were kept")
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--format", type=int, default=1, choices=(1, 2), help="of the agreement")
+    parser.add_argument("--coalitions", default="auto", choices=("auto", "all", "sampled"))
     options = parser.parse_args()
     for case in options.cases:
         kind, width, parties = case.split(":")
-        agreement, sent = loaded(options.folder, case) if options.folder else made(kind, int(width), int(parties))
+        shape = kind, int(width), int(parties), options.format
+        agreement, sent = loaded(options.folder, case) if options.folder else made(*shape)
         if options.save:
-            save(options.save / case.replace(":", "-"), agreement_of(kind, int(width), int(parties)), sent)
+            save(options.save / case.replace(":", "-"), agreement_of(*shape), sent)
             continue
         seconds = cores = 0.0
         said = ""
@@ -115,7 +123,10 @@ def main() -> None:
                 found = eq.infer(agreement, sent, coalition=coalition, progress=False)
                 said = str(found.diagnostics)
             else:
-                settlement = eq.mediate(agreement, sent, processes=options.processes, progress=False, force=True)
+                settings: dict[str, Any] = {"processes": options.processes, "progress": False, "force": True}
+                if options.coalitions != "auto":  # which earlier versions do not know
+                    settings["coalitions"] = options.coalitions
+                settlement = eq.mediate(agreement, sent, **settings)
                 errors = [award.target.error for award in settlement.awards.values()]
                 said = f"{len(settlement.coalitions)} coalitions, largest error of a target {max(errors):.3f}"
                 said += "; " + ", ".join(f"{name} {spent:.1f} s" for name, spent in settlement.timings.items())

@@ -2,13 +2,14 @@
 
 import threading
 from functools import partial
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from equipoise.inference import chains, engine, observations
+from equipoise.inference import chains, engine, observations, programs
 from equipoise.inference.observations import Scenarios, by_size
 from problems import simulate_linear
 
@@ -37,6 +38,15 @@ def test_groups_of_wide_models_are_small() -> None:
 
 def test_a_group_is_one_scenario_on_a_cpu() -> None:
     assert engine.group_size(5_000, 64, (3, 14)) == 1
+
+
+@pytest.mark.usefixtures("accelerator")
+def test_warm_up_is_short_where_rounds_are_long() -> None:
+    many, few = engine.Settings(chains=128), engine.Settings(chains=64)
+    assert [chains.warm_up_rounds(many, width) for width in (77, 1_377, 5_252)] == [4, 6, 8]
+    assert [chains.warm_up_rounds(few, width) for width in (77, 1_377)] == [8, 13]
+    assert chains.warm_up_rounds(engine.Settings(chains=128, sampler="gibbs"), 77) == 2
+    assert chains.warm_up_rounds(engine.Settings(chains=128, warm_up=3), 77) == 3
 
 
 @pytest.mark.usefixtures("accelerator")
@@ -92,6 +102,29 @@ def test_who_leaves_ends_what_is_at_work() -> None:
     assert next(found) == 0
     found.close()
     assert set(begun) <= {0, 1, 2}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("accelerator")
+def test_a_few_scenarios_of_a_batch_compile_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many, whose noise is not stated; then two of them for more draws, whose noise is."""
+    monkeypatch.setattr(programs, "on_accelerator", lambda: True)
+    monkeypatch.setattr(programs, "_ahead", {})
+    monkeypatch.setattr(engine, "GROUPS", (2, 4))
+    monkeypatch.setattr(engine, "IN_FLIGHT", 1)  # two programs at once may wait for each other on a CPU
+    problem = simulate_linear(1).problem
+    slots, entries = problem.observations.statistic.shape
+    member = jnp.ones((4, slots))
+    many = Scenarios(member, jnp.linspace(0.1, 1.0, 4), 0 * member)
+    keys = jax.random.split(jax.random.key(3), 4)
+    run = partial(engine.run, settings=engine.Settings(draws=320, chains=32, warm_up=3, max_thinning=1))
+    run(keys, problem, many)
+    compiled = set(programs._ahead)
+    assert len(compiled) == 4  # of four scenarios and of two, to begin and to go on
+    few = jax.tree.map(lambda part: part[:2], many)._replace(noise=jnp.zeros((2, slots, entries)))
+    with mock.patch.object(programs, "_compile", side_effect=AssertionError("compiled again")):
+        assert len(run(keys[:2], problem, few)) == 2
+    assert set(programs._ahead) == compiled
 
 
 @pytest.mark.slow

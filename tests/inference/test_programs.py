@@ -29,7 +29,7 @@ class Traced:
     def __init__(self) -> None:
         self.times = 0
 
-        @partial(programs.Kept, static=(1,), effort=0, like=Pair(0, 0))
+        @partial(programs.CachedProgram, static=(1,), effort=0, like=Pair(0, 0))
         @partial(jax.jit, static_argnames=("model",))
         def program(key: Any, model: Any, values: dict[str, Any]) -> Pair:
             self.times += 1
@@ -115,7 +115,7 @@ def test_a_program_compiled_ahead_is_the_one_that_is_called(monkeypatch: pytest.
     with jax.enable_x64(True):
         for size in (3, 4, 3):
             shapes = {"a": jax.ShapeDtypeStruct((size,), float), "b": jnp.zeros(1)}
-            assert traced.program.ahead(jax.random.key(0), Bernoulli(2), shapes).drawn.shape == (size,)
+            assert traced.program.compile_ahead(jax.random.key(0), Bernoulli(2), shapes).drawn.shape == (size,)
     assert len(programs._ahead) == traced.times == 2
     assert [float(traced(size=size).total) for size in (3, 4, 3)] == [6, 12, 6]
     assert traced.times == 2
@@ -130,17 +130,17 @@ def test_what_could_not_be_compiled_ahead_is_compiled_again(monkeypatch: pytest.
     monkeypatch.setattr(programs, "_ahead", {})
     traced = Traced()
     with jax.enable_x64(True), mock.patch.object(programs, "_compile", side_effect=MemoryError("for a moment")):
-        traced.program.ahead(jax.random.key(0), Bernoulli(2), {"a": jnp.arange(3.0), "b": jnp.zeros(1)})
+        traced.program.compile_ahead(jax.random.key(0), Bernoulli(2), {"a": jnp.arange(3.0), "b": jnp.zeros(1)})
         assert float(traced().total) == 6
     assert not programs._ahead
     assert float(traced().total) == 6
 
 
-def test_what_nobody_has_begun_to_compile_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_not_begun_to_compile_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     going, waiting = Future[Any](), Future[Any]()
     going.set_running_or_notify_cancel()
     monkeypatch.setattr(programs, "_ahead", {"going": going, "waiting": waiting})
-    programs.give_up()
+    programs.cancel_compiling()
     assert list(programs._ahead) == ["going"]
 
 

@@ -147,14 +147,14 @@ def test_what_cannot_be_estimated_is_refused() -> None:
 @pytest.mark.parametrize(("number", "dimension"), [(512, 2), (4_096, 6), (1_024, 12)])
 def test_the_table_of_errors_is_what_simulating_finds(number: int, dimension: int) -> None:
     """Made by `benchmarks/calibrate_neighbours.py`."""
-    by_neighbours = divergence_module._log_density_by_neighbours
+    by_neighbours = divergence_module.log_density_by_neighbours
     known = divergence_module._table()[str(dimension)][str(number)]
     assert divergence_module.simulate_error.__wrapped__(by_neighbours, number, dimension) == pytest.approx(known, 1e-9)
     assert divergence_module._simulated_error(by_neighbours, number, dimension) == known
 
 
 def test_what_is_not_in_the_table_is_simulated_once() -> None:
-    by_neighbours = divergence_module._log_density_by_neighbours
+    by_neighbours = divergence_module.log_density_by_neighbours
     with mock.patch.object(divergence_module, "_table", return_value={}):
         before = divergence_module.simulate_error.cache_info().misses
         with ThreadPoolExecutor(4) as pool:

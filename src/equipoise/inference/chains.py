@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 MAX_THINNING = 8
 WIDE = 256  # coordinates, that take one more round to learn the shape of
-ACCELERATED = 4, 512, 8  # on an accelerator, if rounds are longer there: least, coordinates for one more, and most
+ACCELERATOR_ROUNDS, ACCELERATOR_WIDE = range(4, 9), 512  # the same on an accelerator, where rounds are twice as long
 LEAST_WARM_UP, NARROW = 3, 128  # rounds, and coordinates that take one more at least
 SETTLED_ACCEPTANCE = 0.7
 
@@ -168,8 +168,9 @@ class CollapsedChains(Chains):
     @staticmethod
     def compile_ahead(problem: Problem, settings: Settings, keys: Array, scenarios: Scenarios) -> None:
         """Begin to compile both programs of the sampler."""
-        model, prior, observations = problem.model, problem.prior, problem.observations
-        collapsed.compile_ahead(keys, model, settings.rule, settings.chains, prior, observations, scenarios)
+        static, arrays = (problem.model, settings.rule), (problem.prior, problem.observations, scenarios)
+        ensembles = collapsed.begin.compile_ahead(keys, *static, settings.chains, *arrays)
+        collapsed.advance.compile_ahead(keys, *static, *arrays, ensembles, jnp.asarray(True))
 
     def _begin(self, keys: Array) -> None:
         problem, settings = self._problem, self._settings
@@ -297,8 +298,7 @@ def warm_up_rounds(settings: Settings, dimension: int = 0) -> int:
     if settings.sampler == "gibbs":
         return GibbsChains.warm_up_rounds
     if on_accelerator() and settings.chains * hmc.round_length(settings.chains) > hmc.ROUND:
-        least, wide, most = ACCELERATED
-        return min(least + dimension // wide, most)
+        return min(ACCELERATOR_ROUNDS.start + dimension // ACCELERATOR_WIDE, ACCELERATOR_ROUNDS[-1])
     return CollapsedChains.warm_up_rounds + dimension // WIDE
 
 

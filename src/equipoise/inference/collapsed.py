@@ -17,7 +17,7 @@ from equipoise._util.arrays import Floats
 from equipoise.inference import hmc
 from equipoise.inference.laplace import Approximation, laplace
 from equipoise.inference.observations import Observations, Observed, Scenarios, observe
-from equipoise.inference.programs import Kept
+from equipoise.inference.programs import CachedProgram
 from equipoise.inference.runtime import ONE_AT_A_TIME, compiler_options, double_precision
 from equipoise.inference.scenario import Rule
 
@@ -128,7 +128,7 @@ def party_normals(model: CollapsedModel, prior: Any, observations: Observations,
     return PartyNormals(position, member[:, None] * slopes, jax.lax.map(one, jnp.diag(member)))
 
 
-@partial(Kept, static=(1, 2, 3), effort=0, like=_ENSEMBLE)
+@partial(CachedProgram, static=(1, 2, 3), effort=0, like=_ENSEMBLE)
 @partial(jax.jit, static_argnames=("model", "rule", "chains"), compiler_options=compiler_options(0))
 def begin(
     keys: Array,
@@ -151,7 +151,7 @@ def begin(
     return jax.vmap(one)(keys, scenarios)
 
 
-@partial(Kept, static=(1, 2), effort=1, like=_ROUND)
+@partial(CachedProgram, static=(1, 2), effort=1, like=_ROUND)
 @partial(
     jax.jit,
     static_argnames=("model", "rule"),
@@ -178,20 +178,6 @@ def advance(
     return jax.vmap(one)(keys, scenarios, ensembles)
 
 
-def compile_ahead(
-    keys: Array,
-    model: CollapsedModel,
-    rule: Rule,
-    chains: int,
-    prior: Any,
-    observations: Observations,
-    scenarios: Scenarios,
-) -> None:
-    """Begin to compile both programs for batches of this shape."""
-    ensembles = begin.ahead(keys, model, rule, chains, prior, observations, scenarios)
-    advance.ahead(keys, model, rule, prior, observations, scenarios, ensembles, jnp.asarray(True))
-
-
 @double_precision
 def own_coordinates(model: CollapsedModel, prior: Any, positions: Floats) -> Floats:
     """Coordinates of the model's own parameters at positions [chains, draws, d]."""
@@ -202,7 +188,7 @@ def own_coordinates(model: CollapsedModel, prior: Any, positions: Floats) -> Flo
         return found
 
 
-@partial(Kept, static=(0,), effort=0, like=_NUMBER)
+@partial(CachedProgram, static=(0,), effort=0, like=_NUMBER)
 @partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(0))
 def _own_coordinates(model: CollapsedModel, prior: Any, positions: Array) -> Array:
     return jax.vmap(partial(model.own, prior))(positions)
@@ -241,7 +227,7 @@ def parameters(model: CollapsedModel, prior: Any, positions: Floats | Array) -> 
     return found
 
 
-@partial(Kept, static=(0,), effort=0)
+@partial(CachedProgram, static=(0,), effort=0)
 @partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(0))
 def _parameters(model: CollapsedModel, prior: Any, positions: Array) -> dict[str, Array]:
     return jax.vmap(partial(model.parameters, prior))(positions)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from equipoise.inference.chains import Chains, Problem, Sampled, Sampler, Settings, chains_of, warm_up_rounds
 from equipoise.inference.observations import Scenarios, by_size
-from equipoise.inference.programs import give_up
+from equipoise.inference.programs import cancel_compiling
 from equipoise.inference.runtime import ONE_AT_A_TIME, double_precision, on_accelerator, use_compilation_cache
 
 __all__ = ["Finished", "Problem", "Progress", "Sampled", "Sampler", "Settings", "planned_rounds", "run"]
@@ -110,7 +110,7 @@ def run(
                 for index, one in zip(group.places[group.members], of_group, strict=True):
                     finished(int(index), one)
     except BaseException:
-        give_up()
+        cancel_compiling()
         raise
     return [results[index] for index in sorted(results)]
 

@@ -16,7 +16,7 @@ import pickle
 import platform
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -37,11 +37,12 @@ _ahead: dict[Any, Future[Callable[..., Any]]] = {}
 _ahead_lock = threading.Lock()
 
 
-class Kept:
-    """A jitted function whose traces are kept; arguments at `static` places are hashable, the first of them the model.
+class CachedProgram:
+    """A jitted function whose traces are cached on disk.
 
-    `like` is any tree of the result's structure, and needed unless that is a dictionary of arrays. Where nothing can be
-    kept, the function is called as it is.
+    Arguments at `static` places are hashable, the first of them the model. `like` is any tree of the result's
+    structure, and needed unless that is a dictionary of arrays. Where nothing can be cached, the function is called as
+    it is.
     """
 
     def __init__(self, function: Any, *, static: Sequence[int], effort: int, like: Any = None) -> None:
@@ -55,22 +56,21 @@ class Kept:
         fixed, given = self._parts(arguments)
         leaves, tree = jax.tree.flatten(given)
         plain = [_plain(leaf) for leaf in leaves]
-        seen = tuple(_seen(leaf) for leaf in plain)
+        seen = tuple((leaf.shape, str(leaf.dtype), getattr(leaf, "weak_type", False)) for leaf in plain)
         place = (self._function.__name__, fixed, tree, seen)
         if place not in _programs:
             path = folder / f"{self._function.__name__}-{_name(fixed, tree, seen)}.program"
             exported = _load(path)
             if exported is None:
                 keys = [_is_key(leaf) for leaf in leaves]
-                exported = export.export(jax.jit(_flat(self._function.__wrapped__, fixed, self._static, tree, keys)))(
-                    *plain
-                )
+                flat = _flat(self._function.__wrapped__, fixed, self._static, tree, keys)
+                exported = export.export(jax.jit(flat))(*plain)
                 _save(path, exported)
             _programs[place] = jax.jit(exported.call, compiler_options=compiler_options(self._effort))
         found = _programs[place](*plain)
         return found if self._like is None else jax.tree.unflatten(jax.tree.structure(self._like), found)
 
-    def ahead(self, *arguments: Any) -> Any:
+    def compile_ahead(self, *arguments: Any) -> Any:
         """Begin to compile for arguments like these, for calls to wait for; say what the result will look like.
 
         Arrays can be given by their shapes and types alone.
@@ -79,7 +79,7 @@ class Kept:
         place = self._place(arguments)
         with _ahead_lock:
             if place not in _ahead:
-                _ahead[place] = _compilers().submit(_compile, traced)
+                _ahead[place] = _compiling_pool().submit(_compile, traced)
         return traced.out_info
 
     def _compiled(self, arguments: Sequence[Any]) -> Any:
@@ -89,11 +89,12 @@ class Kept:
             return self._function(*arguments)
         try:
             program = waiting.result()
-        except Exception:  # whatever it was may be over: JAX compiles it again, and raises if it is not
+        except (jax.errors.JaxRuntimeError, MemoryError, CancelledError):
+            # Others compiled beside it, so that memory may be there now: JAX tries again, and raises if it is not.
             with _ahead_lock:
                 _ahead.pop(place, None)
-            program = None
-        return self._function(*arguments) if program is None else program(*self._parts(arguments)[1])
+            return self._function(*arguments)
+        return program(*self._parts(arguments)[1])
 
     def _parts(self, arguments: Sequence[Any]) -> tuple[tuple[Any, ...], list[Any]]:
         """Arguments that a program is made for, and those that it takes."""
@@ -106,8 +107,8 @@ class Kept:
         return self, fixed, tree, tuple((np.shape(leaf), str(jax.dtypes.result_type(leaf))) for leaf in leaves)
 
 
-def give_up() -> None:
-    """Leave out what nobody has begun to compile: who wanted it has failed."""
+def cancel_compiling() -> None:
+    """Cancel what has not begun to compile, since whoever wanted it has failed."""
     with _ahead_lock:
         for place, waiting in list(_ahead.items()):
             if waiting.cancel():
@@ -115,7 +116,7 @@ def give_up() -> None:
 
 
 @functools.cache
-def _compilers() -> ThreadPoolExecutor:
+def _compiling_pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(usable_cores(), thread_name_prefix="compiler")
 
 
@@ -123,10 +124,6 @@ def _compilers() -> ThreadPoolExecutor:
 def _compile(traced: Any) -> Callable[..., Any]:
     compiled: Callable[..., Any] = traced.lower().compile()
     return compiled
-
-
-def _seen(leaf: Any) -> tuple[Any, ...]:
-    return leaf.shape, str(leaf.dtype), getattr(leaf, "weak_type", False)
 
 
 def _flat(

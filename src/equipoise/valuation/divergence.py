@@ -161,8 +161,8 @@ def _by_entropy(draws: Floats, rng: np.random.Generator) -> tuple[Floats, float]
     distinct, place = np.unique(points, axis=0, return_inverse=True)
     centre, lower = points.mean(axis=0), np.linalg.cholesky(np.cov(points.T).reshape(draws.shape[2], -1))
     white = np.linalg.solve(lower, (distinct - centre).T).T
-    log_density = _log_density_by_neighbours(white) - np.sum(np.log(np.diag(lower)))
-    log_density -= _mean_error(_log_density_by_neighbours, *white.shape)
+    log_density = log_density_by_neighbours(white) - np.sum(np.log(np.diag(lower)))
+    log_density -= _mean_error(log_density_by_neighbours, *white.shape)
     terms: Floats = (log_density - _log_standard_normal(distinct))[place.reshape(-1)]
     return terms, 0.0
 
@@ -191,7 +191,7 @@ def _log_density_by_copula(points: Floats) -> Floats:
         scores[:, column], gained = _normal_scores(white[:, column])
         log_density += gained
     white, log_scale = _whitened(scores)
-    return np.asarray(log_density + log_scale + _log_density_by_neighbours(white))
+    return np.asarray(log_density + log_scale + log_density_by_neighbours(white))
 
 
 def _normal_scores(values: Floats) -> tuple[Floats, Floats]:
@@ -218,7 +218,7 @@ def _whitened(points: Floats) -> tuple[Floats, float]:
     return white, -float(np.sum(np.log(np.diag(lower))))
 
 
-def _log_density_by_neighbours(points: Floats) -> Floats:
+def log_density_by_neighbours(points: Floats) -> Floats:
     """ψ(k) − ψ(m) − log V_d − d log δ_k: log density at each point, from the distance to its k-th neighbour."""
     number, dimension = points.shape
     distance = distances(points, points, NEIGHBOURS + 1)  # the nearest point is itself
@@ -236,7 +236,7 @@ def _mean_error(log_density: Callable[[Floats], Floats], number: int, dimension:
 
 
 def _simulated_error(log_density: Callable[[Floats], Floats], number: int, dimension: int) -> float:
-    known = _table().get(f"{dimension}", {}).get(f"{number}") if log_density is _log_density_by_neighbours else None
+    known = _table().get(f"{dimension}", {}).get(f"{number}") if log_density is log_density_by_neighbours else None
     if known is not None:
         return known
     with _one_at_a_time:  # or many threads would find the same at once
