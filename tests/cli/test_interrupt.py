@@ -2,15 +2,19 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
+import textwrap
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 import rounds
+from equipoise.cli.interrupt import ending_at_once
 from program import from_json
 
 LIMIT = 120.0  # seconds
@@ -37,7 +41,7 @@ def interrupted(folder: Path, command: tuple[object, ...], after: int) -> tuple[
                 break
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=LIMIT)
+        out, err = process.communicate(timeout=LIMIT)  # workers hold the pipes, too: none is left
     return process.returncode, out, err
 
 
@@ -71,26 +75,55 @@ def test_the_same_command_goes_on(tmp_path: Path) -> None:
     assert from_json(*command, cwd=tmp_path)["shapley"] == found["shapley"]
 
 
-COLLECTING = """
-import gc, signal, time
-from equipoise.cli import app
+BUSY = {
+    # where an exception would be dropped
+    "garbage collection": """
+import gc
+gc.callbacks.append(lambda phase, info: signal.raise_signal(signal.SIGINT))
+gc.collect()
+""",
+    # where none is raised, as in a compiled program
+    "C": """
+threading.Timer(0.5, signal.raise_signal, (signal.SIGINT,)).start()
+hashlib.pbkdf2_hmac("sha256", b"", b"", 2**31 - 1)
+""",
+}
 
-def pressed(phase, info):
-    gc.callbacks.remove(pressed)
-    signal.raise_signal(signal.SIGINT)
+COMMAND = """
+import hashlib, signal, threading, time
+from equipoise.cli.interrupt import ending_at_once
 
-def work():
-    gc.callbacks.append(pressed)
-    gc.collect()
-    time.sleep(60)
-    print("went on")
-
-app.app = work
-app.main()
+with ending_at_once("Nothing is kept."):
 """
 
 
 @pytest.mark.process
-def test_ctrl_c_during_a_garbage_collection_is_not_lost() -> None:
-    found = subprocess.run([sys.executable, "-c", COLLECTING], capture_output=True, text=True, timeout=LIMIT)
-    assert (found.returncode, found.stdout, found.stderr) == (130, "", "Interrupted.\n")
+@pytest.mark.parametrize("code", BUSY.values(), ids=BUSY)
+def test_ctrl_c_ends_what_computes(code: str) -> None:
+    code = COMMAND + textwrap.indent(f"{code}\ntime.sleep({LIMIT})", "    ")
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT)
+    assert (found.returncode, found.stdout, found.stderr) == (130, "", "Interrupted. Nothing is kept.\n")
+
+
+def test_afterwards_ctrl_c_raises_again() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with ending_at_once():
+        (waiting,) = (one for one in threading.enumerate() if one.name == "interrupt")
+        assert signal.getsignal(signal.SIGINT) is not before
+    assert signal.getsignal(signal.SIGINT) is before
+    waiting.join(LIMIT)
+    assert not waiting.is_alive()
+
+
+@pytest.mark.process
+def test_a_terminal_is_left_in_order(tmp_path: Path) -> None:
+    """A progress bar hides the cursor."""
+    ours, theirs = pty.openpty()
+    code = COMMAND + "    signal.raise_signal(signal.SIGINT); time.sleep(60)"
+    with subprocess.Popen([sys.executable, "-c", code], stderr=theirs):
+        os.close(theirs)
+        said = b""
+        while b"kept." not in said:
+            said += os.read(ours, 1000)
+    os.close(ours)
+    assert b"\x1b[?25h" in said

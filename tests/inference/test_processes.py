@@ -62,12 +62,13 @@ def test_ctrl_c_does_not_reach_a_worker() -> None:
     """Not in a process where nothing was spread before, either: what starts with the first worker lets it through."""
     code = """
 import signal
+from joblib.externals.loky import get_reusable_executor
 from equipoise.inference import processes
 
 for _ in range(2):
     found = processes.spread(signal.raise_signal, [(signal.SIGINT,)] * 4, 2)
     assert dict(found) == dict.fromkeys(range(4))
-    processes.stop_processes()  # workers start with the next call
+    get_reusable_executor().shutdown(kill_workers=True)  # workers start with the next call
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 

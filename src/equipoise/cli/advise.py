@@ -9,6 +9,7 @@ from equipoise._util.display import Table
 from equipoise._util.files import is_writable_folder
 from equipoise._util.text import counted, short
 from equipoise.agreement import Agreement
+from equipoise.cli.interrupt import ending_at_once
 from equipoise.cli.options import AgreementArgument, DeltaOption, JsonOption, PartyOption
 from equipoise.cli.output import echo, print_json, print_lines, print_table
 from equipoise.errors import AgreementError
@@ -56,17 +57,18 @@ def advise(
         if not is_writable_folder(picture.absolute().parent):
             raise AgreementError(f"cannot write into {str(picture.absolute().parent)!r}; choose another place")
     others = dict(_assumption(text) for text in other or ())
-    advice = imagine(
-        agreed,
-        party=party,
-        rows=rows,
-        epsilons=epsilon,
-        others=others,
-        delta=delta,
-        simulations=simulations,
-        seed=seed,
-        progress=False if as_json else None,
-    )
+    with ending_at_once():
+        advice = imagine(
+            agreed,
+            party=party,
+            rows=rows,
+            epsilons=epsilon,
+            others=others,
+            delta=delta,
+            simulations=simulations,
+            seed=seed,
+            progress=False if as_json else None,
+        )
     if picture is not None:
         _draw(advice, picture)
     if as_json:

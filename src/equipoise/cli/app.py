@@ -4,16 +4,12 @@ A command is known by its line in the table until it is run: then its module is 
 `equipoise --help`, a group's help and a shell's completion therefore load none of it.
 """
 
-import _thread
-import os
-import signal
 import sys
-import threading
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Annotated, Any, NoReturn, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -21,6 +17,7 @@ from typer.main import get_command
 
 from equipoise._util.text import visible
 from equipoise._version import __version__
+from equipoise.cli.interrupt import INTERRUPTED
 from equipoise.errors import EquipoiseError, KeyFileWarning
 
 EPILOG = (
@@ -28,9 +25,6 @@ EPILOG = (
     "5 privacy refused, 6 submission, 7 key, 8 posterior, 9 settlement, "
     "10 experiment, 11 service, 12 verification, 130 interrupted."
 )
-
-
-INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
@@ -237,7 +231,6 @@ def root(
 def main() -> None:
     """Run the command line: a mistake prints one message, never a traceback."""
     warnings.showwarning = _show_warning
-    sys.unraisablehook = _interrupt_again
     try:
         app()
     except EquipoiseError as error:
@@ -245,33 +238,7 @@ def main() -> None:
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted.\n")
-        _end_interrupted()
-    except SystemExit as ending:
-        if ending.code == INTERRUPTED:
-            _end_interrupted()
-        raise
-
-
-def _end_interrupted() -> NoReturn:
-    """End at once: a compiled program may still be running, and taking JAX apart around it crashes."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(INTERRUPTED)
-
-
-def _interrupt_again(lost: "sys.UnraisableHookArgs") -> None:
-    """Ctrl-C during a garbage collection is raised in a callback, where Python drops it: press it again."""
-    if issubclass(lost.exc_type, KeyboardInterrupt):
-        threading.Timer(0.01, _press_ctrl_c).start()
-    else:
-        sys.__unraisablehook__(lost)
-
-
-def _press_ctrl_c() -> None:
-    if sys.platform == "win32":
-        _thread.interrupt_main()
-    else:
-        os.kill(os.getpid(), signal.SIGINT)  # which ends a sleep, too
+        sys.exit(INTERRUPTED)
 
 
 def _show_warning(

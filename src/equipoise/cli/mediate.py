@@ -1,20 +1,18 @@
 """`equipoise mediate` and `equipoise report`: settle a round from submission files, ask what if, write the reports."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from equipoise.agreement import Agreement
+from equipoise.cli.interrupt import ending_at_once
 from equipoise.cli.options import AgreementArgument, JsonOption
 from equipoise.cli.output import echo, print_json, print_lines, print_table
 from equipoise.cli.predict import test_rows
 from equipoise.cli.settings import settlement_options
 from equipoise.cli.settlement_output import show_other_priors, show_settlement, show_what_if, sweep
 from equipoise.errors import MediationError
-from equipoise.inference.processes import stop_processes
 from equipoise.mediation.audit import audited
 from equipoise.mediation.cost import estimate_cost
 from equipoise.mediation.folders import REPORT, SETTLEMENT, folder_of
@@ -74,7 +72,7 @@ def mediate(
     """
     agreed = Agreement.load(agreement)
     received = [Submission.load(path) for path in submissions]
-    with going_on(output):
+    with ending_at_once(f"What is finished is kept in {output}; the same command goes on."):
         _mediate(agreed, received, output, settings, test, what_if or [], rho_sweep, other_priors, as_json)
 
 
@@ -146,17 +144,6 @@ def _settle(
         cost = estimate_cost(agreed, settings, parties=len(received), journal=output / JOURNAL)
         print_lines(cost.words, err=True)
     return settle(agreed, received, settings, test=rows, folder=output, progress=not quiet)
-
-
-@contextmanager
-def going_on(folder: Path) -> Iterator[None]:
-    """On Ctrl-C, end what computes, and say what was kept: every answer is in the folder's journal once it is there."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        stop_processes()
-        print_lines(f"Interrupted. What is finished is kept in {folder}; the same command goes on.", err=True)
-        raise typer.Exit(130) from None
 
 
 def _settled_before(folder: Path, agreed: Agreement) -> Settlement | None:

@@ -7,6 +7,7 @@ import typer
 
 from equipoise._util.display import Table
 from equipoise._util.files import replaced_file
+from equipoise.cli.interrupt import ending_at_once
 from equipoise.cli.options import JsonOption
 from equipoise.cli.output import echo, print_json, print_table, warnings_as_lines
 from equipoise.errors import ExperimentError
@@ -65,7 +66,7 @@ def reproduce(
     bench = Bench(FULL if full else QUICK, output, data, lambda what: echo(f"… {what}", err=True))
     bench.look_for_data(items)
     documents = []
-    with warnings_as_lines():  # joblib says when it replaces a worker that has grown
+    with ending_at_once(), warnings_as_lines():  # joblib says when it replaces a worker that has grown
         for item in items:
             outcome = run(item, bench)
             documents.append(outcome.to_json())

@@ -6,12 +6,13 @@ the next call, or wherever the caller's `joblib.parallel_config` says.
 """
 
 import multiprocessing.resource_tracker
+import os
 import pickle
 import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
 import jax
@@ -138,11 +139,13 @@ def interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def stop_processes() -> None:
-    """End the processes that joblib keeps for the next call, whatever they are at."""
+def kill_processes() -> None:
+    """Kill the processes that joblib keeps for the next call, since this one ends at once."""
     executor = reusable_executor._executor  # what `get_reusable_executor` would return, or make
     if executor is not None:
-        executor.shutdown(wait=True, kill_workers=True)
+        for process in list((executor._processes or {}).values()):
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
 
 
 def _parallel(processes: int | None) -> joblib.Parallel:

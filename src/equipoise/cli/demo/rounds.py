@@ -21,6 +21,7 @@ from equipoise.agreement import Agreement
 from equipoise.cli.demo.examples import EXAMPLES, HOSPITALS, SEED, Columns, split_rows
 from equipoise.cli.demo.yardsticks import Yardsticks, measure
 from equipoise.cli.demo.yardsticks import tables as shown
+from equipoise.cli.interrupt import ending_at_once
 from equipoise.cli.options import JsonOption
 from equipoise.cli.output import claim_folder, echo, print_json, print_lines, print_table
 from equipoise.cli.settlement_output import show_settlement
@@ -192,8 +193,9 @@ def demo(
     if not as_json:
         _show_releases(played)
         echo("The mediator, who has seen only what left, settles (a minute; two when it first compiles).\n")
-    settlement = settle_round(played, folder, progress=False if as_json else None)
-    found = at_home(played, settlement)
+    with ending_at_once():
+        settlement = settle_round(played, folder, progress=False if as_json else None)
+        found = at_home(played, settlement)
     draw(found, output / PICTURE)
     if as_json:
         print_json(_document(played, settlement, found, output))
