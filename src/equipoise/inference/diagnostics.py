@@ -12,6 +12,7 @@ second halves.
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -171,12 +172,12 @@ def bfmi(energy: Floats) -> Floats:
 
 def rhat(draws: Floats) -> Floats:
     """Rank-normalised split-R̂ [coordinates]: the larger of the one for location and the one for scale."""
-    return _split_rhat(_by_coordinate(draws))
+    return _split_rhat(_ranked(draws))
 
 
 def nested_rhat(draws: Floats, superchains: int) -> Floats:
     """Rank-normalised nested R̂ [coordinates], between superchains and between halves, of location and of scale."""
-    return _nested_rhat(_by_coordinate(draws), superchains)
+    return _nested_rhat(_ranked(draws), superchains)
 
 
 def ess_mean(draws: Floats) -> Floats:
@@ -186,12 +187,12 @@ def ess_mean(draws: Floats) -> Floats:
 
 def ess_bulk(draws: Floats) -> Floats:
     """Effective sample size in the middle of the distribution [coordinates]."""
-    return _ess(_rank_normal(_split(_by_coordinate(draws))))
+    return _ess_bulk(_ranked(draws))
 
 
 def ess_tail(draws: Floats) -> Floats:
     """Effective sample size of the 5 % and 95 % quantiles, the smaller of the two [coordinates]."""
-    return _ess_tail(_by_coordinate(draws))
+    return _ess_tail(_ranked(draws))
 
 
 def _agreement(draws: Floats, superchains: int | None) -> tuple[Floats, Floats, Floats]:
@@ -201,9 +202,9 @@ def _agreement(draws: Floats, superchains: int | None) -> tuple[Floats, Floats, 
     """
 
     def check(first: int) -> tuple[Floats, Floats, Floats]:
-        part = _by_coordinate(draws[:, :, first : first + AT_ONCE])
+        part = _ranked(draws[:, :, first : first + AT_ONCE])
         compared = _split_rhat(part) if superchains is None else _nested_rhat(part, superchains)
-        return compared, _ess(_rank_normal(_split(part))), _ess_tail(part)
+        return compared, _ess_bulk(part), _ess_tail(part)
 
     places = range(0, draws.shape[2], AT_ONCE)
     if len(places) == 1:
@@ -225,23 +226,47 @@ def _split(draws: Floats) -> Floats:
     return np.concatenate([draws[..., :half], draws[..., draws.shape[2] - half :]], axis=1)
 
 
-def _folded(draws: Floats) -> Floats:
-    return np.asarray(np.abs(draws - np.median(draws, axis=(1, 2), keepdims=True)))
+class _Ranked(NamedTuple):
+    """Draws of coordinates, and what follows from their order; all [coordinates, chains, draws]."""
+
+    normal: Floats  # normal scores of ranks
+    folded: Floats  # of the ranks of distances from the median
+    low: NDArray[np.bool_]  # in the lowest twentieth
+    not_high: NDArray[np.bool_]  # in the other nineteen
 
 
-def _rank_normal(draws: Floats) -> Floats:
-    """Normal scores of the ranks. Ties, which only rejected steps make, are broken by order: sorting once is enough."""
-    flat = draws.reshape(len(draws), -1)
+def _ranked(draws: Floats) -> _Ranked:
+    """Rank draws [chains, draws, coordinates]. Ties, which only rejected steps make, are broken by order.
+
+    Everything follows from sorting once: sorted draws are two runs by their distance from the median, which a stable
+    sort merges. Of an odd number, the one in the middle of each chain is left out, since halves are compared.
+    """
+    if draws.shape[1] % 2:
+        draws = np.delete(draws, draws.shape[1] // 2, axis=1)
+    found = _by_coordinate(draws)
+    flat = found.reshape(len(found), -1)
     number = flat.shape[1]
     scores = scipy.special.ndtri((np.arange(1, number + 1) - 0.375) / (number + 0.25))
-    normal = np.empty_like(flat)
-    np.put_along_axis(normal, np.argsort(flat, axis=1, kind="stable"), scores[None], axis=1)
-    return normal.reshape(draws.shape)
+    order = np.argsort(flat, axis=1, kind="stable")
+    ordered = np.take_along_axis(flat, order, axis=1)
+    distance = np.abs(ordered - 0.5 * (ordered[:, [(number - 1) // 2]] + ordered[:, [number // 2]]))
+    by_distance = np.take_along_axis(order, np.argsort(distance, axis=1, kind="stable"), axis=1)
+    normal, folded = np.empty_like(flat), np.empty_like(flat)
+    np.put_along_axis(normal, order, scores[None], axis=1)
+    np.put_along_axis(folded, by_distance, scores[None], axis=1)
+    low, high = (_quantile(ordered, share)[:, None, None] for share in (0.05, 0.95))
+    return _Ranked(normal.reshape(found.shape), folded.reshape(found.shape), found <= low, found <= high)
 
 
-def _split_rhat(draws: Floats) -> Floats:
-    halves = _split(draws)
-    return np.maximum(*(_plain_rhat(_rank_normal(one)) for one in (halves, _folded(halves))))
+def _quantile(ordered: Floats, share: float) -> Floats:
+    """Quantile of each row of sorted numbers."""
+    place = share * (ordered.shape[1] - 1)
+    below = int(place)
+    return np.asarray(ordered[:, below] + (place - below) * (ordered[:, below + 1] - ordered[:, below]))
+
+
+def _split_rhat(draws: _Ranked) -> Floats:
+    return np.maximum(*(_plain_rhat(_split(one)) for one in (draws.normal, draws.folded)))
 
 
 def _plain_rhat(draws: Floats) -> Floats:
@@ -252,8 +277,8 @@ def _plain_rhat(draws: Floats) -> Floats:
         return np.asarray(np.sqrt((length - 1) / length + between / within))
 
 
-def _nested_rhat(draws: Floats, superchains: int) -> Floats:
-    return np.maximum(*(_plain_nested_rhat(_rank_normal(one), superchains) for one in (draws, _folded(draws))))
+def _nested_rhat(draws: _Ranked, superchains: int) -> Floats:
+    return np.maximum(*(_plain_nested_rhat(one, superchains) for one in (draws.normal, draws.folded)))
 
 
 def _plain_nested_rhat(draws: Floats, superchains: int) -> Floats:
@@ -267,10 +292,12 @@ def _plain_nested_rhat(draws: Floats, superchains: int) -> Floats:
         return np.asarray(np.sqrt(1 + between / within))
 
 
-def _ess_tail(draws: Floats) -> Floats:
-    halves = _split(draws)
-    low, high = np.quantile(draws, [0.05, 0.95], axis=(1, 2))[..., None, None]
-    return np.minimum(_ess((halves <= low).astype(float)), _ess((halves <= high).astype(float)))
+def _ess_bulk(draws: _Ranked) -> Floats:
+    return _ess(_split(draws.normal))
+
+
+def _ess_tail(draws: _Ranked) -> Floats:
+    return np.minimum(*(_ess(_split(one.astype(float))) for one in (draws.low, draws.not_high)))
 
 
 def _ess(draws: Floats) -> Floats:
