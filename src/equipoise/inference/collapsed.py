@@ -24,6 +24,7 @@ from equipoise.inference.scenario import Rule
 # The structure of what programs return.
 _NUMBER: Any = 0
 _ENSEMBLE = hmc.Ensemble(hmc.State(_NUMBER, _NUMBER, _NUMBER), hmc.Geometry(_NUMBER, _NUMBER), _NUMBER)
+_APPROXIMATION = Approximation(_NUMBER, _NUMBER, _NUMBER)
 _ROUND = (_ENSEMBLE, hmc.Draws(_NUMBER, _NUMBER, _NUMBER), hmc.Record(_NUMBER, _NUMBER, _NUMBER, _NUMBER))
 
 
@@ -93,6 +94,7 @@ def approximate(
     )
 
 
+@partial(CachedProgram, static=(0,), effort=0, like=_APPROXIMATION)
 @partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(0))
 def approximations(
     model: CollapsedModel, prior: Any, observations: Observations, scenarios: Scenarios

@@ -29,7 +29,7 @@ from equipoise.valuation.proxy import normal_surprise
 EVERY_ORDER_UP_TO = 4  # parties; beyond, each round has one random order of arrival and its reverse
 SAMPLED_SIZE = 1  # parties of the largest coalition that is sampled, where there are more than two
 SAMPLED_DRAWS = 1_600  # starting chains takes most of the time
-NUMBERS_AT_ONCE = 20_000_000  # of double precision, in one batch of matrices
+AT_ONCE = 16  # scenarios to approximate; one compiled program for any number
 
 
 @dataclass(frozen=True)
@@ -132,10 +132,12 @@ def correction(task: Task, anchors: Sequence[int], seed: int) -> Floats:
     small = [members for members in task.plan.coalitions if len(members) <= largest]
     asked = _asked(task.choices, anchors, small)
     rough = [_surprise(task, normal) for normal in _approximate(task, asked)]
+    scenarios, unit_noise = _scenarios(task, asked), np.asarray(task.one.observations.unit_noise)
     sampled = engine.run(
         jax.random.split(jax.random.key(seed), len(asked)),
         Problem(task.model, task.prior, task.one.observations),
-        _scenarios(task, asked),
+        # Each with the noise stated, so that the programs are those of settlements.
+        scenarios._replace(noise=jnp.asarray(np.broadcast_to(unit_noise, (len(asked), *unit_noise.shape)))),
         Settings(draws=SAMPLED_DRAWS, max_thinning=1),  # a mean of many: none need be perfect
     )
     differences = {}
@@ -175,10 +177,9 @@ def _scenarios(task: Task, asked: Sequence[_Name]) -> Scenarios:
 def _approximate(task: Task, asked: Sequence[_Name]) -> list[Normal]:
     model = task.model
     everything = _scenarios(task, asked)
-    size = min(len(asked), max(1, NUMBERS_AT_ONCE // model.dimension**2))
     found: list[Normal] = []
-    for start in range(0, len(asked), size):
-        places = np.resize(np.arange(start, min(start + size, len(asked))), size)  # one compiled shape
+    for start in range(0, len(asked), AT_ONCE):
+        places = np.resize(np.arange(start, min(start + AT_ONCE, len(asked))), AT_ONCE)
         with ONE_AT_A_TIME:
             part = collapsed.approximations(
                 model, task.prior, task.one.observations, jax.tree.map(itemgetter(places), everything)
@@ -187,7 +188,7 @@ def _approximate(task: Task, asked: Sequence[_Name]) -> list[Normal]:
         precision = np.swapaxes(inverse_root, 1, 2) @ inverse_root
         found += [
             Normal(centre[place], precision[place] - np.eye(model.dimension))
-            for place in range(min(size, len(asked) - start))
+            for place in range(min(AT_ONCE, len(asked) - start))
         ]
     return found
 
