@@ -6,20 +6,18 @@ the next call, or wherever the caller's `joblib.parallel_config` says.
 """
 
 import multiprocessing.resource_tracker
-import os
 import pickle
 import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import jax
 import joblib
 import numpy as np
 from jax import Array
-from joblib.externals.loky import reusable_executor
 from joblib.externals.loky.backend import resource_tracker as loky_tracker
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
@@ -137,15 +135,6 @@ def interrupts_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def kill_processes() -> None:
-    """Kill the processes that joblib keeps for the next call, since this one ends at once."""
-    executor = reusable_executor._executor  # what `get_reusable_executor` would return, or make
-    if executor is not None:
-        for process in list((executor._processes or {}).values()):
-            with suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
 
 
 def _parallel(processes: int | None) -> joblib.Parallel:
