@@ -169,3 +169,15 @@ def test_warm_up_has_settled_when_rounds_and_superchains_are_alike(fault: str) -
     elif fault == "not a number":
         after[5, 2, 3] = np.nan
     assert settled(before, after, 8) == (fault == "none")
+
+
+@pytest.mark.parametrize("superchains", [None, 8])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_draws_that_are_no_numbers_never_pass(bad: float, superchains: int | None) -> None:
+    """One of thousands, and in one coordinate: it has a rank, and would hardly move any summary of ranks."""
+    draws = np.stack([autoregressive(seed, 64, 100, 0.2) for seed in (1, 2)], axis=-1)
+    assert diagnose(draws, superchains=8)[0].converged
+    draws[5, 7, 1] = bad
+    report, _ = diagnose(draws, superchains=superchains)
+    assert np.isnan(report.rhat[1])
+    assert not report.converged

@@ -204,6 +204,8 @@ def _agreement(draws: Floats, superchains: int | None) -> tuple[Floats, Floats, 
     def check(first: int) -> tuple[Floats, Floats, Floats]:
         part = _ranked(draws[:, :, first : first + AT_ONCE])
         compared = _split_rhat(part) if superchains is None else _nested_rhat(part, superchains)
+        finite = np.isfinite(draws[:, :, first : first + AT_ONCE]).all(axis=(0, 1))  # others have ranks like any number
+        compared = np.where(finite, compared, np.nan)
         return compared, _ess_bulk(part), _ess_tail(part)
 
     places = range(0, draws.shape[2], AT_ONCE)
@@ -239,10 +241,8 @@ def _ranked(draws: Floats) -> _Ranked:
     """Rank draws [chains, draws, coordinates]. Ties, which only rejected steps make, are broken by order.
 
     Everything follows from sorting once: sorted draws are two runs by their distance from the median, which a stable
-    sort merges. Of an odd number, the one in the middle of each chain is left out, since halves are compared.
+    sort merges.
     """
-    if draws.shape[1] % 2:
-        draws = np.delete(draws, draws.shape[1] // 2, axis=1)
     found = _by_coordinate(draws)
     flat = found.reshape(len(found), -1)
     number = flat.shape[1]
