@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,14 @@ from equipoise.cli.interrupt import ending_at_once
 from program import from_json
 
 LIMIT = 120.0  # seconds
+
+
+@pytest.fixture(autouse=True)
+def not_ignored() -> Iterator[None]:
+    """Where this is run in the background, a shell may have it ignore Ctrl-C, which processes would inherit."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def prepared(folder: Path, parties: int) -> tuple[object, ...]:
@@ -113,6 +122,15 @@ def test_afterwards_ctrl_c_raises_again() -> None:
     assert signal.getsignal(signal.SIGINT) is before
     waiting.join(LIMIT)
     assert not waiting.is_alive()
+
+
+@pytest.mark.process
+def test_whoever_ignores_ctrl_c_goes_on() -> None:
+    """As what a script starts in the background does."""
+    code = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)" + COMMAND
+    code += "    signal.raise_signal(signal.SIGINT); time.sleep(0.2); print('went on')"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT)
+    assert (found.returncode, found.stdout, found.stderr) == (0, "went on\n", "")
 
 
 @pytest.mark.process

@@ -7,6 +7,7 @@ import typer
 
 from equipoise._util.files import exists
 from equipoise._util.text import counted
+from equipoise.cli.interrupt import ending_at_once
 from equipoise.cli.options import DecimalOption, DelimiterOption, JsonOption, TableArgument
 from equipoise.cli.output import claim_output, echo, print_alarm, print_json, print_lines, print_table
 from equipoise.client.home import compare as comparing
@@ -45,7 +46,8 @@ def combine(
     reward = _load(path)
     evidence = evidence_of(reward)
     own = own_rows(reward.agreement, stated_table(table, delimiter, decimal))
-    model = combined(reward, evidence, own, draws=draws, seed=seed, force=force)
+    with ending_at_once():
+        model = combined(reward, evidence, own, draws=draws, seed=seed, force=force)
     model.save(output)
     remarks = [*own.remarks, *model.remarks]
     if as_json:
@@ -81,13 +83,14 @@ def compare(
     """
     if output is not None:
         claim_output(output, MediationError)
-    found = comparing.compare(
-        _load(path),
-        stated_table(table, delimiter, decimal),
-        alone=None if alone is None else _load(alone),
-        folds=folds,
-        seed=seed,
-    )
+    with ending_at_once():
+        found = comparing.compare(
+            _load(path),
+            stated_table(table, delimiter, decimal),
+            alone=None if alone is None else _load(alone),
+            folds=folds,
+            seed=seed,
+        )
     if output is not None:
         from equipoise.report.home import write_comparison  # loads Matplotlib
 

@@ -14,7 +14,7 @@ import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
 from equipoise._util.text import visible
@@ -26,43 +26,44 @@ SHOW_CURSOR = "\x1b[?25h"  # which a progress bar hides
 @contextmanager
 def ending_at_once(said: str = "") -> Iterator[None]:
     """On Ctrl-C, say so, and end this process and those that compute for it."""
-    from joblib.externals.loky import reusable_executor  # here, since every command imports this module
-
-    if threading.current_thread() is not threading.main_thread():  # which alone may ask for signals
+    in_main_thread = threading.current_thread() is threading.main_thread()  # which alone may ask for signals
+    if not in_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # as with nohup
         yield
         return
     width = max(40, shutil.get_terminal_size().columns)
     text = textwrap.fill(visible(f"Interrupted. {said}".strip()), width, break_on_hyphens=False) + "\n"
     waiting, told = socket.socketpair()  # Windows has no pipes for this
-    told.setblocking(False)
-    threading.Thread(target=_wait, args=(waiting, text, reusable_executor), name="interrupt", daemon=True).start()
-    before = signal.signal(signal.SIGINT, _do_nothing)
-    fd_before = signal.set_wakeup_fd(told.fileno())
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(fd_before)
-        signal.signal(signal.SIGINT, before)
-        told.close()  # and the thread ends
+    with told:  # the thread ends when it closes
+        told.setblocking(False)
+        threading.Thread(target=_wait, args=(waiting, text), name="interrupt", daemon=True).start()
+        before = signal.set_wakeup_fd(told.fileno())
+        signal.signal(signal.SIGINT, _do_nothing)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.set_wakeup_fd(before)
 
 
-def _wait(waiting: socket.socket, text: str, joblibs: ModuleType) -> None:
+def _wait(waiting: socket.socket, text: str) -> None:
     """Python writes the number of each signal as it comes, whatever the main thread is at."""
-    while number := waiting.recv(1):
-        if number[0] == signal.SIGINT:
-            with suppress(OSError):  # nobody may be listening
-                os.write(2, (f"\n{SHOW_CURSOR}{text}" if os.isatty(2) else text).encode())
-            try:
-                _kill_workers(joblibs._executor)
-            finally:
-                os._exit(INTERRUPTED)
-    waiting.close()
+    with waiting:
+        while number := waiting.recv(1):
+            if number[0] == signal.SIGINT:
+                try:
+                    with suppress(OSError):  # nobody may be listening
+                        os.write(2, (f"\n{SHOW_CURSOR}{text}" if os.isatty(2) else text).encode())
+                    _kill_workers()
+                finally:
+                    os._exit(INTERRUPTED)
 
 
-def _kill_workers(executor: Any) -> None:
-    """Kill the processes that joblib keeps for the next call, if there are any."""
+def _kill_workers() -> None:
+    """Kill the processes that joblib keeps for the next call, if it was loaded and has any."""
+    joblibs: Any = sys.modules.get("joblib.externals.loky.reusable_executor")
+    executor = joblibs and joblibs._executor
     for process in list(((executor and executor._processes) or {}).values()):
-        with suppress(ProcessLookupError):
+        with suppress(OSError):  # it has ended
             os.kill(process.pid, signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)
 
 
