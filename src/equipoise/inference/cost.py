@@ -10,6 +10,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -58,7 +59,7 @@ def measure(agreement: Agreement, settings: Settings, scenarios: int = 1) -> Spe
     model = problem.model
     batch = scenario_arrays(agreement, names, [Scenario(names)] * size)
     rng = np.random.default_rng(0)
-    positions = rng.normal(size=(size, settings.chains, model.dimension))
+    positions = jnp.asarray(rng.normal(size=(size, settings.chains, model.dimension)))  # on the device
 
     def gradient() -> None:
         _gradients(model, problem.prior, observations, batch, positions)[1].block_until_ready()

@@ -30,6 +30,7 @@ EVERY_ORDER_UP_TO = 4  # parties; beyond, each round has one random order of arr
 SAMPLED_SIZE = 1  # parties of the largest coalition that is sampled, where there are more than two
 SAMPLED_DRAWS = 1_600  # starting chains takes most of the time
 AT_ONCE = 16  # scenarios to approximate; one compiled program for any number
+NUMBERS_AT_ONCE = 20_000_000  # of double precision, in one batch of matrices
 
 
 @dataclass(frozen=True)
@@ -177,9 +178,10 @@ def _scenarios(task: Task, asked: Sequence[_Name]) -> Scenarios:
 def _approximate(task: Task, asked: Sequence[_Name]) -> list[Normal]:
     model = task.model
     everything = _scenarios(task, asked)
+    size = min(AT_ONCE, max(1, NUMBERS_AT_ONCE // model.dimension**2))
     found: list[Normal] = []
-    for start in range(0, len(asked), AT_ONCE):
-        places = np.resize(np.arange(start, min(start + AT_ONCE, len(asked))), AT_ONCE)
+    for start in range(0, len(asked), size):
+        places = np.resize(np.arange(start, min(start + size, len(asked))), size)
         with ONE_AT_A_TIME:
             part = collapsed.approximations(
                 model, task.prior, task.one.observations, jax.tree.map(itemgetter(places), everything)
@@ -188,7 +190,7 @@ def _approximate(task: Task, asked: Sequence[_Name]) -> list[Normal]:
         precision = np.swapaxes(inverse_root, 1, 2) @ inverse_root
         found += [
             Normal(centre[place], precision[place] - np.eye(model.dimension))
-            for place in range(min(AT_ONCE, len(asked) - start))
+            for place in range(min(size, len(asked) - start))
         ]
     return found
 
