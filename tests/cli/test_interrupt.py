@@ -134,7 +134,7 @@ def test_whoever_ignores_ctrl_c_goes_on() -> None:
 
 
 @pytest.mark.process
-def test_a_terminal_is_left_in_order(tmp_path: Path) -> None:
+def test_a_terminal_is_left_in_order() -> None:
     """A progress bar hides the cursor."""
     ours, theirs = pty.openpty()
     code = COMMAND + "    signal.raise_signal(signal.SIGINT); time.sleep(60)"

@@ -2,6 +2,8 @@
 
 import json
 import re
+import shutil
+import textwrap
 from collections.abc import Sequence
 
 # What steers a terminal or changes the order of letters: control codes but for line ends and tabs, invisible and
@@ -39,6 +41,13 @@ def first_few(values: Sequence[object], most: int = 6) -> str:
 def visible(text: str) -> str:
     """Text with everything that would steer a terminal written out, as in JSON: no name can pretend to be more."""
     return _STEERING.sub(lambda found: json.dumps(found[0])[1:-1].replace("\x7f", "\\u007f"), text)
+
+
+def paragraph(text: str, start: str = "") -> str:
+    """Others' words or ours, visible and broken between words at the width of the terminal; `start` begins it."""
+    width = max(40, shutil.get_terminal_size().columns)
+    indented = " " * len(start)
+    return textwrap.fill(visible(text), width, initial_indent=start, subsequent_indent=indented, break_on_hyphens=False)
 
 
 def first_repeat(names: list[str]) -> str | None:

@@ -6,18 +6,16 @@ program is compiled or runs, none is raised at all. So a thread waits for the si
 """
 
 import os
-import shutil
 import signal
 import socket
 import sys
-import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
-from equipoise._util.text import visible
+from equipoise._util.text import paragraph
 
 INTERRUPTED = 130
 SHOW_CURSOR = "\x1b[?25h"  # which a progress bar hides
@@ -30,8 +28,7 @@ def ending_at_once(said: str = "") -> Iterator[None]:
     if not in_main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # as with nohup
         yield
         return
-    width = max(40, shutil.get_terminal_size().columns)
-    text = textwrap.fill(visible(f"Interrupted. {said}".strip()), width, break_on_hyphens=False) + "\n"
+    text = paragraph(f"Interrupted. {said}".strip()) + "\n"
     waiting, told = socket.socketpair()  # Windows has no pipes for this
     with told:  # the thread ends when it closes
         told.setblocking(False)
@@ -60,8 +57,8 @@ def _wait(waiting: socket.socket, text: str) -> None:
 
 def _kill_workers() -> None:
     """Kill the processes that joblib keeps for the next call, if it was loaded and has any."""
-    joblibs: Any = sys.modules.get("joblib.externals.loky.reusable_executor")
-    executor = joblibs and joblibs._executor
+    loky: Any = sys.modules.get("joblib.externals.loky.reusable_executor")
+    executor = loky and loky._executor
     for process in list(((executor and executor._processes) or {}).values()):
         with suppress(OSError):  # it has ended
             os.kill(process.pid, signal.SIGTERM if sys.platform == "win32" else signal.SIGKILL)

@@ -4,8 +4,6 @@ Names, titles and messages are others' words, so everything that is printed goes
 """
 
 import json
-import shutil
-import textwrap
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +19,7 @@ from rich.text import Text
 
 from equipoise._util.display import Table
 from equipoise._util.files import exists, is_writable_folder
-from equipoise._util.text import visible
+from equipoise._util.text import paragraph, visible
 from equipoise.errors import ClippingWarning, EquipoiseError, KeyFileWarning
 from equipoise.estimate import Estimate
 
@@ -38,19 +36,12 @@ def print_json(document: Any) -> None:
 
 def print_lines(text: str, *, bullet: bool = False, err: bool = False) -> None:
     """Print a paragraph, broken between words at the width of the terminal."""
-    width = max(40, shutil.get_terminal_size().columns)
-    start = "- " if bullet else ""
-    indented = " " * len(start)
-    echo(
-        textwrap.fill(visible(text), width, initial_indent=start, subsequent_indent=indented, break_on_hyphens=False),
-        err=err,
-    )
+    echo(paragraph(text, "- " if bullet else ""), err=err)
 
 
 def print_alarm(text: str) -> None:
     """Print what nobody should overlook, in red where there are colours, on standard error."""
-    width = max(40, shutil.get_terminal_size().columns)
-    typer.secho(textwrap.fill(visible(text), width, break_on_hyphens=False), fg="red", bold=True, err=True)
+    typer.secho(paragraph(text), fg="red", bold=True, err=True)
 
 
 def print_table(table: Table) -> None:
