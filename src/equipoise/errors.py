@@ -100,3 +100,12 @@ class VerificationError(EquipoiseError):
     """What was received or exported is not what its signatures and digests say."""
 
     exit_code = 12
+
+
+class RepetitionError(EquipoiseError):
+    """A settlement cannot be repeated exactly here: a secret is missing, or versions or processors differ.
+
+    Nothing that was checked speaks against the settlement.
+    """
+
+    exit_code = 13

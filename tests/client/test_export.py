@@ -3,6 +3,7 @@
 import json
 import struct
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -18,6 +19,7 @@ from equipoise.client.verify import archive as export_archive
 from equipoise.client.verify.check import Check, check_export
 from equipoise.client.verify.settlement import SettledRound
 from equipoise.errors import VerificationError
+from equipoise.estimate import Estimate
 from equipoise.mediation import mediator
 from equipoise.mediation.settlement import Settlement
 from equipoise.protocol.keys import fingerprint, public_hex
@@ -111,19 +113,34 @@ def test_settling_again(files: Files, tmp_path: Path) -> None:
     path = exports.pack(tmp_path / "round.zip", files)
     with mock.patch.object(mediator, "processes_for", return_value=1):  # others would first have to start
         assert {check.outcome for check in check_export(path, again=True)} == {"ok"}
-    with mock.patch.object(mediator, "mediate", lambda *_, **options: _Other(options)):
-        assert "decides otherwise (ffff" in failure(path, again=True)[1]
+
+
+def test_settling_again_gives_other_numbers_within_or_beyond_their_errors(files: Files, tmp_path: Path) -> None:
+    """Another processor gives other digits, which is no proof of anything; a value far off is one."""
+    path = exports.pack(tmp_path / "round.zip", files)
+    stated = Settlement.parse(json.loads(files["settlement.json"]))
+    pair = stated.coalitions[-1]
+
+    def settle_otherwise(errors: float) -> Callable[..., Settlement]:
+        value = Estimate(pair.value.value + errors * pair.value.error, pair.value.error)
+        return lambda *_, **__: replace(stated, coalitions=(*stated.coalitions[:-1], replace(pair, value=value)))
+
+    with mock.patch.object(mediator, "settle", settle_otherwise(2.0)):
+        found = {check.title: check for check in check_export(path, again=True)}
+    check = found["settling again gives the same values and targets"]
+    assert check.outcome == "not repeatable"
+    assert "all within their errors" in check.message
+    with mock.patch.object(mediator, "settle", settle_otherwise(20.0)):
+        title, message = failure(path, again=True)
+    assert title == check.title
+    assert "is stated as" in message
+    with mock.patch.object(mediator, "settle", return_value=replace(stated, curve=())):
+        assert "decides otherwise" in failure(path, again=True)[1]
 
 
 def test_settling_again_where_rewards_were_made_by_noise(files: Files, tmp_path: Path) -> None:
     """The secret is a file of its own; in exports of versions up to 0.6 it stands in the settlement."""
-    seen = []
-
-    def mediate(*_: object, **options: object) -> _Other:
-        seen.append(options["noise_secret"])
-        return _Other(options)
-
-    for place in ("nowhere", "file", "options"):
+    for place, expected in (("nowhere", None), ("file", "5a" * 16), ("options", "6b" * 16)):
         options = {"mechanism": "noise", "noise_secret": "6b" * 16 if place == "options" else None}
 
         def choose(one: dict[str, Any], chosen: dict[str, str | None] = options) -> None:
@@ -132,27 +149,10 @@ def test_settling_again_where_rewards_were_made_by_noise(files: Files, tmp_path:
         changed = exports.edited(files, "settlement.json", choose)
         secret = {"noise.secret": b"5a" * 16 + b"\n"} if place == "file" else {}
         path = exports.pack(tmp_path / f"{place}.zip", {**changed, **secret})
-        with export_archive.Archive(path) as archive, mock.patch.object(mediator, "mediate", mediate):
-            expected = "has not the secret" if place == "nowhere" else "decides otherwise"
-            with pytest.raises(VerificationError, match=expected):
-                SettledRound(archive).check_again({}, force=False)
-    assert seen == ["5a" * 16, "6b" * 16]
-
-
-def test_degraded_rewards_cannot_be_made_again_from_an_export(files: Files, tmp_path: Path) -> None:
-    changed = exports.edited(files, "settlement.json", lambda one: one["options"].update({"mechanism": "degraded"}))
-    path = exports.pack(tmp_path / "round.zip", changed)
-    with export_archive.Archive(path) as archive, pytest.raises(VerificationError, match="no export holds the secret"):
-        SettledRound(archive).check_again({}, force=False)
-
-
-class _Other:
-    """A settlement that came out differently."""
-
-    def __init__(self, options: dict[str, object]) -> None:
-        assert options["force"] is False
-        self.decisions_digest = "f" * 64
-        self.environment = {"jax": "0.0"}
+        with export_archive.Archive(path) as archive:
+            assert SettledRound(archive).secret_for_repeating(None, {}) == expected
+            with pytest.raises(VerificationError, match="leave it out"):
+                SettledRound(archive).secret_for_repeating("5a" * 32, {})
 
 
 def test_archives_that_are_none(files: Files, tmp_path: Path) -> None:

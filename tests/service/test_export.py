@@ -81,7 +81,7 @@ def test_the_secret_of_added_noise_is_a_file_of_its_own(world: World) -> None:
         kept = session.get_one(Result, (round_id, "settlement.json"))
         kept.content = kept.content.replace(b'"mechanism": "noise"', b'"mechanism": "degraded"')
     files = _files(export.export(world.context, world.operator, round_id))
-    for secret in ("5a" * 16, world.context.path_secret):  # or who reads it could take the noise away
+    for secret in ("5a" * 16, world.context.path_secret(None)):  # or who reads it could take the noise away
         assert not any(secret.encode() in content for content in files.values())
     open_round = world.round(submitted=True)
     assert "noise.secret" not in _files(export.export(world.context, world.operator, open_round))

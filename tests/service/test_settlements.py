@@ -49,7 +49,8 @@ def test_the_noise_secret_is_made_once_and_shown_to_nobody(world: World, mechani
     assert settlements.task_for(world.context, round_id).settings.noise_secret == secret
     with world.context.database.reading() as session:
         kept = session.get_one(Round, round_id).noise_secret
-        assert {"noise": kept, "degraded": world.context.path_secret}[mechanism] == secret
+        path = world.context.path_secret(session.get_one(Round, round_id).identity)
+        assert {"noise": kept, "degraded": path}[mechanism] == secret
         assert (kept == secret) == (mechanism == "noise")
     assert secret not in str(events.list_events(world.context, world.operator))
 

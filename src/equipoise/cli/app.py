@@ -23,7 +23,7 @@ from equipoise.errors import EquipoiseError, KeyFileWarning
 EPILOG = (
     "Exit codes: 0 done, 1 unexpected failure, 2 wrong usage, 3 agreement, 4 table, "
     "5 privacy refused, 6 submission, 7 key, 8 posterior, 9 settlement, "
-    "10 experiment, 11 service, 12 verification, 130 interrupted."
+    "10 experiment, 11 service, 12 verification, 13 not repeatable, 130 interrupted."
 )
 
 
@@ -139,6 +139,10 @@ COMMANDS: Mapping[str, Command | Group] = {
             "export": Command(
                 "operator",
                 "Save everything of a round with its evidence, signed by the service; `equipoise verify` checks it.",
+            ),
+            "noise-secret": Command(
+                "operator",
+                "Write the secret of a round's noise into a file for an auditor; on the machine that has the key.",
             ),
             "backup": Command(
                 "operator",

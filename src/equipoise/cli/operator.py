@@ -2,9 +2,10 @@
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 import typer
@@ -23,7 +24,12 @@ from equipoise.errors import ServiceError
 from equipoise.mediation.settings import SettlementSettings
 from equipoise.protocol.keys import same_fingerprint
 
+if TYPE_CHECKING:
+    from equipoise.service.context import Context
+
 MEMBERSHIP = Path("equipoise.json")
+DataFolderOption = Annotated[Path, typer.Option(help="The service's data folder.")]
+DatabaseOption = Annotated[str | None, typer.Option(help="Address of its database [in the data folder].")]
 
 
 def connected(membership: Path) -> Connection:
@@ -376,34 +382,70 @@ def export(
     with connected(membership) as connection:
         round_id = chosen_round(connection, round_id, "settled")
         data = connection.request("GET", path_of(round_id, "export"), max_bytes=4 * LARGEST_REWARD).body
-    try:
-        write_new_file(output, data, mode=0o600)
-    except OSError as error:
-        raise ServiceError(f"cannot write {str(output)!r}: {error.strerror}; choose another place") from error
+    _write_private(output, data)
     say({"round": round_id, "export": str(output)}, f"Round {round_id} is in {output}.", as_json=as_json)
+
+
+def noise_secret(
+    round_id: RoundArgument,
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write, readable by you alone.")],
+    data: DataFolderOption = Path("equipoise-data"),
+    database: DatabaseOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the secret of a round's noise into a file for an auditor; on the machine that has the key.
+
+    With it, `equipoise verify --again --noise-secret FILE` also repeats degraded rewards. Whoever has it can take the
+    noise off every degraded reward of the same agreement: hand it to nobody who gets one. The log says that it was
+    handed out.
+
+    Example: equipoise operator noise-secret k3v9x0q2m4ab --data equipoise-data -o noise.secret
+    """
+    claim_output(output, ServiceError)
+    with _opened_service(data, database) as context:
+        from equipoise.service.rules.rounds import disclose_path_secret
+
+        secret = disclose_path_secret(context, round_id)
+    _write_private(output, secret.encode("ascii") + b"\n")
+    say({"round": round_id, "noise_secret": str(output)}, f"The secret is in {output}; keep it safe.", as_json=as_json)
 
 
 def backup(
     output: Annotated[Path, typer.Option("--output", "-o", help="What to write.")],
-    data: Annotated[Path, typer.Option(help="The service's data folder.")] = Path("equipoise-data"),
-    database: Annotated[str | None, typer.Option(help="Address of its database [in the data folder].")] = None,
+    data: DataFolderOption = Path("equipoise-data"),
+    database: DatabaseOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Copy a service's database and key, while it runs if need be; on the machine that has them.
 
     Example: equipoise operator backup --data equipoise-data -o backup
     """
+    with _opened_service(data, database) as context:
+        from equipoise.service.backup import backup as copy
+
+        copy(context, output)
+    say({"backup": str(output)}, f"The backup is {output}; it holds the service's key: keep it safe.", as_json=as_json)
+
+
+@contextmanager
+def _opened_service(data: Path, database: str | None) -> "Iterator[Context]":
+    """Open the service of a data folder on this machine; one that is not there is not made."""
     if not data.is_dir():
         raise ServiceError(f"there is no data folder {str(data)!r}; give the one of `equipoise serve` with --data")
     try:
-        from equipoise.service.backup import backup as copy
         from equipoise.service.context import Context
     except ImportError as error:
         raise ServiceError(f"{error.name} is not installed; install the service with `equipoise[service]`") from error
-
     context = Context.open(data, database)
     try:
-        copy(context, output)
+        yield context
     finally:
         context.close()
-    say({"backup": str(output)}, f"The backup is {output}; it holds the service's key: keep it safe.", as_json=as_json)
+
+
+def _write_private(output: Path, data: bytes) -> None:
+    """Write a new file that its owner alone can read."""
+    try:
+        write_new_file(output, data, mode=0o600)
+    except OSError as error:
+        raise ServiceError(f"cannot write {str(output)!r}: {error.strerror}; choose another place") from error

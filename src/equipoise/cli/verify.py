@@ -1,15 +1,17 @@
 """`equipoise verify`: check the export of a round, without any service."""
 
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from equipoise._util.canonical import read_limited
 from equipoise._util.files import exists
 from equipoise.cli.options import JsonOption
 from equipoise.cli.output import echo, print_json
 from equipoise.client.verify.check import check_export
-from equipoise.errors import VerificationError
+from equipoise.errors import RepetitionError, VerificationError
 
 _DAMAGED = ("the archive can be read safely", "every file is as it was signed")
 
@@ -36,28 +38,65 @@ def verify(
     again: Annotated[
         bool, typer.Option("--again", help="Also settle anew from the submissions, and compare the decisions.")
     ] = False,
+    noise_secret: Annotated[
+        Path | None,
+        typer.Option(
+            help="File with the secret of degraded rewards' noise, from `equipoise operator noise-secret`; with "
+            "--again, rewards are made anew as well.",
+            readable=False,
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check an exported round offline: signatures, digests, log, receipts, submissions, rewards, audit.
 
+    With --again, what could not be compared exactly is "not repeatable", and ends with exit code 13.
+
     Example: equipoise verify round.zip --receipt north.receipt.json --reward north.nc
     """
+    if noise_secret is not None and not again:
+        raise typer.BadParameter("it is used to settle anew; add --again.", param_hint="--noise-secret")
     given = [("EXPORT", export), *(("--receipt", one) for one in receipt or ())]
+    given += [] if noise_secret is None else [("--noise-secret", noise_secret)]
     for name, path in (*given, *(("--reward", one) for one in reward or ())):
         if not exists(path):
             raise typer.BadParameter(f"there is no file {str(path)!r}; nothing was checked.", param_hint=name)
-    found = check_export(export, service=service, receipts=receipt or (), rewards=reward or (), again=again)
+    found = check_export(
+        export,
+        service=service,
+        receipts=receipt or (),
+        rewards=reward or (),
+        again=again,
+        noise_secret=None if noise_secret is None else _read_secret(noise_secret),
+    )
     failed = [check for check in found if check.outcome == "failed"]
     if as_json:
         print_json({"export": str(export), "genuine": not failed, "checks": [vars(check) for check in found]})
     else:
         for check in found:
-            echo(f"{check.outcome:13}{check.title}")
+            echo(f"{check.outcome:16}{check.title}")
             if check.message and check.outcome == "ok":
-                echo(f"{'':13}{check.message}")
+                echo(f"{'':16}{check.message}")
     if failed:
         # Whoever changed it, the service still has the right one.
         remedy = "; get it again from the operator" if failed[0].title in _DAMAGED else ""
         raise VerificationError(failed[0].message + remedy)
     if not as_json:
         echo("The export is consistent.")
+    if unrepeated := [check for check in found if check.outcome == "not repeatable"]:
+        raise RepetitionError(f"not everything could be repeated: {unrepeated[0].message}")
+
+
+def _read_secret(path: Path) -> str:
+    """Read the secret of a round's noise, without ever repeating it in a message."""
+    try:
+        secret = read_limited(path, max_bytes=1_000).decode("ascii").strip()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise VerificationError(f"cannot read the noise secret in {str(path)!r}: {reason}") from error
+    if not re.fullmatch("[0-9a-f]{64}", secret):
+        raise VerificationError(
+            f"{str(path)!r} holds no noise secret, which is 64 hexadecimal digits; get the file that "
+            "`equipoise operator noise-secret` wrote"
+        )
+    return secret

@@ -28,6 +28,7 @@ from equipoise.mediation.appraisal import Appraiser, Share, rounds_of
 from equipoise.mediation.audit import audited
 from equipoise.mediation.coalitions import Coalitions
 from equipoise.mediation.cost import planned_posteriors
+from equipoise.mediation.decisions import Decisions
 from equipoise.mediation.findings import Remark
 from equipoise.mediation.journal import FileJournal, Journal
 from equipoise.mediation.plausibility import impossible_magnitudes, near_duplicates, prior_conflicts, unlike_the_others
@@ -140,6 +141,24 @@ def settle(
         appraiser = _appraiser(task, journal, processes=processes, progress=shown or False, share=share)
         settlement = _Round(task, appraiser, shown).settle(test_rows)
     return audited(settlement)
+
+
+def value_round(
+    task: Task, journal: Journal, *, processes: int | None = None, progress: bool | None = None
+) -> Decisions:
+    """Decide everything about a checked round that needs no secret, and make no rewards."""
+    appraiser = _appraiser(task, journal, processes=processes, progress=progress)
+    coalitions = Coalitions(task, appraiser)
+    shapley, targets = coalitions.shares()
+    return Decisions(
+        values={frozenset(members): pooled.value for members, pooled in coalitions.known.items()},
+        shapley={party: shapley[index] for index, party in enumerate(task.parties)},
+        targets={party: targets[index] for index, party in enumerate(task.parties)},
+        rho=targets.rho,
+        nothing=frozenset(
+            party for party, useless in zip(task.parties, targets.nothing.tolist(), strict=True) if useless
+        ),
+    )
 
 
 def appraise(

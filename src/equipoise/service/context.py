@@ -50,15 +50,17 @@ class Context:
         """The service's public key, which requests to it are signed for."""
         return public_hex(self.key)
 
-    @cached_property
-    def path_secret(self) -> str:
-        """What the noise of degraded rewards follows from, 256 bits in hexadecimal digits, in every round alike.
+    def path_secret(self, identity: str | None) -> str:
+        """Derive the secret of degraded rewards' noise for an agreement's identity: 64 hexadecimal digits.
 
-        It follows from the service's key, which never changes: were it new in every round, who gets rewards of several
-        rounds with the same releases could average the noise away. It is nowhere written down.
+        All rounds of an agreement share the secret, because a recipient of several rounds with the same releases
+        could otherwise average the noise away. Agreements do not share it, so that an auditor who is handed the secret
+        of one learns nothing about the others. It follows from the service's key and is never stored. Versions up to
+        0.14 had one secret for the whole service, which is that of no identity.
         """
+        label = b"equipoise degraded rewards" + (b"" if identity is None else b" " + identity.encode("ascii"))
         raw = self.key.private_bytes_raw()
-        return HKDF(SHA256(), length=32, salt=None, info=b"equipoise degraded rewards").derive(raw).hex()
+        return HKDF(SHA256(), length=32, salt=None, info=label).derive(raw).hex()
 
     @classmethod
     def open(

@@ -20,7 +20,7 @@ from equipoise.agreement import Agreement
 from equipoise.client.verify.archive import Archive
 from equipoise.client.verify.log import ACCEPTED, CREATED, FETCHED, SETTLED, STARTED, RoundLog
 from equipoise.client.verify.settlement import SettledRound, check_answers
-from equipoise.errors import EquipoiseError, VerificationError
+from equipoise.errors import EquipoiseError, RepetitionError, VerificationError
 from equipoise.protocol.export import AGREEMENT, MANIFEST, SETTLEMENT, Manifest, file_of
 from equipoise.protocol.keys import fingerprint, same_fingerprint
 from equipoise.protocol.log import check_chain
@@ -30,7 +30,11 @@ from equipoise.protocol.submission import Submission
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at: `outcome` is ok, failed or not checked; `message` says what was found."""
+    """One thing that was looked at; `message` says what was found.
+
+    `outcome` is "ok", "failed", "not checked" (after a failure) or "not repeatable": settling again could not be
+    compared exactly, which says nothing against the round.
+    """
 
     title: str
     outcome: str
@@ -44,11 +48,12 @@ def check_export(
     receipts: Sequence[Path] = (),
     rewards: Sequence[Path] = (),
     again: bool = False,
+    noise_secret: str | None = None,
 ) -> list[Check]:
     """Check an export until something is wrong; what comes after that is not checked.
 
     `service` is the fingerprint the export must be signed with, `receipts` and `rewards` are files that parties got;
-    `again` settles anew.
+    `again` settles anew, degraded rewards with the `noise_secret` that the operator handed to an auditor.
     """
     found: list[Check] = []
     try:
@@ -56,7 +61,7 @@ def check_export(
     except EquipoiseError as error:
         return [Check("the archive can be read safely", "failed", str(error))]
     with archive:
-        examination = _Examination(archive, service, receipts, rewards)
+        examination = _Examination(archive, service, receipts, rewards, noise_secret)
         failed = False
         for title, check in examination.checks(again=again):
             if failed:
@@ -64,6 +69,8 @@ def check_export(
                 continue
             try:
                 found.append(Check(title, "ok", check()))
+            except RepetitionError as error:
+                found.append(Check(title, "not repeatable", str(error)))
             except EquipoiseError as error:
                 found.append(Check(title, "failed", str(error)))
                 failed = True
@@ -85,9 +92,15 @@ class _Examination:
     """One export under examination; each check relies on those before it."""
 
     def __init__(
-        self, archive: Archive, service: str | None, receipts: Sequence[Path], rewards: Sequence[Path]
+        self,
+        archive: Archive,
+        service: str | None,
+        receipts: Sequence[Path],
+        rewards: Sequence[Path],
+        noise_secret: str | None,
     ) -> None:
         self.archive, self.service, self.own_receipts, self.own_rewards = archive, service, receipts, rewards
+        self.given_secret = noise_secret
 
     def checks(self, *, again: bool) -> Iterator[tuple[str, Callable[[], str]]]:
         yield "the archive can be read safely", lambda: counted(len(self.archive.names), "file")
@@ -108,7 +121,8 @@ class _Examination:
                 yield "your own rewards are the ones that were decided and handed out", self._own_rewards_as_decided
             yield "the audit's verdicts follow from the settlement", self._audit_follows
             if again:
-                yield "settling again gives the same decisions", self._settled_again
+                yield "settling again gives the same values and targets", self._values_again
+                yield "settling again gives the same rewards", self._rewards_again
             yield "the round was settled as agreed", self._as_agreed
         else:
             yield "nothing is settled yet", self._not_settled
@@ -337,5 +351,15 @@ class _Examination:
     def _as_agreed(self) -> str:
         return self.settled.check_agreed()
 
-    def _settled_again(self) -> str:
-        return self.settled.check_again(self._used, force=bool(self.log.chosen.get("force")))
+    def _values_again(self) -> str:
+        return self.settled.check_values_again(**self._repeating)
+
+    def _rewards_again(self) -> str:
+        return self.settled.check_rewards_again(**self._repeating)
+
+    @property
+    def _repeating(self) -> dict[str, Any]:
+        """What a settlement is repeated with."""
+        secret = self.settled.secret_for_repeating(self.given_secret, self.log.of_kind(CREATED)[0].details)
+        force = bool(self.log.chosen.get("force"))
+        return {"submissions": list(self._used.values()), "secret": secret, "force": force}

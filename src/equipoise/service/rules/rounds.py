@@ -16,7 +16,15 @@ from equipoise.protocol.keys import fingerprint
 from equipoise.service.cache import SingleFlightCache
 from equipoise.service.context import Context
 from equipoise.service.db import event_log
-from equipoise.service.db.tables import Person, Round, Seat, SubmissionRow, parse_agreement, serialize_agreement
+from equipoise.service.db.tables import (
+    Event,
+    Person,
+    Round,
+    Seat,
+    SubmissionRow,
+    parse_agreement,
+    serialize_agreement,
+)
 from equipoise.service.errors import Conflict, Invalid, NotFound
 from equipoise.service.rules.access import (
     NO_ROUND,
@@ -67,8 +75,8 @@ class RoundView:
 def create(context: Context, actor: Actor | None, agreement: Agreement, *, invite: bool = True) -> str:
     """Begin a round; with `invite`, all parties may see it at once.
 
-    The secret that noise would be drawn from is made now, and the log has its digest before anybody submits: later it
-    could be chosen for what it does to the rewards.
+    The log commits to the secrets that rewards' noise is drawn from (`noise`, and `path` for degraded rewards) before
+    anybody submits. An operator could otherwise choose a secret for what it does to the rewards.
     """
     actor = require(actor, "create-rounds")
     if "\0" in agreement.title:
@@ -107,8 +115,47 @@ def create(context: Context, actor: Actor | None, agreement: Agreement, *, invit
             title=agreement.title,
             invited="all" if invite else "none",
             noise=sha256_hex(secret.encode("ascii")),
+            path=sha256_hex(path_secret(context, session, agreement.identity_digest).encode("ascii")),
         )
     return round_id
+
+
+def path_secret(context: Context, session: Session, identity: str) -> str:
+    """Derive the secret that the noise of degraded rewards follows from, in every round of an agreement.
+
+    If a version up to 0.14 made a round of the agreement, that version's secret is kept: rewards of the same releases
+    must never have two independent noises. Those versions wrote no commitment into the log.
+    """
+    created = (
+        select(Event.details_json)
+        .join(Round, Round.id == Event.round_id)
+        .where(Round.identity == identity, Event.kind == "round-created")
+    )
+    is_older = any("path" not in json.loads(details) for details in session.scalars(created))
+    return context.path_secret(None if is_older else identity)
+
+
+def disclose_path_secret(context: Context, round_id: str) -> str:
+    """Return the secret of a round's degraded rewards for an auditor, and note in the log that it was handed out.
+
+    Whoever has it can take the noise off every degraded reward of the agreement, so all who read the log must see it.
+    """
+    with context.database.writing(exclusive=True) as session:
+        found = get_round(session, round_id)
+        chosen = json.loads(found.options_json or "{}").get("mechanism")
+        if (mechanism := chosen or found.agreement.reward.mechanism) != "degraded":
+            raise Conflict(
+                f'rewards of this round are made by "{mechanism}", and nothing about them is secret from whoever has '
+                "an export of the round; `equipoise operator export` writes one"
+            )
+        event_log.append(
+            session,
+            time=context.clock(),
+            actor=event_log.SERVICE,
+            kind="noise-secret-disclosed",
+            round_id=found.id,
+        )
+        return path_secret(context, session, found.identity)
 
 
 def invite(context: Context, actor: Actor | None, round_id: str, party: str) -> None:

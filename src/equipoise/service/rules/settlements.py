@@ -19,7 +19,7 @@ from equipoise.service.db.tables import Job, Round, SubmissionRow
 from equipoise.service.errors import Conflict, Invalid
 from equipoise.service.options import Options
 from equipoise.service.rules.access import Actor, get_round, get_seat, require, require_active
-from equipoise.service.rules.rounds import require_open
+from equipoise.service.rules.rounds import path_secret, require_open
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ def start(context: Context, actor: Actor | None, round_id: str, options: Options
         found = get_round(session, round_id)
         require_open(found)
         sent = _sent(session, found, options)
+        secret = _noise_secret(context, session, found, options)
     _check_left_out(found, options)
     if not sent:
         who = "nobody else" if options.without else "nobody"
         raise Conflict(f"{who} has submitted to this round yet; wait for at least one party", code="no-submissions")
-    secret = _noise_secret(context, found, options)
     try:
         task = _task(found, sent, options, secret)  # outside of the transaction: others need not wait for it
     except SubmissionError as error:
@@ -151,7 +151,8 @@ def task_for(context: Context, round_id: str) -> Task:
         seed = chosen.pop("seed", None)  # of a settlement that a version up to 0.7 started
         options = Options.read(chosen)
         sent = _sent(session, found, options)
-    return _task(found, sent, options, _noise_secret(context, found, options), seed)
+        secret = _noise_secret(context, session, found, options)
+    return _task(found, sent, options, secret, seed)
 
 
 def _sent(session: Session, found: Round, options: Options) -> Sequence[bytes]:
@@ -173,11 +174,11 @@ def _check_left_out(found: Round, options: Options) -> None:
         )
 
 
-def _noise_secret(context: Context, found: Round, options: Options) -> str | None:
-    """What added noise is drawn from: of degraded rewards, where a release must always have the same, the service's."""
+def _noise_secret(context: Context, session: Session, found: Round, options: Options) -> str | None:
+    """Return the secret that rewards' noise is drawn from, if the mechanism adds any."""
     mechanism = options.mechanism or found.agreement.reward.mechanism
     if mechanism == "degraded":
-        return context.path_secret
+        return path_secret(context, session, found.identity)
     if mechanism != "noise":
         return None
     return found.noise_secret or secrets.token_hex(16)  # rounds that a version up to 0.7 made have none at first

@@ -34,6 +34,7 @@ WORDS = {
     "settlement-cancelled": "{actor} cancelled a settlement",
     "settlement-failed": "A settlement failed",
     "settled": "A round was settled",
+    "noise-secret-disclosed": "the secret of the rewards' noise was written out for an auditor",
     "reward-fetched": "{actor} fetched its reward",
     "exported": "{actor} exported a round",
     "signed-in": "{actor} signed in",
