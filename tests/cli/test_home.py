@@ -35,7 +35,7 @@ def test_combine_writes_a_model_that_predicts(home: Path) -> None:
     assert "Wrote model.nc: Model at home of north, a linear model: the reward and 41 own rows" in result.stdout
     assert "must not leave the house" in result.stderr
     assert "1 row of the table say nothing" in result.stderr
-    assert "Outside the agreed bounds: bmi in 1 row" in result.stderr
+    assert "Moved to the agreed bounds, as in a release: bmi in 1 row" in result.stderr
     shown = run("predict", "model.nc", "--data", "north.csv", cwd=home)
     assert "Model at home of north (reward and 41 own rows; it must not leave it)" in shown.stderr
     assert len(shown.stdout.splitlines()) == 43
@@ -48,7 +48,10 @@ def test_combine_as_json(home: Path) -> None:
     told = from_json("party", "combine", "reward.nc", "north.csv", "-o", "model.nc", "--draws", 1_600, cwd=home)
     assert (told["party"], told["rows"], told["converged"], told["evidence"]["fits"]) == ("north", 41, True, True)
     assert "without noise" in told["notice"]
-    assert len(told["remarks"]) == 2
+    assert len(told["remarks"]) == 3
+    assert told["evidence"]["effective"] < 100
+    assert list(told["own_rows"]["quantiles"]) == ["weight[age]", "weight[bmi]", "intercept", "residual_sd"]
+    assert told["own_rows"]["shift"] > 0.5
 
 
 def test_compare_shows_all_three(home: Path) -> None:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from typing import Any, Literal
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +13,10 @@ import coded
 import equipoise as eq
 import reward_posteriors
 from at_home import NormalInverseGamma, in_own_units, rows_of, with_others
-from equipoise.client.home.model import evidence_of, load_model
-from equipoise.client.home.rows import own_rows
+from equipoise.client.home.model import effective_draws, evidence_of, load_model
+from equipoise.client.home.rows import Moved, own_rows
 from equipoise.reward.evidence import Evidence, Normal
+from equipoise.reward.model import Reward
 from equipoise.reward.slice_sampling import sample
 
 pytestmark = pytest.mark.statistical
@@ -216,7 +218,8 @@ ONE_CLASS = {"age": [50.0, 60.0] * 20, "bmi": [25.0, 30.0] * 20, "ill": ["no"] *
 
 def test_own_rows_of_one_class_leave_a_proper_model() -> None:
     drawn = 0.5 * np.random.default_rng(12).normal(size=(16, 250, 3))
-    model = eq.combine(with_others("logistic", drawn), ONE_CLASS, draws=1_600)
+    with pytest.warns(UserWarning, match="effective number"):
+        model = eq.combine(with_others("logistic", drawn), ONE_CLASS, draws=1_600)
     assert model.posterior.converged
     assert np.all(model.predict_proba([[55, 27]])[:, 0] > 0.5)
 
@@ -333,26 +336,120 @@ def test_rows_that_a_release_leaves_out_are_left_out_at_home() -> None:
     assert (found.without_target, found.read) == (1, 5)
 
 
-def test_absurd_values_are_refused_by_column_and_row() -> None:
-    drawn = 0.3 * np.random.default_rng(18).normal(size=(16, 250, 4))
-    table = in_own_units(*rows_of(50, 19))
-    table["age"][7] = 1e12
-    with pytest.raises(eq.TableError, match="'age', row 8"):
-        eq.combine(with_others("linear", drawn), table)
-
-
 def test_decimals_are_numbers() -> None:
     """As of a database, and as a release takes them."""
     agreed = reward_posteriors.agreement("linear")
     ages = pa.array([50.0, 60.0, 200.0]).cast(pa.decimal128(5, 1))
-    assert own_rows(agreed, {**TABLES["linear"], "age": ages}).outside == {"age": 1}
+    found = own_rows(agreed, {**TABLES["linear"], "age": ages}, allow_clipping=True)
+    assert found.moved == {"age": Moved(1, 200.0, 100.0)}
 
 
-def test_a_row_far_out_is_combined_all_the_same() -> None:
-    """One that outweighs all others is the party's own affair; it is told which columns are beyond their bounds."""
-    drawn = 0.3 * np.random.default_rng(18).normal(size=(16, 250, 4))
+def test_bad_cells_count_at_the_bounds_as_in_a_release() -> None:
+    """Two cells of 999 and 30,000 among 1,200 moved a coefficient from -0.7 to -0.007 in version 0.14."""
+    reward = with_others("linear", None, kappa=0.0)
+    table = in_own_units(*rows_of(400, 19))
+    clean = eq.combine(reward, table, draws=1_600, seed=1)
+    table["bmi"][7], table["bmi"][9] = 999.0, 30_000.0
+    rows = own_rows(clean.agreement, table)
+    assert rows.moved == {"bmi": Moved(2, 30_000.0, 45.0)}
+    assert "bmi in 2 rows (the farthest from 30000 to 45)" in rows.remarks[0]
+    spoilt = eq.combine(reward, table, draws=1_600, seed=1)
+    shift = spoilt.posterior.mean("weights") - clean.posterior.mean("weights")
+    np.testing.assert_allclose(shift / clean.posterior.sd("weights"), 0, atol=1)
+
+
+def test_a_table_of_which_much_lies_outside_the_bounds_is_refused() -> None:
     table = in_own_units(*rows_of(50, 19))
-    table["age"][7] = 30_000
-    model = eq.combine(with_others("linear", drawn), table)
-    assert model.posterior.converged
-    assert own_rows(model.agreement, table).outside == {"age": 1}
+    table["age"] = table["age"] * 365.25
+    reward = with_others("linear", None, kappa=0.0)
+    with pytest.raises(eq.TableError, match="of 'age' in the table lie outside the agreed bounds.*--allow-clipping"):
+        eq.combine(reward, table)
+    assert eq.combine(reward, table, draws=800, allow_clipping=True).rows == 50
+    with pytest.raises(eq.TableError, match="not finite numbers"):
+        eq.combine(reward, {**TABLES["linear"], "progression": [np.inf, 200.0, 250.0]})
+
+
+def test_own_rows_in_the_tail_of_the_evidence_are_told_and_shown_beside_the_model() -> None:
+    """Six standard deviations away nobody knows the evidence: no draw is near."""
+    drawn = 0.3 * np.random.default_rng(20).normal(size=(16, 250, 1))
+    agreeing = eq.combine(with_others("bernoulli", drawn), {"ill": ["yes", "no"] * 20}, draws=1_600)
+    assert agreeing.effective is not None
+    assert agreeing.effective > 1_000
+    assert (agreeing.own, agreeing.beside_own_rows(), agreeing.remarks) == (None, None, [])
+    table = {"ill": ["yes"] * 390 + ["no"] * 10}
+    with pytest.warns(UserWarning, match="effective number"):
+        model = eq.combine(with_others("bernoulli", drawn), table, draws=1_600)
+    assert model.effective is not None
+    assert model.effective < 100
+    beside = model.beside_own_rows()
+    assert beside is not None
+    assert "own rows" in beside.headers
+    assert model.own is not None
+    (own,) = model.own.values()
+    assert own[2] == pytest.approx(391 / 402, abs=0.005)
+
+
+def test_the_effective_number_is_that_of_importance_weights() -> None:
+    """Evidence N(0, 1) and own rows of a normal likelihood: in closed form, n √(2s² + s⁴) / (1 + s²) at distance 0."""
+    points = stats.norm.ppf((np.arange(40_000) + 0.5) / 40_000).reshape(4, 10_000, 1)
+    reward = with_others("bernoulli", points)
+    model: Any = reward.agreement.model
+    s = 0.5
+    log_weights = -0.5 * (points.reshape(-1) / s) ** 2
+    with mock.patch.object(type(model), "likelihood_of", return_value=mock.Mock(return_value=log_weights)):
+        found = effective_draws(reward, own_rows(reward.agreement, TABLES["bernoulli"]).rows)
+    assert found == pytest.approx(40_000 * s * np.sqrt(2 + s**2) / (1 + s**2), rel=1e-3)
+
+
+@pytest.mark.parametrize(("others", "says"), [(1e5, "prior standard deviations away"), (0.0, "1 draw that differ")])
+def test_evidence_that_no_settlement_gives_is_refused(others: float, says: str) -> None:
+    drawn = np.full((16, 25, 4), others) + (np.random.default_rng(0).normal(size=(16, 25, 4)) if others else 0.0)
+    with pytest.raises(eq.MediationError, match=says):
+        eq.combine(with_others("linear", drawn), TABLES["linear"])
+
+
+class TestReleased:
+    """A reward is combined with the table that was released, and with no other by mistake."""
+
+    @staticmethod
+    def reward(tmp_path: Path, table: dict[str, Any]) -> Reward:
+        agreed = reward_posteriors.agreement("linear")
+        release = eq.release(agreed, table, party="north", epsilon=1.0, ledger=tmp_path / "north.ledger")
+        plain = with_others("linear", None, kappa=0.0)
+        return Reward("north", agreed, plain.posterior, plain.value, release=release)
+
+    def test_the_table_that_was_released(self, tmp_path: Path) -> None:
+        table = in_own_units(*rows_of(200, 19))
+        reward = self.reward(tmp_path, table)
+        assert eq.combine(reward, table, draws=800).rows == 200
+        reward.save(tmp_path / "reward.nc")
+        assert Reward.load(tmp_path / "reward.nc") == reward
+        assert Reward.load(tmp_path / "reward.nc").release == reward.release
+
+    def test_tables_of_others(self, tmp_path: Path) -> None:
+        reward = self.reward(tmp_path, in_own_units(*rows_of(200, 19)))
+        longer = in_own_units(*rows_of(201, 19))
+        with pytest.raises(eq.TableError, match="201 rows.*'north' was made for a release of 200.*--other-rows"):
+            eq.combine(reward, longer)
+        south = in_own_units(*rows_of(200, 23))
+        south["bmi"] = 30 + 0.5 * (south["bmi"] - 30)
+        with pytest.raises(eq.TableError, match="sums of this table are not those that 'north' released"):
+            eq.combine(reward, south)
+        with pytest.raises(eq.TableError, match="not those that 'north' released"):
+            eq.compare(reward, south)
+        assert eq.combine(reward, longer, draws=800, other_rows=True).rows == 201
+
+    def test_a_reward_with_the_release_of_somebody_else_is_refused(self, tmp_path: Path) -> None:
+        reward = self.reward(tmp_path, in_own_units(*rows_of(200, 19)))
+        release = reward.release
+        assert release is not None
+        others = Reward(
+            "north",
+            reward.agreement,
+            reward.posterior,
+            reward.value,
+            release=release.model_copy(update={"party": "south"}),
+        )
+        others.save(tmp_path / "reward.nc")
+        with pytest.raises(eq.MediationError, match="holds a release of 'south'"):
+            Reward.load(tmp_path / "reward.nc")

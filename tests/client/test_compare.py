@@ -24,9 +24,19 @@ def test_evidence_of_many_helps_who_has_few_rows() -> None:
     reward = with_others("linear", evidence(1, rows_of(2_000, 2)))
     found = eq.compare(reward, in_own_units(*rows_of(12, 3)), folds=3, draws=800)
     assert found.losses[BOTH].value < found.losses[OWN].value
-    assert found.best == BOTH
     assert found.gains[BOTH].value == pytest.approx(found.losses[OWN].value - found.losses[BOTH].value)
     assert "P4′" in repr(found)
+
+
+def test_a_model_is_called_best_only_if_rows_can_tell() -> None:
+    reward = with_others("linear", evidence(1, rows_of(30, 2)))
+    many = eq.compare(reward, in_own_units(*rows_of(600, 3)), folds=2, draws=800)
+    assert many.best is None
+    assert "best cannot be told" in repr(many)
+    misled = with_others("linear", evidence(4, rows_of(2_000, 5)) + 3.0)
+    found = eq.compare(misled, in_own_units(*rows_of(600, 3)), folds=2, draws=800)
+    assert found.best == OWN
+    assert [row[-1] for row in found.summary().rows] == ["best", "", ""]
 
 
 def test_rows_of_one_individual_are_held_out_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,6 +136,9 @@ def test_settling_again_gives_other_numbers_within_or_beyond_their_errors(files:
     assert "is stated as" in message
     with mock.patch.object(mediator, "settle", return_value=replace(stated, curve=())):
         assert "decides otherwise" in failure(path, again=True)[1]
+        with mock.patch("equipoise.client.verify.settlement.__version__", "99.0.0"):
+            last = {check.title: check for check in check_export(path, again=True)}
+    assert last["settling again gives the same rewards"].outcome == "not repeatable"
 
 
 def test_settling_again_where_rewards_were_made_by_noise(files: Files, tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_a_settled_reward_is_combined_with_own_rows(settled: eq.Settlement) -> N
     table = {"x": x, "y": 0.5 + 0.8 * x + 0.5 * rng.normal(size=200)}
     reward = settled.awards["west"].reward
     assert reward is not None
-    model = eq.combine(reward, table)
+    model = eq.combine(reward, table, other_rows=True)
     assert model.fits
     assert model.value.value > reward.value.value
     assert model.coef_[0] == pytest.approx(0.8, abs=0.15)

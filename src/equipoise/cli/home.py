@@ -11,8 +11,8 @@ from equipoise.cli.interrupt import ending_at_once
 from equipoise.cli.options import DecimalOption, DelimiterOption, JsonOption, TableArgument
 from equipoise.cli.output import claim_output, echo, print_alarm, print_json, print_lines, print_table
 from equipoise.client.home import compare as comparing
-from equipoise.client.home.model import DRAWS, NOTICE, HomeModel, combined, evidence_of
-from equipoise.client.home.rows import own_rows
+from equipoise.client.home.model import DRAWS, FEWEST_EFFECTIVE, NOTICE, HomeModel, combined, evidence_of
+from equipoise.client.home.released import read_own_rows
 from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
 from equipoise.party.csv_stream import stated_table
@@ -20,6 +20,14 @@ from equipoise.reward.model import Reward
 
 RewardArgument = Annotated[
     Path, typer.Argument(help="The reward, a .nc file as the mediator sent it.", metavar="REWARD", readable=False)
+]
+AllowClippingOption = Annotated[
+    bool,
+    typer.Option("--allow-clipping", help="Go on although much of a column lies outside the agreed bounds."),
+]
+OtherRowsOption = Annotated[
+    bool,
+    typer.Option("--other-rows", help="Go on although this is not the table that was released, such as a longer one."),
 ]
 SeedOption = Annotated[int, typer.Option(help="The same seed gives the same draws.", min=0)]
 
@@ -33,19 +41,22 @@ def combine(
     delimiter: DelimiterOption = None,
     decimal: DecimalOption = None,
     force: Annotated[bool, typer.Option("--force", help="Write it although its chains have not converged.")] = False,
+    allow_clipping: AllowClippingOption = False,
+    other_rows: OtherRowsOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Combine your reward with your own rows, at home: the model you should predict with. It must not leave the house.
 
-    Own rows count as they are, without noise and without cost; the rest is the others' evidence, as your reward carries
-    it. `equipoise predict` takes the model in place of the reward.
+    Own rows count without noise and without cost, at the agreed bounds where they lie beyond them; the rest is the
+    others' evidence, as your reward carries it. `equipoise predict` takes the model in place of the reward.
 
     Example: equipoise party combine reward.nc north.csv -o model.nc
     """
     claim_output(output, MediationError)
     reward = _load(path)
     evidence = evidence_of(reward)
-    own = own_rows(reward.agreement, stated_table(table, delimiter, decimal))
+    source = stated_table(table, delimiter, decimal)
+    own = read_own_rows(reward, source, allow_clipping=allow_clipping, other_rows=other_rows)
     with ending_at_once():
         model = combined(reward, evidence, own, draws=draws, seed=seed, force=force)
     model.save(output)
@@ -58,6 +69,11 @@ def combine(
     echo(f"Wrote {output}: {model.described}.")
     if model.misfit is not None:
         echo(f"The others' evidence by {counted(model.parts, 'normal distribution')}; left out: {model.misfit} nats.")
+    if model.effective is not None:
+        echo(f"Effective number of the others' draws under your own rows: {model.effective:,.0f}.")
+    if (beside := model.beside_own_rows()) is not None:
+        echo(f"Since that is below {FEWEST_EFFECTIVE}, look at your own rows alone beside the model:")
+        print_table(beside)
     print_alarm(NOTICE)
 
 
@@ -75,6 +91,8 @@ def compare(
     seed: SeedOption = 0,
     delimiter: DelimiterOption = None,
     decimal: DecimalOption = None,
+    allow_clipping: AllowClippingOption = False,
+    other_rows: OtherRowsOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compare your own rows, your reward and both, by how well they predict held-out rows of yours; nothing is sent.
@@ -90,11 +108,13 @@ def compare(
             alone=None if alone is None else _load(alone),
             folds=folds,
             seed=seed,
+            allow_clipping=allow_clipping,
+            other_rows=other_rows,
         )
     if output is not None:
         from equipoise.report.home import write_comparison  # loads Matplotlib
 
-        write_comparison(output, found.party, found.losses, found.summary(), found.verdict)
+        write_comparison(output, found.party, found.losses, found.summary(), found.verdict, found.best)
     if not as_json:
         print_table(found.summary())
         if output is not None:
@@ -107,6 +127,7 @@ def compare(
             "folds": found.folds,
             "losses": {name: _numbers(one) for name, one in found.losses.items()},
             "better_than_own_rows": {name: _numbers(one) for name, one in found.gains.items()},
+            "best": found.best,
             "P4'": found.verdict,
             "remarks": list(found.remarks),
             "output": None if output is None else str(output),
@@ -131,7 +152,9 @@ def _document(model: HomeModel) -> dict[str, Any]:
             "parts": model.parts,
             "misfit": None if model.misfit is None else _numbers(model.misfit),
             "fits": model.fits,
+            "effective": model.effective,
         },
+        "own_rows": None if model.own is None else {"quantiles": model.own, "shift": model.shift},
         "notice": NOTICE,
     }
 

@@ -287,7 +287,8 @@ class _Round:
             posterior = replace(posterior, noise_seed=0)  # whoever knew it could take the added noise away again
         notes += tuple(f"not converged: {problem}" for problem in posterior.diagnostics.problems)
         evidence = None if others is None else own_coordinates(self.agreement, self.appraiser.posterior(others))
-        reward = Reward(party, self.agreement, posterior, attained, self.deviations, evidence)
+        (release,) = (one for one in self.submissions if one.party == party)
+        reward = Reward(party, self.agreement, posterior, attained, self.deviations, evidence, release)
         epsilons = {one.party: one.stated.epsilon for one in self.submissions if one.party in request.coalition}
         compared = {"reward": posterior, "team": grand}
         if self.coalitions.is_shown((party,)):

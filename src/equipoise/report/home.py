@@ -28,12 +28,12 @@ CONCLUSIONS = {
 }
 
 
-def comparison_page(party: str, losses: Mapping[str, Estimate], table: Table, verdict: str) -> Page:
-    """Held-out losses of the models that a party can have at home."""
+def comparison_page(party: str, losses: Mapping[str, Estimate], table: Table, verdict: str, best: str | None) -> Page:
+    """Show the held-out losses of the models that a party can have at home."""
     meanings = [f"{name}: {MEANINGS[name]}." for name in losses]
     if "alone" not in losses:
         meanings.append("alone: not measured; give “--alone” the reward of a round that you settle by yourself.")
-    best = min(losses, key=lambda name: losses[name].value)
+    first = f"Of the models that {party} can have, held-out rows are predicted best by: {best}."
     figure = Figure(
         charts.losses({party: losses}),
         "Loss on held-out rows; less is better. Bars reach two standard errors either way. All models meet the same "
@@ -43,7 +43,7 @@ def comparison_page(party: str, losses: Mapping[str, Estimate], table: Table, ve
     return Page(
         title="At home",
         edition=f"For {party} alone: made of its own rows on its own computer, and sent to nobody",
-        summary=[f"Of the models that {party} can have, held-out rows are predicted best by: {best}.", *table.notes],
+        summary=[*([first] if best else []), *table.notes],
         sign=Verdict(verdict),
         conclusion=CONCLUSIONS[verdict],
         sections=[section],
@@ -51,9 +51,11 @@ def comparison_page(party: str, losses: Mapping[str, Estimate], table: Table, ve
     )
 
 
-def write_comparison(path: Path, party: str, losses: Mapping[str, Estimate], table: Table, verdict: str) -> None:
+def write_comparison(
+    path: Path, party: str, losses: Mapping[str, Estimate], table: Table, verdict: str, best: str | None
+) -> None:
     """Write the page, for its owner to read."""
-    text = rendered(comparison_page(party, losses, table, verdict))
+    text = rendered(comparison_page(party, losses, table, verdict, best))
     try:
         with replaced_file(path, mode=0o600) as partial:
             partial.write_text(text, encoding="utf-8", newline="\n")

@@ -27,13 +27,14 @@ from equipoise._util.canonical import canonical_json, sha256_hex
 from equipoise._util.display import Table
 from equipoise._util.files import replaced_file
 from equipoise.agreement import Agreement
-from equipoise.errors import MediationError
+from equipoise.errors import MediationError, SubmissionError
 from equipoise.estimate import Estimate
 from equipoise.inference.diagnostics import Diagnostics
 from equipoise.inference.posterior import Posterior, load_arviz
 from equipoise.inference.scenario import Scenario
+from equipoise.protocol.submission import Submission
 from equipoise.reward import prediction
-from equipoise.reward.reading import COORDINATES, DIAGNOSTICS, OTHERS, POSTERIOR, UNCONSTRAINED, RewardFile
+from equipoise.reward.reading import COORDINATES, DIAGNOSTICS, OTHERS, POSTERIOR, RELEASE, UNCONSTRAINED, RewardFile
 from equipoise.reward.scoring import mean_negative_log_probability, scaled_rows
 from equipoise.reward.summary import WEIGHT, displayed
 from equipoise.reward.writing import write
@@ -49,6 +50,7 @@ DEVIATIONS = "deviations"
 _ARRAYS = ("rhat", "ess_bulk", "ess_tail")
 # What the library for such files and the checks of what is in them answer damage with.
 _DAMAGES = (
+    SubmissionError,
     OSError,
     LookupError,
     ValueError,
@@ -83,6 +85,9 @@ class Reward:
         Draws [chains, draws, d], in the coordinates of `posterior.coordinates`, of what the others' releases say
         without one's own, held back as in the reward: for `combine`. None where nobody else's release is in the
         reward, and in files of versions up to 0.10.
+    release : Submission, optional
+        The party's own submission, so that a model at home can tell whether a table is the one that was released. None
+        in files of versions up to 0.14.
 
     Examples
     --------
@@ -100,6 +105,7 @@ class Reward:
     value: Estimate
     deviations: tuple[str, ...] = ()
     others: Floats | None = None
+    release: Submission | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
         # Not simply a frozen dataclass: scikit-learn's pipelines leave private notes on their steps.
@@ -423,6 +429,7 @@ class Reward:
             value,
             tuple(file.deviations),
             others,
+            _release_in(file, agreement),
             **cls._more_of(file),
         )
 
@@ -460,7 +467,18 @@ class Reward:
                 "gradients": found.gradients,
             },
             **({DEVIATIONS: list(self.deviations)} if self.deviations else {}),
+            **({} if self.release is None else {RELEASE: self.release.model_dump()}),
         }
+
+
+def _release_in(file: RewardFile, agreement: Agreement) -> Submission | None:
+    """Read the party's own submission in a reward file; one of somebody else, or for another agreement, is refused."""
+    if RELEASE not in file.texts:
+        return None
+    release = Submission.parse(file.texts[RELEASE].encode(), name="the release in it")
+    if (release.party, release.agreement) != (file.texts["party"], agreement.identity_digest):
+        raise ValueError(f"it holds a release of {release.party!r}, or for another agreement")
+    return release
 
 
 @contextmanager

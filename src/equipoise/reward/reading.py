@@ -40,7 +40,8 @@ MAX_TEXTS = 10_000  # in heaps, with those that are for netCDF
 _HEAP, _OBJECT = rb"GCOL\x01\0\0\0", struct.Struct("<HHxxxxQ")  # as HDF5's specification has them
 _PACKED_HEAP = rb"FRHP\0[\s\S]{2}(?!\0\0)"  # one with filters, which would unpack whatever it is to
 REQUIRED = ("format", "party", "agreement", "value", "scenario", "sampling", "diagnostics")
-OPTIONAL = ("deviations", "home")
+RELEASE = "release"
+OPTIONAL = ("deviations", "home", RELEASE)
 
 
 class _Document(BaseModel):
@@ -79,6 +80,8 @@ class _Home(_Document):
     parts: Annotated[int, Field(ge=1)]
     misfit: _Value | None
     notice: str
+    effective: Annotated[Finite, Field(ge=0)] | None = None
+    own: dict[str, Annotated[list[Finite], Field(min_length=5, max_length=5)]] | None = None
 
 
 class _Deviations(RootModel[list[str]]):

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from equipoise._util.arrays import Floats
 from equipoise._util.display import Chart, Interval, Table
 from equipoise.client.home.model import evidence_of, posterior_at_home
-from equipoise.client.home.rows import own_rows
+from equipoise.client.home.released import read_own_rows
 from equipoise.errors import MediationError, TableError
 from equipoise.estimate import UNSURE, Estimate
 from equipoise.models.base import Rows
@@ -48,8 +50,11 @@ class Comparison:
     gains : dict of str to Estimate
         By how much the others are better than own rows, row by row: its error is smaller than that of the losses, which
         share their rows.
+    best : str, optional
+        The model that predicts better than every other one, row by row, beyond two standard errors; None where held-out
+        rows cannot tell.
     remarks : tuple of str
-        What speaks against relying on it, in sentences, and what was noticed in the table.
+        Sentences that speak against relying on it, and what was noticed in the table.
 
     Examples
     --------
@@ -62,6 +67,7 @@ class Comparison:
     folds: int
     losses: dict[str, Estimate]
     gains: dict[str, Estimate]
+    best: str | None = None
     remarks: tuple[str, ...] = ()
 
     @property
@@ -71,11 +77,6 @@ class Comparison:
         if gain.z_score < -UNSURE:
             return "fails"
         return "holds" if gain.z_score > UNSURE or gain.error < 1e-3 else "cannot tell"
-
-    @property
-    def best(self) -> str:
-        """The model with the smallest loss."""
-        return min(self.losses, key=lambda name: self.losses[name].value)
 
     def __repr__(self) -> str:
         return repr(self.summary())
@@ -99,7 +100,11 @@ class Comparison:
             ("model", "held-out loss", "better than own rows by", ""),
             rows,
             Chart("held-out loss, ± two standard errors", lines),
-            [f"P4′, at home you predict no worse than with your own rows: {self.verdict}.", *self.remarks],
+            [
+                f"P4′, at home you predict no worse than with your own rows: {self.verdict}.",
+                *([] if self.best else ["Which model is best cannot be told from these rows."]),
+                *self.remarks,
+            ],
         )
 
 
@@ -111,6 +116,8 @@ def compare(
     folds: int = FOLDS,
     draws: int = DRAWS,
     seed: int = 0,
+    allow_clipping: bool = False,
+    other_rows: bool = False,
 ) -> Comparison:
     """Compare own rows, the reward and both, by how well they predict held-out own rows; nothing is sent.
 
@@ -129,6 +136,8 @@ def compare(
         Draws of each model.
     seed : int
         The same seed deals the same folds and gives the same draws.
+    allow_clipping, other_rows : bool
+        As in `combine`.
 
     Returns
     -------
@@ -154,7 +163,7 @@ def compare(
         raise MediationError(f"{folds} folds leave nothing to predict from; give 2 or more")
     evidence = evidence_of(reward)
     sent = {REWARD: reward} if alone is None else {ALONE: _release_alone(alone, reward), REWARD: reward}
-    own = own_rows(reward.agreement, table)
+    own = read_own_rows(reward, table, allow_clipping=allow_clipping, other_rows=other_rows)
     rows, remarks = own.rows, list(own.remarks)
     if not evidence.fits:
         remarks.append(f"The others' evidence is not well described: {evidence.misfit} nats are left.")
@@ -182,7 +191,14 @@ def compare(
     gains = {name: mean_of_rows(terms[OWN] - terms[name], whose) for name in terms if name != OWN}
     if doubtful:
         remarks.append(f"{doubtful} of {2 * folds} fits have not converged; ask for more draws, or fewer folds.")
-    return Comparison(reward.party, number, folds, losses, gains, tuple(remarks))
+    return Comparison(reward.party, number, folds, losses, gains, _best(terms, whose), tuple(remarks))
+
+
+def _best(terms: dict[str, Floats], whose: NDArray[np.int64] | None) -> str | None:
+    """Name the model whose loss is below that of every other one by more than the errors of the differences."""
+    first = min(terms, key=lambda name: float(np.mean(terms[name])))
+    behind = [mean_of_rows(losses - terms[first], whose) for name, losses in terms.items() if name != first]
+    return first if all(difference.z_score > UNSURE for difference in behind) else None
 
 
 def _release_alone(alone: Reward | str | Path, reward: Reward) -> Reward:

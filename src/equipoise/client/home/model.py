@@ -2,9 +2,15 @@
 
     p(θ | own rows, reward) ∝ p(θ) · p(own rows | θ) · e(θ)
 
-e is the others' evidence as the reward carries it (`equipoise.reward.evidence`). Own rows enter exactly, unclipped and
-without noise; of a regression they are its targets given its features, since how features are distributed says nothing
-of θ once rows are known. The party's own release is left out: it is these rows again, with noise.
+e is the others' evidence as the reward carries it (`equipoise.reward.evidence`). Own rows enter without noise, at the
+agreed bounds where they lie beyond them; of a regression they are its targets given its features, since how features
+are distributed says nothing of θ once rows are known. The party's own release is left out: it is these rows again, with
+noise.
+
+The evidence comes as draws and is used through a fitted density. Where own rows lie in the tail of the evidence, few
+draws are near them and the fit is a guess, however well it describes the draws as a whole. The draws themselves tell:
+weighted by the likelihood of own rows they are draws of the posterior at home, and the effective number of these
+importance weights, (Σw)²/Σw², says how many of them matter. If it is small, own rows alone are shown beside the model.
 """
 
 import warnings
@@ -13,9 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy
 
+from equipoise._util.display import Table
 from equipoise._util.text import counted
-from equipoise.client.home.rows import OwnRows, own_rows
+from equipoise.client.home.released import read_own_rows
+from equipoise.client.home.rows import OwnRows
 from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
 from equipoise.inference.posterior import Posterior
@@ -24,9 +33,15 @@ from equipoise.reward.evidence import LARGEST_MISFIT, Evidence
 from equipoise.reward.model import HOME_FORMAT, Reward, readable
 from equipoise.reward.reading import RewardFile
 from equipoise.reward.slice_sampling import sample
+from equipoise.reward.summary import Summary, summarise
 from equipoise.valuation.divergence import divergence
 
 DRAWS = 4_000
+FEWEST_EFFECTIVE = 100
+# Standard deviations of own rows alone. If the model differs by less, it matters little how evidence was described.
+LARGEST_SHIFT = 0.5
+# In coordinates where the prior is N(0, 1), no release gives evidence farther out than this.
+FARTHEST_EVIDENCE = 1_000.0
 METHOD = "home"
 NOTICE = (
     "This model holds rows without noise. It must not leave the house: whoever has it learns of single rows what no "
@@ -49,8 +64,13 @@ class HomeModel(Reward):
         Normal distributions that describe the others' evidence: 1 unless that does not fit.
     misfit : Estimate, optional
         Divergence in nats of the others' evidence from this description; None where the reward has none.
-    party, agreement, posterior, value, deviations : object
-        As of a `Reward`; `value` is that of rows and evidence together, `others` is None.
+    effective : float, optional
+        Effective number of the others' draws, weighted by how likely they make the own rows. Below 100 the model rests
+        on the description alone.
+    own : dict of str to list of float, optional
+        Quantiles of the parameters by own rows alone, at 5, 25, 50, 75 and 95 %, where `effective` is below 100.
+    party, agreement, posterior, value, deviations, release : object
+        As of a `Reward`; `value` is that of rows and evidence together, `others` and `release` are None.
 
     Examples
     --------
@@ -65,6 +85,8 @@ class HomeModel(Reward):
     rows: int = 0
     parts: int = 1
     misfit: Estimate | None = None
+    effective: float | None = None
+    own: Summary | None = None
 
     @property
     def title(self) -> str:
@@ -86,8 +108,15 @@ class HomeModel(Reward):
 
     @property
     def remarks(self) -> list[str]:
-        """What speaks against relying on the model, in sentences."""
+        """Sentences that speak against relying on the model."""
         told = []
+        if self.effective is not None and (shift := self.shift) is not None and shift > LARGEST_SHIFT:
+            told.append(
+                f"Your own rows lie where the others' evidence has few draws: their effective number is "
+                f"{self.effective:.3g}, and should be {FEWEST_EFFECTIVE} or more. The model rests on how the evidence "
+                f"was described there, and is up to {shift:.2g} standard deviations away from your own rows alone. "
+                "Compare the two by held-out rows before you rely on it (`equipoise party compare`)."
+            )
         if not self.fits:
             told.append(
                 f"The others' evidence is not well described by {counted(self.parts, 'normal distribution')}: "
@@ -97,16 +126,48 @@ class HomeModel(Reward):
         told += [f"Its chains have not converged: {problem}." for problem in self.posterior.diagnostics.problems]
         return told
 
+    @property
+    def shift(self) -> float | None:
+        """Largest distance of a parameter from that by own rows alone, in standard deviations of the latter.
+
+        None where the effective number of the others' draws is large enough, or there are none.
+        """
+        if self.own is None:
+            return None
+        here = summarise(self.agreement, self.posterior.draws)
+        # Between the 5 % and the 95 % quantile of a normal distribution lie 3.29 standard deviations.
+        return max(
+            abs(here[name][2] - middle) / max((high - low) / 3.29, 1e-300)
+            for name, (low, _, middle, _, high) in self.own.items()
+        )
+
     @classmethod
     def _more_of(cls, file: RewardFile) -> dict[str, Any]:
         found = file.document("home")
         misfit = None if found["misfit"] is None else Estimate(**found["misfit"])
-        return {"rows": found["rows"], "parts": found["parts"], "misfit": misfit}
+        more = {name: found.get(name) for name in ("effective", "own")}
+        return {"rows": found["rows"], "parts": found["parts"], "misfit": misfit, **more}
 
     def _attributes(self) -> dict[str, Any]:
         misfit = None if self.misfit is None else {"value": self.misfit.value, "error": self.misfit.error}
-        home = {"rows": self.rows, "parts": self.parts, "misfit": misfit, "notice": NOTICE}
+        home: dict[str, Any] = {"rows": self.rows, "parts": self.parts, "misfit": misfit, "notice": NOTICE}
+        told = {"effective": self.effective, "own": self.own}
+        home |= {name: value for name, value in told.items() if value is not None}
         return super()._attributes() | {"home": home}
+
+    def beside_own_rows(self) -> Table | None:
+        """Show the parameters by own rows alone beside those of this model, if that was found to be needed."""
+        if self.own is None:
+            return None
+        here = summarise(self.agreement, self.posterior.draws)
+        rows = [
+            (
+                name,
+                *(f"{middle:.3g} ({low:.3g} to {high:.3g})" for low, _, middle, _, high in (self.own[name], quantiles)),
+            )
+            for name, quantiles in here.items()
+        ]
+        return Table("Own rows alone, and with the others' evidence", ("parameter", "own rows", "at home"), rows)
 
 
 def load_model(path: str | Path) -> Reward:
@@ -118,12 +179,20 @@ def load_model(path: str | Path) -> Reward:
 
 
 def combine(
-    reward: Reward | str | Path, table: Any, *, draws: int = DRAWS, seed: int = 0, force: bool = False
+    reward: Reward | str | Path,
+    table: Any,
+    *,
+    draws: int = DRAWS,
+    seed: int = 0,
+    force: bool = False,
+    allow_clipping: bool = False,
+    other_rows: bool = False,
 ) -> HomeModel:
-    """Combine a reward with one's own rows, at home: what a party should predict with.
+    """Combine a reward with one's own rows, at home: the model that a party should predict with.
 
-    Own rows count exactly as they are, without noise; the rest is the others' evidence, as the reward carries it.
-    Nothing is spent, and nothing may leave: the model holds rows without noise.
+    Own rows count without noise, with numbers beyond the agreed bounds moved to them as in a release; the rest is the
+    others' evidence, as the reward carries it. Nothing is spent, and nothing may leave: the model holds rows without
+    noise.
 
     Parameters
     ----------
@@ -137,18 +206,24 @@ def combine(
         The same seed gives the same draws.
     force : bool
         Whether to return a model whose chains have not converged.
+    allow_clipping : bool
+        Whether to go on although more than a fifth of a column lies outside the agreed bounds.
+    other_rows : bool
+        Whether to take another table than the one that was released, for instance one that has grown since.
 
     Returns
     -------
     HomeModel
-        Its `misfit` says how well the others' evidence was described; above 0.1 nats there is a warning.
+        Its `misfit` says how well the others' evidence was described, and `effective` how many of the others' draws
+        agree with the own rows; there is a warning above 0.1 nats, or below 100 draws.
 
     Raises
     ------
     MediationError
         The reward does not hold the others' evidence, as those of versions up to 0.10, or is no reward.
     TableError
-        The table does not have the agreed columns, or no rows.
+        The table does not have the agreed columns, no rows, much that lies outside the bounds, or is not the one that
+        was released.
     ConvergenceError
         The chains do not agree, and `force` is not set.
 
@@ -162,7 +237,8 @@ def combine(
     if not isinstance(reward, Reward):
         reward = Reward.load(reward)
     evidence = evidence_of(reward)
-    found = combined(reward, evidence, own_rows(reward.agreement, table), draws=draws, seed=seed, force=force)
+    own = read_own_rows(reward, table, allow_clipping=allow_clipping, other_rows=other_rows)
+    found = combined(reward, evidence, own, draws=draws, seed=seed, force=force)
     for remark in found.remarks:
         warnings.warn(remark, stacklevel=2)
     return found
@@ -175,6 +251,11 @@ def combined(
     posterior = posterior_at_home(reward, evidence, own.rows, draws=draws, seed=seed).require_converged(force=force)
     assert posterior.coordinates is not None
     value = divergence(posterior.coordinates.reshape(posterior.chains, -1, evidence.dimension))
+    effective = None if reward.others is None else effective_draws(reward, own.rows)
+    alone = None
+    if effective is not None and effective < FEWEST_EFFECTIVE:
+        prior = Evidence.none(evidence.dimension)
+        alone = posterior_at_home(reward, prior, own.rows, draws=draws, seed=seed)
     return HomeModel(
         reward.party,
         reward.agreement,
@@ -184,7 +265,18 @@ def combined(
         rows=len(own.rows.target),
         parts=len(evidence.parts),
         misfit=evidence.misfit,
+        effective=effective,
+        own=None if alone is None else summarise(reward.agreement, alone.draws),
     )
+
+
+def effective_draws(reward: Reward, rows: Rows) -> float:
+    """Return the effective number (Σw)²/Σw² of the others' draws, weighted by the likelihood of own rows."""
+    assert reward.others is not None
+    model = reward.agreement.model
+    points = reward.others.reshape(-1, reward.others.shape[2])
+    log_weights = model.likelihood_of(rows)(model.at_coordinates(points))
+    return float(np.exp(2 * scipy.special.logsumexp(log_weights) - scipy.special.logsumexp(2 * log_weights)))
 
 
 def evidence_of(reward: Reward) -> Evidence:
@@ -197,6 +289,7 @@ def evidence_of(reward: Reward) -> Evidence:
     scenario, dimension = reward.posterior.scenario, len(reward.agreement.model.coordinate_names())
     others = [party for party in scenario.coalition or () if party != reward.party]
     if reward.others is not None:
+        _check_evidence(reward)
         return Evidence.fitted(reward.others)
     if not others or scenario.kappa == 0:
         return Evidence.none(dimension)
@@ -205,6 +298,25 @@ def evidence_of(reward: Reward) -> Evidence:
         "those of versions up to 0.10; ask the mediator to settle the round again with this version, which gives the "
         "same reward with the evidence beside it"
     )
+
+
+def _check_evidence(reward: Reward) -> None:
+    """Refuse draws of the others' evidence that no sampler makes: all alike, or far beyond what the prior allows."""
+    assert reward.others is not None
+    points = reward.others.reshape(-1, reward.others.shape[2])
+    farthest = float(np.abs(points).max())
+    fewest = 2 * points.shape[1] + 2
+    distinct = len(np.unique(points, axis=0))
+    if farthest > FARTHEST_EVIDENCE or distinct < fewest or np.ptp(points, axis=0).min() == 0:
+        what = (
+            f"lies up to {farthest:.3g} prior standard deviations away"
+            if farthest > FARTHEST_EVIDENCE
+            else f"consists of {counted(distinct, 'draw')} that differ, and is constant in some direction or nearly so"
+        )
+        raise MediationError(
+            f"the others' evidence in the reward of {reward.party!r} {what}, which no settlement gives: the file was "
+            "changed or made by another program; ask the mediator to send the reward again"
+        )
 
 
 def posterior_at_home(reward: Reward, evidence: Evidence, rows: Rows, *, draws: int, seed: int) -> Posterior:

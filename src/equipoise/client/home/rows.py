@@ -1,7 +1,9 @@
-"""A party's own rows as they are: read whole, checked, in the units that models take; nothing is clipped.
+"""A party's own rows: read whole, checked, in the units that models take.
 
-Which rows there are is as in a release: where the agreement makes one row of all that an individual has, or takes the
-first few, so does this. The model is about those rows, and several of one individual are no independent ones.
+Rows are prepared as in a release, because one cell of 999 would otherwise outweigh a thousand rows. Numbers beyond the
+agreed bounds are moved to them, gaps are coded as agreed, and a table of which much would be moved is refused. Where
+the agreement makes one row of all that an individual has, or takes the first few, so does this: several rows of one
+individual are not independent.
 """
 
 import math
@@ -18,18 +20,16 @@ from equipoise._util.arrays import Floats
 from equipoise._util.text import counted
 from equipoise.agreement import Agreement
 from equipoise.errors import MediationError, TableError
-from equipoise.models import layout_of
+from equipoise.models import ScaledColumn, layout_of
 from equipoise.models.base import Rows
 from equipoise.models.cells import decoded, number_values
 from equipoise.models.columns import CategoryColumn, LabelColumn, NumberColumn
 from equipoise.party.csv_stream import CsvFile
 from equipoise.party.individuals import RowsOfIndividuals
-from equipoise.party.statistics import first_columns, wanted_columns
+from equipoise.party.statistics import CLIPPED_IS_MANY, first_columns, wanted_columns
 from equipoise.party.stream import Batch, Wanted, reading
 from equipoise.party.table import open_table
-from equipoise.reward.scoring import scaled_rows
-
-FARTHEST = 1_000.0  # in half the width of a column's bounds; what is beyond is a mistake
+from equipoise.reward.prediction import feature_matrix
 
 
 def wanted_features(agreement: Agreement) -> list[Wanted]:
@@ -62,8 +62,19 @@ def outside_bounds(agreement: Agreement, columns: dict[str, Any]) -> dict[str, i
     return {name: rows for name, rows in counts.items() if rows}
 
 
+class Moved(NamedTuple):
+    """Cells of one column that were moved to its bounds: in how many rows, and the one that was moved farthest."""
+
+    rows: int
+    farthest: float
+    bound: float
+
+    def __str__(self) -> str:
+        return f"{counted(self.rows, 'row')} (the farthest from {self.farthest:g} to {self.bound:g})"
+
+
 class OwnRows(NamedTuple):
-    """Rows, how many were left out because their target is missing, and columns beyond their bounds in how many.
+    """Rows, how many were left out because their target is missing, and cells that were moved to bounds, by column.
 
     `owners` numbers the individuals whose rows they are, where somebody may have several; `read` is how many rows of
     the table they were made or taken from, where these are more.
@@ -71,7 +82,7 @@ class OwnRows(NamedTuple):
 
     rows: Rows
     without_target: int
-    outside: dict[str, int]
+    moved: dict[str, Moved]
     owners: NDArray[np.int64] | None = None
     read: int | None = None
 
@@ -80,7 +91,7 @@ class OwnRows(NamedTuple):
 
     @property
     def remarks(self) -> list[str]:
-        """What a party should know of its table, in sentences."""
+        """Sentences that a party should read about its table."""
         told = []
         if self.read is not None:
             told.append(
@@ -90,20 +101,20 @@ class OwnRows(NamedTuple):
         if self.without_target:
             left_out = counted(self.without_target, "row")
             told.append(f"{left_out} of the table say nothing, since the target is missing there, and were left out.")
-        if self.outside:
-            named = ", ".join(f"{name} in {counted(rows, 'row')}" for name, rows in self.outside.items())
+        if self.moved:
+            named = ", ".join(f"{name} in {moved}" for name, moved in self.moved.items())
             told.append(
-                f"Outside the agreed bounds: {named}. At home such rows count as they are, unless a transform is "
-                "agreed; releases had them at the bounds. Correct those that are mistakes."
+                f"Moved to the agreed bounds, as in a release: {named}. Correct those that are mistakes, or that stand "
+                "for a gap."
             )
         return told
 
 
-def own_rows(agreement: Agreement, table: Any) -> OwnRows:
+def own_rows(agreement: Agreement, table: Any, *, allow_clipping: bool = False) -> OwnRows:
     """Read a table under an agreement; a row whose target is missing is left out."""
     whose = RowsOfIndividuals.of(layout_of(agreement), table)
     if whose is not None and whose.agreed.aggregate is not None:
-        return _rows_made_one(agreement, table, whose)
+        return _rows_made_one(agreement, table, whose, allow_clipping=allow_clipping)
     features, target = wanted_features(agreement), wanted_target(agreement)
     columns = read_columns(table, [*features, target, *([] if whose is None else [whose.wanted])])
     owners, read = None, None
@@ -119,39 +130,74 @@ def own_rows(agreement: Agreement, table: Any) -> OwnRows:
         raise _without_targets(target.name, table)
     left_out = len(columns[target.name]) - len(known)
     columns = {name: values.take(known) for name, values in columns.items()}
-    named = {want.name: columns[want.name] for want in features}
+    cells: dict[str, Any] = {}
     with _fitting(table):
-        rows = scaled_rows(agreement, named or None, columns[target.name].to_pylist())
-    _refuse_absurd(agreement, columns)
-    outside = outside_bounds(agreement, columns)
-    return OwnRows(rows, left_out, outside, None if owners is None else owners[known], read)
+        if features:
+            matrix = feature_matrix(agreement, {want.name: columns[want.name] for want in features})
+            cells |= {want.name: matrix[:, place] for place, want in enumerate(features)}
+        answers = columns[target.name]
+        is_number = isinstance(agreement.model.target, NumberColumn)
+        cells[target.name] = _values(answers) if is_number else np.asarray(answers.to_pylist())
+        rows, moved = _prepared(agreement, cells, table, allow_clipping=allow_clipping)
+    return OwnRows(rows, left_out, moved, None if owners is None else owners[known], read)
 
 
-def _rows_made_one(agreement: Agreement, table: Any, whose: RowsOfIndividuals) -> OwnRows:
-    """One row of each individual, as a release has it; who has no target is left out."""
+def _rows_made_one(agreement: Agreement, table: Any, whose: RowsOfIndividuals, *, allow_clipping: bool) -> OwnRows:
+    """Make one row of each individual, as a release does; who has no target is left out."""
     model = agreement.model
     with open_table(table, (*wanted_columns(model.layout), whose.wanted)) as opened:
         found, first_rows = whose.cells_of_all(opened, first_columns(model.layout))
-    cells = dict(zip((column.name for column in first_columns(model.layout)), found, strict=True))
+    cells: dict[str, Any] = dict(zip((column.name for column in first_columns(model.layout)), found, strict=True))
     if not len(first_rows):
         raise _without_rows(table)
     known = ~np.isnan(cells[model.target.name])
     if not known.any():
         raise _without_targets(model.target.name, table)
     cells = {name: values[known] for name, values in cells.items()}
-    answers: Any = cells[model.target.name]
     if isinstance(model.target, LabelColumn | CategoryColumn):
-        answers = [model.target.values[place] for place in answers.astype(int)]
-    features = None
+        labels = [model.target.values[place] for place in cells[model.target.name].astype(int)]
+        cells[model.target.name] = np.asarray(labels)
     with _fitting(table):
-        if len(model.columns) > 1:
-            features = model.scaled_features(np.column_stack([cells[column.name] for column in model.columns[:-1]]))
-        rows = Rows(features, *model.check_targets(np.asarray(answers)), model)
-    columns = {name: pa.chunked_array([values]) for name, values in cells.items()}
-    _refuse_absurd(agreement, columns)
+        rows, moved = _prepared(agreement, cells, table, allow_clipping=allow_clipping)
     read = sum(rows * individuals for rows, individuals in whose.numbers.items())
     merged = None if read == len(known) else read
-    return OwnRows(rows, int(np.count_nonzero(~known)), outside_bounds(agreement, columns), None, merged)
+    return OwnRows(rows, int(np.count_nonzero(~known)), moved, None, merged)
+
+
+def _prepared(
+    agreement: Agreement, cells: dict[str, Any], table: Any, *, allow_clipping: bool
+) -> tuple[Rows, dict[str, Moved]]:
+    """Move cells to the agreed bounds and scale them; return the rows and what was moved.
+
+    Cells are numbers, positions of levels, or the target's labels, by column.
+    """
+    model, moved = agreement.model, {}
+    model.check_targets(cells[model.target.name])  # refuses what no release would take
+    for column in first_columns(model.layout):
+        if not isinstance(column, ScaledColumn):
+            continue
+        values = cells[column.name]
+        if np.isinf(values).any():
+            raise TableError(f"column {column.name!r} of {_named(table)} has an infinite value; replace it by a number")
+        within = np.clip(values, column.lower, column.upper)
+        distance = np.nan_to_num(np.abs(values - within))
+        if distance.any():
+            farthest = int(np.argmax(distance))
+            number_moved = int(np.count_nonzero(distance))
+            moved[column.name] = Moved(number_moved, float(values[farthest]), float(within[farthest]))
+        cells[column.name] = within
+    number = len(cells[model.target.name])
+    much = {name: one.rows / number for name, one in moved.items() if one.rows > CLIPPED_IS_MANY * number}
+    if much and not allow_clipping:
+        shares = ", ".join(f"{share:.0%} of {name!r}" for name, share in much.items())
+        raise TableError(
+            f"{shares} in {_named(table)} lie outside the agreed bounds and would be moved to them; is the table in "
+            "the agreed units? If it is, go on with --allow-clipping (allow_clipping=True)"
+        )
+    features = None
+    if len(model.columns) > 1:
+        features = model.scaled_features(np.column_stack([cells[column.name] for column in model.columns[:-1]]))
+    return Rows(features, *model.check_targets(cells[model.target.name]), model), moved
 
 
 @contextmanager
@@ -168,21 +214,6 @@ def _without_targets(target: str, table: Any) -> TableError:
 
 def _without_rows(table: Any) -> TableError:
     return TableError(f"{_named(table)} has no rows, only names of columns; give one row or more")
-
-
-def _refuse_absurd(agreement: Agreement, columns: dict[str, Any]) -> None:
-    """Refuse numbers so far beyond their bounds that they are mistakes, and would outweigh all other rows."""
-    for column in _numbers(agreement, columns):
-        if not getattr(column, "transform", None):
-            values, (lower, upper) = _values(columns[column.name]), column.bounds
-            distance = np.nan_to_num(np.abs(2 * values - lower - upper) / (upper - lower))
-            place = int(np.argmax(distance))
-            if distance[place] > FARTHEST:
-                raise TableError(
-                    f"column {column.name!r}, row {place + 1} of those with a target: {values[place]:g} is "
-                    f"{distance[place]:,.0f} times as far from the middle of the agreed bounds as they are; correct "
-                    "it, or leave the row out"
-                )
 
 
 def _values(column: Any) -> Floats:

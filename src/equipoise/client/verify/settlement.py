@@ -13,6 +13,7 @@ import numpy as np
 
 from equipoise._util.canonical import sha256_hex
 from equipoise._util.text import counted
+from equipoise._version import __version__
 from equipoise.agreement import Agreement
 from equipoise.client.verify.archive import Archive
 from equipoise.errors import RepetitionError, VerificationError
@@ -342,6 +343,11 @@ class SettledRound:
                 "amounts of noise and rewards were not"
             )
         if repeated.decisions_digest != self.settlement.decisions_digest:
+            if (version := self.settlement.environment.get("equipoise")) != __version__:
+                raise RepetitionError(
+                    f"version {version} settled the round, and this version {__version__} makes other files of the "
+                    "same values and targets; install that version to compare every digit of the rewards"
+                )
             raise VerificationError(
                 f"settling again decides otherwise ({repeated.decisions_digest[:16]}…): "
                 f"{_first_difference(self.settlement, repeated)}"
