@@ -58,6 +58,10 @@ class ClippingWarning(UserWarning):
     """Much of a column lies outside its agreed bounds; `release` warns if it was allowed to clip it."""
 
 
+class CacheWarning(UserWarning):
+    """The folder for compiled programs is open to others, and is not used."""
+
+
 class KeyFileWarning(UserWarning):
     """A signing key is open to others on its machine."""
 

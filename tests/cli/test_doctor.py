@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -112,6 +113,17 @@ def test_the_program(tmp_path: Path) -> None:
     assert "choose another with EQUIPOISE_CACHE_DIR" in " ".join(said.split())
     said = spawn("doctor", "--ledger", "file", "--json", cwd=tmp_path, code=1).stdout
     assert '"fit": false' in said
+
+
+def test_a_cache_that_others_can_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache").chmod(0o777)
+    settings = SimpleNamespace(values={"jax_compilation_cache_dir": None})
+    monkeypatch.setattr("jax.config", settings)
+    monkeypatch.setenv("EQUIPOISE_CACHE_DIR", str(tmp_path / "cache"))
+    found = doctor.check_cache()
+    assert found.status == "warning"
+    assert "not used: others can write" in found.found
 
 
 @pytest.mark.process

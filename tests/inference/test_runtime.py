@@ -1,11 +1,13 @@
 """Where compiled programs are kept: as asked, as JAX was told, or nowhere, and never at the price of a run."""
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from equipoise.errors import CacheWarning
 from equipoise.inference import runtime
 
 
@@ -50,6 +52,46 @@ def test_a_folder_that_cannot_be_had_costs_no_run(
     monkeypatch.setattr("os.access", lambda *_: False)
     assert use() is None
     assert told == {"jax_compilation_cache_dir": None}
+
+
+def test_a_folder_that_others_can_write_is_not_used(
+    told: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Version 0.14 ran a program that somebody else had left there, and a posterior mean moved."""
+    folder = tmp_path / "shared" / "cache"
+    monkeypatch.setenv(runtime.CACHE_VARIABLE, str(folder))
+    assert use() == folder
+    told["jax_compilation_cache_dir"] = None
+    folder.chmod(0o777)
+    with pytest.warns(CacheWarning, match="others can write .*cache.*EQUIPOISE_CACHE_DIR"):
+        assert use() is None
+    folder.chmod(0o755)
+    (folder / "planted.program").write_bytes(b"")
+    (folder / "planted.program").chmod(0o666)
+    with pytest.warns(CacheWarning, match="others can write .*planted.program"):
+        assert use() is None
+    (folder / "planted.program").unlink()
+    folder.parent.chmod(0o777)
+    with pytest.warns(CacheWarning, match="others can replace folders in .*shared"):
+        assert use() is None
+    folder.parent.chmod(0o1777)
+    assert use() == folder
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="only root can give files away")
+def test_a_folder_with_files_of_others_is_not_used(
+    told: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert told["jax_compilation_cache_dir"] is None
+    monkeypatch.setenv(runtime.CACHE_VARIABLE, str(tmp_path))
+    (tmp_path / "planted.program").write_bytes(b"")
+    os.chown(tmp_path / "planted.program", 65_534, 65_534)
+    with pytest.warns(CacheWarning, match="planted.program' belongs to"):
+        assert use() is None
+    (tmp_path / "planted.program").unlink()
+    os.chown(tmp_path, 54_321, 54_321)
+    with pytest.warns(CacheWarning, match="belongs to the user with the number 54321"):
+        assert use() is None
 
 
 @pytest.mark.parametrize(

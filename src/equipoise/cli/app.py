@@ -18,7 +18,7 @@ from typer.main import get_command
 from equipoise._util.text import visible
 from equipoise._version import __version__
 from equipoise.cli.interrupt import INTERRUPTED
-from equipoise.errors import EquipoiseError, KeyFileWarning
+from equipoise.errors import CacheWarning, EquipoiseError, KeyFileWarning
 
 EPILOG = (
     "Exit codes: 0 done, 1 unexpected failure, 2 wrong usage, 3 agreement, 4 table, "
@@ -254,7 +254,7 @@ def _show_warning(
     line: str | None = None,
 ) -> None:
     """Show our own warnings as one line each, without code."""
-    if issubclass(category, KeyFileWarning):
+    if issubclass(category, KeyFileWarning | CacheWarning):
         text = f"Warning: {visible(str(message))}\n"
     else:
         text = warnings.formatwarning(message, category, filename, lineno, line)

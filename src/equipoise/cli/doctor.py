@@ -24,6 +24,7 @@ import typer
 
 from equipoise._util.display import Table
 from equipoise._util.files import exists
+from equipoise._util.ownership import find_intruder
 from equipoise._util.text import counted
 from equipoise._version import __version__
 from equipoise.cli.options import JsonOption
@@ -230,6 +231,13 @@ def check_cache() -> Check:
             "warning",
             f"cannot write into {folder} ({error.strerror}): every run compiles anew",
             f"make the folder writable, or choose another with {CACHE_VARIABLE}",
+        )
+    if folder.is_dir() and (intruder := find_intruder(folder)) is not None:
+        return Check(
+            name,
+            "warning",
+            f"not used: {intruder}, and could change what is computed",
+            f"delete {folder}, or choose a folder of your own with {CACHE_VARIABLE}",
         )
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     found = f"{folder}, {_size(size)}"

@@ -8,12 +8,16 @@ import functools
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import jax
 from jax.experimental.compilation_cache import compilation_cache
+
+from equipoise._util.ownership import find_intruder
+from equipoise.errors import CacheWarning
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
@@ -53,17 +57,28 @@ def use_compilation_cache() -> Path | None:
     """Keep compiled programs on disk, so that the second run of anything starts at once.
 
     `EQUIPOISE_CACHE_DIR` chooses the folder, "off" turns it off; JAX's own setting, if there is one, is respected. A
-    folder that cannot be written costs the cache, not the run.
+    folder that cannot be written costs the cache, not the run. Compiled programs are code, so a folder that others can
+    write, or that holds files of others, is not used either, and a warning says so.
     """
     chosen = os.environ.get(CACHE_VARIABLE)
     if chosen == OFF or jax.config.values["jax_compilation_cache_dir"] is not None:
         return None
     try:
         folder = Path(chosen) if chosen else default_cache_directory()
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True, mode=0o700)
+        intruder = find_intruder(folder)
     except (OSError, RuntimeError):  # the latter where there is no home directory
         return None
     if not os.access(folder, os.W_OK):
+        return None
+    if intruder is not None:
+        warnings.warn(
+            f"compiled programs are not kept in {str(folder)!r}: {intruder}, and who can write there decides what this "
+            f"program computes. Delete the folder, or choose one of your own with {CACHE_VARIABLE}",
+            CacheWarning,
+            stacklevel=2,
+        )
         return None
     _set("jax_compilation_cache_dir", str(folder))
     _set("jax_persistent_cache_min_compile_time_secs", 0.05)
