@@ -15,9 +15,11 @@ from postgres import KINDS_OF_DATABASE, shared_cluster, stop_shared
 
 pytest_plugins = ["tiers", "record"]
 
+(CACHE := Path(__file__).parents[1] / ".pytest_cache" / "jax").mkdir(mode=0o700, parents=True, exist_ok=True)
+
 # One cache of compiled programs, even of small ones, for all workers and all processes they start; kept between runs.
 os.environ.update(
-    JAX_COMPILATION_CACHE_DIR=str(Path(__file__).parents[1] / ".pytest_cache" / "jax"),
+    JAX_COMPILATION_CACHE_DIR=str(CACHE),
     JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0",
     JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES="-1",
 )

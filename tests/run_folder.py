@@ -19,6 +19,8 @@ def begin() -> None:
     folder = Path(tempfile.mkdtemp(prefix="equipoise-tests-"))
     folder.chmod(0o755)  # PostgreSQL runs as another user
     os.environ[VARIABLE] = str(folder)
+    # Tests must neither use nor make the secret of whoever runs them.
+    os.environ["EQUIPOISE_CONFIG_DIR"] = str(folder / "config")
 
 
 def end() -> None:

@@ -13,8 +13,8 @@ import rounds
 from equipoise.client.kept_files import made_otherwise
 from equipoise.estimate import Estimate
 from equipoise.mediation.audit import audit
+from equipoise.mediation.noise_secret import SECRET
 from equipoise.mediation.seeds import path_of
-from equipoise.mediation.settings import SECRET
 from equipoise.report import write_report, write_reports
 from equipoise.reward.targets import Stakes, Terms, decide, set_targets
 from equipoise.valuation.divergence import divergence_between

@@ -13,14 +13,17 @@ import rounds
 from equipoise.errors import ConvergenceError, InferenceError, MediationError, SubmissionError, TableError
 from equipoise.inference import diagnostics
 from equipoise.mediation import appraisal, mediator
-from equipoise.mediation import settings as choices
 from equipoise.mediation.mediator import JOURNAL, mediate
+from equipoise.mediation.noise_secret import SECRET, noise_secret_of
 from equipoise.mediation.requests import Appraisal
 from equipoise.mediation.seeds import derived_noise
+from equipoise.mediation.settings import SettlementSettings
 from equipoise.mediation.task import task_of
 from equipoise.reward import noising
 from equipoise.valuation.shapley import exact_shapley
 from mediation.conftest import QUICK
+
+IDENTITY = "ab" * 32
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("rounds")]
 
@@ -270,16 +273,16 @@ def test_rewards_by_added_noise(
 
 
 def test_added_noise_does_not_follow_from_the_seed(tmp_path: Path) -> None:
-    first, second = (choices.noise_secret_of("noise", None, None) for _ in range(2))
+    first, second = (noise_secret_of("noise", None, None, IDENTITY) for _ in range(2))
     assert first != second
-    kept = choices.noise_secret_of("noise", None, tmp_path)
-    assert choices.noise_secret_of("noise", None, tmp_path) == kept  # a run that goes on
-    assert (tmp_path / choices.SECRET).stat().st_mode & 0o077 == 0
-    assert choices.noise_secret_of("tempering", None, tmp_path) is None
+    kept = noise_secret_of("noise", None, tmp_path, IDENTITY)
+    assert noise_secret_of("noise", None, tmp_path, IDENTITY) == kept  # a run that goes on
+    assert (tmp_path / SECRET).stat().st_mode & 0o077 == 0
+    assert noise_secret_of("tempering", None, tmp_path, IDENTITY) is None
     with pytest.raises(MediationError, match="must be 64 hexadecimal digits"):
-        choices.SettlementSettings.of(None, {"noise_secret": "1234"})
+        SettlementSettings.of(None, {"noise_secret": "1234"})
     with pytest.raises(MediationError, match="leave it out"):
-        choices.noise_secret_of("tempering", "5a" * 16, None)
+        noise_secret_of("tempering", "5a" * 16, None, IDENTITY)
 
 
 @pytest.mark.slow

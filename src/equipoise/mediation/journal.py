@@ -134,8 +134,8 @@ class FileJournal:
         if inputs != self._inputs and (self._values is None or header.get("values") != self._values):
             raise MediationError(
                 f"{str(path)!r} belongs to other inputs: another agreement, other submissions, another seed or other "
-                "options; choose another folder, or delete the file to begin anew. Where rewards are degraded, delete "
-                "it and keep noise.secret: with another secret, noise could be averaged away"
+                "options. Keep noise.secret where rewards are degraded: with another secret, noise could be averaged "
+                "away. Then delete this file to begin anew, or choose another folder and copy noise.secret there"
             )
         self._entries = found
         return bool(inputs == self._inputs)

@@ -5,19 +5,16 @@
 for a round (`equipoise.mediation.task`).
 """
 
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from equipoise._util.files import write_new_file
 from equipoise.agreement import Agreement
 from equipoise.errors import EquipoiseError, InferenceError, MediationError
-from equipoise.inference.scenario import DRAWS, PATH_DIGITS, Method, Rule, is_whole
+from equipoise.inference.scenario import DRAWS, Method, Rule, is_whole
 from equipoise.reward.targets import PRECISION
 from equipoise.valuation import Estimator
 from equipoise.valuation.sampling import smallest_budget
@@ -36,7 +33,6 @@ Coalitions = Literal["auto", "all", "sampled"]
 ALL_UP_TO = 7  # parties: a sample of their coalitions that is as good is nearly all of them
 EXACT_UP_TO = 12  # parties, whose coalitions can all be valued
 FEWEST_SAMPLED = 4  # parties
-SECRET = "noise.secret"  # noqa: S105  (a name of a file)
 FEWEST_CHAINS = 4  # fewer cannot be compared with each other
 _PERMISSIONS = frozenset({"partial", "deviate", "force"})  # what may be settled, rather than how
 _LEAST = {"seed": 0, "draws": 1, "chains": FEWEST_CHAINS, "budget": 1}
@@ -93,8 +89,8 @@ class SettlementSettings(BaseModel):
         Coalitions to value at most, where they are sampled; by default all of up to 12 parties; beyond,
         1,000, or 18 for each party if that is more.
     noise_secret : str, optional
-        64 hexadecimal digits, up to version 0.11 32, that added noise is drawn from; by default new ones, which
-        `folder` keeps.
+        64 hexadecimal digits, up to version 0.11 32, that added noise is drawn from. By default those that `folder`
+        keeps, or new ones; of degraded rewards the operator's own (`equipoise.mediation.noise_secret`).
     partial : bool
         Settle although parties of the agreement have not submitted.
     deviate : bool
@@ -253,40 +249,6 @@ def check_teams(parties: tuple[str, ...], teams: Teams | None) -> Teams:
             f"teams {[list(team) for team in teams]} must name each of {', '.join(parties)} exactly once"
         )
     return tuple(ordered(team, parties) for team in teams)
-
-
-def noise_secret_of(mechanism: Mechanism, given: str | None, folder: Path | None) -> str | None:
-    """What the noise of rewards is drawn from: as given, as an earlier run in the folder left it, or new.
-
-    Whoever knows the noise that was added to a reward can take it away again. So it comes from the operating system,
-    not from the seed, and neither rewards nor the settlement say which it is. The folder keeps it for a run that is
-    killed, and for whoever repeats one, readable by its owner alone.
-    """
-    if mechanism not in WITH_NOISE:
-        if given is not None:
-            raise MediationError("a noise secret is for rewards made by noise; leave it out")
-        return None
-    if given is not None:
-        return _long_enough(mechanism, given)
-    if folder is None:
-        return secrets.token_hex(32)
-    path = folder / SECRET
-    try:
-        if not path.exists():
-            write_new_file(path, secrets.token_hex(32).encode(), mode=0o600)
-        kept = path.read_text(encoding="ascii").strip()
-        return _long_enough(mechanism, SettlementSettings.of(None, {"noise_secret": kept}).noise_secret or "")
-    except (OSError, ValueError, MediationError) as error:
-        raise MediationError(
-            f"cannot use {str(path)!r} ({error}); restore it, or delete it if no rewards were handed out"
-        ) from error
-
-
-def _long_enough(mechanism: Mechanism, secret: str) -> str:
-    """A secret; refused for degraded rewards where an older version made it, which may have written it into exports."""
-    if mechanism == "degraded" and len(secret) < PATH_DIGITS:
-        raise MediationError(f"degraded rewards need a secret of {PATH_DIGITS} hexadecimal digits, not {len(secret)}")
-    return secret
 
 
 def ordered(members: Sequence[str], parties: Sequence[str]) -> tuple[str, ...]:

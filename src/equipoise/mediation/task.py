@@ -19,6 +19,7 @@ from equipoise.agreement import Agreement
 from equipoise.errors import MediationError
 from equipoise.inference.scenario import check_method, check_rule
 from equipoise.mediation.folders import make_passable
+from equipoise.mediation.noise_secret import noise_secret_of
 from equipoise.mediation.seeds import seed_of
 from equipoise.mediation.settings import (
     Deviation,
@@ -30,7 +31,6 @@ from equipoise.mediation.settings import (
     check_coalitions,
     check_teams,
     deviations,
-    noise_secret_of,
 )
 from equipoise.mediation.settlement import Contribution
 from equipoise.protocol.submission import Submission, validate_submissions
@@ -212,7 +212,7 @@ def task_of(
     if not settings.deviate:
         _check_agreed(task)
     place = None if folder is None else _ensure_folder(Path(folder))
-    secret = noise_secret_of(task.mechanism, settings.noise_secret, place)
+    secret = noise_secret_of(task.mechanism, settings.noise_secret, place, agreement.identity_digest)
     return Task(agreement, submissions, resolved.model_copy(update={"noise_secret": secret}))
 
 

@@ -2,6 +2,7 @@
 
 import math
 import re
+import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -359,6 +360,9 @@ class SettledRound:
         if self._repeated is None:
             stated = self.settlement
             options = {"coalitions": stated.settings.coalitions, **stated.options, "noise_secret": secret}
+            is_noisy = options["mechanism"] in WITH_NOISE
+            if is_noisy and secret is None:
+                options["noise_secret"] = secrets.token_hex(32)  # a task needs one, and values do not depend on it
             try:
                 task = task_of(stated.agreement, submissions, **options, partial=True, deviate=True, force=force)
             except TypeError as error:
@@ -366,7 +370,7 @@ class SettledRound:
                     f"the options of the settlement are not those of this version ({error}); verify it with the "
                     "version that settled it"
                 ) from error
-            decide = mediator.settle if secret is not None or task.mechanism not in WITH_NOISE else mediator.value_round
+            decide = mediator.value_round if is_noisy and secret is None else mediator.settle
             self._repeated = decide(task, FileJournal(None, task.inputs_digest), progress=False)
         return self._repeated
 

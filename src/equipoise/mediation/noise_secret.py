@@ -1,0 +1,112 @@
+"""The secret that rewards' noise is drawn from: as given, as a folder keeps it, or derived from the operator's own.
+
+Whoever knows the noise that was added to a reward can take it away again. So it comes from the operating system, not
+from the seed, and neither rewards nor the settlement say which it is.
+
+The noise of *degraded* rewards is one path for each release, whoever settles it and how often. If two settlements had
+two independent paths, whoever gets rewards of both could average the noise away. Every operator therefore has one
+secret, in a file that only the operator can read, and each agreement's secret is derived from it (HKDF): the same
+releases always meet the same path, in whatever folder they are settled. Handing the secret of one agreement to an
+auditor tells nothing about the others. A settlement's folder keeps a copy, which goes first: with it the round can be
+settled again on another machine.
+"""
+
+import os
+import secrets
+import stat
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from equipoise._util.files import write_new_file
+from equipoise._util.ownership import find_intruder
+from equipoise.errors import MediationError
+from equipoise.inference.scenario import PATH_DIGITS
+from equipoise.mediation.settings import WITH_NOISE, Mechanism, SettlementSettings
+
+SECRET = "noise.secret"  # noqa: S105  (a name of a file)
+OPERATOR_SECRET = "operator.secret"  # noqa: S105
+CONFIG_VARIABLE = "EQUIPOISE_CONFIG_DIR"
+
+
+def noise_secret_of(mechanism: Mechanism, given: str | None, folder: Path | None, identity: str) -> str | None:
+    """Return the secret of a settlement's noise, for the agreement with this identity; None if there is no noise."""
+    if mechanism not in WITH_NOISE:
+        if given is not None:
+            raise MediationError("a noise secret is for rewards made by noise; leave it out")
+        return None
+    if given is not None:
+        return _long_enough(mechanism, given)
+    if folder is None:
+        return _new_secret(mechanism, identity)
+    path = folder / SECRET
+    try:
+        if not path.exists():
+            write_new_file(path, _new_secret(mechanism, identity).encode(), mode=0o600)
+        kept = path.read_text(encoding="ascii").strip()
+        return _long_enough(mechanism, SettlementSettings.of(None, {"noise_secret": kept}).noise_secret or "")
+    except (OSError, ValueError, MediationError) as error:
+        raise MediationError(
+            f"cannot use {str(path)!r} ({error}). Keep it, or restore it: with another secret, the noise of rewards "
+            "that were handed out could be averaged away. Delete it only if there are none"
+        ) from error
+
+
+def config_folder() -> Path:
+    """Return the folder for what belongs to one user of this machine, unless `EQUIPOISE_CONFIG_DIR` names another."""
+    if chosen := os.environ.get(CONFIG_VARIABLE):
+        return Path(chosen)
+    if sys.platform == "darwin":
+        base = Path("~/Library/Application Support")
+    elif sys.platform == "win32":
+        base = Path(os.environ.get("APPDATA", "~/AppData/Roaming"))
+    else:
+        base = Path(os.environ.get("XDG_CONFIG_HOME", "~/.config"))
+    return base.expanduser() / "equipoise"
+
+
+def _new_secret(mechanism: Mechanism, identity: str) -> str:
+    """Make a secret; for degraded rewards, the one that all settlements of the agreement by this operator share."""
+    if mechanism != "degraded":
+        return secrets.token_hex(32)
+    label = b"equipoise degraded rewards " + identity.encode("ascii")
+    return HKDF(SHA256(), length=32, salt=None, info=label).derive(_operator_secret()).hex()
+
+
+def _operator_secret() -> bytes:
+    """Read the operator's secret, made the first time; refuse one that somebody else could know or have put there."""
+    try:
+        folder = config_folder()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = folder / OPERATOR_SECRET
+        if not path.exists():
+            with suppress(FileExistsError):  # another process may be quicker
+                write_new_file(path, secrets.token_hex(32).encode(), mode=0o600)
+        intruder = find_intruder(folder)
+        mode = path.stat().st_mode
+        if os.name != "nt" and intruder is None and mode & (stat.S_IRWXG | stat.S_IRWXO):
+            intruder = f"others can read {str(path)!r} (mode {stat.S_IMODE(mode):03o})"
+        secret = bytes.fromhex(path.read_text(encoding="ascii"))
+    except (OSError, RuntimeError, ValueError) as error:
+        raise MediationError(
+            f"the operator's secret cannot be kept ({getattr(error, 'strerror', None) or error}): degraded rewards "
+            f"need it, so that two settlements of the same releases share their noise. Give a folder of your own with "
+            f"{CONFIG_VARIABLE}, or the secret itself (noise_secret=)"
+        ) from error
+    if intruder is not None or len(secret) < 32:
+        raise MediationError(
+            f"the operator's secret cannot be relied on: {intruder or 'it is too short'}. See that the folder "
+            f"{str(folder)!r} and the file in it are yours alone (chmod 700, chmod 600), or give another folder with "
+            f"{CONFIG_VARIABLE}"
+        )
+    return secret
+
+
+def _long_enough(mechanism: Mechanism, secret: str) -> str:
+    """Return a secret; one of an older version, which may have written it into exports, degrades no rewards."""
+    if mechanism == "degraded" and len(secret) < PATH_DIGITS:
+        raise MediationError(f"degraded rewards need a secret of {PATH_DIGITS} hexadecimal digits, not {len(secret)}")
+    return secret
