@@ -169,6 +169,28 @@ def test_mistakes_of_each_model(model: str, says: str) -> None:
         agreement(model)
 
 
+LINE = 'kind = "linear"\ntarget = { name = "y", bounds = [0, 10] }'
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+A1", "-2+3", "@SUM(A1)", "\\t=1", "＝1", "-5 to 0", "=cmd|' /C calc'!A0"])
+def test_names_and_labels_that_a_spreadsheet_would_run_are_refused(text: str) -> None:
+    """They stand in files of predictions, which people open in spreadsheets; whoever wrote the agreement chose them."""
+    for model in (
+        f'kind = "bernoulli"\ntarget = {{ name = "{text}", labels = [0, 1] }}',
+        f'kind = "bernoulli"\ntarget = {{ name = "y", labels = ["no", "{text}"] }}',
+        f'kind = "categorical"\ntarget = {{ name = "y", categories = ["a", "{text}"] }}',
+        f'{LINE}\nfeatures = [{{ name = "x", kind = "category", levels = ["a", "{text}"] }}]',
+        f'{LINE}\nfeatures = [{{ name = "{text}", bounds = [0, 1] }}]',
+    ):
+        with pytest.raises(AgreementError, match="begins like a formula"):
+            agreement(model)
+
+
+def test_numbers_and_signs_are_no_formulas() -> None:
+    for labels in ('["-", "+"]', "[-1, 1]", '["-1.5", "+2"]', '["A+", "B-"]'):
+        agreement(f'kind = "bernoulli"\ntarget = {{ name = "y", labels = {labels} }}')
+
+
 def test_all_mistakes_are_told_at_once() -> None:
     with pytest.raises(AgreementError) as caught:
         Agreement.parse(TEXT.replace("[18, 100]", "[100, 18]").replace("max_epsilon = 1", "max_epsilon = -1"))

@@ -6,6 +6,7 @@ each with a score. How their cells become numbers is public and decided row by r
 """
 
 import math
+import re
 from abc import ABC, abstractmethod
 from datetime import date
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -31,8 +32,26 @@ MAX_CATEGORIES = 2_000
 MAX_LEVELS = 50  # of a feature: each is a column of its own
 MIN_TYPICAL = 0.001  # of the width of the bounds
 
-ColumnName = Annotated[str, Field(min_length=1, max_length=200)]
-Label = StrictInt | Annotated[StrictStr, Field(max_length=200)]
+# Spreadsheets take a cell that begins with one of these for a formula; the last four are the full-width forms.
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
+_NUMBER_OR_SIGN = re.compile(r"[+-]|[+-]?[0-9]+([.,][0-9]+)?%?")
+
+
+def _refuse_formula(text: str) -> str:
+    """Refuse a name or label that a spreadsheet would run when somebody opens a file of predictions with it.
+
+    Agreements are written by other people. A number, or a sign by itself, does no harm.
+    """
+    if text.startswith(_FORMULAS) and not _NUMBER_OR_SIGN.fullmatch(text):
+        raise ValueError(
+            f"{text!r} begins like a formula of a spreadsheet, which files of predictions would run; write it so that "
+            "it begins with a letter or a digit"
+        )
+    return text
+
+
+ColumnName = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_refuse_formula)]
+Label = StrictInt | Annotated[StrictStr, Field(max_length=200), AfterValidator(_refuse_formula)]
 
 
 def _distinct_labels(labels: tuple[int | str, ...]) -> tuple[int | str, ...]:
