@@ -6,9 +6,15 @@ from typing import Any
 import pytest
 
 import engine_setup  # noqa: F401
+import rounds as releases
 from equipoise._util.canonical import sha256_hex
 from equipoise.client.verify.check import check_export
-from equipoise.errors import SubmissionError
+from equipoise.errors import ConvergenceError, SubmissionError
+from equipoise.estimate import Estimate
+from equipoise.inference.diagnostics import GAVE_UP
+from equipoise.mediation.appraisal import Appraiser
+from equipoise.mediation.mediator import mediate
+from equipoise.mediation.requests import Appraisal, Request
 from equipoise.mediation.task import task_of
 from equipoise.models import LARGEST_NOISE, layout_of
 from equipoise.protocol.submission import StatedGuarantee, Submission
@@ -116,3 +122,34 @@ def test_the_page_takes_names() -> None:
     assert options is not None
     assert options.without == ("north", "south")
     assert parse_options({"without": "<north>"})[1] == {"without": "'<north>' cannot be used."}
+
+
+@pytest.mark.slow
+@pytest.mark.engine
+def test_a_release_that_no_sampler_can_use_is_given_up_and_its_party_named(tmp_path: Path) -> None:
+    """Eighty million rows with sums of 0 were sampled for ever; now the sampler has a budget."""
+    agreed = releases.agreement("linear", 2)
+    north, south = releases.submissions(agreed, tmp_path, (4.0, 4.0))
+    zeros = [0] * len(north.statistic)
+    claim = signed(north, key_of("north"), count=80_000_000, statistic=zeros)
+    with pytest.raises(ConvergenceError, match=r"the sampler gave up .*The release of 'north' is to blame.*without"):
+        mediate(agreed, [claim, south], draws=500, precision=0.5, processes=1, progress=False)
+
+
+def test_who_is_to_blame_for_posteriors_that_have_not_converged() -> None:
+    def answers(*failing: tuple[str, ...]) -> tuple[list[Request], list[Appraisal]]:
+        every = [("a",), ("b",), ("c",), ("a", "b"), ("a", "c"), ("b", "c"), ("a", "b", "c")]
+        problems = dict.fromkeys(failing, ("R-hat is 2", f"{GAVE_UP} at last"))
+        requests = [Request(coalition, 100, 0) for coalition in every]
+        return requests, [
+            Appraisal(Estimate(1.0, 0.1), 100, 1.0, 1e3, problems.get(coalition, ())) for coalition in every
+        ]
+
+    refuse = Appraiser._refuse
+    refuse(None, *answers())  # type: ignore[arg-type]
+    with pytest.raises(ConvergenceError, match="The release of 'b' is to blame: it is there by itself"):
+        refuse(None, *answers(("b",), ("a", "b"), ("a", "b", "c")))  # type: ignore[arg-type]
+    with pytest.raises(ConvergenceError, match="'b' is to blame: it is there in every coalition that has not"):
+        refuse(None, *answers(("a", "b"), ("b", "c")))  # type: ignore[arg-type]
+    with pytest.raises(ConvergenceError, match=r"posterior of \{a\}.*Ask for more draws"):
+        refuse(None, *answers(("a",), ("b", "c")))  # type: ignore[arg-type]

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from builders import bernoulli, linear
 from equipoise._util.canonical import canonical_json
 from equipoise.agreement import Agreement
-from equipoise.errors import GuaranteeError, SubmissionError
+from equipoise.errors import GuaranteeError, SubmissionError, TableError
 from equipoise.models import LARGEST_NOISE, layout_of
 from equipoise.party.release import release
+from equipoise.party.statistics import exact_statistic
 from equipoise.protocol.keys import create_key, public_hex
-from equipoise.protocol.submission import Submission
+from equipoise.protocol.submission import IMPOSSIBLE, Submission
 
 AGREED = linear(1, max_epsilon=5.0)
 DOCUMENT: dict[str, Any] = {
@@ -222,6 +223,53 @@ def test_extreme_noise_is_believed_until_none_could_be(signed: Submission, tmp_p
         else:
             with pytest.raises(SubmissionError, match="is 41 standard deviations of its noise outside"):
                 odd.check(AGREED)
+
+
+def test_claims_of_more_rows_than_agreed(signed: Submission, tmp_path: Path) -> None:
+    """A claim costs nothing: 82 million rows were accepted in version 0.14, and `mediate` did not end."""
+    document = AGREED.model_dump(mode="json")
+    agreed = Agreement.model_validate(document | {"privacy": document["privacy"] | {"max_rows": 20}})
+    fitting = resigned(signed, tmp_path, agreement=agreed.identity)
+    fitting.check(agreed)
+    (tmp_path / "more").mkdir()
+    with pytest.raises(SubmissionError, match="claims 21 rows; at most 20 are agreed"):
+        resigned(signed, tmp_path / "more", agreement=agreed.identity, count=21).check(agreed)
+    with pytest.raises(TableError, match="more than 20 rows, the most that is agreed"):
+        release(agreed, np.ones((21, 2)), party="north", epsilon=0.5, ledger=tmp_path / "ledger")
+    assert not (tmp_path / "ledger").exists()
+
+
+@pytest.mark.parametrize(
+    ("sums", "says"),
+    [
+        ([900, 0, 0, 0, 0], "'x0' is 900, too large for x0"),
+        ([0, 900, 0, 0, 0], "'y' is 900, too large for y"),
+        ([0, 0, 1000, 0, 700], None),
+        ([0, 0, 0, 900, 0], "'x0 × y' is 900, too large for x0 × x0 and y × y"),
+    ],
+)
+def test_sums_that_no_rows_have_together(signed: Submission, tmp_path: Path, sums: list[int], says: str | None) -> None:
+    """Each of them could be that of a thousand rows; (Σx)² ≤ n Σx² and (Σxy)² ≤ Σx² Σy² say that all cannot."""
+    steps = [value * step for value, step in zip(sums, layout_of(AGREED).steps_per_unit, strict=True)]
+    odd = resigned(signed, tmp_path, count=1_000, statistic=steps, guarantee={"order": 2.0, "epsilon": 5.0})
+    if says is None:
+        odd.check(AGREED)
+        return
+    with pytest.raises(SubmissionError, match=f"contradicts itself: {says}"):
+        odd.check(AGREED)
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from([1e-6, 0.01, 5.0]), st.integers(1, 40))
+def test_honest_releases_never_contradict_themselves(seed: int, epsilon: float, rows: int) -> None:
+    """Constant columns and equal rows are where the inequalities hold with equality."""
+    rng = np.random.default_rng(seed)
+    table = np.column_stack([rng.choice([-2.0, 0.3, 2.0]) * np.ones(rows), rng.choice([0.0, 5.0, 10.0], rows)])
+    layout = layout_of(AGREED)
+    exact = exact_statistic(layout, table)
+    guarantee = AGREED.guarantee(epsilon=epsilon)
+    noisy = np.array(exact.values) + np.rint(layout.noise_steps(guarantee) * rng.normal(size=len(layout)))
+    values = [value / step for value, step in zip(noisy, layout.steps_per_unit, strict=True)]
+    assert layout.contradiction(values, rows, guarantee, IMPOSSIBLE) is None
 
 
 def test_whatever_can_be_released_is_accepted(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ priors, Rényi order, largest ε. Two parties with the same identity therefore a
 spacing or key order their files have.
 """
 
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -16,7 +17,7 @@ from equipoise._util.text import first_repeat
 from equipoise.agreement.schema import Party, Privacy, RewardRule
 from equipoise.agreement.validation import describe_mistakes
 from equipoise.errors import AgreementError
-from equipoise.models import KINDS, AnyModel, Individuals
+from equipoise.models import KINDS, AnyModel, Individuals, Layout
 from equipoise.models.columns import Column, CountColumn
 from equipoise.models.guarantee import Guarantee
 from equipoise.models.section import Section
@@ -38,8 +39,8 @@ class Agreement(Section):
     model : Model
         The kind of model, its columns with public bounds, and its prior.
     privacy : Privacy
-        Rényi order (`order`), and the largest ε (`max_epsilon`) and, if there is one, the smallest (`min_epsilon`) that
-        a party may choose.
+        Rényi order (`order`), the largest ε (`max_epsilon`) and, if there is one, the smallest (`min_epsilon`) that a
+        party may choose, and the most rows (`max_rows`) that it may claim.
     reward : RewardRule
         Mechanism, fairness exponent ρ, and what the operator may choose.
     parties : tuple of Party
@@ -213,6 +214,14 @@ class Agreement(Section):
         if privacy.individual is None:
             return None
         return Individuals(privacy.individual, privacy.rows_per_individual, privacy.excess == "drop", privacy.aggregate)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """Layout of the statistic that each party releases, with the sensitivity of what is protected."""
+        layout, individuals = self.model.layout, self.individuals
+        if individuals is not None:
+            layout = layout.for_individuals(individuals)
+        return layout if self.privacy.max_rows is None else replace(layout, agreed_rows=self.privacy.max_rows)
 
     @property
     def party_names(self) -> tuple[str, ...]:

@@ -161,8 +161,9 @@ def _sentences(agreement: Agreement, layout: Layout) -> tuple[str, ...]:
     }[reward.mechanism]
     return (
         f"What is learnt: {agreement.model.purpose}.",
-        f"Each party sends {counted(len(layout), 'perturbed sum')}, its row count (in the clear), its epsilon and a "
-        "signature.",
+        f"Each party sends {counted(len(layout), 'perturbed sum')}, its row count (in the clear"
+        + (f", at most {privacy.max_rows:,}" if privacy.max_rows else "")
+        + "), its epsilon and a signature.",
         *_made_one(layout),
         f"Replacing {_protected(layout)} changes the sums by at most {_units(layout):.4g} in Euclidean norm; the noise "
         "hides that.",

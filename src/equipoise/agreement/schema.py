@@ -19,17 +19,19 @@ PartyName = Annotated[str, Field(pattern=PARTY_NAME)]
 class Privacy(Section):
     """The Rényi order λ everyone's ε refers to, and the weakest privacy (largest ε) anyone may choose.
 
-    `min_epsilon` is the strongest, if there is one: whoever sends more noise than that brings next to nothing. What is
+    `min_epsilon` is the strongest, if there is one: whoever sends more noise than that brings next to nothing.
+    `max_rows` is the largest table that a party may claim to have: a claim costs nothing, and counts for much. What is
     protected is one row, or with `individual`, the column that says whose row it is, all rows of one individual: at
     most `rows_per_individual` of them. More are refused, or with `excess = "drop"` the first of them are taken. With
     `aggregate` all rows of an individual are made one instead, and protecting it costs no more than protecting a row.
     """
 
-    added_later = frozenset({"min_epsilon", "individual", "rows_per_individual", "excess", "aggregate"})
+    added_later = frozenset({"min_epsilon", "max_rows", "individual", "rows_per_individual", "excess", "aggregate"})
 
     order: Annotated[float, Field(strict=True, gt=1, le=1000, allow_inf_nan=False)] = 2.0
     max_epsilon: Positive
     min_epsilon: Positive | None = None
+    max_rows: Annotated[StrictInt, Field(ge=1, le=2**53)] | None = None
     individual: ColumnName | None = None
     rows_per_individual: Annotated[StrictInt, Field(ge=1, le=100)] = 1
     excess: Literal["refuse", "drop"] = "refuse"

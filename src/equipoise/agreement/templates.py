@@ -16,6 +16,8 @@ _TAIL = """\
 order = 2
 # The weakest privacy (largest epsilon) anyone may choose.
 max_epsilon = 1.0
+# The largest table anyone may claim to have. A claim costs nothing and counts for much.
+max_rows = 100_000
 
 [reward]
 # How rewards are held back: "degraded" ones stay as given. "tempering" predicts better at the

@@ -25,6 +25,12 @@ RHAT_LIMIT = 1.01
 ESS_LIMIT = 400.0
 BFMI_LIMIT = 0.3  # chains below are dropped (paper App. H.1)
 DIVERGENT_SHARE_LIMIT = 0.001
+# A posterior of ordinary releases takes 3 to 60 gradients a draw. One that has not converged after so many, or of
+# which most trajectories break however short the steps are, does not converge with more.
+GRADIENTS_PER_DRAW = 160
+FEWEST_DRAWS = 5_120
+BROKEN_SHARE = 0.5
+GAVE_UP = "the sampler gave up"
 SUPERCHAINS = 8  # that many chains are compared by
 MANY = 4  # chains in a superchain, at least
 AT_ONCE = 128  # coordinates to look at
@@ -62,7 +68,18 @@ class Diagnostics:
         found = self._disagreements()
         if self.diverged:
             found.append(f"{self.divergences:,} of {self.transitions:,} transitions diverged")
+        if found and self.hopeless:
+            found.append(f"{GAVE_UP} after {self.gradients:,} gradients, since more draws would not help")
         return tuple(found)
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether the budget of gradients is spent, or most trajectories broke: more draws cannot be expected to help.
+
+        It says nothing about draws that have converged.
+        """
+        spent = self.gradients > GRADIENTS_PER_DRAW * max(self.draws, FEWEST_DRAWS)
+        return spent or self.divergences > BROKEN_SHARE * self.transitions
 
     def _disagreements(self) -> list[str]:
         found = []

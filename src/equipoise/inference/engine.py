@@ -8,7 +8,8 @@ Other cores are for other processes (`processes.py`).
 Whole rounds of draws are kept, the requested number or a few more. When trajectories diverge, steps are halved and the
 draws taken again. When the chains do not agree yet, they go on for as long again, and so on: all draws are kept up to
 `MOST_KEPT`, so that a small request costs what its posterior needs and no more; from there on every other one, up to
-`max_thinning`.
+`max_thinning`. A posterior that cannot be sampled at all, as of a release that contradicts itself, is given up after a
+budget of gradients (`Diagnostics.hopeless`) and reported as not converged.
 """
 
 import math
@@ -197,7 +198,10 @@ def _sample(chains: Chains, settings: Settings, tick: Callable[[], None]) -> lis
             halvings += 1
             chains.shorten_steps(diverged)
             chains.forget()
-        elif all(latest[k].diagnostics.mixed for k in open_ones) or thin == settings.max_thinning:
+        elif (
+            all(latest[k].diagnostics.mixed or latest[k].diagnostics.hopeless for k in open_ones)
+            or thin == settings.max_thinning
+        ):
             return [settled.get(k, one) for k, one in enumerate(latest)]
         elif 2 * rounds <= most:
             rounds *= 2

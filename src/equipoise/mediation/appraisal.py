@@ -75,7 +75,11 @@ class Appraiser:
         """
         found = self.answers(requests, what=what, keep=keep)
         for factor in MORE_DRAWS:
-            doubtful = [request for request, answer in zip(requests, found, strict=True) if answer.problems]
+            doubtful = [
+                request
+                for request, answer in zip(requests, found, strict=True)
+                if answer.problems and not answer.hopeless
+            ]
             if not doubtful or self._settings.force:
                 break
             larger = {request: replace(request, draws=factor * request.draws) for request in doubtful}
@@ -216,11 +220,22 @@ class Appraiser:
         return path_of(self._settings.noise_secret)
 
     def _refuse(self, requests: Sequence[Request], found: Sequence[Appraisal]) -> None:
-        for request, appraisal in zip(requests, found, strict=True):
-            if appraisal.problems:
-                who = ", ".join(request.coalition)
-                raise ConvergenceError(
-                    f"the posterior of {{{who}}} at kappa = {request.kappa:.4g} has not converged: "
-                    f"{'; '.join(appraisal.problems)} (after {MORE_DRAWS[-1] * request.draws:,} draws). Ask for more, "
-                    "or pass force=True to settle with it all the same"
-                )
+        """Refuse posteriors that have not converged, and name the party whose release is to blame, if one is."""
+        failed = {request: answer for request, answer in zip(requests, found, strict=True) if answer.problems}
+        if not failed:
+            return
+        request, answer = min(failed.items(), key=lambda item: len(item[0].coalition))
+        coalitions = [set(one.coalition) for one in failed]
+        common = set.intersection(*coalitions)
+        blamed = next(iter(common)) if len(common) == 1 else None
+        draws = answer.draws if answer.hopeless else MORE_DRAWS[-1] * request.draws
+        remedy = "Ask for more draws"
+        if blamed is not None:
+            remedy = f"Settle without {blamed!r}, or ask it to release again"
+            alone = " by itself" if {blamed} in coalitions else " in every coalition that has not converged"
+            remedy = f"The release of {blamed!r} is to blame: it is there{alone}. {remedy}"
+        raise ConvergenceError(
+            f"the posterior of {{{', '.join(request.coalition)}}} at kappa = {request.kappa:.4g} has not converged: "
+            f"{'; '.join(answer.problems)} (after {draws:,} draws). {remedy}, or pass force=True to settle with it all "
+            "the same"
+        )

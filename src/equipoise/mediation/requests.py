@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from equipoise.estimate import Estimate
+from equipoise.inference.diagnostics import GAVE_UP
 from equipoise.inference.scenario import Scenario, UnitNoise
 
 PATH = "path"
@@ -68,6 +69,11 @@ class Appraisal:
     rhat: float
     ess: float
     problems: tuple[str, ...] = ()
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether the sampler gave up, so that more draws would not help."""
+        return any(problem.startswith(GAVE_UP) for problem in self.problems)
 
     def to_json(self) -> dict[str, Any]:
         """The answer as plain numbers and strings."""

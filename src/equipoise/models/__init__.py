@@ -48,17 +48,13 @@ else:
     AnyModel = Annotated[Union[tuple(KINDS.values())], Field(discriminator="kind")]  # noqa: UP007 (made as it runs)
 
 
-class HasModel(Protocol):
-    """An agreement, as far as a layout depends on it."""
+class HasLayout(Protocol):
+    """An agreement, as far as releases depend on it."""
 
     @property
-    def model(self) -> Model: ...
-
-    @property
-    def individuals(self) -> Individuals | None: ...
+    def layout(self) -> Layout: ...
 
 
-def layout_of(agreement: HasModel) -> Layout:
-    """Statistic layout of the agreed model, with the sensitivity of what is protected: a row, or an individual."""
-    layout, individuals = agreement.model.layout, agreement.individuals
-    return layout if individuals is None else layout.for_individuals(individuals)
+def layout_of(agreement: HasLayout) -> Layout:
+    """Return the layout of the agreed statistic, with the sensitivity of what is protected: a row, or an individual."""
+    return agreement.layout

@@ -186,7 +186,7 @@ class Layout:
 
     `squared_radius` is the agreed ℓ₂ ball of the first `ball_columns` columns, in squared grid steps; rows outside
     are pulled onto it. `sensitivity` is in grid steps of the weighted statistic and rounded up. With `individuals`, it
-    is that of replacing all rows of one of them.
+    is that of replacing all rows of one of them. `agreed_rows` is the most rows that a party may release, if agreed.
     """
 
     columns: tuple[GridColumn, ...]
@@ -195,6 +195,7 @@ class Layout:
     squared_radius: int | None = None
     ball_columns: int = 0
     individuals: Individuals | None = None
+    agreed_rows: int | None = None
 
     def for_individuals(self, individuals: Individuals) -> "Layout":
         """The same sums, protecting all rows of an individual.
@@ -221,8 +222,12 @@ class Layout:
 
     @cached_property
     def max_rows(self) -> int:
-        """Most rows whose weighted sums surely stay below 2⁶², leaving as much again for the noise."""
-        return 2**62 // max(self.steps_per_unit)
+        """Most rows that can be released: as agreed, if their weighted sums surely stay below 2⁶².
+
+        That leaves as much again for the noise.
+        """
+        summable = 2**62 // max(self.steps_per_unit)
+        return summable if self.agreed_rows is None else min(self.agreed_rows, summable)
 
     @cached_property
     def row_limits(self) -> tuple[tuple[float, float], ...]:
@@ -254,6 +259,29 @@ class Layout:
                 values, self.row_limits, self.noise_deviations(guarantee), strict=True
             )
         ]
+
+    def contradiction(self, values: Sequence[float], count: int, guarantee: Guarantee, deviations: float) -> str | None:
+        """Name two sums that no rows have together, although the noise of each is off by so many deviations.
+
+        By the Cauchy–Schwarz inequality (Σx)² ≤ n Σx² and (Σxy)² ≤ Σx² Σy². Each sum is moved in favour of the rows by
+        `deviations` of its noise, so an honest release contradicts itself only if some noise is farther off.
+        """
+        noise = self.noise_deviations(guarantee)
+        sums = {(entry.first, entry.second): place for place, entry in enumerate(self.entries)}
+        most = {
+            entry.first: values[place] + deviations * noise[place]
+            for place, entry in enumerate(self.entries)
+            if entry.second == entry.first
+        }
+        for (first, second), place in sums.items():
+            if first == second or first not in most or (second is not None and second not in most):
+                continue
+            least = max(0.0, abs(values[place]) - deviations * noise[place])
+            square = most[first] * (count if second is None else most[second])
+            if least**2 > square:
+                others = [self.entries[sums[one, one]].name for one in (first, second) if one is not None]
+                return f"{self.entries[place].name!r} is {values[place]:.4g}, too large for {' and '.join(others)}"
+        return None
 
     def noise_steps(self, guarantee: Guarantee) -> float:
         """Standard deviation of the noise on every released integer: σ = Δ/√(2ρ), in grid steps."""

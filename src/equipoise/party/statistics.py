@@ -135,9 +135,11 @@ def _add_up(
                 continue
             count += batch.rows
             if count > layout.max_rows:
+                why = "the most that can be summed exactly"
+                if layout.max_rows == layout.agreed_rows:
+                    why = "the most that is agreed (max_rows)"
                 raise TableError(
-                    f"the table has more than {layout.max_rows:,} rows, the most this agreement can sum exactly; "
-                    "release fewer rows or features"
+                    f"the table has more than {layout.max_rows:,} rows, {why}; release fewer rows, or agree on more"
                 )
             pending.append(pool.submit(of_batch, batch))
             for sums in finished(down_to=in_flight):

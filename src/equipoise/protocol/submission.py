@@ -222,7 +222,8 @@ class Submission(_Strict):
         if len(self.statistic) != len(layout):
             raise SubmissionError(f"{who} has {len(self.statistic)} numbers; this agreement needs {len(layout)}")
         if self.count > layout.max_rows:
-            raise SubmissionError(f"{who} claims {self.count:,} rows; at most {layout.max_rows:,} are possible")
+            limit = "agreed (max_rows)" if layout.max_rows == layout.agreed_rows else "possible"
+            raise SubmissionError(f"{who} claims {self.count:,} rows; at most {layout.max_rows:,} are {limit}")
         self._check_signature(who)
         self._check_magnitudes(who, agreement)
 
@@ -247,6 +248,11 @@ class Submission(_Strict):
                 f"{who} has {values[worst]:.4g} for {layout.entries[worst].name!r}, which for {self.count:,} rows lies "
                 f"between {low:.4g} and {high:.4g}, and is {beyond[worst]:.3g} standard deviations of its noise "
                 "outside: no table and no noise give that; ask the party to release again from the agreed columns"
+            )
+        if contradiction := layout.contradiction(values, self.count, self.stated, IMPOSSIBLE):
+            raise SubmissionError(
+                f"{who} contradicts itself: {contradiction} of {self.count:,} rows. No table and no noise give that; "
+                "ask the party to release again from the agreed columns"
             )
 
     def _check_signature(self, who: str) -> None:

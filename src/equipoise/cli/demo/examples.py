@@ -34,6 +34,7 @@ target = {{target}}
 [privacy]
 order = 2
 max_epsilon = 4.0
+max_rows = 100_000
 
 [[parties]]
 name = "north"
