@@ -5,8 +5,10 @@ python benchmarks/reward_attacks.py --print OUTPUT.csv             tables of wha
 PYTHONPATH=tests python benchmarks/reward_attacks.py --exact       the best attacks, where everything is normal
 PYTHONPATH=tests python benchmarks/reward_attacks.py --reports     what a party's report adds there
 
-Rounds are those of `mechanisms.py`: rows of a known truth, real releases and settlements; of linear regressions rewards
-have amounts that were fixed before, κ = 0.3 or τ = 2, since searching takes minutes. A recipient knows its reward,
+Rounds are those of `mechanisms.py`: rows of a known truth, real releases and settlements. Truths of linear regressions
+are drawn from the agreed prior, because a posterior that is too wide or too narrow for its truths gains by being
+sharpened or widened, whatever the mechanism; their rewards have amounts that were fixed before, κ = 0.3 or τ = 2, since
+searching takes minutes. Judge by 40 rounds or more: single rounds differ by a nat. A recipient knows its reward,
 the others' evidence in it, prior, κ or τ, and its own release and rows. It fits normal distributions where the prior is
 N(0, I), and makes of them what it likes: counts the others' evidence more than once, or everything (divided by κ, where
 there is one), or puts its own release in whole. Then the same at home, with its rows. Of each: log density of the
@@ -29,6 +31,7 @@ from scipy.optimize import least_squares
 import equipoise as eq
 from equipoise.client.home.model import combined, evidence_of
 from equipoise.client.home.rows import own_rows
+from equipoise.inference.infer import prior_posterior
 from equipoise.reward.evidence import Evidence, Normal
 from equipoise.valuation.surprise import own_coordinates
 from mechanisms import (
@@ -54,6 +57,35 @@ KAPPA, TAU = 0.3, 2.0
 WHOLE = "(the whole team)"
 COLUMNS = ("kind", "round", "mechanism", "party", "attack", "score", "loss")
 Part = tuple[np.ndarray, np.ndarray]  # natural parameter and precision, without the prior's
+
+
+class PriorTruth(Truth):
+    """A linear regression whose parameters and features are a draw of the agreed prior.
+
+    Draws under which more than one cell in fifty would lie outside the bounds are drawn again: such rows would be moved
+    to the bounds in a release, which no prior knows about.
+    """
+
+    def __init__(self, agreed: eq.Agreement, number: int) -> None:
+        super().__init__("linear", number)
+        draws = prior_posterior(agreed, 400, number).draws
+        for place in range(400):
+            self.mean, self.covariance = draws["feature_mean"][place], draws["feature_covariance"][place]
+            *weights, bias = draws["weights"][place]
+            # Draws have units in which the bounds are ±1; the tables' are ±4 for features and ±8 for the target.
+            self.weights, self.bias = np.array(weights) * 8 / 4, bias * 8
+            self.residual = 8 * np.sqrt(draws["variance"][place])
+            trial = self.table(2_000)
+            cells = np.column_stack([trial["a"] / 4, trial["b"] / 4, trial["y"] / 8])
+            if np.mean(np.abs(cells) > 1) < 0.02:
+                return
+        raise ValueError(f"no draw of the prior keeps its rows within the bounds (round {number})")
+
+    def table(self, rows: int) -> dict[str, Any]:
+        """Draw rows of a party."""
+        features = 4 * self.rng.multivariate_normal(self.mean, self.covariance, size=rows)
+        noise = self.residual * self.rng.normal(size=rows)
+        return {"a": features[:, 0], "b": features[:, 1], "y": self.bias + features @ self.weights + noise}
 
 
 def evidence_in(draws: np.ndarray) -> Part:
@@ -156,7 +188,8 @@ def recipients(
 
 def settle(kind: str, number: int) -> Iterator[dict[str, Any]]:
     """One round with every mechanism: a record of every attack on every reward that was held back."""
-    agreed, truth = agreement(kind), Truth(kind, number)
+    agreed = agreement(kind)
+    truth = PriorTruth(agreed, number) if kind == "linear" else Truth(kind, number)
     tables = dict(zip(PARTIES, map(truth.table, ROWS), strict=True))
     new, place = truth.table(NEW_ROWS), coordinates_of(agreed, truth)
     for mechanism, reward, made in recipients(agreed, tables, search=kind != "linear"):

@@ -3,7 +3,8 @@
 Each release has a path W of its own, and its copy with noise τ is o + W(τ). Copies with other amounts of noise are of
 the same path: the noisier one is the less noisy one plus noise that is independent of both o and all less noisy copies.
 Who has several copies, or several recipients who put theirs together, therefore know no more of the release than the
-least noisy copy tells (a degraded broadcast channel). That needs neither normal likelihoods nor large samples.
+least noisy copy tells (a degraded broadcast channel). That needs neither normal likelihoods nor large samples, but
+amounts that do not depend on the path; those that a settlement searches for do a little (docs/attacks.md).
 
 A path is known at powers of two by its increments, and between two of them by halving: given both ends, the middle of
 an interval of length h is normal around their mean with variance h/4 (Lévy). Every normal number follows from SHAKE-256
