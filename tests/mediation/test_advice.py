@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from equipoise.inference import engine
 from equipoise.inference.observations import Scenarios
 from equipoise.inference.problem import model_of
 from equipoise.inference.runtime import double_precision
-from equipoise.mediation.advice import Advice, advise, expected, knee, quality
+from equipoise.mediation.advice import Advice, _median, advise, expected, knee, quality
 from equipoise.mediation.advice.imagined import Assumed, imagine
 from equipoise.models import KINDS
 from equipoise.models.base import Rows
@@ -275,12 +276,40 @@ def test_own_rows_are_the_yardstick(advice: Advice) -> None:
 
 def test_who_has_few_rows_is_told_that_it_pays(shares: eq.Agreement) -> None:
     few = advise(
-        shares, party="north", rows=4, epsilons=[1.0, 100.0], others={"south": (2_000, 100.0)}, simulations=20,
+        shares, party="north", rows=4, epsilons=[1.0, 100.0], others={"south": (2_000, 100.0)}, simulations=100,
         progress=False,
     )  # fmt: skip
     assert few.is_worthwhile
     assert few.verdict.startswith("worth it")
-    assert max(one.gain_at_home for one in few.choices) > 0.02
+    assert max(one.gain_at_home.value for one in few.choices) > 0.02
+
+
+@pytest.mark.parametrize(
+    ("gains", "outcome"),
+    [
+        ([(0.01, 1.4)], "cannot tell at this effort"),
+        ([(0.03, 0.005), (0.0, 0.0)], "worth it"),
+        ([(0.03, 0.011)], "cannot tell at this effort"),
+        ([(0.001, 0.001), (-0.5, 0.2)], "not worth it"),
+        ([(0.001, 0.001), (-0.5, 0.4)], "cannot tell at this effort"),
+    ],
+)
+def test_the_verdict_knows_its_errors(advice: Advice, gains: list[tuple[float, float]], outcome: str) -> None:
+    """Version 0.14 said "worth it" of a gain of 0.01 nats under errors of 1.4."""
+    choices = [replace(advice.choices[0], gain_at_home=eq.Estimate(*gain)) for gain in gains]
+    told = replace(advice, choices=tuple(choices))
+    assert told.outcome == outcome
+    assert told.verdict.startswith(outcome)
+    assert told.is_worthwhile == (outcome == "worth it")
+    assert str(eq.Estimate(*max(gains))) in told.verdict
+
+
+def test_errors_of_gains_cover_the_median() -> None:
+    """Gains with heavy tails, as those of imagined rounds have."""
+    rng = np.random.default_rng(7)
+    for number, least in ((4, 0.8), (16, 0.9), (64, 0.9)):
+        estimates = [_median(0.1 + rng.standard_t(2, size=number)) for _ in range(400)]
+        assert np.mean([abs(one.value - 0.1) <= 2 * one.error for one in estimates]) > least
 
 
 def test_imagined_rows_can_lie_within_the_bounds() -> None:
@@ -325,10 +354,10 @@ def test_degraded_rewards_have_advice_of_their_own(shares: eq.Agreement, advice:
     strict = rounds.agreement("bernoulli", 2, reward='mechanism = "degraded"\nrho = 1.0')
     [alone] = advise(strict, rows=60, epsilons=[0.05], others=others, **options).choices
     assert alone.reward.value >= alone.alone.value  # its share would be less
-    assert alone.gain_at_home < 1e-3  # next to nothing of the others' is in it, whatever is imagined
+    assert alone.gain_at_home.value < 1e-3  # next to nothing of the others' is in it, whatever is imagined
     kind = rounds.agreement("bernoulli", 2, reward='mechanism = "degraded"\nrho = 0.1')
     [shared] = advise(kind, rows=4, epsilons=[100.0], others=others, **options).choices
-    assert shared.gain_at_home > 0.02
+    assert shared.gain_at_home.value > 0.02
     as_agreed = advise(shares, rows=60, epsilons=[0.05, 0.5, 100.0], **options)
     assert as_agreed.choices == advice.choices  # which are tempered
 

@@ -54,7 +54,7 @@ def test_paths_in_place_of_objects(settled: eq.Settlement, sent: list[eq.Submiss
 def test_advice_leads_with_predictions_in_the_targets_unit() -> None:
     value = eq.Estimate(2.0, 0.1)
     choice = Choice(1.0, 0.5, 4.89, value, value, value, value, 1.0, 0.9, 0.5, 0.75, 300.0, 240.0)
-    choice = replace(choice, quality_own_rows=0.6, quality_at_home=0.8, gain_at_home=0.1)
+    choice = replace(choice, quality_own_rows=0.6, quality_at_home=0.8, gain_at_home=eq.Estimate(0.1, 0.01))
     advice = Advice("north", 500, {}, 1e-6, "max", (choice,), None, 8, 0, 2.0, 0.8, "progression", 400.0, 200.0)
     title, headers, _, row, note, verdict = repr(advice).splitlines()
     assert title == "Advice to north with 500 rows, from 8 imagined rounds"

@@ -169,7 +169,7 @@ def show(advice: Advice) -> None:
                     f"{line.quality_alone:.1%}",
                     f"{line.quality_reward:.1%}",
                     f"{line.quality_at_home:.1%}",
-                    f"{line.gain_at_home:+.3f}",
+                    f"{line.gain_at_home.value:+.3f} ± {line.gain_at_home.error:.3f}",
                 )
                 for line in advice.choices
             ],

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -17,7 +17,7 @@ from equipoise._util.arrays import Floats
 from equipoise._util.display import Chart, Interval, Table
 from equipoise.agreement import Agreement
 from equipoise.errors import AgreementError
-from equipoise.estimate import Estimate
+from equipoise.estimate import UNSURE, Estimate
 from equipoise.inference.problem import model_of
 from equipoise.inference.processes import processes_for, spread
 from equipoise.inference.progress import phase_of
@@ -35,6 +35,9 @@ ANCHORS = 3  # choices at which they are
 CLEARLY = 0.08  # above the chord, as a share of the whole rise
 WORTH_JOINING = 0.01  # nats of a new row
 ENOUGH = 0.8  # of the largest gain
+RESAMPLES = 1_000
+UNKNOWN = Estimate(math.nan, math.inf)
+Outcome = Literal["worth it", "not worth it", "cannot tell at this effort"]
 LADDER = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of the largest ε agreed
 
 
@@ -48,7 +51,8 @@ class Choice:
     the truth; both are medians over imagined rounds. So are the widths of the intervals that should hold 90 % of new
     rows, in the target's unit; they are None where the target is a label. Of `own_rows` they are what the party's own
     table, as it is, would tell it without any round, and `at_home` what table and reward tell it together;
-    `gain_at_home` is by how much less the loss of a new row is with both, a median over rounds, too.
+    `gain_at_home` is by how much less the loss of a new row is with both: the median over rounds, with the standard
+    error that so few rounds leave.
     """
 
     epsilon: float
@@ -70,8 +74,7 @@ class Choice:
     quality_at_home: float = math.nan
     width_own_rows: float | None = None
     width_at_home: float | None = None
-
-    gain_at_home: float = math.nan
+    gain_at_home: Estimate = UNKNOWN
 
 
 @dataclass(frozen=True, repr=False)
@@ -173,23 +176,44 @@ class Advice:
         )
 
     @property
+    def outcome(self) -> Outcome:
+        """The verdict in a few words: joining pays if, with some ε, both together predict better than own rows.
+
+        It is "worth it" where a gain of 0.01 nats a row or more is beyond doubt, "not worth it" where so much can be
+        excluded for every ε, and cannot be told otherwise.
+        """
+        gains = [one.gain_at_home for one in self.choices]
+        if any(gain.value - UNSURE * gain.error >= WORTH_JOINING for gain in gains):
+            return "worth it"
+        if all(gain.value + UNSURE * gain.error < WORTH_JOINING for gain in gains):
+            return "not worth it"
+        return "cannot tell at this effort"
+
+    @property
     def is_worthwhile(self) -> bool:
-        """Whether, with some ε, reward and own rows together predict clearly better than own rows."""
-        return max(one.gain_at_home for one in self.choices) >= WORTH_JOINING
+        """Whether joining surely pays; `outcome` tells doubt from a loss."""
+        return self.outcome == "worth it"
 
     @property
     def verdict(self) -> str:
         """Whether joining pays, in a sentence."""
-        best = max(self.choices, key=lambda one: one.gain_at_home)
-        if not self.is_worthwhile:
+        best = max(self.choices, key=lambda one: one.gain_at_home.value)
+        if self.outcome == "not worth it":
             return (
                 "not worth it for the predictions: own rows, as they are at home, are expected to predict a new row as "
-                f"well as with any reward beside them, within {WORTH_JOINING:g} nats"
+                f"well as with any reward beside them, within {WORTH_JOINING:g} nats (at best a gain of "
+                f"{best.gain_at_home})"
             )
-        enough = next(one for one in self.choices if one.gain_at_home >= ENOUGH * best.gain_at_home)
+        if self.outcome != "worth it":
+            return (
+                f"cannot tell at this effort: reward and own rows together are expected to gain {best.gain_at_home} "
+                f"nats a row over own rows at best, and {WORTH_JOINING:g} would be worth it; imagine more rounds than "
+                f"{self.simulations} (--simulations)"
+            )
+        enough = next(one for one in self.choices if one.gain_at_home.value >= ENOUGH * best.gain_at_home.value)
         return (
             "worth it: reward and own rows together are expected to predict a new row better than own rows, as they "
-            f"are at home, by {best.gain_at_home:.2g} nats; most of that comes from epsilon {enough.epsilon:.3g} on"
+            f"are at home, by {best.gain_at_home} nats; most of that comes from epsilon {enough.epsilon:.3g} on"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -289,7 +313,7 @@ def advise(
     worst, best = losses[:, :, :1], losses[:, :, 3:4]
     gained = np.median((worst - losses) / (worst - best), axis=0)  # some imagined truths are extreme
     typical = np.median(losses, axis=0)
-    saved = np.median(at_home[:, :, 0] - at_home[:, :, 1], axis=0)
+    saved = [_median(gains) for gains in (at_home[:, :, 0] - at_home[:, :, 1]).T]
     wide = [[float(one) if np.isfinite(one) else None for one in line] for line in np.median(widths, axis=0)]
     lines = []
     for k, epsilon in enumerate(ladder):
@@ -316,7 +340,7 @@ def advise(
                 quality_at_home=float(gained[k, 5]),
                 width_own_rows=wide[k][4],
                 width_at_home=wide[k][5],
-                gain_at_home=float(saved[k]),
+                gain_at_home=saved[k],
             )
         )
     return Advice(
@@ -420,6 +444,19 @@ def _targets(agreement: Agreement, stakes: Stakes) -> Targets:
 def half_of(width: float | None) -> str:
     """What follows the ± of an interval of that width; nothing where the target is a label."""
     return "" if width is None else f"{width / 2:.3g}"
+
+
+def _median(values: Floats) -> Estimate:
+    """Return the median of independent numbers, with a standard error by the bootstrap.
+
+    Some rounds gain or lose far more than others, so that the standard deviation says little. Of few numbers resamples
+    are much alike, and the error is at least what the quartiles of normal numbers would give.
+    """
+    resampled = np.random.default_rng(0).choice(values, size=(RESAMPLES, len(values)))
+    low, high = np.quantile(values, [0.25, 0.75])
+    # The quartiles of a normal distribution are 1.349 standard deviations apart, and √(π/2) is the price of a median.
+    usual = math.sqrt(math.pi / 2) * float(high - low) / 1.349 / math.sqrt(len(values))
+    return Estimate(float(np.median(values)), max(float(np.std(np.median(resampled, axis=1))), usual))
 
 
 def _share(part: float, whole: float) -> float:
