@@ -32,6 +32,7 @@ AGREED = linear(1)
 TABLE = np.ones((10, 2))
 WATCHED = (
     "party/release.py",
+    "party/chain.py",
     "party/ledger.py",
     "party/mechanism.py",
     "protocol/keys.py",

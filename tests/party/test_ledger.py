@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import equipoise.party.ledger as ledger_module
+import equipoise.party.chain as chain_module
 from builders import linear, logistic
 from equipoise._util.canonical import canonical_json, sha256_hex
 from equipoise.agreement import Agreement
@@ -341,8 +341,8 @@ def test_one_file_by_two_names_is_one_ledger(tmp_path: Path) -> None:
 
 def test_locked_ledger_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger(tmp_path / "l")
-    monkeypatch.setattr(ledger_module, "LOCK_SECONDS", 0.05)
-    with ledger._locked(), pytest.raises(LedgerError, match="another process has held"):
+    monkeypatch.setattr(chain_module, "LOCK_SECONDS", 0.05)
+    with ledger._chain.locked(), pytest.raises(LedgerError, match="another process has held"):
         Ledger(tmp_path / "l").spend(AGREED, "north", Guarantee(2, 1), count=1)
 
 

@@ -17,31 +17,22 @@ format, family and cap), `release` (the finished submission, for re-sending), `a
 bounds, with a reason), `other` (what something else than Equipoise spent on the same individuals, and why).
 """
 
-import json
 import math
 import os
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
-from equipoise._util.canonical import MAX_DOCUMENT_BYTES, StrictJSONError, canonical_json, sha256_hex, strict_json
-from equipoise._util.files import exists, fsync_folder, is_writable_folder, write_all
+from equipoise._util.files import exists, is_writable_folder
 from equipoise.agreement import Agreement
 from equipoise.errors import BudgetError, LedgerError
 from equipoise.models.columns import NumberColumn
 from equipoise.models.guarantee import Guarantee
+from equipoise.party.chain import Chain
 from equipoise.party.history import Domains, History
 from equipoise.protocol.submission import Submission
 
-LOCK_SECONDS = 30.0
 ROUNDING = 1 + 1e-12  # so that ten tenths make one
-_FIRST = "0" * 64
-_BEGINNINGS = (b'{"agreement":"', b'{"cap":', b'{"cohort":', b'{"hash":"')  # of spend, amendment, other, release
 MAX_COHORT = 200  # characters
 ADD_OR_REMOVE = 4  # times the zCDP of adding or removing a row is that of replacing one: two steps, and ρ grows as k²
 
@@ -74,6 +65,7 @@ class Ledger:
             self.path = Path(path).resolve()  # one lock for one file, by whatever link it is reached
         except (OSError, ValueError) as error:
             raise LedgerError(f"{str(path)!r} cannot be the path of a ledger: {error}") from error
+        self._chain = Chain(self.path)
 
     def read(self) -> History:
         """Everything recorded so far, its hash chain verified.
@@ -83,14 +75,14 @@ class Ledger:
         History
             `spends`, `total_zcdp`, `cap_zcdp`, `amendments`, remembered `domains` of columns, and `submissions` by id.
         """
-        entries, _ = self._entries()
+        entries, _ = self._chain.entries()
         if not entries:
             raise LedgerError(f"there is no ledger {str(self.path)!r}; the first release makes one")
         return History(entries)
 
     def is_new(self) -> bool:
         """Whether nothing was ever recorded in it, so that the next spend makes it."""
-        return not self._entries()[0]
+        return not self._chain.entries()[0]
 
     def check_spend(
         self,
@@ -106,7 +98,7 @@ class Ledger:
         folder = self.path.parent
         if not is_writable_folder(folder) or (exists(self.path) and not os.access(self.path, os.W_OK)):
             raise LedgerError(f"cannot write {str(self.path)!r}; its folder must exist and be writable: make it first")
-        entries, _ = self._entries()
+        entries, _ = self._chain.entries()
         self._refuse(entries, agreement, party, guarantee, again=again, cap_zcdp=cap_zcdp, cohort=cohort)
 
     def spend(
@@ -154,8 +146,8 @@ class Ledger:
         BudgetError
             Above the cap, a second spend without `again`, or columns whose public bounds have changed.
         """
-        with self._locked():
-            entries, end = self._entries()
+        with self._chain.locked():
+            entries, end = self._chain.entries()
             self._refuse(entries, agreement, party, guarantee, again=again, cap_zcdp=cap_zcdp, cohort=cohort)
             content = {
                 "kind": "spend",
@@ -173,7 +165,7 @@ class Ledger:
             if not entries:
                 cap = guarantee.zcdp if cap_zcdp is None else cap_zcdp
                 content["opens"] = {"format": 1, "family": family, "cap": cap}
-            return self._append(entries, end, content)
+            return self._chain.append(entries, end, content)
 
     def record_other(
         self,
@@ -214,8 +206,8 @@ class Ledger:
         if not why.strip():
             raise LedgerError("say what the privacy was spent on; it stays in the ledger for whoever audits it")
         _check_cap(cap_zcdp)
-        with self._locked():
-            entries, end = self._entries()
+        with self._chain.locked():
+            entries, end = self._chain.entries()
             if entries and cap_zcdp is not None and cap_zcdp != History(entries).cap_zcdp:
                 raise _other_cap(History(entries))
             _check_cohort(entries, cohort)
@@ -224,15 +216,15 @@ class Ledger:
             content: dict[str, Any] = {"kind": "other", "zcdp": zcdp, "why": why, "cohort": cohort}
             if not entries:
                 content["opens"] = {"format": 1, "family": family, "cap": zcdp if cap_zcdp is None else cap_zcdp}
-            self._append(entries, end, content)
+            self._chain.append(entries, end, content)
 
     def record_release(self, submission: Submission) -> None:
         """Store a finished submission, so that it can be sent again for nothing; its spend must be in the ledger."""
-        with self._locked():
-            entries, end = self._entries()
+        with self._chain.locked():
+            entries, end = self._chain.entries()
             if submission.id not in {spend.id for spend in History(entries).spends}:
                 raise LedgerError(f"no spend in {str(self.path)!r} paid for submission {submission.id[:12]}…")
-            self._append(entries, end, {"kind": "release", "submission": submission.model_dump()})
+            self._chain.append(entries, end, {"kind": "release", "submission": submission.model_dump()})
 
     def amend(self, *, reason: str, cap_zcdp: float | None = None, domains: Domains | None = None) -> None:
         """Record a decision: a new cap, or new public bounds for columns released before.
@@ -255,8 +247,8 @@ class Ledger:
         """
         if not reason.strip():
             raise LedgerError("an amendment needs a reason; it stays in the ledger for whoever audits it")
-        with self._locked():
-            entries, end = self._entries()
+        with self._chain.locked():
+            entries, end = self._chain.entries()
             if not entries:
                 raise LedgerError(f"there is no ledger {str(self.path)!r} to amend")
             history = History(entries)
@@ -271,7 +263,9 @@ class Ledger:
                     f"{unknown[0]!r} was never released from this ledger, so its bounds need no amendment; "
                     f"recorded are {', '.join(history.domains) or 'none'}"
                 )
-            self._append(entries, end, {"kind": "amend", "reason": reason, "cap": cap_zcdp, "domains": domains or {}})
+            self._chain.append(
+                entries, end, {"kind": "amend", "reason": reason, "cap": cap_zcdp, "domains": domains or {}}
+            )
 
     def accounts_for(self, submission: Submission) -> bool:
         """Whether this ledger holds the spend that paid for a submission, at the guarantee the submission states."""
@@ -349,86 +343,6 @@ class Ledger:
                 f"`equipoise party amend {self.path.name} --cap-zcdp {total:g} --reason TEXT`"
             )
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        lock = FileLock(f"{self.path}.lock", timeout=LOCK_SECONDS, mode=0o600)
-        try:
-            lock.acquire()
-        except Timeout as error:
-            raise LedgerError(
-                f"another process has held {str(self.path)!r} for {LOCK_SECONDS:g} seconds; wait for it to finish"
-            ) from error
-        except OSError as error:
-            raise LedgerError(f"cannot lock {str(self.path)!r}: {error.strerror}; nothing was spent") from error
-        try:
-            yield
-        finally:
-            lock.release()
-
-    def _entries(self) -> tuple[list[dict[str, Any]], int]:
-        """Verified entries, and the length of the file up to the last whole one."""
-        try:
-            data = self.path.read_bytes()
-        except FileNotFoundError:
-            return [], 0
-        except OSError as error:
-            raise LedgerError(f"cannot read the ledger {str(self.path)!r}: {error.strerror}") from error
-        entries: list[dict[str, Any]] = []
-        end = 0
-        for number, line in enumerate(data.splitlines(keepends=True), start=1):
-            last = end + len(line) == len(data)
-            try:
-                entry = _verified(line, len(entries), entries[-1]["hash"] if entries else _FIRST)
-            except _BrokenEntryError as error:
-                if last and not line.endswith(b"\n") and _is_cut_short(line):
-                    break  # torn while being written: fsync never returned, so nothing was released on it
-                if not entries:
-                    raise LedgerError(
-                        f"{str(self.path)!r} is not a ledger, or was changed: line 1 {error}; check the path, or "
-                        "restore it from a backup"
-                    ) from error
-                raise LedgerError(
-                    f"line {number} of the ledger {str(self.path)!r} {error}; it was changed or damaged. Restore it "
-                    "from a backup: without it nobody can say what has been spent"
-                ) from error
-            entries.append(entry)
-            end += len(line)
-        return entries, end
-
-    def _append(self, entries: list[dict[str, Any]], end: int, content: dict[str, Any]) -> str:
-        """Write one entry after the last whole one, durably, and return its hash."""
-        entry = {
-            "sequence": len(entries),
-            "previous": entries[-1]["hash"] if entries else _FIRST,
-            "time": datetime.now(UTC).isoformat(timespec="seconds"),
-            **content,
-        }
-        digest = sha256_hex(canonical_json(entry))
-        line = canonical_json({**entry, "hash": digest}) + b"\n"
-        if len(line) > MAX_DOCUMENT_BYTES:
-            raise LedgerError(
-                f"the entry would have {len(line):,} bytes, and no ledger reads more than {MAX_DOCUMENT_BYTES:,}; "
-                "shorten labels, family or reason. Nothing was recorded"
-            )
-        try:
-            handle = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
-            try:
-                os.lseek(handle, max(end - 1, 0), os.SEEK_SET)
-                if end and os.read(handle, 1) != b"\n":
-                    line = b"\n" + line  # a whole entry whose newline was lost
-                os.ftruncate(handle, end)
-                write_all(handle, line)
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-            if not entries:
-                fsync_folder(self.path.parent)
-        except OSError as error:
-            raise LedgerError(
-                f"cannot write to the ledger {str(self.path)!r}: {error.strerror}; nothing was recorded"
-            ) from error
-        return digest
-
 
 def domains_of(agreement: Agreement) -> Domains:
     """Public bounds and labels of every column, and of the features' norm, as a ledger remembers them."""
@@ -472,34 +386,3 @@ def _check_cohort(entries: list[dict[str, Any]], cohort: str) -> None:
 def _check_cap(cap_zcdp: float | None) -> None:
     if cap_zcdp is not None and not (math.isfinite(cap_zcdp) and cap_zcdp > 0):
         raise BudgetError(f"a cap must be a positive number of zCDP, not {cap_zcdp!r}")
-
-
-class _BrokenEntryError(ValueError):
-    """A line that is not the next entry of the chain."""
-
-
-def _verified(line: bytes, sequence: int, previous: str) -> dict[str, Any]:
-    try:
-        entry = strict_json(line)
-    except StrictJSONError as error:
-        raise _BrokenEntryError(f"cannot be read ({error})") from error
-    if not isinstance(entry, dict) or not isinstance(entry.get("hash"), str):
-        raise _BrokenEntryError("is not an entry")
-    content = {key: value for key, value in entry.items() if key != "hash"}
-    if sha256_hex(canonical_json(content)) != entry["hash"]:
-        raise _BrokenEntryError("does not match its hash")
-    if entry.get("previous") != previous or entry.get("sequence") != sequence:
-        raise _BrokenEntryError("does not follow the one before it")
-    return entry
-
-
-def _is_cut_short(line: bytes) -> bool:
-    """Whether a line is the mere beginning of an entry, as a crash leaves it; some file systems pad with zeros."""
-    written = line.rstrip(b"\0")
-    if not any(written.startswith(start[: len(written)]) for start in _BEGINNINGS):
-        return False  # somebody's other file: not ours to overwrite
-    try:
-        json.JSONDecoder().raw_decode(written.decode("ascii", errors="replace"))
-    except (ValueError, RecursionError):
-        return True
-    return False
