@@ -315,7 +315,8 @@ def test_a_release_gets_a_second_look(home: Path) -> None:
         "never spend more than its cap, zCDP 0.1",
         "200 rows",
         "that is (1.99, 1e-6)-DP",
-        "spent nothing before, zCDP 0.1, that is (1.99, 1e-6)-DP, after; of its cap zCDP 0.1, zCDP 0 would be left",
+        "spent nothing before, zCDP 0.1, that is (1.99, 1e-6)-DP, after, for one row;",
+        "of its cap zCDP 0.1, zCDP 0 would be left",
         "column age: none of the first values clipped",
         "column progression: 0.5% of the first values clipped (for your eyes only)",
         "Spend this? [y/N]",
@@ -384,7 +385,7 @@ def test_what_others_spent_is_recorded(home: Path) -> None:
     assert found["zcdp"] == pytest.approx(0.08)  # ½ (2 · 0.2)²
     assert found["total_zcdp"] == pytest.approx(0.1)  # 2023's, which is the dearer
     said = equipoise(*spend, "--zcdp", 0.45, cwd=home)
-    assert "Spent in all: zCDP 0.55 of the cap 0.5." in said
+    assert "Spent in all, for one row: zCDP 0.55 of the cap 0.5." in said
     assert "above the cap" in said
     shown = equipoise("party", "ledger", "north.ledger", cwd=home, columns=200)
     for words in ("cohort 2023", "cohort 2024; counts in the annual report", "cohort 2024, with everybody"):

@@ -25,7 +25,7 @@ def test_a_healthy_machine(tmp_path: Path) -> None:
     rounds.submissions(agreed, tmp_path, (1.0,))
     found = doctor.examine([tmp_path / "north.ledger"])
     assert "failed" not in results(*found).values(), found
-    assert found[-1].found == "chain intact, 1 spend, zCDP 0.5 of 0.5"
+    assert found[-1].found == "chain intact, 1 spend, zCDP 0.5 of 0.5 for one row"
     libraries = next(check for check in found if check.name == "libraries")
     assert "opendp 0." in libraries.found
 

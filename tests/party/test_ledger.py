@@ -21,6 +21,7 @@ from equipoise.errors import BudgetError, LedgerError
 from equipoise.models.guarantee import Guarantee
 from equipoise.party.ledger import Ledger, domains_of
 from equipoise.party.release import release, resend
+from equipoise.party.units import Unit
 
 AGREED = linear(1)
 TABLE = np.ones((10, 2))
@@ -66,8 +67,8 @@ def test_what_is_spent_is_what_the_worst_off_individual_lost(
     lost = [sum(amount for about, amount, _ in spends if about in ("", own)) for own in ("", "2023", "2024", "ward")]
     assert history.total_zcdp == pytest.approx(max(lost))
     assert history.spent_on("2023") == pytest.approx(lost[1])
-    assert history.total_after(0.5, "2024") == pytest.approx(max(*lost, lost[2] + 0.5))
-    assert history.total_after(0.5, "") == pytest.approx(max(lost) + 0.5)
+    assert history.account_after(0.5, "2024", Unit()).total == pytest.approx(max(*lost, lost[2] + 0.5))
+    assert history.account_after(0.5, "", Unit()).total == pytest.approx(max(lost) + 0.5)
 
 
 def test_cohorts_share_a_cap_that_each_may_use(tmp_path: Path) -> None:

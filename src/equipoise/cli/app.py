@@ -89,8 +89,7 @@ COMMANDS: Mapping[str, Command | Group] = {
             ),
             "amend": Command(
                 "ledger",
-                "Record a decision in the ledger: a new cap, or bounds that have changed for a reason other than the "
-                "data.",
+                "Record a decision in the ledger: a new cap, changed bounds, or how many rows an individual has.",
             ),
         },
     ),

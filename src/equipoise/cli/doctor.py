@@ -289,7 +289,9 @@ def check_ledger(path: Path) -> Check:
     name = f"ledger {path}"
     history = Ledger(path).read()
     spends = counted(len(history.spends), "spend")
-    found = f"chain intact, {spends}, zCDP {history.total_zcdp:.4g} of {history.cap_zcdp:.4g}"
+    if obstacle := history.account.obstacle:
+        return Check(name, "failed", f"chain intact, {spends}, of units that do not add up", obstacle)
+    found = f"chain intact, {spends}, zCDP {history.total_zcdp:.4g} of {history.cap_zcdp:.4g} for {history.unit}"
     if history.total_zcdp > history.cap_zcdp * ROUNDING:
         return Check(name, "failed", f"{found}: above its cap", "find out who wrote to it; restore it from a backup")
     if history.unfinished:

@@ -1,8 +1,9 @@
 """`equipoise party ledger`, `spend` and `amend`: what has been spent, and what is decided about it."""
 
+import math
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,8 +14,9 @@ from equipoise.cli.options import CohortOption, DeltaOption, JsonOption, LedgerA
 from equipoise.cli.output import echo, print_json, print_lines, print_table
 from equipoise.errors import BudgetError, LedgerError
 from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee, epsilon_of, guess_percent, guessing
-from equipoise.party.history import History
+from equipoise.party.history import History, OtherSpend, Spend
 from equipoise.party.ledger import ADD_OR_REMOVE, ROUNDING, Ledger, domains_of, zcdp_of_pure
+from equipoise.party.units import ONE_ROW, Account, Unit
 from equipoise.protocol.submission import Submission
 
 CUT_OFF = "cut off; counts"
@@ -49,27 +51,47 @@ def amend(
     accept_bounds: Annotated[
         Path | None, typer.Option(help="Accept this agreement's bounds where they differ from earlier ones.")
     ] = None,
+    rows_per_individual: Annotated[
+        int | None,
+        typer.Option(
+            help="The most rows that anybody has in a table of which single rows were protected; such spends then "
+            "count so many times squared, and totals are for individuals."
+        ),
+    ] = None,
+    same_individuals: Annotated[
+        str | None, typer.Option(help="A column that names the same individuals as that of earlier spends.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Record a decision in the ledger: a new cap, or bounds that have changed for a reason other than the data.
+    """Record a decision in the ledger: a new cap, changed bounds, or how many rows an individual has.
+
+    Bounds may change for a reason other than the data.
 
     Example: equipoise party amend north.ledger --cap-zcdp 0.5 --reason "board decision of 3 May"
     """
-    if cap_zcdp is None and accept_bounds is None:
-        raise LedgerError("nothing to amend; give --cap-zcdp or --accept-bounds")
+    if all(given is None for given in (cap_zcdp, accept_bounds, rows_per_individual, same_individuals)):
+        raise LedgerError(
+            "nothing to amend; give --cap-zcdp, --accept-bounds, --rows-per-individual or --same-individuals"
+        )
     book = Ledger(path)
     known = book.read().domains
     agreed = domains_of(Agreement.load(accept_bounds)) if accept_bounds else {}
     changed = {name: values for name, values in agreed.items() if name in known and known[name] != values}
     if accept_bounds is not None and not changed:
         raise LedgerError(f"no bounds of {str(accept_bounds)!r} differ from those in the ledger; nothing to accept")
-    book.amend(reason=reason, cap_zcdp=cap_zcdp, domains=changed)
+    book.amend(
+        reason=reason, cap_zcdp=cap_zcdp, domains=changed, rows_per_individual=rows_per_individual,
+        same_individuals=same_individuals,
+    )  # fmt: skip
+    history = book.read()
     if as_json:
         bounds = {name: {"before": known[name], "now": values} for name, values in changed.items()}
-        print_json({"ledger": str(path), "cap_zcdp": book.read().cap_zcdp, "bounds": bounds, "reason": reason})
+        print_json({"ledger": str(path), **_totals(history), "bounds": bounds, "reason": reason})
         return
     if cap_zcdp is not None:
         echo(f"The cap is now zCDP {cap_zcdp:g}.")
+    if rows_per_individual is not None or same_individuals is not None:
+        print_lines(_total_in_words(history))
     for name, values in changed.items():
         echo(f"{name}: {known[name]} is now {values}.")
 
@@ -85,6 +107,13 @@ def spend(
             "--add-remove", help="The guarantee is for adding or removing a row; replacing one costs four times."
         ),
     ] = False,
+    individual: Annotated[
+        str | None,
+        typer.Option(help="The guarantee protects all rows of one value of this column; by default, one row."),
+    ] = None,
+    rows_per_individual: Annotated[
+        int | None, typer.Option(min=1, help="With --individual: it counted at most so many rows of each.")
+    ] = None,
     cohort: CohortOption = "",
     cap_zcdp: Annotated[float | None, typer.Option(help="For a new ledger: the most it may ever spend.")] = None,
     family: Annotated[str, typer.Option(help="For a new ledger: which individuals it covers.")] = "",
@@ -96,37 +125,62 @@ def spend(
 
     Example: equipoise party spend north.ledger --pure 0.1 --add-remove --why "counts in the annual report"
     """
+    if individual is None and rows_per_individual is not None:
+        raise BudgetError("--rows-per-individual needs --individual, the column that says whose row it is")
     given = [value for value in (zcdp, pure) if value is not None]
     if len(given) != 1 or not given[0] > 0:
         raise BudgetError("say what was spent in one way: --zcdp RHO or --pure EPSILON, above 0")
     spent = given[0] if zcdp is not None else zcdp_of_pure(given[0])
     spent *= ADD_OR_REMOVE if add_remove else 1
     book = Ledger(path)
-    book.record_other(zcdp=spent, why=why, cohort=cohort, cap_zcdp=cap_zcdp, family=family)
+    unit = ONE_ROW if individual is None else Unit(individual, rows_per_individual)
+    book.record_other(zcdp=spent, why=why, unit=unit, cohort=cohort, cap_zcdp=cap_zcdp, family=family)
     history = book.read()
     if as_json:
-        totals = {"total_zcdp": history.total_zcdp, "cap_zcdp": history.cap_zcdp}
-        print_json({"ledger": str(path), "zcdp": spent, "why": why, "cohort": cohort, **totals})
+        recorded = {"zcdp": spent, "why": why, "unit": asdict(unit), "cohort": cohort}
+        print_json({"ledger": str(path), **recorded, **_totals(history)})
         return
-    print_lines(f"Recorded zCDP {spent:g}. Spent in all: zCDP {history.total_zcdp:g} of the cap {history.cap_zcdp:g}.")
+    print_lines(f"Recorded zCDP {spent:g}, which protects {unit}. {_total_in_words(history)}")
+
+
+def _totals(history: History) -> dict[str, object]:
+    """Return totals for `--json`; an infinite one, of units that do not add up, is null there."""
+    account, total = history.account, history.total_zcdp
+    return {
+        "total_unit": account.unit,
+        "total_zcdp": total if math.isfinite(total) else None,
+        "cap_zcdp": history.cap_zcdp,
+        "rows_per_individual": history.rows_per_individual,
+        "obstacle": account.obstacle or None,
+    }
+
+
+def _total_in_words(history: History) -> str:
+    if obstacle := history.account.obstacle:
+        return f"The total is not known: {obstacle}."
+    said = f"Spent in all, for {history.unit}: zCDP {history.total_zcdp:g} of the cap {history.cap_zcdp:g}."
     if history.total_zcdp > history.cap_zcdp * ROUNDING:
-        print_lines("That is above the cap: nothing more can be released unless it is raised.")
+        said += " That is above the cap: nothing more can be released unless it is raised."
+    return said
 
 
 def show_history(history: History, path: Path, *, order: float, delta: float, as_json: bool) -> None:
     """Show a verified ledger."""
-    total = Guarantee.from_zcdp(history.total_zcdp, order=order)
+    account, total = history.account, history.total_zcdp
+    known = math.isfinite(total)
+    # This also refuses an order that is none, so it comes first, whether the total is known or not.
+    stated = Guarantee.from_zcdp(total if known else history.cap_zcdp, order=order)
     if as_json:
         print_json(
             {
                 "ledger": str(path),
                 "family": history.family,
-                "cap_zcdp": history.cap_zcdp,
-                "total": readings(total, delta),
-                "remaining_zcdp": max(0.0, history.cap_zcdp - total.zcdp),
-                "spends": [asdict(spend) for spend in history.spends],
-                "other_spends": [asdict(other) for other in history.others],
-                "cohorts": {name: history.spent_on(name) for name in history.cohorts if name},
+                **_totals(history),
+                "total": readings(stated, delta) if known else None,
+                "remaining_zcdp": max(0.0, history.cap_zcdp - total),
+                "spends": [_spend_as_json(spend, account) for spend in history.spends],
+                "other_spends": [_spend_as_json(other, account) for other in history.others],
+                "cohorts": {name: history.spent_on(name) for name in history.cohorts if name} if known else None,
                 "amendments": history.amendments,
             }
         )
@@ -136,6 +190,8 @@ def show_history(history: History, path: Path, *, order: float, delta: float, as
     echo()
 
     def row_of(zcdp: float) -> tuple[str, ...]:
+        if not math.isfinite(zcdp):
+            return "not known", "", "", ""
         return f"{epsilon_of(zcdp, delta):.3g}", guess_percent(zcdp), f"{zcdp * order:.4g}", f"{zcdp:.4g}"
 
     rows: list[tuple[str, ...]] = [
@@ -145,7 +201,7 @@ def show_history(history: History, path: Path, *, order: float, delta: float, as
             spend.agreement[:8],
             f"{spend.count:,}",
             *row_of(spend.zcdp),
-            "; ".join([*([f"cohort {spend.cohort}"] if spend.cohort else []), *([] if spend.finished else [CUT_OFF])]),
+            "; ".join([*_notes(spend, account), *([] if spend.finished else [CUT_OFF])]),
         )
         for spend in history.spends
     ]
@@ -156,7 +212,7 @@ def show_history(history: History, path: Path, *, order: float, delta: float, as
             "other",
             "",
             *row_of(other.zcdp),
-            "; ".join([*([f"cohort {other.cohort}"] if other.cohort else []), other.why]),
+            "; ".join([*_notes(other, account), other.why]),
         )
         for other in history.others
     ]
@@ -166,19 +222,47 @@ def show_history(history: History, path: Path, *, order: float, delta: float, as
         if name
     ]
     rows += [
-        ("total", "", "", "", *row_of(history.total_zcdp), ""),
+        ("total", "", "", "", *row_of(total), ""),
         ("cap", "", "", "", *row_of(history.cap_zcdp), ""),
     ]
     privacy = (f"(eps, {short(delta)})", "guess", "Rényi eps", "zCDP")
     headers = ("time (UTC)", "party", "agreement", "rows", *privacy, "note")
     width = len(headers) if any(row[-1] for row in rows) else len(headers) - 1
-    title = f"Privacy spent; Rényi eps at order {order:g}"
+    title = f"Privacy spent; total and cap are for {account.unit}; Rényi eps at order {order:g}"
     print_table(Table(title, headers[:width], [row[:width] for row in rows], numeric_from=3))
-    print_lines(guessing(history.total_zcdp, released="all that was released"))
+    if known:
+        print_lines(guessing(total, released="all that was released", individual=account.individual))
+    else:
+        print_lines(_total_in_words(history))
+    if account.individual is None:
+        print_lines("This is for one row: somebody with k rows has lost k² times the zCDP.")
     for amendment in history.amendments:
-        changes = [f"cap zCDP {amendment['cap']:g}"] if amendment["cap"] is not None else []
-        changes += [f"bounds of {name} {values}" for name, values in amendment["domains"].items()]
-        print_lines(f"Amended {amendment['time'][:10]}: {', '.join(changes)} ({amendment['reason']})")
+        print_lines(f"Amended {amendment['time'][:10]}: {', '.join(_changes(amendment))} ({amendment['reason']})")
+
+
+def _notes(spend: Spend | OtherSpend, account: Account) -> list[str]:
+    """Say of a spend what sets it apart: its unit where individuals are counted, and its cohort."""
+    notes = []
+    if account.individual is not None:
+        times = account.times(spend.unit)
+        counts = "" if times == 1 else f", counts {times:g} times" if math.isfinite(times) else ", cannot be added"
+        notes.append(f"{spend.unit}{counts}")
+    return [*notes, f"cohort {spend.cohort}"] if spend.cohort else notes
+
+
+def _changes(amendment: dict[str, Any]) -> list[str]:
+    changes = [f"cap zCDP {amendment['cap']:g}"] if amendment["cap"] is not None else []
+    changes += [f"bounds of {name} {values}" for name, values in amendment["domains"].items()]
+    if "rows_per_individual" in amendment:
+        changes.append(f"nobody has more than {counted(amendment['rows_per_individual'], 'row')}")
+    if "same_individuals" in amendment:
+        changes.append(" and ".join(amendment["same_individuals"]) + " name the same individuals")
+    return changes
+
+
+def _spend_as_json(spend: Spend | OtherSpend, account: Account) -> dict[str, object]:
+    times = account.times(spend.unit)
+    return {**asdict(spend), "charged_zcdp": times * spend.zcdp if math.isfinite(times) else None}
 
 
 def readings(guarantee: Guarantee, delta: float = DEFAULT_DELTA) -> dict[str, float]:

@@ -37,9 +37,10 @@ from equipoise.cli.output import (
     reading_progress,
     warnings_as_lines,
 )
-from equipoise.errors import SubmissionError
+from equipoise.errors import SubmissionError, TableError
 from equipoise.models import Individuals, Layout, ScaledColumn
 from equipoise.models.guarantee import DEFAULT_DELTA, approx_dp, epsilon_of, guessing, in_full
+from equipoise.models.layout import Aggregate
 from equipoise.party import release as party_release
 from equipoise.party.bounds import release_bounds
 from equipoise.party.csv_stream import stated_table
@@ -149,7 +150,12 @@ def bounds(
     ledger: LedgerOption,
     zcdp: Annotated[float, typer.Option(help="What all columns together cost, as zCDP rho.")] = 0.01,
     individual: Annotated[str | None, typer.Option(help="The column that says whose row it is.")] = None,
-    rows_per_individual: Annotated[int, typer.Option(min=1, max=100, help="The most rows anybody may have.")] = 1,
+    rows_per_individual: Annotated[
+        int | None, typer.Option(min=1, max=100, help="The most rows anybody may have [1].")
+    ] = None,
+    aggregate: Annotated[
+        Aggregate | None, typer.Option(help="Make one row of all that somebody has: mean, first or last.")
+    ] = None,
     cap_zcdp: Annotated[float | None, typer.Option(help="For a new ledger: the most it may ever spend.")] = None,
     cohort: CohortOption = "",
     delimiter: DelimiterOption = None,
@@ -173,7 +179,13 @@ def bounds(
         )
         if not typer.confirm("Spend this?", default=False, err=True):
             raise typer.Exit(1)
-    whose = None if individual is None else Individuals(individual, rows_per_individual, drop=False)
+    if individual is None and (rows_per_individual is not None or aggregate is not None):
+        raise TableError(
+            "--rows-per-individual and --aggregate need --individual, the column that says whose row it is"
+        )
+    if rows_per_individual is not None and aggregate is not None:
+        raise TableError("--aggregate makes one row of all that somebody has; leave out --rows-per-individual")
+    whose = None if individual is None else Individuals(individual, rows_per_individual or 1, False, aggregate)
     found = release_bounds(
         stated_table(table, delimiter, decimal), column, party=party, ledger=ledger, zcdp=zcdp, cap_zcdp=cap_zcdp,
         cohort=cohort, individuals=whose,
@@ -211,15 +223,23 @@ def confirmed(plan: Plan, *, yes: bool) -> bool:
             f"spend more than its cap, zCDP {plan.cap_zcdp:g}.",
             err=True,
         )
+    if plan.charged_zcdp > plan.guarantee.zcdp:
+        stated, charged = plan.guarantee.zcdp, plan.charged_zcdp
+        print_lines(
+            f"This release protects {plan.unit}, and {plan.ledger.name} counts what {plan.total_unit} lose: zCDP "
+            f"{stated:g} counts {charged / stated:g} times, as zCDP {charged:g}.",
+            err=True,
+        )
     if yes or not sys.stdin.isatty():
         return True
-    after = plan.spent_zcdp + plan.guarantee.zcdp
+    after = plan.spent_zcdp + plan.charged_zcdp
     print_lines(f"About to release {counted(plan.count, 'row')}, for good:", err=True)
     for line in (
         f"privacy: {in_full(plan.guarantee)}",
-        guessing(plan.guarantee.zcdp),
-        f"ledger {plan.ledger.name}: spent {_spent(plan.spent_zcdp)} before, {_spent(after)} after; of its cap zCDP "
-        f"{plan.cap_zcdp:g}, zCDP {max(0.0, plan.cap_zcdp - after):g} would be left",
+        guessing(plan.guarantee.zcdp, individual=plan.unit.individual),
+        f"ledger {plan.ledger.name}: spent {_spent(plan.spent_zcdp)} before, {_spent(after)} after, for "
+        f"{plan.total_unit}; "
+        f"of its cap zCDP {plan.cap_zcdp:g}, zCDP {max(0.0, plan.cap_zcdp - after):g} would be left",
         *(
             f"column {name}: {f'{share:.1%}' if share else 'none'} of the first values clipped (for your eyes only)"
             for name, share in plan.clipped.items()
@@ -256,7 +276,7 @@ def show_submission(
     sums = counted(len(submission.statistic), "perturbed sum")
     print_lines(f"Wrote {path}: {sums} over {counted(submission.count, 'row')}.")
     print_lines(f"Privacy: {cost}; recorded in {ledger}.")
-    print_lines(guessing(guarantee.zcdp))
+    print_lines(guessing(guarantee.zcdp, individual=agreement.privacy.individual))
     print_lines(f"Send {path.name} to the mediator of agreement {agreement.identity[:12]}…. Nothing else need leave.")
 
 
@@ -304,7 +324,8 @@ def show_preview(preview: Preview, *, as_json: bool) -> None:
             numeric_from=9,
         )
     )
-    print_lines(guessing(preview.guarantee.zcdp, released="this release"))
+    individual = None if layout.individuals is None else layout.individuals.column
+    print_lines(guessing(preview.guarantee.zcdp, released="this release", individual=individual))
     echo()
     shown = list(zip(layout.entries, layout.noise_deviations(preview.guarantee), strict=True))
     rows = [(f"sum of {entry.name}", f"{deviation:.4g}") for entry, deviation in shown[:12]]

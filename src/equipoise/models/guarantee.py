@@ -2,7 +2,8 @@
 
 Equipoise always adds (discrete) Gaussian noise, for which one number says everything: the zero-concentrated
 parameter ρ = Δ²/(2σ²). The paper's (λ, ε)-Rényi guarantee of a Gaussian mechanism is ε = λρ, for *every* order at
-once, and ρ adds up over releases. The third reading, (ε, δ), comes from the exact Gaussian profile
+once, and ρ adds up over releases that protect the same unit (`party/units.py`). The third reading, (ε, δ), comes from
+the exact Gaussian profile
 
     δ(ε) = Φ(μ/2 − ε/μ) − e^ε Φ(−μ/2 − ε/μ),   μ = Δ/σ = √(2ρ)                       (Balle & Wang 2018, Theorem 8)
 
@@ -50,7 +51,7 @@ LARGEST_EPSILON = 1e6  # far beyond anything private; keeps the search in ordina
 
 @dataclass(frozen=True)
 class Guarantee:
-    """(λ, ε)-Rényi differential privacy under replacing one row, by Gaussian noise.
+    """(λ, ε)-Rényi differential privacy under replacing one row, or the rows of one individual, by Gaussian noise.
 
     Parameters
     ----------
@@ -284,14 +285,21 @@ def guess_percent(zcdp: float) -> str:
     return f"{right:.1f} %"
 
 
-def guessing(zcdp: float, *, released: str = "your release") -> str:
-    """What a guarantee, or the sum of several, means to somebody who tries to learn about one row."""
+def guessing(zcdp: float, *, released: str = "your release", individual: str | None = None) -> str:
+    """Say what a guarantee, or the sum of several, means to somebody who tries to learn about one row.
+
+    If all rows of one individual are protected, `individual` is the column that names them.
+    """
+    known, asked, hidden = "all your other rows", "which of two values the last one has", "single rows"
+    if individual is not None:
+        known, asked = "all rows of everybody else", f"which of two sets of rows one {individual} has"
+        hidden = f"one {individual}"
     if guess_of(zcdp) > 0.999:
         return (
-            "Somebody who knows all your other rows, and only has to tell which of two values the last one has, can be "
-            f"right nearly always: {released} hides single rows badly from such an opponent."
+            f"Somebody who knows {known}, and only has to tell {asked}, can be right nearly always: {released} hides "
+            f"{hidden} badly from such an opponent."
         )
     return (
-        "Suppose somebody knows all your other rows, and only has to tell which of two values the last one has. By "
-        f"tossing a coin they are right 50 % of the time; with {released}, at most {guess_percent(zcdp)} of the time."
+        f"Suppose somebody knows {known}, and only has to tell {asked}. By tossing a coin they are right 50 % of the "
+        f"time; with {released}, at most {guess_percent(zcdp)} of the time."
     )

@@ -4,12 +4,14 @@ Bounds must not come from the data for nothing. Where nobody knows them, a littl
 releases, once, noisy counts of its values in bins that are the same for everybody, four to a doubling from 2⁻¹⁰ to 2³⁰
 on both sides of 0. Whatever is made of them afterwards, by anybody, costs nothing more.
 
-**Precondition.** Neighbouring tables differ in one row, or in the rows of one individual, at most k of them.
+**Precondition.** Neighbouring tables differ in one row; in the rows of one individual, at most k of them; or, if rows
+are aggregated, in all rows of one individual. The ledger records which (`units.py`).
 
 **Sensitivity.** A row adds 1 to at most one bin of each of c columns (to none where the value is missing). Replacing it
 lowers one count and raises another, by 1 each: the counts of a column change by at most √2 in ℓ₂ norm, those of all
-columns by √(2c), and by **k √(2c)** for k rows. Counts are multiplied by 2¹⁶ and the bound is rounded up, so that it is
-a whole number for `mechanism.perturb`, which makes the release ρ-zCDP.
+columns by √(2c), and by **k √(2c)** for k rows. Aggregated rows are one row of each individual, made of that
+individual's rows alone (`RowsOfIndividuals.merged` has the argument), so k is 1. Counts are multiplied by 2¹⁶ and the
+bound is rounded up, so that it is a whole number for `mechanism.perturb`, which makes the release ρ-zCDP.
 
 **What is proposed.** Bins whose count, over all parties, is beyond what noise alone would reach in one of all bins once
 in twenty times are surely not empty. Bounds reach from the first of them to the last and one bin further on each side:
@@ -18,17 +20,18 @@ what lies beyond is rare, and is clipped. The typical range leaves out 2.5 % of 
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from equipoise._util.arrays import Floats
 from equipoise._util.canonical import StrictJSONError, read_limited, strict_json
 from equipoise._util.text import first_repeat
 from equipoise.errors import BudgetError, TableError
-from equipoise.models import Individuals
+from equipoise.models import Individuals, ScaledColumn
 from equipoise.models.cells import number_values, refuse_not_finite
 from equipoise.models.layout import ceil_sqrt
 from equipoise.party.individuals import RowsOfIndividuals
@@ -36,6 +39,7 @@ from equipoise.party.ledger import Ledger
 from equipoise.party.mechanism import noise_scale, perturb
 from equipoise.party.stream import Wanted
 from equipoise.party.table import open_table
+from equipoise.party.units import Unit
 
 FORMAT = "equipoise-bounds"
 VERSION = 1
@@ -124,7 +128,7 @@ def release_bounds(
     cohort : str
         Whom the table is about, if not everybody of the ledger.
     individuals : Individuals, optional
-        The column that says whose row it is, and how many rows anybody may have.
+        The column that says whose row it is, and how many rows anybody may have, or how they are made one.
 
     Returns
     -------
@@ -151,26 +155,46 @@ def release_bounds(
     sensitivity = rows * ceil_sqrt(2 * len(columns) * _WEIGHT**2)
     counts = _counts(source, tuple(columns), individuals)
     deviation = noise_scale(sensitivity, zcdp) / _WEIGHT
-    book.record_other(zcdp=zcdp, why=f"bounds of {', '.join(columns)}", cohort=cohort, cap_zcdp=cap_zcdp, planned=True)
+    book.record_other(
+        zcdp=zcdp, why=f"bounds of {', '.join(columns)}", unit=Unit.of(individuals), cohort=cohort, cap_zcdp=cap_zcdp,
+        planned=True,
+    )  # fmt: skip
     noisy = np.array(perturb([_WEIGHT * int(count) for count in counts.ravel()], sensitivity=sensitivity, zcdp=zcdp))
     found = (noisy / _WEIGHT).reshape(counts.shape)
     return BoundsRelease(party, zcdp, deviation, dict(zip(columns, found.tolist(), strict=True)))
 
 
 def _counts(source: Any, columns: tuple[str, ...], individuals: Individuals | None) -> np.ndarray[Any, Any]:
-    """How many values of each column are in each bin [columns, bins]; missing ones are in none."""
+    """Count the values of each column in each bin [columns, bins]; missing ones are in none."""
+    counts = np.zeros((len(columns), BINS), np.int64)
+    for values_of_columns in _values(source, columns, individuals):
+        for place, values in enumerate(values_of_columns):
+            present = values[~np.isnan(values)]
+            counts[place] += np.bincount(np.searchsorted(EDGES, present, side="right"), minlength=BINS)
+    return counts
+
+
+def _values(source: Any, columns: tuple[str, ...], individuals: Individuals | None) -> Iterator[list[Floats]]:
+    """Read values of all columns piece by piece, NaN where one is missing; refuse infinite ones."""
     wanted = tuple(Wanted(name, None) for name in columns)
     owners = None if individuals is None else RowsOfIndividuals(individuals)
-    counts = np.zeros((len(columns), BINS), np.int64)
     with open_table(source, wanted if owners is None else (*wanted, owners.wanted)) as table:
+        if owners is not None and owners.agreed.aggregate is not None:
+            # Cells are read as those of numbers that may be missing; the bounds of the columns play no part.
+            cells, _ = owners.cells_of_all(table, [ScaledColumn(name, 0.0, 1.0) for name in columns])
+            for name, values in zip(columns, cells, strict=True):
+                if np.any(np.isinf(values)):
+                    raise TableError(f"column {name!r}: values of one individual add up to more than numbers hold")
+            yield cells
+            return
         for batch in table if owners is None else map(owners.kept, table):
+            pieces = []
             for place, name in enumerate(columns):
-                cells = batch.data[:, place] if isinstance(batch.data, np.ndarray) else batch.data[place]
-                values = np.asarray(cells, float) if isinstance(cells, np.ndarray) else number_values(name, cells)
+                column = batch.data[:, place] if isinstance(batch.data, np.ndarray) else batch.data[place]
+                values = np.asarray(column, float) if isinstance(column, np.ndarray) else number_values(name, column)
                 refuse_not_finite(name, np.where(np.isnan(values), 0.0, values), batch.first_row)
-                values = values[~np.isnan(values) & (True if batch.keep is None else batch.keep)]
-                counts[place] += np.bincount(np.searchsorted(EDGES, values, side="right"), minlength=BINS)
-    return counts
+                pieces.append(values if batch.keep is None else values[batch.keep])
+            yield pieces
 
 
 @dataclass(frozen=True)

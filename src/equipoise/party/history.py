@@ -1,21 +1,13 @@
-"""What a verified ledger says: spends, totals, remembered bounds, stored submissions.
+"""Interpret a verified ledger: spends, totals, remembered bounds, stored submissions.
 
-**Totals.** Zero-concentrated ρ of releases about the same individuals adds up. Releases about *cohorts*, disjoint sets
-of a family's individuals, compose in parallel: if neighbouring tables differ in the row of one individual, who is in
-cohort c, then every release about another cohort has the same distribution for both, whatever came before it, and the
-joint ρ is that of the releases about c and about everybody. So what is spent is
-
-    Σ ρ(everybody) + max over cohorts c of Σ ρ(c).
-
-**Precondition.** Who belongs to which cohort is not what is to be hidden: it is fixed by something public, such as the
-year or the ward of admission, and nobody is in two. A row that could move from one cohort to another would change two.
+`units.py` says what a total means where spends protect different units or are about different cohorts.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 from equipoise.errors import LedgerError
+from equipoise.party.units import ONE_ROW, Account, Charge, Planned, Unit
 from equipoise.protocol.submission import Submission
 
 Domains = dict[str, list[int | float | str]]
@@ -35,6 +27,7 @@ class Spend:
     count: int
     finished: bool
     cohort: str = ""  # whom it is about; everybody, unless named
+    unit: Unit = ONE_ROW  # what it protects
 
     def matches(self, submission: Submission) -> bool:
         """Whether a submission states what was paid for."""
@@ -56,6 +49,7 @@ class OtherSpend:
     zcdp: float
     why: str
     cohort: str = ""
+    unit: Unit = ONE_ROW
 
 
 class History:
@@ -68,6 +62,8 @@ class History:
         self.amendments: list[dict[str, Any]] = []
         self.submissions: dict[str, Submission] = {}
         self.others: list[OtherSpend] = []
+        self.rows_per_individual: int | None = None
+        self.same_individuals: tuple[str, ...] = ()
         spends: list[dict[str, Any]] = []
         try:
             for entry in entries:
@@ -77,6 +73,7 @@ class History:
                     id=entry["hash"],
                     finished=entry["hash"] in self.submissions,
                     cohort=entry.get("cohort", ""),
+                    unit=Unit.from_entry(entry),
                     **{key: entry[key] for key in ("time", "agreement", "party", "order", "epsilon", "zcdp", "count")},
                 )
                 for entry in spends
@@ -95,7 +92,8 @@ class History:
             self.domains.update(entry["domains"])
         elif kind == "other":
             self._open(entry.get("opens"))
-            self.others.append(OtherSpend(entry["hash"], *(entry[key] for key in ("time", "zcdp", "why", "cohort"))))
+            recorded = {key: entry[key] for key in ("time", "zcdp", "why", "cohort")}
+            self.others.append(OtherSpend(entry["hash"], **recorded, unit=Unit.from_entry(entry)))
         elif kind == "release":
             submission = Submission.model_validate(entry["submission"])
             self.submissions[submission.id] = submission
@@ -103,6 +101,8 @@ class History:
             self.amendments.append(entry)
             self.domains.update(entry["domains"])
             self.cap_zcdp = self.cap_zcdp if entry["cap"] is None else entry["cap"]
+            self.rows_per_individual = entry.get("rows_per_individual") or self.rows_per_individual
+            self.same_individuals += tuple(entry.get("same_individuals", ()))
         else:
             raise LedgerError(f"the ledger has an entry of unknown kind {kind!r}; upgrade Equipoise")
 
@@ -114,28 +114,36 @@ class History:
         self.family, self.cap_zcdp = opening["family"], opening["cap"]
 
     @property
-    def total_zcdp(self) -> float:
-        """Everything spent, finished or not: about everybody, and about the cohort that cost most."""
-        return max(map(self.spent_on, self.cohorts))
+    def account(self) -> Account:
+        """All spends with what the party states about rows of individuals: it adds them up."""
+        spends: list[Charge] = [*self.spends, *self.others]
+        return Account(spends, self.rows_per_individual, frozenset(self.same_individuals))
 
     @property
-    def _all(self) -> list[Spend | OtherSpend]:
-        return [*self.spends, *self.others]
+    def total_zcdp(self) -> float:
+        """Everything spent, finished or not, on whoever lost most; infinite where unlike units cannot be added up."""
+        return self.account.total
+
+    @property
+    def unit(self) -> str:
+        """What the total is for: one row, or all rows of one individual."""
+        return self.account.unit
 
     @property
     def cohorts(self) -> tuple[str, ...]:
         """Everybody (""), and the cohorts that were named."""
-        return tuple(dict.fromkeys(["", *(one.cohort for one in self._all)]))
+        return self.account.cohorts
 
     def spent_on(self, cohort: str) -> float:
-        """What was spent on the individuals of a cohort: on it, and on everybody."""
-        return math.fsum(one.zcdp for one in self._all if one.cohort in ("", cohort))
+        """Add up what was spent on the individuals of a cohort: on it, and on everybody."""
+        return self.account.spent_on(cohort)
 
-    def total_after(self, zcdp: float, cohort: str) -> float:
-        """What would be spent in all after a release about a cohort, or about everybody."""
-        if not cohort:
-            return self.total_zcdp + zcdp
-        return max(self.total_zcdp, self.spent_on(cohort) + zcdp)
+    def account_after(self, zcdp: float, cohort: str, unit: Unit) -> Account:
+        """Return the account as it would be after a spend."""
+        before = self.account
+        return Account(
+            [*before.spends, Planned(zcdp, cohort, unit)], before.rows_per_individual, before.same_individuals
+        )
 
     @property
     def unfinished(self) -> list[Spend]:

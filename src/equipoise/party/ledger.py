@@ -2,7 +2,8 @@
 
 One ledger serves one *family of data*: tables that share individuals share a ledger, because what one release reveals
 adds to what the others did. Zero-concentrated ρ adds up exactly for Gaussian noise, whatever the orders and
-agreements, so totals are kept in ρ and shown in all three readings.
+agreements, so totals are kept in ρ and shown in all three readings. Each spend records the unit it protects, a row or
+the rows of one individual; `units.py` says how spends of different units are added, or why they are refused.
 
 **A crash can cost privacy budget, never privacy.** A spend is on disk (written and fsynced, file and folder) before
 noise is drawn. A process killed in between leaves a spend without a submission: it counts. A line torn by a crash
@@ -12,24 +13,28 @@ while being written never paid for anything, since fsync had not returned; the n
 it paid for, so a ledger rewritten from scratch, or rolled back to an old copy, no longer accounts for the submissions
 that are out in the world (`accounts_for`). Someone who controls the machine can of course release without any ledger.
 
-Entries: `spend` (what is about to be released, at which guarantee, with which public bounds; the first one also names
-format, family and cap), `release` (the finished submission, for re-sending), `amend` (a new cap or newly accepted
-bounds, with a reason), `other` (what something else than Equipoise spent on the same individuals, and why).
+Entries: `spend` (what is about to be released, at which guarantee, for which unit, with which public bounds; the first
+one also names format, family and cap), `release` (the finished submission, for re-sending), `amend` (a new cap, newly
+accepted bounds, or a statement about rows of individuals, with a reason), `other` (what something else than Equipoise
+spent on the same individuals, for which unit, and why).
 """
 
 import math
 import os
 import secrets
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from equipoise._util.files import exists, is_writable_folder
+from equipoise._util.text import counted
 from equipoise.agreement import Agreement
 from equipoise.errors import BudgetError, LedgerError
 from equipoise.models.columns import NumberColumn
 from equipoise.models.guarantee import Guarantee
 from equipoise.party.chain import Chain
 from equipoise.party.history import Domains, History
+from equipoise.party.units import LARGEST_ROWS_PER_INDIVIDUAL, ONE_ROW, Unit
 from equipoise.protocol.submission import Submission
 
 ROUNDING = 1 + 1e-12  # so that ten tenths make one
@@ -67,13 +72,27 @@ class Ledger:
             raise LedgerError(f"{str(path)!r} cannot be the path of a ledger: {error}") from error
         self._chain = Chain(self.path)
 
+    def __repr__(self) -> str:
+        name = repr(self.path.name)
+        try:
+            entries, _ = self._chain.entries()
+            if not entries:
+                return f"Ledger({name}: new, nothing spent)"
+            history = History(entries)
+        except LedgerError as error:
+            return f"Ledger({name}: {error})"
+        number = len(history.spends) + len(history.others)
+        spent = f"zCDP {history.total_zcdp:g} of {history.cap_zcdp:g} spent on {history.unit}"
+        return f"Ledger({name}: {counted(number, 'spend')}, {spent})"
+
     def read(self) -> History:
         """Everything recorded so far, its hash chain verified.
 
         Returns
         -------
         History
-            `spends`, `total_zcdp`, `cap_zcdp`, `amendments`, remembered `domains` of columns, and `submissions` by id.
+            `spends`, `total_zcdp` and the `unit` it is for, `cap_zcdp`, `amendments`, remembered `domains` of columns,
+            and `submissions` by id.
         """
         entries, _ = self._chain.entries()
         if not entries:
@@ -144,7 +163,8 @@ class Ledger:
         Raises
         ------
         BudgetError
-            Above the cap, a second spend without `again`, or columns whose public bounds have changed.
+            Above the cap, a second spend without `again`, columns whose public bounds have changed, or a unit of
+            protection that cannot be added to that of earlier spends.
         """
         with self._chain.locked():
             entries, end = self._chain.entries()
@@ -159,6 +179,7 @@ class Ledger:
                 "zcdp": guarantee.zcdp,
                 "count": count,
                 "domains": domains_of(agreement),
+                "unit": asdict(Unit.of(agreement.individuals)),
             }
             if cohort:
                 content["cohort"] = cohort
@@ -172,6 +193,7 @@ class Ledger:
         *,
         zcdp: float,
         why: str,
+        unit: Unit = ONE_ROW,
         cohort: str = "",
         cap_zcdp: float | None = None,
         family: str = "",
@@ -184,9 +206,11 @@ class Ledger:
         Parameters
         ----------
         zcdp : float
-            What was spent, as ρ of zero-concentrated privacy under replacing one row.
+            What was spent, as ρ of zero-concentrated privacy under replacing one unit.
         why : str
             What it was; it stays in the ledger.
+        unit : Unit
+            What it protects, by default one row.
         cohort : str
             Whom it was about, if not everybody; see `spend`.
         cap_zcdp, family : float, str, optional
@@ -197,7 +221,8 @@ class Ledger:
         Raises
         ------
         BudgetError
-            The amount is no positive number, the ledger has another cap, or a planned spend would be above it.
+            The amount is no positive number, the ledger has another cap, a planned spend would be above it, or the unit
+            cannot be added to that of earlier spends.
         LedgerError
             It is not said what it was.
         """
@@ -211,9 +236,16 @@ class Ledger:
             if entries and cap_zcdp is not None and cap_zcdp != History(entries).cap_zcdp:
                 raise _other_cap(History(entries))
             _check_cohort(entries, cohort)
+            _refuse_unlike(entries, zcdp, cohort, unit)
             if planned:
-                self._refuse_above_cap(entries, zcdp, cohort, cap_zcdp)
-            content: dict[str, Any] = {"kind": "other", "zcdp": zcdp, "why": why, "cohort": cohort}
+                self._refuse_above_cap(entries, zcdp, cohort, cap_zcdp, unit)
+            content: dict[str, Any] = {
+                "kind": "other",
+                "zcdp": zcdp,
+                "why": why,
+                "cohort": cohort,
+                "unit": asdict(unit),
+            }
             if not entries:
                 content["opens"] = {"format": 1, "family": family, "cap": zcdp if cap_zcdp is None else cap_zcdp}
             self._chain.append(entries, end, content)
@@ -226,8 +258,18 @@ class Ledger:
                 raise LedgerError(f"no spend in {str(self.path)!r} paid for submission {submission.id[:12]}…")
             self._chain.append(entries, end, {"kind": "release", "submission": submission.model_dump()})
 
-    def amend(self, *, reason: str, cap_zcdp: float | None = None, domains: Domains | None = None) -> None:
-        """Record a decision: a new cap, or new public bounds for columns released before.
+    def amend(
+        self,
+        *,
+        reason: str,
+        cap_zcdp: float | None = None,
+        domains: Domains | None = None,
+        rows_per_individual: int | None = None,
+        same_individuals: str | None = None,
+    ) -> None:
+        """Record a decision: a new cap, new public bounds for columns released before, or whose rows tables hold.
+
+        A statement about rows is recorded even if the total then exceeds the cap; nothing more can then be released.
 
         Parameters
         ----------
@@ -237,13 +279,18 @@ class Ledger:
             The new cap, no less than what was spent.
         domains : dict of str to list, optional
             New bounds, or labels, of columns by name.
+        rows_per_individual : int, optional
+            The most rows that anybody has in a table of which single rows were protected. Totals are then for
+            individuals, and such spends count so many times squared.
+        same_individuals : str, optional
+            A column that names the same individuals as the column of earlier spends.
 
         Raises
         ------
         BudgetError
             The cap is no positive number, or less than what was spent.
         LedgerError
-            There is no reason, no ledger, or no such column in it.
+            There is no reason, no ledger, no such column in it, or no possible number of rows.
         """
         if not reason.strip():
             raise LedgerError("an amendment needs a reason; it stays in the ledger for whoever audits it")
@@ -252,10 +299,26 @@ class Ledger:
             if not entries:
                 raise LedgerError(f"there is no ledger {str(self.path)!r} to amend")
             history = History(entries)
+            content: dict[str, Any] = {"kind": "amend", "reason": reason, "cap": cap_zcdp, "domains": domains or {}}
+            if rows_per_individual is not None:
+                _check_rows_per_individual(rows_per_individual)
+                content["rows_per_individual"] = int(rows_per_individual)
+            if same_individuals is not None:
+                known = [column for column in history.account.columns if column != same_individuals]
+                if not known:
+                    raise LedgerError(
+                        f"no spend of this ledger protects individuals by another column than {same_individuals!r}; "
+                        "there is nothing that it could be the same as"
+                    )
+                content["same_individuals"] = [known[0], same_individuals]
             _check_cap(cap_zcdp)
-            if cap_zcdp is not None and cap_zcdp < history.total_zcdp:
+            amended = History([*entries, {**content, "hash": ""}])
+            if cap_zcdp is not None and amended.account.obstacle:
+                raise BudgetError(f"no cap can be compared with what was spent: {amended.account.obstacle}")
+            if cap_zcdp is not None and cap_zcdp < amended.total_zcdp:
                 raise BudgetError(
-                    f"a cap of {cap_zcdp:g} is below the {history.total_zcdp:g} already spent; choose at least that"
+                    f"a cap of {cap_zcdp:g} is below the {amended.total_zcdp:g} already spent on {amended.unit}; "
+                    "choose at least that"
                 )
             unknown = sorted(set(domains or {}) - set(history.domains))
             if unknown:
@@ -263,9 +326,7 @@ class Ledger:
                     f"{unknown[0]!r} was never released from this ledger, so its bounds need no amendment; "
                     f"recorded are {', '.join(history.domains) or 'none'}"
                 )
-            self._chain.append(
-                entries, end, {"kind": "amend", "reason": reason, "cap": cap_zcdp, "domains": domains or {}}
-            )
+            self._chain.append(entries, end, content)
 
     def accounts_for(self, submission: Submission) -> bool:
         """Whether this ledger holds the spend that paid for a submission, at the guarantee the submission states."""
@@ -287,8 +348,9 @@ class Ledger:
     ) -> None:
         _check_cap(cap_zcdp)
         _check_cohort(entries, cohort)
+        unit = Unit.of(agreement.individuals)
         if not entries:
-            self._refuse_above_cap(entries, guarantee.zcdp, cohort, cap_zcdp)
+            self._refuse_above_cap(entries, guarantee.zcdp, cohort, cap_zcdp, unit)
             return
         history = History(entries)
         if cap_zcdp is not None and cap_zcdp != history.cap_zcdp:
@@ -312,10 +374,11 @@ class Ledger:
                 "release; bounds adjusted after looking at data leak it. If they were chosen without looking, record "
                 "that with `equipoise party amend --accept-bounds AGREEMENT --reason TEXT`"
             )
-        self._refuse_above_cap(entries, guarantee.zcdp, cohort, cap_zcdp)
+        _refuse_unlike(entries, guarantee.zcdp, cohort, unit)
+        self._refuse_above_cap(entries, guarantee.zcdp, cohort, cap_zcdp, unit)
 
     def _refuse_above_cap(
-        self, entries: list[dict[str, Any]], zcdp: float, cohort: str, cap_zcdp: float | None
+        self, entries: list[dict[str, Any]], zcdp: float, cohort: str, cap_zcdp: float | None, unit: Unit
     ) -> None:
         if not entries:
             if cap_zcdp is not None and zcdp > cap_zcdp * ROUNDING:
@@ -325,7 +388,8 @@ class Ledger:
                 )
             return
         history = History(entries)
-        total = history.total_after(zcdp, cohort)
+        after = history.account_after(zcdp, cohort, unit)
+        total = after.total
         if total > history.cap_zcdp * ROUNDING:
             unfinished = len(history.unfinished)
             crashed = (
@@ -337,8 +401,10 @@ class Ledger:
             spent = history.spent_on(cohort) if cohort else history.total_zcdp
             smaller = "choose a smaller epsilon, or " if spent < history.cap_zcdp else ""
             whom = f" on the cohort {cohort!r}" if cohort else ""
+            times = after.times(unit)
+            counts = f" ({zcdp:g} for one row, {times:g} times, for {after.unit})" if times != 1 else ""
             raise BudgetError(
-                f"this release needs zCDP {zcdp:g}, and {spent:g} of the cap "
+                f"this release needs zCDP {times * zcdp:g}{counts}, and {spent:g} of the cap "
                 f"{history.cap_zcdp:g} is spent{whom}{crashed}; {smaller}raise the cap with "
                 f"`equipoise party amend {self.path.name} --cap-zcdp {total:g} --reason TEXT`"
             )
@@ -381,6 +447,21 @@ def _check_cohort(entries: list[dict[str, Any]], cohort: str) -> None:
     for known in History(entries).cohorts if cohort and entries else ():
         if known != cohort and known.casefold() == cohort.casefold():
             raise LedgerError(f"the ledger has a cohort {known!r}; write it so, or name {cohort!r} more differently")
+
+
+def _refuse_unlike(entries: list[dict[str, Any]], zcdp: float, cohort: str, unit: Unit) -> None:
+    """Refuse a spend whose unit cannot be added to those of the ledger, or a ledger in which units do not add up."""
+    if not entries:
+        return
+    if obstacle := History(entries).account_after(zcdp, cohort, unit).obstacle:
+        raise BudgetError(f"this spend protects {unit}; {obstacle}. Nothing was recorded")
+
+
+def _check_rows_per_individual(rows: int) -> None:
+    if rows not in range(1, LARGEST_ROWS_PER_INDIVIDUAL + 1):
+        raise LedgerError(
+            f"nobody can have {rows!r} rows; give a whole number from 1 to {LARGEST_ROWS_PER_INDIVIDUAL:,}"
+        )
 
 
 def _check_cap(cap_zcdp: float | None) -> None:

@@ -34,6 +34,7 @@ from equipoise.party.inspection import Problem, odd_problems
 from equipoise.party.ledger import Ledger
 from equipoise.party.mechanism import noise_scale, perturb
 from equipoise.party.statistics import CLIPPED_IS_MANY, ExactStatistic, Progress, exact_statistic
+from equipoise.party.units import Unit
 from equipoise.protocol.keys import load_key, load_or_create_key, public_hex
 from equipoise.protocol.submission import FORMAT, PLACEHOLDER_ID, VERSION, StatedGuarantee, Submission
 
@@ -61,7 +62,9 @@ class Plan:
     """What a release is about to spend, for the party's eyes only.
 
     `clipped` is the share of each column's first values that lie outside the agreed bounds; `spent_zcdp` and `cap_zcdp`
-    are the ledger's before the release, the former that of the table's cohort if it has one.
+    are the ledger's before the release, the former that of the table's cohort if it has one. `charged_zcdp` is what the
+    release adds to it: more than the guarantee says if the ledger counts individuals of several rows. `unit` is what
+    the release protects, `total_unit` what the ledger's numbers are for.
     """
 
     guarantee: Guarantee
@@ -70,7 +73,10 @@ class Plan:
     ledger: Path
     new_ledger: bool
     spent_zcdp: float
+    charged_zcdp: float
     cap_zcdp: float
+    unit: Unit
+    total_unit: str
 
 
 Confirm = Callable[[Plan], bool]
@@ -158,7 +164,7 @@ def release(
     exact = exact_statistic(layout, source, progress=progress)
     if not allow_clipping:
         _refuse_clipping(exact)
-    if confirm is not None and not confirm(_plan(book, guarantee, exact, cap_zcdp, cohort)):
+    if confirm is not None and not confirm(_plan(book, agreement, guarantee, exact, cap_zcdp, cohort)):
         raise PrivacyError("the release was not confirmed; nothing was spent")
     signing_key = signing_key or load_or_create_key(_key_beside(book))
     spend = book.spend(
@@ -329,13 +335,35 @@ def _refuse_clipping(exact: ExactStatistic) -> None:
         )
 
 
-def _plan(book: Ledger, guarantee: Guarantee, exact: ExactStatistic, cap_zcdp: float | None, cohort: str) -> Plan:
+def _plan(
+    book: Ledger,
+    agreement: Agreement,
+    guarantee: Guarantee,
+    exact: ExactStatistic,
+    cap_zcdp: float | None,
+    cohort: str,
+) -> Plan:
+    unit = Unit.of(agreement.individuals)
     if book.is_new():
+        spent, charged, total_unit = 0.0, guarantee.zcdp, str(unit)
         cap = guarantee.zcdp if cap_zcdp is None else cap_zcdp
-        return Plan(guarantee, exact.count, exact.clipped, book.path, True, 0.0, cap)
-    history = book.read()
-    spent = history.spent_on(cohort) if cohort else history.total_zcdp
-    return Plan(guarantee, exact.count, exact.clipped, book.path, False, spent, history.cap_zcdp)
+    else:
+        history = book.read()
+        account = history.account_after(guarantee.zcdp, cohort, unit)
+        spent = history.spent_on(cohort) if cohort else history.total_zcdp
+        charged, total_unit, cap = account.times(unit) * guarantee.zcdp, account.unit, history.cap_zcdp
+    return Plan(
+        guarantee=guarantee,
+        count=exact.count,
+        clipped=exact.clipped,
+        ledger=book.path,
+        new_ledger=book.is_new(),
+        spent_zcdp=spent,
+        charged_zcdp=charged,
+        cap_zcdp=cap,
+        unit=unit,
+        total_unit=total_unit,
+    )
 
 
 def _warn_of_clipping(exact: ExactStatistic) -> None:
