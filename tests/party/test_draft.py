@@ -1,7 +1,9 @@
 """Drafts: names and types of columns, questions, and no value of the table."""
 
 import re
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -68,3 +70,88 @@ def test_what_cannot_be_drafted_from_is_said(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="has no rows"):
         drafted(TABLE.head(0), None, ())
     assert 'kind = "?"' in drafted(TABLE, None, ())
+
+
+INJECTED = "x\n[privacy]\nmax_epsilon = 100.0\n#"
+NAMES = [
+    "😀 mood",
+    "Größe",
+    'a "quoted" name',
+    INJECTED,
+    "tab\there",
+    "back\\slash",
+    "\u202eright to left",
+    "\x7f\x1b[31m",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "values", [[1.0, 2.0], ["a", "b"], [True, False], [None, None], pd.to_datetime(["2031-05-07"] * 2)], ids=str
+)
+def test_names_of_columns_are_names_and_nothing_else(name: str, values: Any) -> None:
+    """A table may come from anybody: no name of its columns adds a key, or ends a comment."""
+    table = pd.DataFrame({name: values, "age": [1.0, 2.0], "patient_" + name: [1, 2]})
+    text = drafted(table, "age", ("north",))
+    document = tomllib.loads(text)
+    assert document["privacy"] == {"max_epsilon": "?"}
+    assert [feature["name"] for feature in document["model"]["features"]] == ([] if values[0] is None else [name])
+    assert set(document) == {"format", "title", "model", "privacy", "reward", "parties"}
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", text)
+    if values[0] is not None:
+        target = drafted(table[[name, "age"]], name, ("north",))
+        assert tomllib.loads(target)["model"]["target"]["name"] == name
+
+
+def test_names_that_are_no_text_are_refused() -> None:
+    with pytest.raises(TableError, match="surrogates not allowed"):
+        drafted({"\ud83d": [1.0], "age": [1.0]}, "age", ())
+
+
+def test_typical_values_and_transforms_are_offered() -> None:
+    text = drafted(TABLE, None, ("north",))
+    for words in ("typical = [low, high]", 'transform = "log"', '"sqrt"', '"logit"'):
+        assert words in text
+    answered = (
+        drafted(TABLE[["age", "code"]], "code", ("north",))
+        .replace('"age", bounds = ["?", "?"]', '"age", bounds = [1, 100], typical = [20, 90], transform = "log"')
+        .replace('bounds = ["?", "?"]', "bounds = [0, 1e4], typical = [10, 1e3]")
+        .replace('max_epsilon = "?"', "max_epsilon = 1.0")
+    )
+    assert eq.Agreement.parse(answered).model.kind == "linear"
+
+
+def test_files_that_are_written_otherwise_are_recognised(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("a;b\n1,5;x\n2,5;y\n")
+    for source in (path, CsvFile(path, ",", ".")):
+        with pytest.raises(TableError, match="--delimiter ';'"):
+            drafted(source, None, ())
+    with pytest.raises(TableError, match=re.escape("column 'a' holds numbers that are written with ','")):
+        drafted(CsvFile(path, ";"), None, ())
+    assert '{ name = "a", bounds = ["?", "?"] }' in drafted(CsvFile(path, ";", ","), None, ())
+    path.write_text('a,b\n"1,5",x\n"so, so",y\n')  # text with commas is text
+    assert seen_columns(path) == [Seen("a", "text"), Seen("b", "text")]
+
+
+def test_a_question_that_is_open_is_named_with_its_column() -> None:
+    text = drafted(TABLE, "readmitted", ("north",)).replace('max_epsilon = "?"', "max_epsilon = 1.0")
+    with pytest.raises(AgreementError) as refused:
+        eq.Agreement.parse(text)
+    said = str(refused.value)
+    for line in (
+        "column 'age': model.features[0].bounds is still \"?\"",
+        "column 'region': model.features[1].levels is still \"?\"",
+        "column 'admitted': model.features[2].since is still \"?\"",
+        "column 'code': model.features[4].bounds is still \"?\"",
+        "column 'readmitted': model.target.labels is still \"?\"",
+    ):
+        assert line in said
+    assert "has only 0 values" not in said
+    assert "'ill'" not in said  # which asks nothing
+    half = text.replace('"age", bounds = ["?", "?"]', '"age", bounds = [0, "?"]')
+    with pytest.raises(AgreementError, match=re.escape("column 'age': model.features[0].bounds is still")):
+        eq.Agreement.parse(half)
+    for open_place, key in (('max_epsilon = "?"', "privacy.max_epsilon"), ('name = "?"', "parties[0].name")):
+        with pytest.raises(AgreementError, match=re.escape(f'{key} is still "?"')):
+            eq.Agreement.parse(text.replace("max_epsilon = 1.0", open_place).replace('name = "north"', open_place))

@@ -43,6 +43,14 @@ def visible(text: str) -> str:
     return _STEERING.sub(lambda found: json.dumps(found[0])[1:-1].replace("\x7f", "\\u007f"), text)
 
 
+def toml_string(text: str) -> str:
+    """Write a text as a TOML string on one line, with everything that would steer a terminal written out.
+
+    JSON escapes letters beyond 16 bits, such as emoji, as two halves, which TOML does not know.
+    """
+    return _STEERING.sub(lambda found: f"\\U{ord(found[0]):08X}", json.dumps(text, ensure_ascii=False))
+
+
 def paragraph(text: str, start: str = "") -> str:
     """Others' words or ours, visible and broken between words at the width of the terminal; `start` begins it."""
     width = max(40, shutil.get_terminal_size().columns)

@@ -187,7 +187,7 @@ class Agreement(Section):
         try:
             return cls.model_validate(document)
         except ValidationError as error:
-            lines = [f"  {line}" for line in describe_mistakes(error, cls)]
+            lines = [f"  {line}" for line in describe_mistakes(error, cls, document)]
             raise AgreementError("\n".join([f"{name} cannot be agreed to:", *lines])) from error
 
     @cached_property

@@ -10,26 +10,29 @@ from pydantic_core import ErrorDetails
 from equipoise.models import KINDS
 from equipoise.models.section import Section
 
+OPEN = "?"  # what a draft has in the place of an answer
+
 _REMEDIES = {
     "missing": "is missing; add it (see `equipoise agreement new`)",
     "union_tag_not_found": f"needs `kind`, one of {', '.join(KINDS)}",
 }
 
 
-def describe_mistakes(error: ValidationError, agreement: type[Section]) -> list[str]:
+def describe_mistakes(error: ValidationError, agreement: type[Section], document: dict[str, Any]) -> list[str]:
     """One line for one mistake, although pydantic reports each alternative of a value that may be of several kinds."""
     known = {name for section in _sections(agreement) for name in section.model_fields}
     messages: dict[str, list[str]] = {}
     for detail in error.errors():
-        key, message = _describe(detail, known)
+        if _is_open(detail["input"]):
+            key, message = _describe_question(detail, known, document)
+        else:
+            key, message = _describe(detail, known)
         messages.setdefault(key, []).append(message)
     return [
         f"{key}{' or '.join(dict.fromkeys(found))}"
         for key, found in messages.items()
         # A list is also called too short when what it does hold is wrong.
-        if not (
-            found[0].startswith(_TOO_SHORT) and any(other.startswith(f"{key.split(' ')[0]}[") for other in messages)
-        )
+        if not (found[0].startswith(_TOO_SHORT) and any(f"{key.split(' ')[0]}[" in other for other in messages))
     ]
 
 
@@ -43,13 +46,41 @@ def _sections(annotation: Any) -> Iterator[type[Section]]:
         yield from _sections(part)
 
 
+def _is_open(value: object) -> bool:
+    """Whether a value is a question of a draft that nobody answered, or a list with one."""
+    return value == OPEN or (isinstance(value, list) and OPEN in value)
+
+
+def _describe_question(detail: ErrorDetails, known: set[str], document: dict[str, Any]) -> tuple[str, str]:
+    """Name the key of an open question, without its place in a list, and the column it is about."""
+    parts = _parts(detail["loc"], known)
+    while parts and isinstance(parts[-1], int):
+        parts.pop()
+    column = ""
+    model = document.get("model")
+    if isinstance(model, dict) and len(parts) > 2 and parts[0] == "model":
+        described = model.get(parts[1])
+        if isinstance(described, list) and isinstance(parts[2], int):
+            described = described[parts[2]]
+        column = f"column {described['name']!r}: " if isinstance(described, dict) and "name" in described else ""
+    return f"{column}{_key(parts)} ", f'is still "{OPEN}": answer this question of the draft'
+
+
+def _parts(location: tuple[int | str, ...], known: set[str]) -> list[int | str]:
+    """Return a path of pydantic's as it is in the file; it also names the union member that was tried ("linear")."""
+    return [part for part in location if isinstance(part, int) or part in known]
+
+
+def _key(parts: list[int | str]) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
+
+
 def _describe(detail: ErrorDetails, known: set[str]) -> tuple[str, str]:
     """The key as it is written in the file, with its value where that helps; then what is wrong and the remedy."""
     location, kind = detail["loc"], detail["type"]
     unknown_key = kind == "extra_forbidden"
-    # Pydantic's path also names the union member it tried ("linear", "constrained-float"): not part of the file.
-    parts = [part for part in location[: -1 if unknown_key else None] if isinstance(part, int) or part in known]
-    key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
+    parts = _parts(location[: -1 if unknown_key else None], known)
+    key = _key(parts)
     if unknown_key:
         name = str(location[-1])
         close = [] if name in known else difflib.get_close_matches(name, sorted(known), n=1)

@@ -4,24 +4,24 @@ No value of the table is in it: neither bounds nor levels, which must come from 
 an agreement until every question is answered: `equipoise agreement check` refuses the marks that are left.
 """
 
-import json
 import re
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
-from equipoise._util.text import first_few
+from equipoise._util.text import first_few, toml_string
+from equipoise.agreement.validation import OPEN
 from equipoise.errors import TableError
 from equipoise.models.cells import is_text
 from equipoise.party.csv_stream import CsvFile, is_number
-from equipoise.party.stream import ANY_TEXT, Wanted
+from equipoise.party.stream import ANY_TEXT, Wanted, refuse_other_separator
 from equipoise.party.table import is_delimited, open_table
 
-OPEN = "?"  # a question's place
 LOOKED_AT = 100_000  # rows whose type is looked at
 _OWNER = re.compile(r"(^|[_ .-])(id|nr|no|mrn|uuid|key)$|^(patient|person|subject|customer|member)", re.IGNORECASE)
 Kind = Literal["number", "text", "truth", "date", "nothing"]
+_Cell = Kind | Literal["number with the other decimal"]
 
 
 class Seen(NamedTuple):
@@ -51,6 +51,9 @@ def drafted(source: Any, target: str | None, parties: tuple[str, ...]) -> str:
         *_kind_lines(predicted),
         "# Features: remove those that are not wanted, each costs noise. Has every party all of them, by these names?",
         '# Where values may be missing, say what they count as: missing = "indicator", or missing = "value", fill = …',
+        "# A number may say where about 95 % of its values are believed to lie: typical = [low, high]. One that is",
+        '# skewed, such as an income or a concentration, may be transformed: transform = "log", or "sqrt", or "logit"',
+        "# for a share. Bounds and typical values stay in the unit of the column.",
         "features = [",
         *(line for column in features for line in _feature_lines(column)),
         "]",
@@ -60,7 +63,7 @@ def drafted(source: Any, target: str | None, parties: tuple[str, ...]) -> str:
         f'max_epsilon = "{OPEN}"  # the weakest privacy anyone may choose; 1.0 is a start',
         "# Is a row a person? If one may have several rows, say by which column they are told apart: repeats are then",
         "# refused, made one row, or all protected at rows_per_individual times the noise.",
-        *(f"# individual = {json.dumps(name)}" for name in owners or ["NAME OF A COLUMN"]),
+        *(f"# individual = {toml_string(name)}" for name in owners or ["NAME OF A COLUMN"]),
         '# aggregate = "mean"',
         "# rows_per_individual = 1",
         "",
@@ -68,17 +71,19 @@ def drafted(source: Any, target: str | None, parties: tuple[str, ...]) -> str:
         'mechanism = "degraded"  # rewards stay as given; "tempering" predicts better, but can be undone',
     ]
     for name in parties or (OPEN,):
-        lines += ["", "[[parties]]", f"name = {json.dumps(name)}"]
+        lines += ["", "[[parties]]", f"name = {toml_string(name)}"]
     return "\n".join(lines) + "\n"
 
 
 def seen_columns(source: Any) -> list[Seen]:
-    """Names and types of all columns."""
+    """Read names and types of all columns."""
     with open_table(source, ()) as table:
         names = list(table.all_columns)
     as_text = is_delimited(source)
+    if as_text:
+        refuse_other_separator(names)
     decimal = source.decimal if isinstance(source, CsvFile) else "."
-    kinds: dict[str, set[Kind]] = {name: set() for name in names}
+    kinds: dict[str, set[_Cell]] = {name: set() for name in names}
     rows = 0
     with open_table(source, tuple(Wanted(name, ANY_TEXT if as_text else None) for name in names)) as table:
         for batch in islice(table, 1 + LOOKED_AT // 2**16):
@@ -87,10 +92,10 @@ def seen_columns(source: Any) -> list[Seen]:
                 kinds[name] |= _kinds_of(cells, decimal, as_text=as_text)
     if not rows:
         raise TableError("the table has no rows; types of columns are drafted from, and there are none")
-    return [Seen(name, _one_kind(kinds[name])) for name in names]
+    return [Seen(name, _one_kind(name, kinds[name], decimal)) for name in names]
 
 
-def _kinds_of(cells: "pa.Array[Any]", decimal: str, *, as_text: bool) -> set[Kind]:
+def _kinds_of(cells: "pa.Array[Any]", decimal: str, *, as_text: bool) -> set[_Cell]:
     if as_text:
         return {_kind_of_text(text, decimal) for text in cells.unique().to_pylist() if text is not None}
     kind = cells.type.value_type if pa.types.is_dictionary(cells.type) else cells.type
@@ -103,14 +108,30 @@ def _kinds_of(cells: "pa.Array[Any]", decimal: str, *, as_text: bool) -> set[Kin
     return {"text"} if is_text(kind) else {"number"}
 
 
-def _kind_of_text(text: str, decimal: str) -> Kind:
+def _kind_of_text(text: str, decimal: str) -> _Cell:
     if is_number(text, decimal):
         return "number"
+    if is_number(text, _other(decimal)):
+        return "number with the other decimal"
     return "date" if re.fullmatch(r"\d{4}-\d\d-\d\d([T ].*)?", text) else "text"
 
 
-def _one_kind(kinds: set[Kind]) -> Kind:
-    return next(iter(kinds)) if len(kinds) == 1 else "text" if kinds else "nothing"
+def _other(decimal: str) -> str:
+    return "," if decimal == "." else "."
+
+
+def _one_kind(name: str, kinds: set[_Cell], decimal: str) -> Kind:
+    if "number with the other decimal" in kinds and kinds <= {"number", "number with the other decimal"}:
+        other = _other(decimal)
+        raise TableError(
+            f"column {name!r} holds numbers that are written with {other!r}: say so with --decimal {other!r} "
+            f"(CsvFile(path, decimal={other!r})), or leave out what separates thousands"
+        )
+    if len(kinds) != 1:
+        return "text" if kinds else "nothing"
+    kind = next(iter(kinds))
+    assert kind != "number with the other decimal"
+    return kind
 
 
 def _kind_lines(target: Seen | None) -> list[str]:
@@ -122,9 +143,11 @@ def _kind_lines(target: Seen | None) -> list[str]:
 
 
 def _feature_lines(column: Seen) -> list[str]:
-    name = json.dumps(column.name)
+    name = toml_string(column.name)
     if column.kind == "number":
-        ask = "a number: which least and largest value are plausible? If it is a code, what are its labels?"
+        ask = (
+            "a number: which least and largest value are plausible? typical, transform? If a code, what are its labels?"
+        )
         line = f'{{ name = {name}, bounds = ["{OPEN}", "{OPEN}"] }},'
     elif column.kind == "truth":
         ask = "true or false"
@@ -136,14 +159,14 @@ def _feature_lines(column: Seen) -> list[str]:
         ask = "a date, which counts in days: since when, and between which numbers of days?"
         line = f'{{ name = {name}, since = "{OPEN}", bounds = ["{OPEN}", "{OPEN}"] }},'
     else:
-        return [f"  # empty: {column.name}"]
+        return [f"  # empty: {name}"]
     return [f"  # {ask}", f"  {line}"]
 
 
 def _target_lines(target: Seen | None) -> list[str]:
     if target is None:
         return [f'target = {{ name = "{OPEN}", bounds = ["{OPEN}", "{OPEN}"] }}  # or labels = [negative, positive]']
-    name = json.dumps(target.name)
+    name = toml_string(target.name)
     if target.kind == "number":
-        return [f'target = {{ name = {name}, bounds = ["{OPEN}", "{OPEN}"] }}']
+        return [f'target = {{ name = {name}, bounds = ["{OPEN}", "{OPEN}"] }}  # perhaps typical = [low, high]']
     return [f'target = {{ name = {name}, labels = ["{OPEN}", "{OPEN}"] }}  # [negative, positive]']

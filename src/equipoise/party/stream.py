@@ -107,13 +107,19 @@ class Table(AbstractContextManager["Table"]):
         return None
 
 
-def check_header(names: list[str], wanted: tuple[Wanted, ...], where: str = "") -> None:
-    """Refuse a table that lacks an agreed column or has it twice; other columns are nobody's business."""
-    if len(names) == 1 < len(wanted) and any(separator in names[0] for separator in ";\t|"):
+def refuse_other_separator(names: list[str]) -> None:
+    """Refuse a header that is one name with separators in it: the file is written in another way than it is read."""
+    if len(names) == 1 and any(separator in names[0] for separator in ";\t|"):
         raise TableError(
             f"the header is the single name {names[0][:80]!r}; the file seems to be separated by something else than "
             "its ending says: say so with --delimiter, such as --delimiter ';' (CsvFile(path, delimiter=';'))"
         )
+
+
+def check_header(names: list[str], wanted: tuple[Wanted, ...], where: str = "") -> None:
+    """Refuse a table that lacks an agreed column or has it twice; other columns are nobody's business."""
+    if wanted and names != [want.name for want in wanted]:
+        refuse_other_separator(names)
     for want in wanted:
         times = names.count(want.name)
         if times > 1:
