@@ -1,6 +1,5 @@
 """`equipoise agreement`: write an example, check one and say what it means."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -10,12 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
-from equipoise._util.display import Table
-from equipoise._util.text import counted
+from equipoise._util.canonical import strict_toml
+from equipoise._util.text import counted, toml_string
 from equipoise.agreement import Agreement
 from equipoise.agreement.explanation import explain
 from equipoise.agreement.schema import PARTY_NAME
 from equipoise.agreement.templates import example_agreement
+from equipoise.agreement.validation import OPEN
+from equipoise.cli.bounds import alone_in_words, file_as_json, proposal_as_json, show_proposals
 from equipoise.cli.options import (
     AgreementArgument,
     DecimalOption,
@@ -25,12 +26,14 @@ from equipoise.cli.options import (
     TableArgument,
 )
 from equipoise.cli.output import echo, print_json, print_lines, print_table
-from equipoise.errors import AgreementError
+from equipoise.errors import AgreementError, VerificationError
 from equipoise.models import KINDS
 from equipoise.models.guarantee import DEFAULT_DELTA
-from equipoise.party.bounds import BoundsRelease, Proposal, proposed
+from equipoise.party.bounds import BoundsRelease
 from equipoise.party.csv_stream import stated_table
-from equipoise.party.draft import OPEN, drafted
+from equipoise.party.draft import drafted
+from equipoise.party.proposal import Proposal, proposed
+from equipoise.protocol.keys import fingerprint
 
 
 def _kinds(incomplete: str) -> list[str]:
@@ -102,47 +105,69 @@ def bounds(
 
     Example: equipoise agreement bounds north.bounds.json south.bounds.json --draft agreement.toml
     """
-    found = proposed([BoundsRelease.load(path) for path in files])
-    filled = [] if draft is None else _fill_in(draft, found)
+    releases = [BoundsRelease.load(path) for path in files]
+    found = proposed(releases)
+    filled = [] if draft is None else _fill_in(draft, found, releases)
     if as_json:
-        print_json({"proposed": {name: asdict(one) for name, one in found.items()}, "filled_in": filled})
+        alone = {
+            release.party: {name: proposal_as_json(one) for name, one in proposed([release]).items()}
+            for release in releases
+        }
+        print_json(
+            {
+                "files": [file_as_json(release) for release in releases],
+                "proposed": {name: proposal_as_json(one) for name, one in found.items()},
+                "alone": alone,
+                "filled_in": filled,
+            }
+        )
         return
-    rows = [
-        (
-            name,
-            f"{one.bounds[0]:g} to {one.bounds[1]:g}" if one.bounds else "hidden by noise: spend more, or guess",
-            f"{one.typical[0]:.3g} to {one.typical[1]:.3g}" if one.typical else "",
-        )
-        for name, one in found.items()
-    ]
-    print_table(
-        Table(
-            "Proposed from all parties' noisy counts. What is rare lies beyond and would be clipped: round as "
-            "knowledge of the columns suggests.",
-            ("column", "bounds", "95 % are about"),
-            rows,
-            numeric_from=9,
-        )
-    )
+    show_proposals(releases)
     if draft is not None:
-        echo(f"Filled in {draft}: {', '.join(filled) or 'nothing, no open bounds of these columns'}.")
+        nothing = "nothing; no open bounds of these columns, or none that can be told"
+        print_lines(f"Filled in {draft}: {', '.join(filled) or nothing}.")
 
 
-def _fill_in(draft: Path, found: Mapping[str, Proposal]) -> list[str]:
-    """Write proposed bounds into the open places of a draft; say of which columns."""
+def _fill_in(draft: Path, found: Mapping[str, Proposal], releases: Sequence[BoundsRelease]) -> list[str]:
+    """Write bounds that can be told into the open places of a draft, with a comment; return the columns."""
     try:
         text = draft.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise AgreementError(f"cannot read {str(draft)!r}: {getattr(error, 'strerror', None) or error}") from error
+    _check_keys(text, draft, releases)
     filled = []
-    for name, one in found.items():
-        place = f'name = {json.dumps(name)}, bounds = ["{OPEN}", "{OPEN}"]'
-        if one.bounds is not None and place in text:
-            lower, upper = one.bounds
-            text = text.replace(place, f"name = {json.dumps(name)}, bounds = [{lower!r}, {upper!r}]")
-            filled.append(name)
+    for name, proposal in found.items():
+        column = f"name = {toml_string(name)}, bounds = "
+        place = f'{column}["{OPEN}", "{OPEN}"]'
+        if proposal.bounds is None or not proposal.is_told or place not in text:
+            continue
+        typical = (
+            "" if proposal.typical is None else f", typical = [{proposal.typical[0]:.4g}, {proposal.typical[1]:.4g}]"
+        )
+        bounds_of_column = f"{column}[{proposal.bounds[0]!r}, {proposal.bounds[1]!r}]{typical}"
+        start = text.rfind("\n", 0, text.index(place)) + 1
+        indented = text[start : len(text) - len(text[start:].lstrip())]
+        comment = f"{indented}# bought: {'; '.join(alone_in_words(releases, name))}\n"
+        text = text[:start] + comment + text[start:].replace(place, bounds_of_column, 1)
+        filled.append(name)
     _write(text, draft, force=True)
     return filled
+
+
+def _check_keys(text: str, draft: Path, releases: Sequence[BoundsRelease]) -> None:
+    """Refuse a file whose key is not the one that the draft names for its party."""
+    try:
+        parties = strict_toml(text).get("parties", [])
+    except ValueError as error:
+        raise AgreementError(f"{str(draft)!r} is not TOML: {error}; correct it first") from error
+    keys = {one.get("name"): one.get("public_key") for one in parties if isinstance(one, dict)}
+    for release in releases:
+        agreed = keys.get(release.party)
+        if agreed is not None and agreed != release.public_key:
+            raise VerificationError(
+                f"the bounds of {release.party!r} are signed with the key {fingerprint(release.public_key)}, which is "
+                f"not the one that {str(draft)!r} names for it; ask the party which is right"
+            )
 
 
 def _check_parties(parties: Sequence[str]) -> None:

@@ -80,7 +80,7 @@ COMMANDS: Mapping[str, Command | Group] = {
                 "ledger", "Verify a ledger and show what has been spent, as Rényi epsilon, zCDP and (epsilon, delta)."
             ),
             "bounds": Command(
-                "party",
+                "bounds",
                 "Buy bounds of columns that nobody knows by heart: noisy counts in public bins, paid from the ledger.",
             ),
             "spend": Command(

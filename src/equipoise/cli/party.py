@@ -37,12 +37,10 @@ from equipoise.cli.output import (
     reading_progress,
     warnings_as_lines,
 )
-from equipoise.errors import SubmissionError, TableError
-from equipoise.models import Individuals, Layout, ScaledColumn
+from equipoise.errors import SubmissionError
+from equipoise.models import Layout, ScaledColumn
 from equipoise.models.guarantee import DEFAULT_DELTA, approx_dp, epsilon_of, guessing, in_full
-from equipoise.models.layout import Aggregate
 from equipoise.party import release as party_release
-from equipoise.party.bounds import release_bounds
 from equipoise.party.csv_stream import stated_table
 from equipoise.party.release import Plan, Preview
 from equipoise.party.statistics import CLIPPED_IS_MANY
@@ -143,67 +141,6 @@ def resend(
     show_submission(submission, agreed, target, ledger, as_json=as_json, spent=False)
 
 
-def bounds(
-    table: TableArgument,
-    column: Annotated[list[str], typer.Option(help="A column of numbers whose bounds are wanted; repeat for each.")],
-    party: PartyOption,
-    ledger: LedgerOption,
-    zcdp: Annotated[float, typer.Option(help="What all columns together cost, as zCDP rho.")] = 0.01,
-    individual: Annotated[str | None, typer.Option(help="The column that says whose row it is.")] = None,
-    rows_per_individual: Annotated[
-        int | None, typer.Option(min=1, max=100, help="The most rows anybody may have [1].")
-    ] = None,
-    aggregate: Annotated[
-        Aggregate | None, typer.Option(help="Make one row of all that somebody has: mean, first or last.")
-    ] = None,
-    cap_zcdp: Annotated[float | None, typer.Option(help="For a new ledger: the most it may ever spend.")] = None,
-    cohort: CohortOption = "",
-    delimiter: DelimiterOption = None,
-    decimal: DecimalOption = None,
-    output: OutputOption = None,
-    yes: YesOption = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Buy bounds of columns that nobody knows by heart: noisy counts in public bins, paid from the ledger.
-
-    Each party sends its file to whoever drafts the agreement: `equipoise agreement bounds` combines them.
-
-    Example: equipoise party bounds north.csv --column age --column bmi --party north --ledger north.ledger
-    """
-    target = output or Path(f"{party}.bounds.json")
-    claim_output(target, SubmissionError)
-    if not yes and sys.stdin.isatty():
-        print_lines(
-            f"About to spend {_spent(zcdp)} on bounds of {', '.join(column)}, for good.",
-            err=True,
-        )
-        if not typer.confirm("Spend this?", default=False, err=True):
-            raise typer.Exit(1)
-    if individual is None and (rows_per_individual is not None or aggregate is not None):
-        raise TableError(
-            "--rows-per-individual and --aggregate need --individual, the column that says whose row it is"
-        )
-    if rows_per_individual is not None and aggregate is not None:
-        raise TableError("--aggregate makes one row of all that somebody has; leave out --rows-per-individual")
-    whose = None if individual is None else Individuals(individual, rows_per_individual or 1, False, aggregate)
-    found = release_bounds(
-        stated_table(table, delimiter, decimal), column, party=party, ledger=ledger, zcdp=zcdp, cap_zcdp=cap_zcdp,
-        cohort=cohort, individuals=whose,
-    )  # fmt: skip
-    try:
-        write_new_file(target, found.to_json(), mode=0o644)
-    except OSError as error:
-        sys.stdout.write(found.to_json().decode())  # it is paid for
-        raise SubmissionError(f"cannot write {str(target)!r}: {error.strerror}; it is printed instead") from error
-    if as_json:
-        print_json({"output": str(target), "zcdp": zcdp, "deviation": found.deviation, "columns": column})
-        return
-    print_lines(
-        f"Wrote {target}: counts with noise of standard deviation {found.deviation:.3g} rows, which cost zCDP "
-        f"{zcdp:g}. Nothing else need leave. Whoever drafts the agreement runs: equipoise agreement bounds FILES"
-    )
-
-
 def write_submission(submission: Submission, path: Path) -> None:
     """Write all of it or nothing, durably. Should this fail, the ledger still holds it."""
     try:
@@ -237,9 +174,9 @@ def confirmed(plan: Plan, *, yes: bool) -> bool:
     for line in (
         f"privacy: {in_full(plan.guarantee)}",
         guessing(plan.guarantee.zcdp, individual=plan.unit.individual),
-        f"ledger {plan.ledger.name}: spent {_spent(plan.spent_zcdp)} before, {_spent(after)} after, for "
-        f"{plan.total_unit}; "
-        f"of its cap zCDP {plan.cap_zcdp:g}, zCDP {max(0.0, plan.cap_zcdp - after):g} would be left",
+        f"ledger {plan.ledger.name}: spent {spent_in_words(plan.spent_zcdp)} before, {spent_in_words(after)} after, "
+        f"for {plan.total_unit}; of its cap zCDP {plan.cap_zcdp:g}, zCDP {max(0.0, plan.cap_zcdp - after):g} would be "
+        "left",
         *(
             f"column {name}: {f'{share:.1%}' if share else 'none'} of the first values clipped (for your eyes only)"
             for name, share in plan.clipped.items()
@@ -249,7 +186,8 @@ def confirmed(plan: Plan, *, yes: bool) -> bool:
     return typer.confirm("Spend this?", default=False, err=True)
 
 
-def _spent(zcdp: float) -> str:
+def spent_in_words(zcdp: float) -> str:
+    """Say what was spent, as zCDP and as (epsilon, delta)."""
     if zcdp == 0:
         return "nothing"
     return f"zCDP {zcdp:g}, that is ({epsilon_of(zcdp, DEFAULT_DELTA):.3g}, {short(DEFAULT_DELTA)})-DP,"

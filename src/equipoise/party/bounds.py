@@ -2,10 +2,11 @@ r"""Bounds that are bought: how a column's values are spread, as a differentiall
 
 Bounds must not come from the data for nothing. Where nobody knows them, a little of the budget buys them: every party
 releases, once, noisy counts of its values in bins that are the same for everybody, four to a doubling from 2⁻¹⁰ to 2³⁰
-on both sides of 0. Whatever is made of them afterwards, by anybody, costs nothing more.
+on both sides of 0. Whatever is made of them afterwards, by anybody, costs nothing more (`proposal.py`).
 
 **Precondition.** Neighbouring tables differ in one row; in the rows of one individual, at most k of them; or, if rows
-are aggregated, in all rows of one individual. The ledger records which (`units.py`).
+are aggregated, in all rows of one individual. The ledger records which (`units.py`). The number of rows, or of
+individuals if rows are aggregated, is public, as that of a submission is.
 
 **Sensitivity.** A row adds 1 to at most one bin of each of c columns (to none where the value is missing). Replacing it
 lowers one count and raises another, by 1 each: the counts of a column change by at most √2 in ℓ₂ norm, those of all
@@ -13,89 +14,119 @@ columns by √(2c), and by **k √(2c)** for k rows. Aggregated rows are one row
 individual's rows alone (`RowsOfIndividuals.merged` has the argument), so k is 1. Counts are multiplied by 2¹⁶ and the
 bound is rounded up, so that it is a whole number for `mechanism.perturb`, which makes the release ρ-zCDP.
 
-**What is proposed.** Bins whose count, over all parties, is beyond what noise alone would reach in one of all bins once
-in twenty times are surely not empty. Bounds reach from the first of them to the last and one bin further on each side:
-what lies beyond is rare, and is clipped. The typical range leaves out 2.5 % of what is in those bins at each end.
+**What a reader relies on.** A file is signed, and says nothing about its noise: the reader computes it from ρ, k and
+the number of columns. Counts that no such table and no such noise give are refused. A party can still lie about its
+rows; `agreement bounds` therefore also shows what each file proposes alone.
 """
 
-import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from equipoise._util.arrays import Floats
-from equipoise._util.canonical import StrictJSONError, read_limited, strict_json
+from equipoise._util.canonical import StrictJSONError, canonical_json, read_limited, strict_json
 from equipoise._util.text import first_repeat
+from equipoise.agreement.schema import PARTY_NAME, PartyName
 from equipoise.errors import BudgetError, TableError
 from equipoise.models import Individuals, ScaledColumn
 from equipoise.models.cells import number_values, refuse_not_finite
+from equipoise.models.columns import ColumnName
 from equipoise.models.layout import ceil_sqrt
+from equipoise.models.section import Hex64
 from equipoise.party.individuals import RowsOfIndividuals
 from equipoise.party.ledger import Ledger
 from equipoise.party.mechanism import noise_scale, perturb
 from equipoise.party.stream import Wanted
 from equipoise.party.table import open_table
 from equipoise.party.units import Unit
+from equipoise.protocol.keys import load_key, load_or_create_key, public_hex, verify
+from equipoise.protocol.submission import IMPOSSIBLE, SignatureHex
 
-FORMAT = "equipoise-bounds"
-VERSION = 1
-_POSITIVE = 2.0 ** (np.arange(-40, 121) / 4)
-EDGES = np.concatenate([-_POSITIVE[::-1], _POSITIVE])  # the outermost bins have no end
+FORMAT: Literal["equipoise-bounds"] = "equipoise-bounds"
+VERSION = 2
+LEAST_ZCDP, MOST_ZCDP = 1e-6, 1e3
+MOST_COLUMNS = 250
+POSITIVE = 2.0 ** (np.arange(-40, 121) / 4)
+EDGES = np.concatenate([-POSITIVE[::-1], POSITIVE])  # the outermost bins have no end
 BINS = len(EDGES) + 1
 _WEIGHT = 2**16
-_ODDS = 0.05  # that noise alone lets any bin of a column look full
-_TAIL = 0.025  # outside of a typical range, on each side
+
+Counts = Annotated[list[Annotated[float, Field(allow_inf_nan=False)]], Field(min_length=BINS, max_length=BINS)]
 
 
-@dataclass(frozen=True)
-class BoundsRelease:
-    """Noisy counts of a party's values by column, in `BINS` bins, with the standard deviation of their noise."""
+class BoundsRelease(BaseModel):
+    """Noisy counts of a party's values by column, in `BINS` bins, signed by the party."""
 
-    party: str
-    zcdp: float
-    deviation: float
-    counts: dict[str, list[float]]
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    format: Literal["equipoise-bounds"] = FORMAT
+    version: Annotated[int, Field(ge=VERSION, le=VERSION)] = VERSION
+    party: PartyName
+    zcdp: Annotated[float, Field(ge=LEAST_ZCDP, le=MOST_ZCDP)]
+    rows_per_individual: Annotated[int, Field(ge=1, le=100)]
+    count: Annotated[int, Field(ge=1, le=2**53)]  # rows, or individuals if their rows were aggregated
+    counts: Annotated[dict[ColumnName, Counts], Field(min_length=1, max_length=MOST_COLUMNS)]
+    public_key: Hex64
+    signature: SignatureHex
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the noise on each count."""
+        return _deviation(len(self.counts), self.rows_per_individual, self.zcdp)
 
     def to_json(self) -> bytes:
-        """What its file holds."""
-        return (json.dumps({"format": FORMAT, "version": VERSION, **asdict(self)}) + "\n").encode()
+        """Write what its file holds."""
+        return canonical_json(self.model_dump()) + b"\n"
+
+    def signed_bytes(self) -> bytes:
+        """Return the bytes that the signature covers: all but the signature."""
+        return canonical_json(self.model_dump(exclude={"signature"}))
 
     @classmethod
-    def load(cls, path: Path) -> "BoundsRelease":
-        """Read one, or say why it is none."""
+    def load(cls, path: Path) -> Self:
+        """Read a file, which may come from anybody; refuse one that is altered, or that no table and no noise give."""
         try:
             document = strict_json(read_limited(path))
         except (OSError, ValueError, StrictJSONError) as error:
             raise TableError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}") from error
-        if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
+        if not isinstance(document, dict) or document.get("format") != FORMAT:
             raise TableError(f"{str(path)!r} holds no bounds; `equipoise party bounds` writes such files")
-        found: dict[str, Any] = {name: document.get(name) for name in ("party", "zcdp", "deviation", "counts")}
-        if not _is_release(found):
-            raise TableError(f"{str(path)!r} is damaged: it should hold {BINS} counts of each column; ask for it again")
-        return cls(**found)
+        if document.get("version") == 1:
+            raise TableError(
+                f"{str(path)!r} was written by Equipoise 0.14 or earlier, which did not sign bounds; ask the party to "
+                "buy them again, or agree on bounds from common knowledge"
+            )
+        try:
+            found = cls.model_validate(document)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            key = ".".join(str(part) for part in first["loc"]) or "document"
+            raise TableError(f"{str(path)!r} is damaged: {key}: {first['msg']}; ask the party for it again") from error
+        verify(found.public_key, found.signature, found.signed_bytes(), what=f"{str(path)!r}")
+        found._refuse_impossible(path)
+        return found
+
+    def _refuse_impossible(self, path: Path) -> None:
+        """Refuse counts that so many rows with such noise cannot have; `IMPOSSIBLE` has the odds."""
+        slack = IMPOSSIBLE * self.deviation
+        for name, counts in self.counts.items():
+            if min(counts) < -slack or max(counts) > self.count + slack or sum(counts) > self.count + slack * BINS**0.5:
+                raise TableError(
+                    f"{str(path)!r} has counts of {name!r} that {self.count:,} rows with noise of {self.deviation:.3g} "
+                    "rows cannot have; ask the party to buy bounds again"
+                )
 
 
-def _is_release(found: Mapping[str, Any]) -> bool:
-    def positive(value: Any) -> bool:
-        return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+def _deviation(columns: int, rows: int, zcdp: float) -> float:
+    return noise_scale(_sensitivity(columns, rows), zcdp) / _WEIGHT
 
-    counts = found["counts"]
-    return (
-        isinstance(found["party"], str)
-        and positive(found["zcdp"])
-        and positive(found["deviation"])
-        and isinstance(counts, dict)
-        and all(
-            isinstance(column, list)
-            and len(column) == BINS
-            and all(isinstance(count, int | float) and math.isfinite(count) for count in column)
-            for column in counts.values()
-        )
-    )
+
+def _sensitivity(columns: int, rows: int) -> int:
+    return rows * ceil_sqrt(2 * columns * _WEIGHT**2)
 
 
 def release_bounds(
@@ -105,11 +136,12 @@ def release_bounds(
     party: str,
     ledger: str | Path | Ledger,
     zcdp: float,
+    key: str | Path | None = None,
     cap_zcdp: float | None = None,
     cohort: str = "",
     individuals: Individuals | None = None,
 ) -> BoundsRelease:
-    """Count, record what it costs, then perturb.
+    """Count, record what it costs, then perturb and sign.
 
     Parameters
     ----------
@@ -123,6 +155,8 @@ def release_bounds(
         The record of privacy spent. A new one needs a cap.
     zcdp : float
         What is spent on all columns together.
+    key : path, optional
+        The signing key; by default one is kept beside the ledger.
     cap_zcdp : float, optional
         For a new ledger: the most it may ever spend.
     cohort : str
@@ -140,11 +174,17 @@ def release_bounds(
         The table does not have the columns, or not as numbers.
     BudgetError
         It would cost more than the cap leaves, or a new ledger has no cap. Nothing was spent.
+    KeyFileError
+        The signing key cannot be used. Nothing was spent.
     """
-    if not columns or first_repeat(list(columns)):
-        raise TableError("name the columns whose bounds are wanted, each once")
-    if not (math.isfinite(zcdp) and zcdp > 0):
-        raise BudgetError(f"bounds cost a positive number of zCDP, not {zcdp!r}; 0.01 is a start")
+    if not columns or first_repeat(list(columns)) or len(columns) > MOST_COLUMNS:
+        raise TableError(f"name the columns whose bounds are wanted, each once, up to {MOST_COLUMNS}")
+    if not re.fullmatch(PARTY_NAME, party):
+        raise TableError(
+            f"{party!r} cannot be a party's name: use 1 to 64 letters, digits, dots, dashes or underscores"
+        )
+    if not LEAST_ZCDP <= zcdp <= MOST_ZCDP:
+        raise BudgetError(f"bounds cost zCDP from {LEAST_ZCDP:g} to {MOST_ZCDP:g}, not {zcdp!r}; 0.01 is a start")
     book = ledger if isinstance(ledger, Ledger) else Ledger(ledger)
     if cap_zcdp is None and book.is_new():
         raise BudgetError(
@@ -152,26 +192,38 @@ def release_bounds(
             "release with"
         )
     rows = 1 if individuals is None else individuals.rows
-    sensitivity = rows * ceil_sqrt(2 * len(columns) * _WEIGHT**2)
-    counts = _counts(source, tuple(columns), individuals)
-    deviation = noise_scale(sensitivity, zcdp) / _WEIGHT
+    sensitivity = _sensitivity(len(columns), rows)
+    number, counts = _counts(source, tuple(columns), individuals)
+    signing_key = load_or_create_key(book.key_path) if key is None else load_key(Path(key))
     book.record_other(
         zcdp=zcdp, why=f"bounds of {', '.join(columns)}", unit=Unit.of(individuals), cohort=cohort, cap_zcdp=cap_zcdp,
         planned=True,
     )  # fmt: skip
     noisy = np.array(perturb([_WEIGHT * int(count) for count in counts.ravel()], sensitivity=sensitivity, zcdp=zcdp))
     found = (noisy / _WEIGHT).reshape(counts.shape)
-    return BoundsRelease(party, zcdp, deviation, dict(zip(columns, found.tolist(), strict=True)))
+    unsigned = BoundsRelease(
+        party=party,
+        zcdp=zcdp,
+        rows_per_individual=rows,
+        count=number,
+        counts=dict(zip(columns, found.tolist(), strict=True)),
+        public_key=public_hex(signing_key),
+        signature="0" * 128,
+    )
+    return unsigned.model_copy(update={"signature": signing_key.sign(unsigned.signed_bytes()).hex()})
 
 
-def _counts(source: Any, columns: tuple[str, ...], individuals: Individuals | None) -> np.ndarray[Any, Any]:
-    """Count the values of each column in each bin [columns, bins]; missing ones are in none."""
-    counts = np.zeros((len(columns), BINS), np.int64)
+def _counts(source: Any, columns: tuple[str, ...], individuals: Individuals | None) -> tuple[int, np.ndarray[Any, Any]]:
+    """Count rows, and the values of each column in each bin [columns, bins]; missing ones are in none."""
+    number, counts = 0, np.zeros((len(columns), BINS), np.int64)
     for values_of_columns in _values(source, columns, individuals):
+        number += len(values_of_columns[0])
         for place, values in enumerate(values_of_columns):
             present = values[~np.isnan(values)]
             counts[place] += np.bincount(np.searchsorted(EDGES, present, side="right"), minlength=BINS)
-    return counts
+    if not number:
+        raise TableError("the table has no rows; bounds need at least one")
+    return number, counts
 
 
 def _values(source: Any, columns: tuple[str, ...], individuals: Individuals | None) -> Iterator[list[Floats]]:
@@ -195,52 +247,3 @@ def _values(source: Any, columns: tuple[str, ...], individuals: Individuals | No
                 refuse_not_finite(name, np.where(np.isnan(values), 0.0, values), batch.first_row)
                 pieces.append(values if batch.keep is None else values[batch.keep])
             yield pieces
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """Bounds and a typical range of one column, or None where noise hides everything."""
-
-    bounds: tuple[float, float] | None
-    typical: tuple[float, float] | None
-
-
-def proposed(releases: Sequence[BoundsRelease]) -> dict[str, Proposal]:
-    """Bounds of every column that some party released, from all parties' counts together."""
-    if repeated := first_repeat([release.party for release in releases]):
-        raise TableError(f"two of the files are of {repeated!r}; give one of each party")
-    names = dict.fromkeys(name for release in releases for name in release.counts)
-    found = {}
-    for name in names:
-        having = [release for release in releases if name in release.counts]
-        counts = np.sum([release.counts[name] for release in having], axis=0)
-        deviation = math.sqrt(sum(release.deviation**2 for release in having))
-        found[name] = _proposal(counts, deviation)
-    return found
-
-
-def _proposal(counts: np.ndarray[Any, Any], deviation: float) -> Proposal:
-    threshold = deviation * math.sqrt(2 * math.log(BINS / _ODDS))
-    full = np.flatnonzero(counts > threshold)
-    if not len(full):
-        return Proposal(None, None)
-    first, last = int(full[0]), int(full[-1])
-    inside = np.where(np.isin(np.arange(BINS), full), counts, 0.0)
-    share = np.cumsum(inside) / inside.sum()
-    low, high = int(np.searchsorted(share, _TAIL)), int(np.searchsorted(share, 1 - _TAIL))
-    bounds = _edge(first - 2), _edge(last + 1)
-    typical = max(_edge(low - 1), bounds[0]), min(_edge(high), bounds[1])
-    return Proposal((_rounded(bounds[0], down=True), _rounded(bounds[1], down=False)), typical)
-
-
-def _edge(place: int) -> float:
-    """An edge, the outermost standing for what is beyond. Between the two nearest 0 lies 0 itself."""
-    return float(EDGES[min(max(place, 0), len(EDGES) - 1)])
-
-
-def _rounded(value: float, *, down: bool) -> float:
-    """Two figures, outwards; 0 in place of what is nearly 0."""
-    if abs(value) <= _POSITIVE[0]:
-        return 0.0
-    unit = 10.0 ** (math.floor(math.log10(abs(value))) - 1)
-    return float(f"{(math.floor if down else math.ceil)(value / unit) * unit:.12g}")

@@ -85,6 +85,11 @@ class Ledger:
         spent = f"zCDP {history.total_zcdp:g} of {history.cap_zcdp:g} spent on {history.unit}"
         return f"Ledger({name}: {counted(number, 'spend')}, {spent})"
 
+    @property
+    def key_path(self) -> Path:
+        """The file of the signing key that is used unless another is named: beside the ledger."""
+        return self.path.with_name(self.path.name + ".key")
+
     def read(self) -> History:
         """Everything recorded so far, its hash chain verified.
 

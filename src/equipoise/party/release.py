@@ -166,7 +166,7 @@ def release(
         _refuse_clipping(exact)
     if confirm is not None and not confirm(_plan(book, agreement, guarantee, exact, cap_zcdp, cohort)):
         raise PrivacyError("the release was not confirmed; nothing was spent")
-    signing_key = signing_key or load_or_create_key(_key_beside(book))
+    signing_key = signing_key or load_or_create_key(book.key_path)
     spend = book.spend(
         agreement, party, guarantee, count=exact.count, again=again, cap_zcdp=cap_zcdp, family=family, cohort=cohort
     )
@@ -378,14 +378,10 @@ def _warn_of_clipping(exact: ExactStatistic) -> None:
             )
 
 
-def _key_beside(book: Ledger) -> Path:
-    return book.path.with_name(book.path.name + ".key")
-
-
 def _signing_key(agreement: Agreement, party: str, book: Ledger, key: str | Path | None) -> Ed25519PrivateKey | None:
     """The key to sign with, checked against the agreement; None where one is yet to be made beside the ledger."""
     pinned = agreement.party(party).public_key
-    path = _key_beside(book) if key is None else Path(key)
+    path = book.key_path if key is None else Path(key)
     if key is None and not exists(path):
         if pinned is not None:
             raise KeyFileError(f"the agreement names key {pinned[:16]}… for {party!r}; give its file with --key (key=)")
