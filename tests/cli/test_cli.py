@@ -138,8 +138,8 @@ def test_missing_and_broken_files(home: Path) -> None:
     assert "there is no ledger" in equipoise(
         "party", "resend", "agreement.toml", "--party", "north", "--ledger", "none", cwd=home, code=5
     )
-    assert "not an agreement" in equipoise("agreement", "check", "north.csv", cwd=home, code=3)
-    assert "is not a ledger" in equipoise("party", "ledger", "north.csv", cwd=home, code=5)
+    assert "looks like a table" in equipoise("agreement", "check", "north.csv", cwd=home, code=3)
+    assert "looks like a table" in equipoise("party", "ledger", "north.csv", cwd=home, code=5)
     (home / "bad.ledger").write_text('{"kind": "spend"}\n')
     assert "line 1" in equipoise("party", "ledger", "bad.ledger", cwd=home, code=5)
 
@@ -423,10 +423,22 @@ def test_a_dry_run_tells_all_problems_at_once(home: Path) -> None:
     assert not (home / "north.ledger").exists()
 
 
-def test_dry_run_finds_what_a_release_would_find(home: Path) -> None:
-    (home / "taken.json").write_text("")
+def test_a_dry_run_writes_nothing_and_needs_no_place_to_write(home: Path) -> None:
+    """An output that is there is no reason to refuse it; it is told all the same, and nothing happens to it."""
+    (home / "taken.json").write_text("mine")
     dry = (*RELEASE, "--epsilon", 0.2, "--dry-run")
-    assert "exists" in equipoise(*dry, "-o", "taken.json", cwd=home, code=6)
+    done = run(*dry, "-o", "taken.json", cwd=home)
+    assert "DRY RUN" in done.stdout
+    assert "'taken.json' exists: a release needs another name" in done.stderr
+    assert (home / "taken.json").read_text() == "mine"
+    assert "DRY RUN" in equipoise(*dry, "-o", "no/such/folder/s.json", cwd=home)
+    equipoise(*RELEASE, "--epsilon", 0.2, cwd=home)
+    again = run(*RELEASE, "--epsilon", 0.2, "--again", "--dry-run", cwd=home, code=5)  # the cap, not the file
+    assert "of the cap 0.1 is spent" in again.stderr
+
+
+def test_dry_run_finds_what_a_release_would_find(home: Path) -> None:
+    dry = (*RELEASE, "--epsilon", 0.2, "--dry-run")
     assert "folder must exist" in equipoise(*dry[:7], "no/l", *dry[8:], cwd=home, code=5)
 
 

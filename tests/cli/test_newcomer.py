@@ -121,7 +121,8 @@ def test_missing_values(home: Path) -> None:
     change(home / "north.csv", "\n25,23,", "\n25,,")
     assert refused(home, code=4) == (
         "Error: column 'bmi', row 6: the value is missing; fill it in, or remove the row from your table before "
-        "releasing (the row count is public)\n"
+        'releasing (the row count is public), or for a feature, agree on missing = "indicator", or on '
+        'missing = "value" with a fill\n'
     )
 
 

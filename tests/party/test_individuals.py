@@ -21,16 +21,16 @@ from equipoise.party.statistics import exact_statistic
 SECRET = "patient-4711"
 
 
-def agreement(privacy: str = 'individual = "patient"') -> eq.Agreement:
+def agreement(privacy: str = 'individual = "patient"', missing: str = "") -> eq.Agreement:
     return eq.Agreement.parse(
-        'format = 2\n[model]\nkind = "linear"\nfeatures = [{ name = "x", bounds = [-1, 1] }]\n'
+        f'format = 2\n[model]\nkind = "linear"\nfeatures = [{{ name = "x", bounds = [-1, 1]{missing} }}]\n'
         'target = { name = "y", bounds = [-1, 1] }\n'
         f'[privacy]\nmax_epsilon = 4.0\n{privacy}\n[[parties]]\nname = "p"\n'
     )
 
 
-def layout(privacy: str = 'individual = "patient"') -> Layout:
-    return layout_of(agreement(privacy))
+def layout(privacy: str = 'individual = "patient"', missing: str = "") -> Layout:
+    return layout_of(agreement(privacy, missing))
 
 
 def table(patients: list[Any]) -> dict[str, Any]:
@@ -363,9 +363,34 @@ def test_a_dry_run_says_who_has_how_many_rows(tmp_path: Path) -> None:
     seen = eq.preview(agreed, rows, party="p", epsilon=1.0, ledger=tmp_path / "ledger")
     assert seen.individuals == {1: 1, 3: 1}
     assert seen.submission.count == 2
-    (odd,) = seen.odd
+    odd, few = seen.odd
     assert (odd.problem, odd.count, odd.refused) == ("missing", 1, False)
+    assert (few.column, few.problem, few.count) == ("the table", "hidden by noise", 2)
     assert domains_of(agreed)["rows of one patient"] == [1, "aggregate = mean"]
+
+
+def test_gaps_that_another_row_fills_are_told_from_those_that_none_does(tmp_path: Path) -> None:
+    """Of four gaps two are of somebody with a value elsewhere, one of somebody's only row, one of a last row."""
+    agreed = layout('individual = "patient"\naggregate = "last"')
+    rows: dict[str, list[Any]] = {
+        "patient": ["a", "a", "a", "b", "c", "c"],
+        "x": [None, 1.0, None, None, 0.5, None],
+        "y": [0.5] * 6,
+    }
+    pd.DataFrame(rows).to_csv(tmp_path / "rows.csv", index=False)
+    pieces = pa.concat_tables([pa.table(rows).slice(k, 1) for k in range(6)])
+    for source in (rows, tmp_path / "rows.csv", pieces):
+        filled, without, _ = problems_of(agreed, source)
+        assert (filled.problem, filled.count, filled.refused) == ("missing", 3, False)
+        assert "taken from the individual's other rows" in filled.remedy
+        assert (without.problem, without.count, without.refused) == ("missing in all rows of 1 individual", 1, True)
+        assert 'missing = "indicator"' in without.remedy
+        with pytest.raises(TableError, match="'x' is missing in all rows of 1 individual"):
+            exact_statistic(agreed, source)
+    coded = layout('individual = "patient"\naggregate = "last"', missing=', missing = "indicator"')
+    filled, without, _ = problems_of(coded, rows)
+    assert (filled.count, without.count, without.refused) == (3, 1, False)
+    assert "coded as agreed" in without.remedy
 
 
 def test_an_agreement_says_how_rows_are_made_one() -> None:

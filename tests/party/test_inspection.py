@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders import agreement, linear, logistic, poisson
+import equipoise as eq
+from builders import agreement, bernoulli, linear, logistic, poisson
 from equipoise.errors import TableError
 from equipoise.models import Layout, layout_of
 from equipoise.party.csv_stream import CsvFile
@@ -114,3 +115,38 @@ def test_frames_are_refused_as_by_a_release(values: list[Any]) -> None:
 @pytest.mark.parametrize("table", [np.zeros((3, 3)), (np.zeros((3, 2)), np.zeros(3))])
 def test_arrays_without_names_are_left_to_the_release(table: Any) -> None:
     assert problems_of(layout_of(linear(2)), table) == []
+
+
+def test_columns_that_say_nothing_are_remarked_on() -> None:
+    table = pd.DataFrame({"x0": [0.5, 0.5, 0.5], "x1": [0.1, 0.2, np.nan], "y": ["no", "no", "no"]})
+    remarks = {one.column: one for one in problems_of(LOGISTIC, table.fillna(0.3))}
+    assert set(remarks) == {"x0", "y"}
+    for name, says in (("x0", "agree to leave it out"), ("y", "what the target depends on; correct the column")):
+        assert (remarks[name].problem, remarks[name].count, remarks[name].refused) == ("the same value", 3, False)
+        assert says in remarks[name].remedy
+    assert problems_of(layout_of(bernoulli()), pd.DataFrame({"y": [0, 0, 0]})) == []  # a share of none is a finding
+    assert not is_refused(LOGISTIC, table.fillna(0.3))
+
+
+def test_an_empty_column_is_told_what_missing_may_mean(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("x0,x1,y\n,0.5,\n,0.7,\n")
+    feature, target = problems_of(LOGISTIC, tmp_path / "t.csv")
+    assert (feature.problem, feature.count, feature.refused) == ("missing", 2, True)
+    assert "the column is empty" in feature.remedy
+    assert 'missing = "indicator", or on missing = "value" with a fill' in feature.remedy
+    assert (target.column, target.refused) == ("y", True)
+    assert "missing =" not in target.remedy  # which only features may have
+    with pytest.raises(TableError, match='agree on missing = "indicator"'):
+        exact_statistic(LOGISTIC, tmp_path / "t.csv")
+
+
+def test_a_table_that_noise_hides_is_called_so(tmp_path: Path) -> None:
+    few = pd.DataFrame({"x0": [0.5, 0.1, 0.2], "x1": [0.1, 0.2, 0.3], "y": ["no", "yes", "no"]})
+    many = pd.concat([few] * 100, ignore_index=True)
+
+    def remarks(table: pd.DataFrame) -> list[str]:
+        options: dict[str, Any] = {"party": "north", "epsilon": 1.0, "ledger": tmp_path / "l"}
+        return [one.problem for one in eq.preview(logistic(2), table, **options).odd]
+
+    assert remarks(few) == ["hidden by noise"]
+    assert remarks(many) == []

@@ -126,6 +126,17 @@ def test_what_others_spent_may_open_a_ledger(tmp_path: Path) -> None:
     assert ledger.path.read_bytes().startswith(torn)
 
 
+def test_a_ledger_shows_itself(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "north.ledger")
+    assert repr(ledger) == "Ledger('north.ledger': new, nothing spent)"
+    spend(ledger, 0.1, cap_zcdp=0.5)
+    assert repr(ledger) == "Ledger('north.ledger': 1 spend, zCDP 0.1 of 0.5 spent on one row)"
+    ledger.record_other(zcdp=0.2, why="counts")
+    assert repr(ledger) == "Ledger('north.ledger': 2 spends, zCDP 0.3 of 0.5 spent on one row)"
+    ledger.path.write_bytes(b"torn" + ledger.path.read_bytes())
+    assert "is not a ledger, or was changed" in repr(ledger)
+
+
 def test_default_cap_is_the_first_spend(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "l")
     spend(ledger, 0.1)

@@ -209,13 +209,15 @@ def test_wrong_shapes_and_kinds(source: object, says: str) -> None:
 
 def test_unreadable_files(tmp_path: Path) -> None:
     (tmp_path / "t.xlsx").write_bytes(b"PK")
+    (tmp_path / "t.doc").write_bytes(b"PK")
     (tmp_path / "t.parquet").write_bytes(b"not parquet")
     (tmp_path / "t.arrow").write_bytes(b"not arrow")
     (tmp_path / "latin.csv").write_bytes("x0,x1,größe\n".encode("latin-1"))
     (tmp_path / "ragged.csv").write_text("x0,x1,y\n1,2,3\n1,2\n")
     (tmp_path / "nothing").mkdir()
     for name, says in (
-        ("t.xlsx", "do not know how to read"),
+        ("t.xlsx", "save the sheet as CSV"),
+        ("t.doc", "do not know how to read"),
         ("t.parquet", "cannot read"),
         ("t.arrow", "cannot read"),
         ("latin.csv", "header of .* is not UTF-8"),

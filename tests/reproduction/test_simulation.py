@@ -40,8 +40,13 @@ def test_what_cannot_be_simulated_is_refused() -> None:
     with pytest.raises(eq.AgreementError, match="no column 'day'; the columns are age, dose, days"):
         eq.simulate_round(TABLES, target="day")
     gaps = {"north": {**TABLES["north"], "age": np.where(TABLES["north"]["age"] > 60, np.nan, 1.0)}}
-    with pytest.raises(eq.AgreementError, match="missing"):
-        eq.simulate_round(gaps, target="days")
+    for target, name in (("days", "age"), ("age", "age")):
+        with pytest.raises(eq.AgreementError, match=f'the column {name!r} has missing .* missing = "indicator"'):
+            eq.simulate_round(gaps, target=target)
+    for labels in (["no"], ["no", "yes", "perhaps"]):
+        strange = {"north": {"age": np.arange(3.0), "ill": np.array([labels[k % len(labels)] for k in range(3)])}}
+        with pytest.raises(eq.AgreementError, match="the target 'ill' has [13] labels?, 'no'"):
+            eq.simulate_round(strange, target="ill")
 
 
 @pytest.mark.engine

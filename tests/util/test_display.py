@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 import pytest
 
 from equipoise._util.display import Chart, Interval, Table, _ticks
+from equipoise._util.text import cells_on_screen
 
 CHART = Chart("nats", [("north", [Interval("reward", 1.0, 2.0, 3.0)]), ("<south>", [Interval("alone", -0.5, 0, 0.5)])])
 TABLE = Table("Title & more", ("party", "value"), [("north", "2.0"), ("<b>", "10.0")], CHART, ["a note"])
@@ -13,6 +14,13 @@ TABLE = Table("Title & more", ("party", "value"), [("north", "2.0"), ("<b>", "10
 def test_a_table_as_text() -> None:
     lines = repr(TABLE).splitlines()
     assert lines == ["Title & more", "party  value", "─────  ─────", "north    2.0", "<b>     10.0", "a note"]
+
+
+def test_wide_letters_and_emoji_do_not_shift_columns() -> None:
+    table = Table("", ("column", "rows"), [("😀 mood", "2"), ("年齢", "10"), ("cafe\u0301", "3"), ("👩‍🔬", "7")])
+    lines = repr(table).splitlines()[1:]
+    assert [cells_on_screen(line) for line in lines if not line.startswith("👩")] == [13] * 5
+    assert lines[2] == "😀 mood     2"
 
 
 def test_a_table_as_html_is_well_formed_and_escaped() -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from html import escape
 from textwrap import shorten
 
+from equipoise._util.text import cells_on_screen
+
 WIDTH, ROW, LABEL = 560, 22, 150  # of a chart, in pixels
 COLOURS = ("#0072b2", "#9a9a9a", "#d55e00", "#222222")  # told apart by everybody
 LONGEST = 22  # letters of a label
@@ -97,13 +99,13 @@ class Table:
 
     def __repr__(self) -> str:
         rows = [list(map(str, row)) for row in self.rows]
-        widths = [max(map(len, column)) for column in zip(self.headers, *rows, strict=True)]
+        widths = [max(map(cells_on_screen, column)) for column in zip(self.headers, *rows, strict=True)]
 
         def line(cells: Sequence[str]) -> str:
-            padded = [
-                cell.rjust(width) if place >= self.numeric_from else cell.ljust(width)
-                for place, (cell, width) in enumerate(zip(cells, widths, strict=True))
-            ]
+            padded = []
+            for place, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+                blank = " " * (width - cells_on_screen(cell))
+                padded.append(blank + cell if place >= self.numeric_from else cell + blank)
             return "  ".join(padded).rstrip()
 
         rule = "  ".join("─" * width for width in widths)

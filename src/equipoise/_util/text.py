@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import textwrap
+import unicodedata
 from collections.abc import Sequence
 
 # What steers a terminal or changes the order of letters: control codes but for line ends and tabs, invisible and
@@ -49,6 +50,18 @@ def toml_string(text: str) -> str:
     JSON escapes letters beyond 16 bits, such as emoji, as two halves, which TOML does not know.
     """
     return _STEERING.sub(lambda found: f"\\U{ord(found[0]):08X}", json.dumps(text, ensure_ascii=False))
+
+
+def cells_on_screen(text: str) -> int:
+    """Return how many cells of a terminal a text takes: two for wide letters and emoji, none for marks and joiners."""
+    return sum(
+        0
+        if unicodedata.category(letter) in ("Mn", "Me", "Cf")
+        else 2
+        if unicodedata.east_asian_width(letter) in "WF"
+        else 1
+        for letter in text
+    )
 
 
 def paragraph(text: str, start: str = "") -> str:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, SerializerFunctionWrapHandler, StrictInt, ValidationError, model_serializer, model_validator
 
 from equipoise._util.canonical import canonical_json, read_limited, sha256_hex, strict_toml
+from equipoise._util.recognition import mixed_up
 from equipoise._util.text import first_repeat
 from equipoise.agreement.schema import Party, Privacy, RewardRule
 from equipoise.agreement.validation import describe_mistakes
@@ -153,10 +154,14 @@ class Agreement(Section):
             text = read_limited(Path(path)).decode("utf-8-sig")  # Windows editors like to add a byte-order mark
         except (OSError, ValueError) as error:
             raise AgreementError(
-                f"cannot read the agreement {str(path)!r}: {getattr(error, 'strerror', None) or error}; "
+                mixed_up(Path(path), "an agreement")
+                or f"cannot read the agreement {str(path)!r}: {getattr(error, 'strerror', None) or error}; "
                 "write an example with `equipoise agreement new linear`"
             ) from error
-        return cls.parse(text, name=str(path))
+        try:
+            return cls.parse(text, name=str(path))
+        except AgreementError as error:
+            raise AgreementError(mixed_up(Path(path), "an agreement") or str(error)) from error
 
     @classmethod
     def parse(cls, text: str, *, name: str = "agreement") -> Self:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from equipoise._util.display import Table
-from equipoise._util.files import write_new_file
+from equipoise._util.files import exists, write_new_file
 from equipoise._util.text import counted, short
 from equipoise.agreement import Agreement
 from equipoise.agreement.explanation import contribution
@@ -95,7 +95,8 @@ def release(
     """
     agreed = Agreement.load(agreement)
     target = output or Path(f"{party}.submission.json")
-    claim_output(target, SubmissionError)
+    if not dry_run:
+        claim_output(target, SubmissionError)
     source = stated_table(table, delimiter, decimal)
     with warnings_as_lines(), ExitStack() as reading:
         progress = reading.enter_context(reading_progress(f"Reading {table.name}", quiet=as_json))
@@ -117,6 +118,8 @@ def release(
             )  # fmt: skip
     if dry_run:
         show_preview(seen, as_json=as_json)
+        if exists(target):
+            print_lines(f"{str(target)!r} exists: a release needs another name, with --output.", err=True)
         return
     write_submission(submission, target)
     show_submission(submission, agreed, target, ledger, as_json=as_json, spent=True)

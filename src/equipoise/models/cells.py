@@ -13,6 +13,8 @@ from equipoise._util.text import first_few
 from equipoise.errors import TableError
 from equipoise.models.layout import CodedColumn, GridColumn, ScaledColumn
 
+MISSING_IN_AGREEMENT = 'for a feature, agree on missing = "indicator", or on missing = "value" with a fill'
+
 
 def cells_of(column: GridColumn, array: "pa.Array[Any]", first_row: int) -> Floats:
     """Cells as a grid column codes them: numbers or positions, NaN where one is missing that may be, −1 for others."""
@@ -160,7 +162,7 @@ def _refuse_missing(name: str, array: "pa.Array[Any]", first_row: int) -> None:
 def _raise_missing(name: str, row: int) -> None:
     raise TableError(
         f"column {name!r}, row {row + 1}: the value is missing; fill it in, or remove the row from your table "
-        "before releasing (the row count is public)"
+        f"before releasing (the row count is public), or {MISSING_IN_AGREEMENT}"
     )
 
 

@@ -29,6 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from equipoise._util.arrays import Floats
 from equipoise._util.canonical import StrictJSONError, canonical_json, read_limited, strict_json
+from equipoise._util.recognition import mixed_up
 from equipoise._util.text import first_repeat
 from equipoise.agreement.schema import PARTY_NAME, PartyName
 from equipoise.errors import BudgetError, TableError
@@ -92,9 +93,15 @@ class BoundsRelease(BaseModel):
         try:
             document = strict_json(read_limited(path))
         except (OSError, ValueError, StrictJSONError) as error:
-            raise TableError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}") from error
+            raise TableError(
+                mixed_up(path, "a file of bought bounds")
+                or f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}"
+            ) from error
         if not isinstance(document, dict) or document.get("format") != FORMAT:
-            raise TableError(f"{str(path)!r} holds no bounds; `equipoise party bounds` writes such files")
+            raise TableError(
+                mixed_up(path, "a file of bought bounds")
+                or f"{str(path)!r} holds no bounds; `equipoise party bounds` writes such files"
+            )
         if document.get("version") == 1:
             raise TableError(
                 f"{str(path)!r} was written by Equipoise 0.14 or earlier, which did not sign bounds; ask the party to "

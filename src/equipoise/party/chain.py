@@ -16,6 +16,7 @@ from filelock import FileLock, Timeout
 
 from equipoise._util.canonical import MAX_DOCUMENT_BYTES, StrictJSONError, canonical_json, sha256_hex, strict_json
 from equipoise._util.files import fsync_folder, write_all
+from equipoise._util.recognition import mixed_up
 from equipoise.errors import LedgerError
 
 LOCK_SECONDS = 30.0
@@ -65,7 +66,8 @@ class Chain:
                     break  # torn while being written: fsync never returned, so nothing was released on it
                 if not entries:
                     raise LedgerError(
-                        f"{str(self.path)!r} is not a ledger, or was changed: line 1 {error}; check the path, or "
+                        mixed_up(self.path, "a ledger")
+                        or f"{str(self.path)!r} is not a ledger, or was changed: line 1 {error}; check the path, or "
                         "restore it from a backup"
                     ) from error
                 raise LedgerError(

@@ -17,7 +17,7 @@ from equipoise._util.arrays import Floats
 from equipoise._util.text import counted
 from equipoise.errors import TableError
 from equipoise.models import CodedColumn, GridColumn, Individuals, Layout, ScaledColumn
-from equipoise.models.cells import cells_of, decoded, is_text, refuse_fractions
+from equipoise.models.cells import MISSING_IN_AGREEMENT, cells_of, decoded, is_text, refuse_fractions
 from equipoise.party.stream import ANY_TEXT, BATCH_ROWS, Batch, Wanted
 
 Places = NDArray[np.int64]
@@ -88,8 +88,7 @@ class RowsOfIndividuals:
         first_rows, rows = _Present(last=False), 0
         for batch in batches:
             *data, owners = batch.data
-            whose, within = self._whose(owners, batch.first_row)
-            places, individuals = whose[within], len(self._places)
+            places, individuals = self.places_of(owners, batch.first_row), self.number
             first_rows.add(places, batch.first_row + np.arange(len(places), dtype=float), individuals)
             for one, column, cells in zip(made, columns, data, strict=True):
                 one.add(places, _cells(column, cells, batch.first_row), individuals)
@@ -98,6 +97,16 @@ class RowsOfIndividuals:
                 told(rows)
         count = len(self._places)
         return [one.cells(count) for one in made], first_rows.cells(count)
+
+    @property
+    def number(self) -> int:
+        """How many individuals were seen so far."""
+        return len(self._places)
+
+    def places_of(self, owners: "pa.Array[Any]", first_row: int) -> Places:
+        """Return the place of each row's owner among all that were seen; their rows are counted."""
+        whose, within = self._whose(owners, first_row)
+        return whose[within]
 
     def _whose(self, owners: "pa.Array[Any]", first_row: int) -> tuple[Places, Places]:
         """Places of a batch's owners, each once, and each row's owner among these; their rows are counted."""
@@ -155,8 +164,8 @@ class RowsOfIndividuals:
                 )
         if told:
             raise TableError(
-                f"{'; '.join(told)}: fill it in, or remove their rows from your table before releasing (how many "
-                "individuals it has is public)"
+                f"{'; '.join(told)}: fill it in, remove their rows from your table before releasing (how many "
+                f"individuals it has is public), or {MISSING_IN_AGREEMENT}"
             )
 
     @property

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ from equipoise._util.display import Table
 from equipoise._util.text import counted, first_few
 from equipoise.errors import TableError
 from equipoise.models import CodedColumn, GridColumn, Layout, ScaledColumn
-from equipoise.models.cells import days_since, decoded, gaps_of, label_places, number_values
+from equipoise.models.cells import MISSING_IN_AGREEMENT, days_since, decoded, gaps_of, label_places, number_values
 from equipoise.party.csv_stream import CsvFile, is_number
 from equipoise.party.individuals import RowsOfIndividuals
 from equipoise.party.statistics import CLIPPED_IS_MANY, first_columns, wanted_columns
@@ -28,6 +28,7 @@ from equipoise.party.stream import ANY_TEXT, Wanted, check_header
 from equipoise.party.table import is_delimited, open_table
 
 OUTSIDE = "outside the bounds"
+Role = Literal["feature", "target", "all"]
 CODES_OF_GAPS = (-1.0, -9.0, -99.0, -999.0, 9.0, 99.0, 999.0, 9999.0)
 
 
@@ -89,13 +90,18 @@ def problems_of(layout: Layout, source: Any) -> list[Problem]:
         found += _of_individuals(owners, source)
         present.pop()
     asked = tuple(Wanted(want.name, _labels_of(want)) if as_text else want for want in present)
-    merged = owners is not None and owners.agreed.aggregate is not None
-    looked = [_Look(columns[want.name], decimal, as_text=as_text, merged=merged) for want in present]
+    merged = None
+    if owners is not None and owners.agreed.aggregate is not None and not any(one.refused for one in found):
+        merged = RowsOfIndividuals(owners.agreed)
+    looked = [
+        _Look(columns[want.name], decimal, as_text=as_text, merged=merged, role=_role(want, wanted)) for want in present
+    ]
     if asked:
-        with open_table(source, asked) as table:
+        with open_table(source, asked if merged is None else (*asked, merged.wanted)) as table:
             for batch in table:
-                for look, cells in zip(looked, batch.data, strict=True):
-                    look.at(cells, batch.first_row)
+                whose = None if merged is None else merged.places_of(batch.data[-1], batch.first_row)
+                for look, cells in zip(looked, batch.data, strict=merged is None):
+                    look.at(cells, batch.first_row, whose)
     return [*found, *(problem for look in looked for problem in look.problems())]
 
 
@@ -122,23 +128,59 @@ def _of_individuals(owners: RowsOfIndividuals, source: Any) -> Iterator[Problem]
         yield Problem(owners.agreed.column, "more rows than agreed", count, first, owners.remedy)
 
 
+def _role(want: Wanted, wanted: tuple[Wanted, ...]) -> Role:
+    """Say what a column is to the model; the target comes last, and may be all there is."""
+    if len(wanted) == 1:
+        return "all"
+    return "target" if want == wanted[-1] else "feature"
+
+
 def _labels_of(want: Wanted) -> tuple[int | str, ...]:
     """Labels by which a column of a text file is read as text, its own among them: "NA" may be one."""
     return (*ANY_TEXT, *map(str, want.labels or ()))
 
 
-class _Look:
-    """What was seen of one column so far; `merged` says that rows of one individual will be one."""
+class _Gaps:
+    """Missing cells of a column by individual, where rows of one individual will be one."""
 
-    def __init__(self, column: GridColumn, decimal: str, *, as_text: bool, merged: bool) -> None:
-        self.column, self.decimal, self.as_text, self.merged, self.rows = column, decimal, as_text, merged, 0
+    def __init__(self) -> None:
+        self._missing, self._rows = np.zeros(0, np.int64), np.zeros(0, np.int64)
+
+    def add(self, whose: NDArray[np.int64], missing: NDArray[np.bool_], individuals: int) -> None:
+        """Count the cells of a batch, whose rows belong to these individuals."""
+        for name, places in (("_missing", whose[missing]), ("_rows", whose)):
+            before = getattr(self, name)
+            counts = np.bincount(places, minlength=individuals)
+            counts[: len(before)] += before
+            setattr(self, name, counts)
+
+    @property
+    def filled(self) -> int:
+        """Rows whose individual has the value in another row."""
+        return int(self._missing[self._missing < self._rows].sum())
+
+    @property
+    def individuals_without(self) -> int:
+        """Individuals who have the value in no row."""
+        return int(np.count_nonzero(self._missing == self._rows))
+
+
+class _Look:
+    """What was seen of one column so far; with `merged`, rows of one individual will be one."""
+
+    def __init__(
+        self, column: GridColumn, decimal: str, *, as_text: bool, merged: RowsOfIndividuals | None, role: Role
+    ) -> None:
+        self.column, self.decimal, self.as_text, self.rows = column, decimal, as_text, 0
+        self.merged, self.role, self.gaps = merged, role, _Gaps()
+        self.present, self.values = 0, set[Any]()  # cells that are there, and two different ones of them
         self.seen: dict[str, tuple[int, int]] = {}  # kind of problem to count and first row
         self.codes: Counter[float] = Counter()  # of gaps, outside the bounds
         self.strange: Counter[str] = Counter()
         self.other_type = ""
 
-    def at(self, array: "pa.Array[Any]", first_row: int) -> None:
-        """Look at the cells of a batch."""
+    def at(self, array: "pa.Array[Any]", first_row: int, whose: NDArray[np.int64] | None) -> None:
+        """Look at the cells of a batch, of the individuals at these places if rows of one will be one."""
         column, name = self.column, self.column.name
         self.rows += len(array)
         array = decoded(array)
@@ -162,6 +204,12 @@ class _Look:
         except TableError as error:  # of the whole column
             self.other_type = str(error)
             self._note("of another type", np.ones(len(array), bool), first_row)
+        there = ~missing & ~wrong
+        self.present += int(np.count_nonzero(there))
+        if len(self.values) < 2:
+            self.values.update(array.filter(pa.array(there)).unique()[:2].to_pylist())
+        if self.merged is not None and whose is not None:
+            self.gaps.add(whose, missing, self.merged.number)
         self._note("missing", missing, first_row)
 
     def _from_dates(
@@ -208,7 +256,17 @@ class _Look:
     def problems(self) -> Iterator[Problem]:
         """What is wrong or odd, in words."""
         for what, (count, first) in self.seen.items():
-            yield Problem(self.column.name, what, count, first, *self._remedy(what, count))
+            if what == "missing" and self.merged is not None:
+                yield from self._merged_gaps(count, first)
+            else:
+                yield Problem(self.column.name, what, count, first, *self._remedy(what, count))
+        if len(self.values) == 1 and self.present > 1 and self.role != "all":
+            remedy = (
+                "nothing can be learnt of what the target depends on; correct the column"
+                if self.role == "target"
+                else "nothing can be learnt of what depends on it; correct the column, or agree to leave it out"
+            )
+            yield Problem(self.column.name, "the same value", self.present, None, remedy, refused=False)
         for code, count in self.codes.items():
             if count > 1:
                 yield Problem(
@@ -220,6 +278,16 @@ class _Look:
                     refused=False,
                 )
 
+    def _merged_gaps(self, count: int, first: int) -> Iterator[Problem]:
+        """Tell gaps that are taken from an individual's other rows from those of individuals who have no value."""
+        name, filled, without = self.column.name, self.gaps.filled, self.gaps.individuals_without
+        if filled:
+            remedy = "taken from the individual's other rows, as agreed; how many there are stays here"
+            yield Problem(name, "missing", filled, first, remedy, refused=False)
+        if without:
+            told = f"missing in all rows of {counted(without, 'individual')}"
+            yield Problem(name, told, count - filled, None, *self._remedy("missing", count - filled))
+
     def _remedy(self, what: str, count: int) -> tuple[str, bool]:
         """What to do about a problem, and whether a release would refuse it."""
         if what == OUTSIDE:
@@ -228,8 +296,10 @@ class _Look:
             return f"{share:.1%} of the values are clipped{unit}", False  # how much is too much, is for the release
         values = first_few([text for text, _ in self.strange.most_common(3)], 3)
         agreed = first_few(self.column.labels) if isinstance(self.column, CodedColumn) else ""
+        gaps = "the column is empty: fill it in" if count == self.rows else "fill them in"
+        agreeing = f"; or {MISSING_IN_AGREEMENT}" if self.role == "feature" else ""
         remedies = {
-            "missing": "fill them in, or remove the rows before releasing",
+            "missing": f"{gaps}, or remove the rows{agreeing}",
             "not an agreed label": f"the table has {values}; agreed are {agreed}: correct or recode them",
             "not a number": f"such as {values}: correct them",
             "not a date": f"such as {values}: write them as in 2020-01-31",
@@ -237,10 +307,9 @@ class _Look:
             "infinite": "replace them by numbers; what lies beyond the bounds is clipped",
             "not a count": "this kind of model needs whole numbers of 0 or more",
         }
-        if what == "missing" and self.merged:
-            return "taken from the individual's other rows, as agreed; how many there are stays here", False
         if what == "missing" and self.column.takes_missing:
-            return "coded as agreed; how many there are stays here", False
+            empty = ", and nothing can be learnt of the column, which is empty" if count == self.rows else ""
+            return f"coded as agreed{empty}; how many there are stays here", False
         if what == "not an agreed label" and isinstance(self.column, CodedColumn) and self.column.other is not None:
             return f"the table has {values}; they count as the level for other values, as agreed", False
         return remedies[what], True

@@ -289,9 +289,22 @@ def preview(
     odd = odd_problems(layout, source)
     exact = exact_statistic(layout, source, progress=progress)
     noise = perturb([0] * len(layout), sensitivity=layout.sensitivity, zcdp=certified_zcdp(guarantee))
+    odd += _few_rows(exact.count, layout, guarantee)
     public_key = public_hex(signing_key) if signing_key else "0" * 64
     sample = _unsigned(agreement, party, guarantee, exact.count, noise, PLACEHOLDER_ID, public_key)
     return Preview(sample, guarantee, layout, exact.clipped, exact.ignored_columns, odd, exact.individuals)
+
+
+def _few_rows(count: int, layout: Layout, guarantee: Guarantee) -> tuple[Problem, ...]:
+    """Remark on a table that cannot be seen behind the noise, if so few rows cannot add up to it."""
+    noise = max(layout.noise_deviations(guarantee))
+    if count >= noise:
+        return ()
+    remedy = (
+        f"no sum of so few can exceed the noise, of standard deviation {noise:.3g}, so that nothing can be learnt from "
+        "this release; choose a larger epsilon, or take no part"
+    )
+    return (Problem("the table", "hidden by noise", count, None, remedy, refused=False),)
 
 
 def certified_zcdp(guarantee: Guarantee) -> float:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 
+from equipoise._util.recognition import SPREADSHEETS, mixed_up
 from equipoise.errors import TableError
 from equipoise.party.csv_stream import COMPRESSIONS, DELIMITERS, CsvFile, open_csv
 from equipoise.party.stream import BATCH_ROWS, Table, Wanted, check_header, reading
@@ -60,6 +61,7 @@ def _open_object(source: Any, columns: tuple[Wanted, ...]) -> Table:
 def _open_stated(file: CsvFile, wanted: tuple[Wanted, ...]) -> Table:
     if not file.path.is_file():
         raise TableError(f"there is no file {str(file.path)!r}; check the path")
+    _refuse_spreadsheet(file.path)
     if file.path.suffix.lower() in (".parquet", *_ARROW_ENDINGS):
         raise TableError(f"{str(file.path)!r} is no text: leave out what separates cells and decimals")
     return open_csv(file, wanted)
@@ -68,6 +70,7 @@ def _open_stated(file: CsvFile, wanted: tuple[Wanted, ...]) -> Table:
 def _open_path(path: Path, wanted: tuple[Wanted, ...]) -> Table:
     if not path.exists():
         raise TableError(f"there is no file or folder {str(path)!r}; check the path")
+    _refuse_spreadsheet(path)
     if path.is_dir():
         files = sorted(file for file in path.rglob("*.parquet") if not file.name.startswith((".", "_")))
         if not files:
@@ -81,9 +84,18 @@ def _open_path(path: Path, wanted: tuple[Wanted, ...]) -> Table:
     if is_delimited(path):
         return open_csv(CsvFile(path, DELIMITERS[_inner_ending(path)]), wanted)
     raise TableError(
-        f"do not know how to read {str(path)!r}; its name should end in .csv, .tsv (also .gz, .bz2, .zst), .parquet, "
-        f"{', '.join(_ARROW_ENDINGS)}"
+        mixed_up(path, "a table")
+        or f"do not know how to read {str(path)!r}; its name should end in .csv, .tsv (also .gz, .bz2, .zst), "
+        f".parquet, {', '.join(_ARROW_ENDINGS)}"
     )
+
+
+def _refuse_spreadsheet(path: Path) -> None:
+    if path.suffix.lower() in SPREADSHEETS:
+        raise TableError(
+            f"{str(path)!r} is a spreadsheet, which is not read; save the sheet as CSV (UTF-8) with the names of its "
+            "columns in the first line, and give that file"
+        )
 
 
 def is_delimited(source: Any) -> bool:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from equipoise._util.canonical import StrictJSONError, canonical_json, read_limited, strict_json
 from equipoise._util.files import write_new_file
+from equipoise._util.recognition import mixed_up
 from equipoise.agreement import Agreement
 from equipoise.agreement.schema import PartyName
 from equipoise.errors import SubmissionError
@@ -122,7 +123,10 @@ class Submission(_Strict):
             data = read_limited(Path(path))
         except (OSError, ValueError) as error:
             raise SubmissionError(f"cannot read the submission {str(path)!r}: {error}") from error
-        return cls.parse(data, name=str(path))
+        try:
+            return cls.parse(data, name=str(path))
+        except SubmissionError as error:
+            raise SubmissionError(mixed_up(Path(path), "a submission") or str(error)) from error
 
     @classmethod
     def parse(cls, data: bytes, *, name: str = "submission") -> Self:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from equipoise._util.text import counted, first_few
 from equipoise.agreement import Agreement
 from equipoise.errors import AgreementError
 from equipoise.mediation.mediator import mediate
@@ -104,13 +105,24 @@ def _drafted(tables: Mapping[str, Any], target: str, largest: float) -> Agreemen
     if target not in columns:
         raise AgreementError(f"there is no column {target!r}; the columns are {', '.join(columns)}")
     for name, values in columns.items():
-        if name != target and not np.issubdtype(values.dtype, np.number):
+        is_number = np.issubdtype(values.dtype, np.number)
+        if name != target and not is_number:
             raise AgreementError(f"the feature {name!r} holds {values.dtype} values, not numbers; convert or drop it")
+        if is_number and not np.all(np.isfinite(values)):
+            raise AgreementError(
+                f"the column {name!r} has missing or infinite values; fill them in, leave those rows out, or give an "
+                'agreement in which the feature may be missing: missing = "indicator", or missing = "value" with a fill'
+            )
     labels = np.unique(columns[target])
     if len(labels) == 2:
         model = {"kind": "logistic", "target": {"name": target, "labels": [_plain(label) for label in labels]}}
-    else:
+    elif np.issubdtype(columns[target].dtype, np.number):
         model = {"kind": "linear", "target": {"name": target, "bounds": _around(columns[target])}}
+    else:
+        raise AgreementError(
+            f"the target {target!r} has {counted(len(labels), 'label')}, {first_few(labels.tolist())}; a round needs "
+            "two labels, or numbers"
+        )
     features = [{"name": name, "bounds": _around(values)} for name, values in columns.items() if name != target]
     return Agreement.model_validate(
         {
@@ -125,8 +137,6 @@ def _drafted(tables: Mapping[str, Any], target: str, largest: float) -> Agreemen
 def _around(values: Any) -> list[float]:
     """Bounds that hold all values, a little rounded."""
     low, high = float(np.min(values)), float(np.max(values))
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise AgreementError("a column has missing or infinite values; fill them in, or leave those rows out")
     step = 10.0 ** math.floor(math.log10((high - low) / 10 or abs(high) / 10 or 0.1))
     return [math.floor(low / step) * step, max(math.ceil(high / step), math.floor(low / step) + 1) * step]
 
