@@ -49,7 +49,7 @@ def as_014_proposed(counts: Any, deviation: float, rows: int) -> Proposal:
 @pytest.mark.parametrize("is_014", [False, True], ids=["as it is", "as in 0.14"])
 @pytest.mark.parametrize("name", COLUMNS)
 def test_what_may_lie_outside_is_seldom_more(name: str, is_014: bool) -> None:
-    """Of 240 proposals at most 6 % may have more outside than they say, where 2.5 % would without the choice.
+    """Of 240 proposals at most 5 % may have more outside than they say.
 
     0.14 said 5 % whatever the noise, and was wrong most of the time: the test sees it.
     """
@@ -65,7 +65,7 @@ def test_what_may_lie_outside_is_seldom_more(name: str, is_014: bool) -> None:
                     proposals += 1
                     wrong += outside(values, proposal) > proposal.outside[1]
     assert proposals > 100
-    assert (wrong > 0.06 * proposals) == is_014
+    assert (wrong > 0.05 * proposals) == is_014
 
 
 @pytest.mark.parametrize("name", COLUMNS)

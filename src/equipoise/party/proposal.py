@@ -9,8 +9,8 @@ without a smaller such sum inside count, so that a wide sum does not stretch the
 
 **What may lie outside.** The number of rows is public, so rows that are not counted inside lie outside or are missing:
 their share is about max(0, 1 − S/n), with S the noisy count inside. S is a sum over m bins, with noise of σ√m, so that
-the share is at most 2σ√m/n more but once in forty times. `tests/party/test_proposal.py` measures how often that holds
-for bounds that were chosen by the same noise. Above 10 % too little was spent to tell, and nothing is filled in.
+the share is at most 1.645 σ√m/n more but once in twenty times. `tests/party/test_proposal.py` measures how often that
+holds for bounds that were chosen by the same noise. Above 10 % too little was spent to tell: nothing is filled in.
 
 **Typical range.** It leaves out 2.5 % of what was found at each end, less what the noise may add there.
 """
@@ -30,7 +30,7 @@ from equipoise.party.bounds import BINS, EDGES, POSITIVE, BoundsRelease
 _WIDTHS = (1, 2, 4, 8)  # of sums, in bins
 _ODDS = 0.01  # that noise alone lets any sum of a column look full
 _THRESHOLD = math.sqrt(2 * math.log(sum(BINS - width + 1 for width in _WIDTHS) / _ODDS))
-_DEVIATIONS = 2.0  # of the noise, on one side
+_DEVIATIONS = 1.645  # of the noise, which exceeds them on one side once in twenty times
 _DOUBLING = 4  # bins
 _TAIL = 0.025  # outside of a typical range, on each side
 FEW = 0.05  # of the rows may lie outside before bounds are widened

@@ -1,8 +1,8 @@
 """Release a differentially private statistic, once.
 
 **What is promised.** The submission returned is a (λ, ε)-Rényi differentially private function of the table under
-replacement of one row, or of all rows of one individual where that is agreed; row count, agreement, party name and
-(λ, ε) are public and travel in the clear.
+replacement of one row, or of all rows of one individual where that is agreed (the ledger records which). Row count,
+agreement, party name and (λ, ε) are public and travel in the clear.
 
 **Precondition.** The agreement's bounds were chosen without looking at the table. Each individual owns one row, or the
 agreement names the column that says whose rows they are. Tables that share individuals share the ledger.
@@ -10,6 +10,9 @@ agreement names the column that says whose rows they are. Tables that share indi
 **Argument.** `exact_statistic` applies a fixed public map to each row, clips it to the agreed box and ball, and adds
 exactly, so replacing a row changes the statistic by at most `layout.sensitivity` (proofs in `models/`). `perturb` adds
 discrete Gaussian noise that is ρ-zCDP at that sensitivity with ρ ≤ ε/λ. All later steps see only its output.
+
+**What is not covered.** A table is refused if many of its values would be clipped, or if a cell does not fit. Such a
+refusal depends on rows and is outside the guarantee; `docs/privacy.md` lists them all.
 
 **Order of steps**, so that a crash never leaves an unrecorded release: refuse what can be refused without data; read
 the table; refuse one that is hardly in the agreed units; ask the party; put the spend on disk; draw noise; sign; store
