@@ -12,6 +12,7 @@ from equipoise.models import Individuals
 from equipoise.party import bounds
 from equipoise.party.bounds import BINS, EDGES, BoundsRelease, release_bounds
 from equipoise.party.ledger import Ledger
+from equipoise.party.units import Unit
 from equipoise.protocol.keys import create_key, load_key, public_hex
 
 
@@ -52,8 +53,9 @@ def test_missing_values_are_in_no_bin_and_repeats_are_refused(tmp_path: Path) ->
     place = int(np.searchsorted(EDGES, 5.0, side="right"))
     assert found.counts["x"][place] == pytest.approx(2_000, abs=6 * found.deviation)
     assert sum(found.counts["x"]) == pytest.approx(2_000, abs=6 * found.deviation * np.sqrt(BINS))
+    whose = Individuals("who", 1, drop=False)
     with pytest.raises(TableError, match="row 2: 'who' is that of 1 earlier row"):
-        bought(tmp_path, {"x": [1.0, 2.0], "who": ["a", "a"]}, ["x"], individuals=Individuals("who", 1, drop=False))
+        bought(tmp_path, {"x": [1.0, 2.0], "who": ["a", "a"]}, ["x"], individuals=whose, ledger=tmp_path / "other")
 
 
 def test_it_is_paid_before_noise_is_drawn_and_never_above_the_cap(
@@ -87,6 +89,27 @@ def test_what_is_not_paid_for_is_not_released(options: dict[str, Any], says: str
     with pytest.raises(BudgetError, match=says):
         bought(tmp_path, {"x": [1.0]}, ["x"], **options)
     assert not (tmp_path / "ledger").exists()
+
+
+class Untouchable:
+    """A table that must not be read."""
+
+    def __arrow_c_stream__(self, *_: Any) -> None:
+        raise AssertionError("a row was read")
+
+
+def test_what_the_ledger_refuses_is_refused_before_a_row_is_read(tmp_path: Path) -> None:
+    Ledger(tmp_path / "ledger").record_other(zcdp=0.5, why="counts", unit=Unit("patient", None), cap_zcdp=0.6)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    whose = Individuals("patient", 1, False, "mean")
+    for options, says in (
+        ({"individuals": whose, "zcdp": 0.2}, "0.5 of the cap 0.6 is spent"),
+        ({"individuals": None}, "do not add up"),
+        ({"individuals": whose, "cap_zcdp": 3.0}, "already has a cap"),
+    ):
+        with pytest.raises(BudgetError, match=says):
+            bought(tmp_path, Untouchable(), ["x"], **{"cap_zcdp": None, **options})
+    assert sorted(path.name for path in tmp_path.iterdir()) == before  # no key, either
 
 
 def test_tables_that_do_not_fit_cost_nothing(tmp_path: Path) -> None:

@@ -149,6 +149,9 @@ def test_a_question_that_is_open_is_named_with_its_column() -> None:
         assert line in said
     assert "has only 0 values" not in said
     assert "'ill'" not in said  # which asks nothing
+    misspelt = text.replace('"age", bounds', '"age", bonds')
+    with pytest.raises(AgreementError, match="'bonds' is not a key of .*did you mean 'bounds'"):
+        eq.Agreement.parse(misspelt)
     half = text.replace('"age", bounds = ["?", "?"]', '"age", bounds = [0, "?"]')
     with pytest.raises(AgreementError, match=re.escape("column 'age': model.features[0].bounds is still")):
         eq.Agreement.parse(half)

@@ -54,14 +54,8 @@ def toml_string(text: str) -> str:
 
 def cells_on_screen(text: str) -> int:
     """Return how many cells of a terminal a text takes: two for wide letters and emoji, none for marks and joiners."""
-    return sum(
-        0
-        if unicodedata.category(letter) in ("Mn", "Me", "Cf")
-        else 2
-        if unicodedata.east_asian_width(letter) in "WF"
-        else 1
-        for letter in text
-    )
+    shown = [letter for letter in text if unicodedata.category(letter) not in ("Mn", "Me", "Cf")]
+    return len(shown) + sum(unicodedata.east_asian_width(letter) in "WF" for letter in shown)
 
 
 def paragraph(text: str, start: str = "") -> str:

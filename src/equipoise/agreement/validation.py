@@ -23,7 +23,7 @@ def describe_mistakes(error: ValidationError, agreement: type[Section], document
     known = {name for section in _sections(agreement) for name in section.model_fields}
     messages: dict[str, list[str]] = {}
     for detail in error.errors():
-        if _is_open(detail["input"]):
+        if _is_open(detail["input"]) and detail["type"] != "extra_forbidden":
             key, message = _describe_question(detail, known, document)
         else:
             key, message = _describe(detail, known)

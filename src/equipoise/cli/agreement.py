@@ -160,7 +160,7 @@ def _check_keys(text: str, draft: Path, releases: Sequence[BoundsRelease]) -> No
         parties = strict_toml(text).get("parties", [])
     except ValueError as error:
         raise AgreementError(f"{str(draft)!r} is not TOML: {error}; correct it first") from error
-    keys = {one.get("name"): one.get("public_key") for one in parties if isinstance(one, dict)}
+    keys = {str(party.get("name")): party.get("public_key") for party in parties if isinstance(party, dict)}
     for release in releases:
         agreed = keys.get(release.party)
         if agreed is not None and agreed != release.public_key:

@@ -199,11 +199,12 @@ def release_bounds(
             "release with"
         )
     rows = 1 if individuals is None else individuals.rows
-    sensitivity = _sensitivity(len(columns), rows)
+    sensitivity, unit = _sensitivity(len(columns), rows), Unit.of(individuals)
+    book.check_planned(zcdp=zcdp, unit=unit, cohort=cohort, cap_zcdp=cap_zcdp)
     number, counts = _counts(source, tuple(columns), individuals)
     signing_key = load_or_create_key(book.key_path) if key is None else load_key(Path(key))
     book.record_other(
-        zcdp=zcdp, why=f"bounds of {', '.join(columns)}", unit=Unit.of(individuals), cohort=cohort, cap_zcdp=cap_zcdp,
+        zcdp=zcdp, why=f"bounds of {', '.join(columns)}", unit=unit, cohort=cohort, cap_zcdp=cap_zcdp,
         planned=True,
     )  # fmt: skip
     noisy = np.array(perturb([_WEIGHT * int(count) for count in counts.ravel()], sensitivity=sensitivity, zcdp=zcdp))

@@ -231,19 +231,11 @@ class Ledger:
         LedgerError
             It is not said what it was.
         """
-        if not (math.isfinite(zcdp) and zcdp > 0):
-            raise BudgetError(f"a spend must be a positive number of zCDP, not {zcdp!r}")
         if not why.strip():
             raise LedgerError("say what the privacy was spent on; it stays in the ledger for whoever audits it")
-        _check_cap(cap_zcdp)
         with self._chain.locked():
             entries, end = self._chain.entries()
-            if entries and cap_zcdp is not None and cap_zcdp != History(entries).cap_zcdp:
-                raise _other_cap(History(entries))
-            _check_cohort(entries, cohort)
-            _refuse_unlike(entries, zcdp, cohort, unit)
-            if planned:
-                self._refuse_above_cap(entries, zcdp, cohort, cap_zcdp, unit)
+            self._refuse_other(entries, zcdp, unit, cohort, cap_zcdp, planned=planned)
             content: dict[str, Any] = {
                 "kind": "other",
                 "zcdp": zcdp,
@@ -254,6 +246,30 @@ class Ledger:
             if not entries:
                 content["opens"] = {"format": 1, "family": family, "cap": zcdp if cap_zcdp is None else cap_zcdp}
             self._chain.append(entries, end, content)
+
+    def check_planned(self, *, zcdp: float, unit: Unit, cohort: str = "", cap_zcdp: float | None = None) -> None:
+        """Raise `BudgetError` if a planned spend would be refused now; nothing is written."""
+        self._refuse_other(self._chain.entries()[0], zcdp, unit, cohort, cap_zcdp, planned=True)
+
+    def _refuse_other(
+        self,
+        entries: list[dict[str, Any]],
+        zcdp: float,
+        unit: Unit,
+        cohort: str,
+        cap_zcdp: float | None,
+        *,
+        planned: bool,
+    ) -> None:
+        if not (math.isfinite(zcdp) and zcdp > 0):
+            raise BudgetError(f"a spend must be a positive number of zCDP, not {zcdp!r}")
+        _check_cap(cap_zcdp)
+        if entries and cap_zcdp is not None and cap_zcdp != History(entries).cap_zcdp:
+            raise _other_cap(History(entries))
+        _check_cohort(entries, cohort)
+        _refuse_unlike(entries, zcdp, cohort, unit)
+        if planned:
+            self._refuse_above_cap(entries, zcdp, cohort, cap_zcdp, unit)
 
     def record_release(self, submission: Submission) -> None:
         """Store a finished submission, so that it can be sent again for nothing; its spend must be in the ledger."""
