@@ -451,3 +451,34 @@ def test_everything_fits_80_columns(kind: str, home: Path) -> None:
         shown += equipoise("party", "ledger", "north.ledger", cwd=home, columns=80)
     assert max(len(line) for line in shown.splitlines() if "identity" not in line) <= 80
     assert ("between -1 and 1" in shown) == (kind == "linear")
+
+
+def test_names_may_have_emoji_and_letters_of_any_script(tmp_path: Path) -> None:
+    """Columns, labels, cohorts and reasons are people's own words; names of parties, which name files, are plain."""
+    text = (
+        'format = 2\ntitle = "🏥 年齢"\n[model]\nkind = "logistic"\n'
+        'features = [{ name = "😀 mood", bounds = [0, 10] }, '
+        '{ name = "Größe", kind = "category", levels = ["klein", "👩‍🔬"], other = true }]\n'
+        'target = { name = "gesund?", labels = ["💔", "❤️"] }\n'
+        '[privacy]\nmax_epsilon = 1.0\n[[parties]]\nname = "north"\n'
+    )
+    (tmp_path / "agreement.toml").write_text(text)
+    rows = "".join(f"{k % 11},{('klein', '👩‍🔬')[k % 2]},{('💔', '❤️')[k % 3 == 0]}\n" for k in range(60))
+    (tmp_path / "north.csv").write_text(f"😀 mood,Größe,gesund?\n{rows}")
+    release = ("party", "release", "agreement.toml", "north.csv", "--party", "north", "--ledger", "north.ledger")
+    given = ("--epsilon", 0.5, "--cohort", "🏥 2024", "--family", "👩‍👩‍👧")
+    assert "sum of 😀 mood" in equipoise(*release, "--epsilon", 0.5, "--dry-run", cwd=tmp_path)
+    equipoise(*release, *given, cwd=tmp_path)
+    equipoise("party", "spend", "north.ledger", "--zcdp", 0.1, "--why", "Bericht 📊", cwd=tmp_path)
+    shown = equipoise("party", "ledger", "north.ledger", cwd=tmp_path, columns=200)
+    for words in ("👩‍👩‍👧", "cohort 🏥 2024", "Bericht 📊"):
+        assert words in shown
+    assert "🏥 年齢" in equipoise("agreement", "check", "agreement.toml", cwd=tmp_path)
+    (tmp_path / "north.csv").write_text("😀 mood,Größe,gesund?\nx,klein,💔\n,👩‍🔬,❤️\n")
+    refused = equipoise(*release, "--epsilon", 0.1, "--again", "--dry-run", cwd=tmp_path, code=5)
+    assert "of the cap" in refused
+    problems = equipoise(*release[:-1], "l", "--epsilon", 0.1, "--dry-run", cwd=tmp_path, code=4)
+    assert "😀 mood  not a number" in problems
+    for name in ("😀", "north ❤️"):
+        said = equipoise("agreement", "new", "linear", "--party", name, cwd=tmp_path, code=3)
+        assert "cannot be a party's name: use 1 to 64 letters" in said

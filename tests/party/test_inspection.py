@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -126,6 +127,14 @@ def test_columns_that_say_nothing_are_remarked_on() -> None:
         assert says in remarks[name].remedy
     assert problems_of(layout_of(bernoulli()), pd.DataFrame({"y": [0, 0, 0]})) == []  # a share of none is a finding
     assert not is_refused(LOGISTIC, table.fillna(0.3))
+
+
+def test_columns_of_any_type_can_be_looked_at() -> None:
+    offsets, letters = pa.py_buffer(np.array([0, 1, 2], np.int32).tobytes()), pa.py_buffer(b"\xff\xfe")
+    no_text = pa.Array.from_buffers(pa.string(), 2, [None, offsets, letters])
+    for cells in (pa.array([[1], [2]]), pa.array([{"a": 1}, None]), no_text, pa.array([b"a", b"b"])):
+        problems = problems_of(LOGISTIC, pa.table({"x0": cells, "x1": [0.1, 0.2], "y": ["no", "yes"]}))
+        assert ("x0", "of another type") in found(problems)
 
 
 def test_an_empty_column_is_told_what_missing_may_mean(tmp_path: Path) -> None:

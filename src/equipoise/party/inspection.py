@@ -20,7 +20,15 @@ from equipoise._util.display import Table
 from equipoise._util.text import counted, first_few
 from equipoise.errors import TableError
 from equipoise.models import CodedColumn, GridColumn, Layout, ScaledColumn
-from equipoise.models.cells import MISSING_IN_AGREEMENT, days_since, decoded, gaps_of, label_places, number_values
+from equipoise.models.cells import (
+    MISSING_IN_AGREEMENT,
+    days_since,
+    decoded,
+    gaps_of,
+    is_text,
+    label_places,
+    number_values,
+)
 from equipoise.party.csv_stream import CsvFile, is_number
 from equipoise.party.individuals import RowsOfIndividuals
 from equipoise.party.statistics import CLIPPED_IS_MANY, first_columns, wanted_columns
@@ -148,11 +156,8 @@ class _Gaps:
 
     def add(self, whose: NDArray[np.int64], missing: NDArray[np.bool_], individuals: int) -> None:
         """Count the cells of a batch, whose rows belong to these individuals."""
-        for name, places in (("_missing", whose[missing]), ("_rows", whose)):
-            before = getattr(self, name)
-            counts = np.bincount(places, minlength=individuals)
-            counts[: len(before)] += before
-            setattr(self, name, counts)
+        self._missing = _counted_on(self._missing, whose[missing], individuals)
+        self._rows = _counted_on(self._rows, whose, individuals)
 
     @property
     def filled(self) -> int:
@@ -163,6 +168,13 @@ class _Gaps:
     def individuals_without(self) -> int:
         """Individuals who have the value in no row."""
         return int(np.count_nonzero(self._missing == self._rows))
+
+
+def _counted_on(counts: NDArray[np.int64], places: NDArray[np.int64], number: int) -> NDArray[np.int64]:
+    """Add to counts how often each of `number` places occurs; places that are new begin at 0."""
+    total = np.bincount(places, minlength=number)
+    total[: len(counts)] += counts
+    return total
 
 
 class _Look:
@@ -204,13 +216,18 @@ class _Look:
         except TableError as error:  # of the whole column
             self.other_type = str(error)
             self._note("of another type", np.ones(len(array), bool), first_row)
-        there = ~missing & ~wrong
-        self.present += int(np.count_nonzero(there))
-        if len(self.values) < 2:
-            self.values.update(array.filter(pa.array(there)).unique()[:2].to_pylist())
+        else:
+            self._note_values(array.filter(pa.array(~missing & ~wrong)))
         if self.merged is not None and whose is not None:
             self.gaps.add(whose, missing, self.merged.number)
         self._note("missing", missing, first_row)
+
+    def _note_values(self, cells: "pa.Array[Any]") -> None:
+        """Count cells that are there, and keep two different ones of them."""
+        self.present += len(cells)
+        if len(self.values) < 2:
+            cells = cells.cast(pa.large_binary()) if is_text(cells.type) else cells  # which need not be valid text
+            self.values.update(cells.unique()[:2].to_pylist())
 
     def _from_dates(
         self, array: "pa.Array[Any]", since: str, first_row: int
