@@ -20,7 +20,16 @@ def test_party_amend(tmp_path: Path) -> None:
     rounds.submissions(rounds.agreement("gaussian"), tmp_path, (1.0,))
     amend = ("party", "amend", "north.ledger", "--reason", "board decision")
     found = from_json(*amend, "--cap-zcdp", 2, cwd=tmp_path)
-    assert found == {"ledger": "north.ledger", "cap_zcdp": 2.0, "bounds": {}, "reason": "board decision"}
+    assert found == {
+        "ledger": "north.ledger",
+        "total_unit": "one row",
+        "total_zcdp": 0.5,
+        "cap_zcdp": 2.0,
+        "rows_per_individual": None,
+        "obstacle": None,
+        "bounds": {},
+        "reason": "board decision",
+    }
     from_json("agreement", "new", "gaussian", cwd=tmp_path)
     text = (tmp_path / "agreement.toml").read_text()
     line = next(line for line in text.splitlines() if line.startswith("target"))
