@@ -11,6 +11,7 @@ from equipoise.errors import BudgetError, KeyFileError, TableError, Verification
 from equipoise.models import Individuals
 from equipoise.party import bounds
 from equipoise.party.bounds import BINS, EDGES, BoundsRelease, release_bounds
+from equipoise.party.csv_stream import CsvFile
 from equipoise.party.ledger import Ledger
 from equipoise.party.units import Unit
 from equipoise.protocol.keys import create_key, load_key, public_hex
@@ -123,6 +124,16 @@ def test_tables_that_do_not_fit_cost_nothing(tmp_path: Path) -> None:
         with pytest.raises(TableError, match=says):
             bought(tmp_path, table, columns)
     assert not (tmp_path / "ledger").exists()
+
+
+def test_a_file_with_semicolons_is_recognised_for_one_column_too(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("age;bmi\n1,5;2\n")
+    with pytest.raises(TableError, match="--delimiter ';'"):
+        bought(tmp_path, path, ["age"])
+    with pytest.raises(TableError, match="--decimal ','"):
+        bought(tmp_path, CsvFile(path, ";"), ["age"])
+    assert bought(tmp_path, CsvFile(path, ";", ","), ["age"]).count == 1
 
 
 def test_files_are_read_again_or_refused(tmp_path: Path) -> None:
