@@ -60,6 +60,25 @@ def test_more_work_than_planned_is_planned_then() -> None:
     assert found.done == found.planned == 16
 
 
+def test_time_left_is_not_told_once_a_phase_takes_longer_than_planned(clock: Clock) -> None:
+    """In version 0.14 "about 1 second left" stood for the five minutes that chains took to agree."""
+    said = io.StringIO()
+    with redirect_stderr(said), meter(True, 10) as found:
+        assert found is not None
+        with found.phase("valuing", 10, 1) as tick:
+            for _ in range(10):
+                clock.now += 1
+                tick(1)
+            assert not found.is_late
+            for _ in range(4):
+                clock.now += 100
+                tick(1)
+                assert found.left is None
+        assert not found.is_late
+    assert "second left" not in said.getvalue()
+    assert said.getvalue().splitlines()[-1].endswith("gone, longer than planned: some chains do not agree yet")
+
+
 def test_lines_where_there_is_no_terminal(clock: Clock) -> None:
     said = io.StringIO()
     with redirect_stderr(said), meter(True, 40) as found:

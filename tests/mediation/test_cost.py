@@ -1,12 +1,15 @@
 """What a round will cost: posteriors counted as the round counts them, and an estimate that says what it assumes."""
 
+import time
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
+import builders
 import rounds
-from equipoise.inference.cost import LEAPS, Speed
+from equipoise.agreement import Agreement
+from equipoise.inference.cost import LEAPS, Speed, leaps_of, seconds_of
 from equipoise.inference.engine import Settings, planned_rounds
 from equipoise.inference.hmc import round_length
 from equipoise.mediation import cost
@@ -66,6 +69,29 @@ def test_seconds_follow_from_gradients_draws_and_cores() -> None:
     assert estimated(2).processes == 1
     assert "about" in found.words
     assert "7 coalitions" in found.words
+
+
+def test_waiting_for_other_processes_is_no_cost() -> None:
+    """A busy machine made the same question take 21 minutes or 6 hours in version 0.14."""
+    assert seconds_of(lambda: time.sleep(0.3)) < 0.1
+    begun = time.process_time()
+    assert seconds_of(lambda: [index**2 for index in range(200_000)]) <= time.process_time() - begun
+
+
+def test_combinations_of_levels_count() -> None:
+    features = ", ".join(
+        f'{{ name = "{name}", kind = "category", levels = ["a", "b", "c", "d"] }}' for name in ("ward", "region")
+    )
+    plain = builders.linear(2)
+    levels = Agreement.parse(
+        f'format = 2\n[model]\nkind = "linear"\nfeatures = [{features}]\ntarget = {{ name = "y", bounds = [0, 10] }}\n'
+        '[privacy]\nmax_epsilon = 1\n[[parties]]\nname = "north"\n'
+    )
+    assert leaps_of(plain) == leaps_of(builders.bernoulli()) == LEAPS
+    assert leaps_of(levels) == LEAPS + 4
+    slow = PLENTY._replace(leaps=2 * LEAPS)
+    settings = Settings(draws=4_000)
+    assert slow.posterior(settings) - 0.1 == pytest.approx(2 * (PLENTY.posterior(settings) - 0.1))
 
 
 def test_what_an_earlier_run_left_is_taken_off(tmp_path: Path) -> None:

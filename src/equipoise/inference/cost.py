@@ -1,12 +1,17 @@
-"""What sampling costs on this machine, before anything is sampled: one gradient of all chains, timed.
+"""What sampling costs on this machine, before anything is sampled: gradients of all chains, timed.
 
 Nearly all time goes into gradients, and what one takes depends on the model and the number of parties, not on anybody's
-data. How many a posterior takes does depend on the data; `LEAPS` is what is usual.
+data. How many a posterior takes does depend on the data; `leaps_of` is what is usual.
+
+On a CPU the time is that of the processor, not of the clock on the wall: what else the machine does at the moment would
+make the same question take minutes or hours. All cores that work on one gradient count, so that the seconds are those
+of one core. An accelerator works beside the processor, and there only the clock tells.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, NamedTuple
 
 import jax
@@ -21,10 +26,19 @@ from equipoise.inference.diagnostics import diagnose
 from equipoise.inference.observations import Observations, Scenarios, observe
 from equipoise.inference.problem import observations_of, problem_of, scenario_arrays
 from equipoise.inference.programs import CachedProgram
-from equipoise.inference.runtime import ONE_AT_A_TIME, compiler_options, double_precision, use_compilation_cache
+from equipoise.inference.runtime import (
+    ONE_AT_A_TIME,
+    compiler_options,
+    double_precision,
+    on_accelerator,
+    use_compilation_cache,
+)
 from equipoise.inference.scenario import Scenario
+from equipoise.models.regression import Regression
 
 LEAPS = 3  # gradients of one iteration, usually 2 to 6
+# Every doubling of the combinations of levels makes posteriors of noisy releases so many gradients harder.
+LEAPS_FOR_LEVELS = 1.0
 SEEN = 0.3  # seconds of looking
 MOST = 50  # times to look
 
@@ -32,18 +46,20 @@ MOST = 50  # times to look
 class Speed(NamedTuple):
     """Seconds: of one gradient of all chains of a scenario, of diagnosing its draws, and of compiling the gradient.
 
-    `dimension` is the number of coordinates.
+    They are seconds of one core, or of the accelerator. `dimension` is the number of coordinates, `leaps` that of the
+    gradients of one iteration.
     """
 
     gradient: float
     diagnosing: float
     compiling: float
     dimension: int = 0
+    leaps: float = LEAPS
 
     def posterior(self, settings: Settings) -> float:
         """Seconds of one scenario's posterior on one core, if its chains agree at once."""
         iterations = engine.planned_rounds(settings, self.dimension) * chains_of(settings).round_length(settings.chains)
-        return LEAPS * iterations * self.gradient + self.diagnosing
+        return self.leaps * iterations * self.gradient + self.diagnosing
 
 
 @double_precision
@@ -65,13 +81,23 @@ def measure(agreement: Agreement, settings: Settings, scenarios: int = 1) -> Spe
         _gradients(model, problem.prior, observations, batch, positions)[1].block_until_ready()
 
     with ONE_AT_A_TIME:
-        first, times = _seconds(gradient), [_seconds(gradient)]
+        first, times = seconds_of(gradient), [seconds_of(gradient)]
         while len(times) < MOST and sum(times) < SEEN:
-            times.append(_seconds(gradient))
+            times.append(seconds_of(gradient))
     draws = rng.normal(size=(settings.chains, max(4, settings.draws // settings.chains), model.dimension))
     return Speed(
-        float(np.median(times)) / size, _seconds(lambda: diagnose(draws)), max(0.0, first - times[0]), model.dimension
+        gradient=float(np.median(times)) / size,
+        diagnosing=seconds_of(lambda: diagnose(draws)),
+        compiling=max(0.0, first - times[0]),
+        dimension=model.dimension,
+        leaps=leaps_of(agreement),
     )
+
+
+def leaps_of(agreement: Agreement) -> float:
+    """Return how many gradients one iteration usually takes: more where features have many combinations of levels."""
+    combinations = agreement.model.coding.cells if isinstance(agreement.model, Regression) else 1
+    return LEAPS + LEAPS_FOR_LEVELS * math.log2(combinations)
 
 
 @partial(CachedProgram, static=(0,), effort=1, like=(0, 0))
@@ -88,7 +114,9 @@ def _gradients(
     return jax.vmap(one)(scenarios, positions)
 
 
-def _seconds(work: Callable[[], object]) -> float:
-    start = perf_counter()
+def seconds_of(work: Callable[[], object]) -> float:
+    """Time some work: seconds of the processor, on whatever cores, or of the clock where an accelerator works."""
+    clock = perf_counter if on_accelerator() else process_time
+    start = clock()
     work()
-    return perf_counter() - start
+    return clock() - start

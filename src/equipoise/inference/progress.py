@@ -26,6 +26,7 @@ class Meter:
         self.planned, self.done, self._sampled = planned, 0.0, 0.0
         self.label, self.number, self._found, self._of_phase, self._rounds = "", 0, 0, 0.0, 1.0
         self._show, self._begun, self._spent, self._first = show, 0.0, 0.0, 0.0
+        self.is_late = False  # whether the phase under way takes more rounds than were planned
 
     @contextmanager
     def phase(self, label: str, scenarios: int, rounds: float) -> Iterator[Tick]:
@@ -38,13 +39,14 @@ class Meter:
         self._show(self)
         yield self._tick
         self._spent += monotonic() - self._begun
-        self._begun = 0.0
+        self._begun, self.is_late = 0.0, False
         self.done = expected  # chains that agree late take more rounds
 
     def _tick(self, rounds: float) -> None:
         if not self._sampled:  # programs were compiled first
             self._begun, self._first = monotonic(), rounds
         self._sampled += rounds
+        self.is_late = self._of_phase >= self.number * self._rounds
         self._of_phase = min(self._of_phase + rounds, self.number * self._rounds)
         self.done = min(self.done + rounds, self.planned)
         self._show(self)
@@ -66,9 +68,13 @@ class Meter:
 
     @property
     def left(self) -> float | None:
-        """Seconds left, if all goes on as it went since programs are compiled; not known before a few scenarios are."""
+        """Seconds left, if all goes on as it went since programs were compiled.
+
+        They are not known before a few scenarios are finished, nor once a phase takes more rounds than were planned:
+        its last scenarios may go on for long, because their chains do not agree yet.
+        """
         timed = self._sampled - self._first
-        if timed < FEW * self._rounds:
+        if timed < FEW * self._rounds or self.is_late:
             return None
         spent = self._spent + (monotonic() - self._begun if self._begun else 0.0)
         return spent * max(0.0, self.planned - self.done) / timed
@@ -145,4 +151,6 @@ def _lines() -> Show:
 
 
 def _left(found: Meter) -> str:
+    if found.is_late:
+        return ", longer than planned: some chains do not agree yet"
     return "" if found.left is None else f", about {duration(found.left)} left"

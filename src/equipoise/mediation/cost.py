@@ -3,12 +3,11 @@
 import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 from equipoise._util.text import counted, duration
 from equipoise.agreement import Agreement
-from equipoise.inference.cost import measure
+from equipoise.inference.cost import measure, seconds_of
 from equipoise.inference.hmc import ROUND
 from equipoise.inference.infer import engine_settings, prior_posterior
 from equipoise.inference.processes import processes_for
@@ -76,8 +75,8 @@ class Cost:
         return (
             f"This will take about {duration(self.seconds)} here, perhaps half or twice that: "
             f"{counted(self.coalitions, 'coalition')} to value and about {self.rewards} posteriors for rewards{kept}, "
-            f"about {max(self.posterior, 0.1):.2g} s each{at_once}. Estimated from one gradient on "
-            "this machine, for usual data."
+            f"about {max(self.posterior, 0.1):.2g} s of a core each{at_once}. Estimated from gradients on this "
+            "machine, if it does nothing else, and for usual data."
         )
 
 
@@ -130,10 +129,12 @@ def _valuing_seconds(agreement: Agreement, settings: SettlementSettings) -> floa
     drawn = prior_posterior(agreement, max(settings.draws, ROUND))
     # Fitting a conjugate prior takes several chains, and no longer than fitting a normal distribution.
     estimator = "gaussian-fit" if settings.estimator == "conjugate-fit" else settings.estimator
-    for _ in range(2):  # the first time, libraries are loaded
-        start = perf_counter()
+
+    def value() -> None:
         surprise(agreement, drawn, estimator=estimator, force=True)
-    return perf_counter() - start
+
+    seconds_of(value)  # the first time, libraries are loaded
+    return seconds_of(value)
 
 
 def _entries(journal: Path) -> int:

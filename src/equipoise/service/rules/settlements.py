@@ -191,8 +191,11 @@ def _task(found: Round, sent: Sequence[bytes], options: Options, secret: str | N
 
 
 def _left(job: Job, now: int) -> float | None:
-    """Seconds that the rest of a stage takes, if it goes on as so far; None if nothing is known yet."""
-    if not job.planned or job.stage_began is None or not job.finished_of_planned:
+    """Return the seconds that the rest of a stage takes, if it goes on as so far; None if that is not known.
+
+    It is not known before something is finished, nor once all that was planned is: what goes on then was not planned.
+    """
+    if not job.planned or job.stage_began is None or not 0 < job.finished_of_planned < job.planned:
         return None
     for_each = max(now - job.stage_began, 0) / 1000 / job.finished_of_planned
-    return for_each * max(job.planned - job.finished_of_planned, 0)
+    return for_each * (job.planned - job.finished_of_planned)
