@@ -1,6 +1,5 @@
 """The dashboard in a real browser: from the one-time link to what a party gets, on a screen and on a phone."""
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 from e2e import chromium
 from e2e.chromium import Browser
+from e2e.looking import look_at
 from e2e.processes import Server
 from e2e.stage import AGREEMENT, EPSILONS, OPTIONS, Stage
 
@@ -19,54 +19,12 @@ pytestmark = [
     pytest.mark.process,
     pytest.mark.skipif(chromium.program() is None, reason="Chromium is not installed: make test-packages"),
 ]
-PICTURES = "EQUIPOISE_TEST_PICTURES"  # a folder to keep pictures in, for people to look at
-
-# Colours of text that are too faint on what is behind it (WCAG AA: 4.5 to 1, or 3 to 1 for large text).
-FAINT = """(() => {
-    const number = (c) => { const m = c.match(/[\\d.]+/g).map(Number); return m.length > 3 && m[3] === 0 ? null : m; };
-    const linear = (v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
-    const light = (c) => c.slice(0, 3).map(v => linear(v / 255))
-        .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
-    const behind = (one) => { for (; one; one = one.parentElement) {
-        const c = number(getComputedStyle(one).backgroundColor); if (c) return c; } return [255, 255, 255]; };
-    const found = [];
-    for (const one of document.querySelectorAll("body *")) {
-        const own = [...one.childNodes].some(n => n.nodeType === 3 && n.textContent.trim());
-        if (!own || !one.checkVisibility()) continue;
-        const style = getComputedStyle(one);
-        const fill = one.closest("svg") ? style.fill : style.color;
-        if (!/^rgb/.test(fill)) continue;
-        const [a, b] = [light(number(fill)), light(behind(one))].sort((x, y) => y - x);
-        const large = parseFloat(style.fontSize) >= 24;
-        if ((a + 0.05) / (b + 0.05) < (large ? 3 : 4.5)) found.push(`${one.textContent.trim().slice(0, 40)}: ${fill}`);
-    }
-    return found;
-})()"""
-TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-UNLABELLED = """[...document.querySelectorAll("input:not([type=hidden]), select, textarea, button, progress")]
-    .filter(f => !f.closest("[aria-hidden=true]"))
-    .filter(f => !(f.labels?.length || f.ariaLabel || f.getAttribute("aria-labelledby") || f.textContent.trim()))
-    .map(f => f.outerHTML)"""
 
 
 @pytest.fixture
 def browser(tmp_path: Path) -> Iterator[Browser]:
     with Browser(tmp_path / "profile") as opened:
         yield opened
-
-
-def _look_at(browser: Browser, name: str) -> None:
-    """In light and dark, on a screen and a phone: nothing sticks out, text can be read, fields have names."""
-    kept = os.environ.get(PICTURES)
-    for width in (1200, 360):
-        for dark in (False, True):
-            browser.look(width=width, dark=dark)
-            if kept:
-                browser.picture(Path(kept) / f"{name}-{width}-{'dark' if dark else 'light'}.png")
-            assert browser.run(TOO_WIDE) <= 0, f"{name} at {width} px"
-            assert browser.run(FAINT) == [], f"{name} at {width} px, dark {dark}"
-    assert browser.run(UNLABELLED) == [], name
-    browser.look(width=1200)
 
 
 def _sign_in(browser: Browser, link: str) -> None:
@@ -97,19 +55,19 @@ def test_a_round_in_the_browser(stage: Stage, browser: Browser) -> None:
 def _the_operator_comes(browser: Browser, server: Server) -> None:
     assert server.operator_link is not None
     browser.open(server.url)
-    _look_at(browser, "welcome")
+    look_at(browser, "welcome")
     browser.open(server.operator_link)
-    _look_at(browser, "first")
+    look_at(browser, "first")
     browser.fill("name", "ana")
     browser.press("Become the operator")
     assert "ana" in browser.text()
-    _look_at(browser, "empty")
+    look_at(browser, "empty")
 
 
 def _people_are_let_in(browser: Browser, server: Server, stage: Stage) -> None:
     told = {name: home.do("join", server.url, "--party", name) for name, home in stage.parties.items()}
     browser.open(f"{server.url}/people")
-    _look_at(browser, "people")
+    look_at(browser, "people")
     for name, joined in told.items():
         browser.run(
             f"document.querySelector('[aria-label=\"Fingerprint of {name}\"]').closest('li')"
@@ -124,11 +82,11 @@ def _a_round_is_opened(browser: Browser, server: Server, stage: Stage) -> None:
     browser.fill("agreement", AGREEMENT.replace("bounds", "bonds"))
     browser.press("Create the round")
     assert "bonds" in browser.text()
-    _look_at(browser, "mistakes")
+    look_at(browser, "mistakes")
     browser.fill("agreement", AGREEMENT)
     browser.press("Create the round")
     stage.round = str(browser.run("location.pathname")).rsplit("/", 1)[1]
-    _look_at(browser, "open")
+    look_at(browser, "open")
 
 
 def _it_is_settled(browser: Browser, server: Server, stage: Stage) -> None:
@@ -138,20 +96,20 @@ def _it_is_settled(browser: Browser, server: Server, stage: Stage) -> None:
     for name, value in OPTIONS.items():
         browser.fill(name, str(value))
     browser.press("Start the settlement")
-    _look_at(browser, "settling")
+    look_at(browser, "settling")
     browser.wait_for("Shapley", 240)  # the page renews itself
-    _look_at(browser, "settled")
+    look_at(browser, "settled")
     browser.open(f"{server.url}/events?verify=1")
     assert "intact" in browser.text()
-    _look_at(browser, "events")
+    look_at(browser, "events")
 
 
 def _a_party_looks(browser: Browser, server: Server, stage: Stage) -> None:
     browser.open(f"{server.url}/rounds/{stage.round}")
     assert "not shown" in browser.text()  # the others' ε
-    _look_at(browser, "party")
+    look_at(browser, "party")
     browser.open(f"{server.url}/rounds/{stage.round}/mine")
-    _look_at(browser, "mine")
+    look_at(browser, "mine")
     _it_predicts_at_home(browser, stage)
     browser.open(f"{server.url}/people")
     assert "Approved" not in browser.text()
