@@ -116,6 +116,15 @@ def test_what_the_readme_says_works(tmp_path: Path) -> None:
     assert (tmp_path / "predictions.csv").exists()
 
 
+@pytest.mark.parametrize("page", PAGES[1:], ids=_name)
+def test_a_page_that_goes_on_from_the_tutorial_says_so(page: Path) -> None:
+    """Its set-up puts files in place that a reader has only after the tutorial."""
+    text = page.read_text(encoding="utf-8")
+    before, _, hidden = text.partition("<!-- setup")
+    if "$ROUND" in hidden.partition("-->")[0]:
+        assert "tutorials/operator.md" in before, "say where the files come from, before the first command"
+
+
 @pytest.mark.parametrize("page", FIRST_READ, ids=_name)
 def test_a_first_page_leans_on_nothing_a_reader_has_not(page: Path) -> None:
     """What is read first is run as it stands, above: no hidden block, and a file that is shown is named in words."""
