@@ -53,7 +53,7 @@ def test_a_draft_with_every_question_answered_is_an_agreement() -> None:
     text = text.replace('["?", "?"]', '["a", "b"]').replace("# individual", "individual")
     agreed = eq.Agreement.parse(text)
     assert [column.name for column in agreed.columns] == ["age", "region", "admitted", "ill", "code", "readmitted"]
-    assert agreed.privacy.individual == "patient_id"
+    assert (agreed.privacy.individual, agreed.privacy.max_rows) == ("patient_id", 100_000)
 
 
 def test_types_are_those_of_files_written_otherwise(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_names_of_columns_are_names_and_nothing_else(name: str, values: Any) -> 
     table = pd.DataFrame({name: values, "age": [1.0, 2.0], "patient_" + name: [1, 2]})
     text = drafted(table, "age", ("north",))
     document = tomllib.loads(text)
-    assert document["privacy"] == {"max_epsilon": "?"}
+    assert document["privacy"] == {"max_epsilon": "?", "max_rows": 100_000}
     assert [feature["name"] for feature in document["model"]["features"]] == ([] if values[0] is None else [name])
     assert set(document) == {"format", "title", "model", "privacy", "reward", "parties"}
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202e]", text)

@@ -61,6 +61,7 @@ def drafted(source: Any, target: str | None, parties: tuple[str, ...]) -> str:
         "",
         "[privacy]",
         f'max_epsilon = "{OPEN}"  # the weakest privacy anyone may choose; 1.0 is a start',
+        "max_rows = 100_000  # the largest table anyone may claim to have: a claim costs nothing, and counts for much",
         "# Is a row a person? If one may have several rows, say by which column they are told apart: repeats are then",
         "# refused, made one row, or all protected at rows_per_individual times the noise.",
         *(f"# individual = {toml_string(name)}" for name in owners or ["NAME OF A COLUMN"]),
