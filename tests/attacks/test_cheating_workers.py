@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -45,14 +46,19 @@ def one_process() -> Iterator[None]:
         yield
 
 
-def settle(world: World, secret: str | None = None) -> tuple[str, Settlement]:
-    """Settle a round with degraded rewards as a worker does, perhaps with another secret than the service's."""
+def settle(world: World, secret: str | None = None, version: str | None = None) -> tuple[str, Settlement]:
+    """Settle a round with degraded rewards as a worker does, perhaps with another secret than the service's.
+
+    `version` is what the service says settled it.
+    """
     round_id = world.round(agreement(reward={"mechanism": "degraded", "rho": 1.0}), submitted=True)
     settlements.start(world.context, world.operator, round_id, OPTIONS)
     task = settlements.task_for(world.context, round_id)
     if secret is not None:
         task = replace(task, settings=task.settings.model_copy(update={"noise_secret": secret}))
     settlement = mediator.settle(task, FileJournal(None, task.inputs_digest), processes=1, progress=False)
+    if version is not None:
+        settlement = replace(settlement, environment={**settlement.environment, "equipoise": version})
     with world.context.database.writing(exclusive=True) as session:
         results.store(session, world.context, round_id, settlement, files=results.result_files(settlement))
     return round_id, settlement
@@ -120,8 +126,11 @@ def test_a_worker_that_adds_to_the_values_of_pairs_is_found_out(
 
 
 def test_noise_of_another_secret_than_the_log_promised(world: World, tmp_path: Path) -> None:
-    """An operator who tries secrets until the noise suits a friend can show neither secret to an auditor."""
-    round_id, cheated = settle(world, secret="5a" * 32)
+    """An operator who tries secrets until the noise suits a friend can show neither secret to an auditor.
+
+    That another version is said to have settled the round changes nothing.
+    """
+    round_id, cheated = settle(world, secret="5a" * 32, version="0.13.1")
     assert any(award.tau > 0 for award in cheated.awards.values())
     assert checks(world, round_id, tmp_path)[VALUES].outcome == "ok"
     tried = checks(world, round_id, tmp_path, "5a" * 32)[VALUES]
@@ -148,9 +157,9 @@ def test_the_log_promises_the_secret_before_anybody_submits_and_tells_of_its_dis
         rounds.disclose_path_secret(world.context, world.round())
 
 
-def test_an_agreement_whose_rounds_an_older_version_made_keeps_its_secret(world: World) -> None:
-    """Two noises of the same releases could be averaged away."""
-    agreed = agreement(title="Since 0.14", reward={"mechanism": "degraded"})
+@contextmanager
+def without_promise() -> Iterator[None]:
+    """Write events as versions up to 0.14 did, or as a service that does not want to commit itself does."""
     append = event_log.append
 
     def append_without_promise(*args: object, **details: object) -> object:
@@ -158,6 +167,24 @@ def test_an_agreement_whose_rounds_an_older_version_made_keeps_its_secret(world:
         return append(*args, **details)  # type: ignore[arg-type]
 
     with mock.patch.object(event_log, "append", append_without_promise):
+        yield
+
+
+def test_a_secret_that_the_log_did_not_commit_to_proves_nothing(tmp_path: Path) -> None:
+    world = World.on(tmp_path / "service")
+    with without_promise():
+        round_id, _ = settle(world, secret="5a" * 32)
+    found = checks(world, round_id, tmp_path, "5a" * 32)
+    assert found[VALUES].outcome == "ok"
+    assert found[REWARDS].outcome == "not repeatable"
+    assert "the log did not commit to it" in found[REWARDS].message
+    world.context.close()
+
+
+def test_an_agreement_whose_rounds_an_older_version_made_keeps_its_secret(world: World) -> None:
+    """Two noises of the same releases could be averaged away."""
+    agreed = agreement(title="Since 0.14", reward={"mechanism": "degraded"})
+    with without_promise():
         old = rounds.create(world.context, world.operator, agreed)
     new = rounds.create(world.context, world.operator, agreed)
     assert secret_of(world, old) == secret_of(world, new) == world.context.path_secret(None)

@@ -11,7 +11,7 @@ import pytest
 import engine_setup  # noqa: F401
 from client.listening import Commands, known_member, listening
 from equipoise.client.verify.check import check_export
-from equipoise.errors import VerificationError
+from equipoise.errors import MediationError, VerificationError
 from equipoise.reward.model import Reward
 from equipoise.service.db.tables import Result
 from equipoise.service.errors import Refusal
@@ -33,15 +33,27 @@ def north(
 
 
 def doctored(tmp_path: Path, data: bytes) -> bytes:
-    """The same reward with other numbers."""
+    """Make the same reward with other numbers."""
     path = tmp_path / "doctored.nc"
     path.write_bytes(data)
     reward = Reward.load(path)
-    draws = {name: 1.5 * values for name, values in reward.posterior.draws.items()}
-    Reward(
-        reward.party, reward.agreement, replace(reward.posterior, draws=draws), reward.value, reward.deviations
-    ).save(path)
+    assert reward.posterior.coordinates is not None
+    coordinates = 1.5 * reward.posterior.coordinates
+    draws = reward.agreement.model.at_coordinates(coordinates)
+    posterior = replace(reward.posterior, draws=draws, coordinates=coordinates)
+    Reward(reward.party, reward.agreement, posterior, reward.value, reward.deviations).save(path)
     return path.read_bytes()
+
+
+def test_draws_must_be_those_that_the_value_was_computed_from(tmp_path: Path) -> None:
+    """Otherwise a rival predicts with draws that nobody looks at: the value follows from the coordinates alone."""
+    path = tmp_path / "reward.nc"
+    path.write_bytes(settled()[1]["rewards/north.nc"])
+    reward = Reward.load(path)
+    draws = {name: -values if name == "mean" else values for name, values in reward.posterior.draws.items()}
+    replace(reward, posterior=replace(reward.posterior, draws=draws)).save(path)
+    with pytest.raises(MediationError, match="draws of 'mean' are not those that its value was computed from"):
+        Reward.load(path)
 
 
 def test_what_was_not_decided_is_not_handed_out(world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

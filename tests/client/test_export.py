@@ -17,6 +17,7 @@ from client.exports import Files
 from equipoise._util.canonical import sha256_hex
 from equipoise.client.verify import archive as export_archive
 from equipoise.client.verify.check import Check, check_export
+from equipoise.client.verify.repetition import Repetition
 from equipoise.client.verify.settlement import SettledRound
 from equipoise.errors import VerificationError
 from equipoise.estimate import Estimate
@@ -136,7 +137,7 @@ def test_settling_again_gives_other_numbers_within_or_beyond_their_errors(files:
     assert "is stated as" in message
     with mock.patch.object(mediator, "settle", return_value=replace(stated, curve=())):
         assert "decides otherwise" in failure(path, again=True)[1]
-        with mock.patch("equipoise.client.verify.settlement.__version__", "99.0.0"):
+        with mock.patch("equipoise.client.verify.repetition.__version__", "99.0.0"):
             last = {check.title: check for check in check_export(path, again=True)}
     assert last["settling again gives the same rewards"].outcome == "not repeatable"
 
@@ -153,9 +154,10 @@ def test_settling_again_where_rewards_were_made_by_noise(files: Files, tmp_path:
         secret = {"noise.secret": b"5a" * 16 + b"\n"} if place == "file" else {}
         path = exports.pack(tmp_path / f"{place}.zip", {**changed, **secret})
         with export_archive.Archive(path) as archive:
-            assert SettledRound(archive).secret_for_repeating(None, {}) == expected
+            settled = SettledRound(archive)
+            assert settled.noise_secret == expected
             with pytest.raises(VerificationError, match="leave it out"):
-                SettledRound(archive).secret_for_repeating("5a" * 32, {})
+                Repetition(settled.settlement, [], given="5a" * 32, kept=expected, promised={}, force=False)
 
 
 def test_archives_that_are_none(files: Files, tmp_path: Path) -> None:

@@ -28,12 +28,9 @@ def as_sampled(kind: str, parties: int) -> Reward:
     size = own + 5 * parties
     rhat, ess = np.linspace(1.0, 1.02, size), np.linspace(900.0, 300.0, size)
     found = Diagnostics(draws=number, rhat=rhat, ess_bulk=ess, ess_tail=ess + 1)
-    posterior = replace(
-        reward.posterior,
-        draws={**reward.posterior.draws, **features},
-        diagnostics=found,
-        coordinates=rng.normal(size=(number, own)),
-    )
+    coordinates = rng.normal(size=(number, own))
+    draws = {**reward.agreement.model.at_coordinates(coordinates), **features}
+    posterior = replace(reward.posterior, draws=draws, diagnostics=found, coordinates=coordinates)
     return replace(reward, posterior=posterior)
 
 

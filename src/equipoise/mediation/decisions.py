@@ -6,17 +6,18 @@ still repeat everything that decides who deserves how much.
 
 A repetition by the same versions on the same kind of processor gives the same numbers. Elsewhere the last digits of
 floating-point arithmetic differ, Markov chains part ways, and values differ by their Monte Carlo errors. `compare`
-tells the three cases apart: the same, different within errors, and different beyond them.
+tells the three cases apart: the same, different within errors, and different beyond them. The errors are those of the
+repetition: whoever makes values up can make their errors up as well.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, Self
 
 from scipy.stats import norm
 
-from equipoise.estimate import Estimate
+from equipoise.estimate import ABOVE_ZERO, Estimate
 from equipoise.mediation.settlement import Settlement
 
 # Standard errors are estimates, so a difference of fewer of them than this is never called an error.
@@ -57,24 +58,21 @@ class Comparison:
 def compare(stated: Decisions, repeated: Decisions) -> Comparison:
     """Compare decisions as they were stated with a repetition of them.
 
-    Shapley values, exponent and targets follow from the values of coalitions without any randomness, which the audit
-    checks (P3). If the values are the same but something that follows from them is not, the decisions are different.
+    Shapley values, exponent and targets follow from the values of coalitions without any randomness. If the values are
+    the same but something that follows from them is not, or other coalitions were valued, the decisions are different.
     """
-    unequal = [members for members, value in stated.values.items() if not _equal(value, repeated.values.get(members))]
-    if not unequal and stated.values.keys() == repeated.values.keys():
+    common = stated.values.keys() & repeated.values.keys()
+    if all(_equal(stated.values[members], repeated.values[members]) for members in common):
+        if stated.values.keys() != repeated.values.keys():
+            return Comparison("different", f"{len(stated.values):,} coalitions are stated where others are valued")
         return _compare_what_follows(stated, repeated)
-    # Samples of coalitions can grow differently, so only coalitions that were valued both times are compared.
-    common = [members for members in unequal if members in repeated.values]
-    limit = max(FEWEST_ERRORS, float(norm.isf(FALSE_ALARMS / 2 / max(len(stated.values), 1))))
-    distances = {members: _distance(stated.values[members], repeated.values[members]) for members in common}
-    worst = max(distances, key=lambda members: distances[members], default=None)
-    if worst is None:
-        return Comparison("within errors", "other coalitions were sampled")
-    words = (
-        f"the value of {{{', '.join(sorted(worst))}}} is stated as {stated.values[worst]} nats, and is "
-        f"{repeated.values[worst]}, {distances[worst]:.3g} standard errors away"
-    )
-    return Comparison("different" if distances[worst] > limit else "within errors", words)
+    differences = sorted(_differences(stated, repeated), reverse=True)
+    limit = max(FEWEST_ERRORS, float(norm.isf(FALSE_ALARMS / 2 / len(differences))))
+    distance, words = differences[0]
+    if distance <= limit:
+        moved = _moved_to_nothing(stated, repeated)
+        return Comparison("different", moved) if moved else Comparison("within errors", words)
+    return Comparison("different", words)
 
 
 def _compare_what_follows(stated: Decisions, repeated: Decisions) -> Comparison:
@@ -86,20 +84,50 @@ def _compare_what_follows(stated: Decisions, repeated: Decisions) -> Comparison:
         ("target", stated.targets, repeated.targets),
     ):
         for party, value in said.items():
-            if not _equal(value, found.get(party), rounding=1e-6):
-                return Comparison("different", f"the {name} of {party} is stated as {value}, and is {found.get(party)}")
+            if not _equal(value, found[party], rounding=1e-6):
+                return Comparison("different", f"the {name} of {party} is stated as {value}, and is {found[party]}")
     if stated.nothing != repeated.nothing:
         others = ", ".join(sorted(stated.nothing ^ repeated.nothing))
         return Comparison("different", f"it is stated otherwise whether {others} bring nothing")
     return Comparison("same")
 
 
-def _equal(one: Estimate, other: Estimate | None, rounding: float = ROUNDING) -> bool:
-    return other is not None and math.isclose(one.value, other.value, rel_tol=rounding, abs_tol=rounding)
+def _differences(stated: Decisions, repeated: Decisions) -> Iterator[tuple[float, str]]:
+    """List how many errors every number is off, and which it is.
+
+    Targets are left out where a party counts as bringing nothing in one of the two: then all of them may differ.
+    """
+    pairs = [
+        (f"the value of {{{', '.join(sorted(members))}}}", stated.values[members], value)
+        for members, value in repeated.values.items()
+        if members in stated.values
+    ]
+    pairs += [(f"the Shapley value of {party}", stated.shapley[party], one) for party, one in repeated.shapley.items()]
+    if stated.nothing == repeated.nothing:
+        pairs += [(f"the target of {party}", stated.targets[party], one) for party, one in repeated.targets.items()]
+    for name, said, found in pairs:
+        distance = _distance(said, found)
+        yield distance, f"{name} is stated as {said} nats, and is {found}, {distance:.3g} standard errors away"
 
 
-def _distance(one: Estimate, other: Estimate) -> float:
-    """Return how many joint standard errors two estimates are apart."""
-    error = math.hypot(one.error, other.error)
-    difference = abs(one.value - other.value)
-    return difference / error if error > 0 else math.inf
+def _moved_to_nothing(stated: Decisions, repeated: Decisions) -> str:
+    """Name a party that surely brings something and is said to bring nothing, or the other way round."""
+    for party in sorted(stated.nothing ^ repeated.nothing):
+        found = repeated.shapley[party]
+        is_told = found.z_score > 2 * ABOVE_ZERO if party in stated.nothing else found.z_score < 1
+        if is_told:
+            said = "nothing" if party in stated.nothing else "something"
+            return f"{party} is stated to bring {said}, and brings {found} nats"
+    return ""
+
+
+def _equal(one: Estimate, other: Estimate, rounding: float = ROUNDING) -> bool:
+    return math.isclose(one.value, other.value, rel_tol=rounding, abs_tol=rounding)
+
+
+def _distance(stated: Estimate, repeated: Estimate) -> float:
+    """Return how many standard errors of a difference two estimates are apart, by the error of the repetition."""
+    difference = abs(stated.value - repeated.value)
+    if _equal(stated, repeated):
+        return 0.0
+    return difference / (math.sqrt(2) * repeated.error) if repeated.error > 0 else math.inf

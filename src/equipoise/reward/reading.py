@@ -36,6 +36,7 @@ MAX_PACKED, ALWAYS_ALLOWED = 100, 64 * 2**20  # draws hardly get smaller when pa
 MAX_OBJECTS = 200  # in a group
 MAX_DIMENSIONS = 8
 LARGEST_COORDINATE = 1e6  # of what is N(0, 1) under the prior
+OTHER_DRAW = 1e-3  # of a parameter's spread and size, by which arithmetic never differs
 MAX_TEXTS = 10_000  # in heaps, with those that are for netCDF
 _HEAP, _OBJECT = rb"GCOL\x01\0\0\0", struct.Struct("<HHxxxxQ")  # as HDF5's specification has them
 _PACKED_HEAP = rb"FRHP\0[\s\S]{2}(?!\0\0)"  # one with filters, which would unpack whatever it is to
@@ -161,7 +162,21 @@ class RewardFile:
                 raise ValueError(f"{name!r} has values that it cannot have, outside of [{low:g}, {high:g}]")
         if len({values.shape for values in self.groups[DIAGNOSTICS].values()}) != 1:
             raise ValueError("its diagnostics differ in number")
+        self._check_coordinates(agreement)
         self._check_others(len(agreement.model.coordinate_names()))
+
+    def _check_coordinates(self, agreement: Agreement) -> None:
+        """Refuse draws that are not those of the coordinates beside them: a reward is valued by the latter."""
+        if UNCONSTRAINED not in self.groups:
+            return
+        coordinates = self.groups[UNCONSTRAINED][COORDINATES]
+        dimension = len(agreement.model.coordinate_names())
+        if coordinates.shape[2:] != (dimension,):
+            raise ValueError(f"it has coordinates of the shape {coordinates.shape[2:]} where the model has {dimension}")
+        for name, expected in agreement.model.at_coordinates(coordinates.reshape(-1, dimension)).items():
+            drawn = self.groups[POSTERIOR][name].reshape(expected.shape)
+            if np.any(np.abs(drawn - expected) > OTHER_DRAW * (np.std(expected, axis=0) + np.abs(expected))):
+                raise ValueError(f"its draws of {name!r} are not those that its value was computed from")
 
     def _check_others(self, dimension: int) -> None:
         if OTHERS not in self.groups:

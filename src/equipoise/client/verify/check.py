@@ -19,6 +19,7 @@ from equipoise._util.text import counted
 from equipoise.agreement import Agreement
 from equipoise.client.verify.archive import Archive
 from equipoise.client.verify.log import ACCEPTED, CREATED, FETCHED, SETTLED, STARTED, RoundLog
+from equipoise.client.verify.repetition import Repetition
 from equipoise.client.verify.settlement import SettledRound, check_answers
 from equipoise.errors import EquipoiseError, RepetitionError, VerificationError
 from equipoise.protocol.export import AGREEMENT, MANIFEST, SETTLEMENT, Manifest, file_of
@@ -352,14 +353,18 @@ class _Examination:
         return self.settled.check_agreed()
 
     def _values_again(self) -> str:
-        return self.settled.check_values_again(**self._repeating)
+        return self.repetition.check_values()
 
     def _rewards_again(self) -> str:
-        return self.settled.check_rewards_again(**self._repeating)
+        return self.repetition.check_rewards()
 
-    @property
-    def _repeating(self) -> dict[str, Any]:
-        """What a settlement is repeated with."""
-        secret = self.settled.secret_for_repeating(self.given_secret, self.log.of_kind(CREATED)[0].details)
-        force = bool(self.log.chosen.get("force"))
-        return {"submissions": list(self._used.values()), "secret": secret, "force": force}
+    @cached_property
+    def repetition(self) -> Repetition:
+        return Repetition(
+            self.settled.with_rewards,
+            list(self._used.values()),
+            given=self.given_secret,
+            kept=self.settled.noise_secret,
+            promised=self.log.of_kind(CREATED)[0].details,
+            force=bool(self.log.chosen.get("force")),
+        )

@@ -2,7 +2,6 @@
 
 import math
 import re
-import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,21 +12,16 @@ from typing import Any
 import numpy as np
 
 from equipoise._util.canonical import sha256_hex
-from equipoise._util.text import counted
-from equipoise._version import __version__
 from equipoise.agreement import Agreement
 from equipoise.client.verify.archive import Archive
-from equipoise.errors import RepetitionError, VerificationError
+from equipoise.errors import VerificationError
 from equipoise.inference.scenario import DRAWS
-from equipoise.mediation import mediator
 from equipoise.mediation.audit import audit
-from equipoise.mediation.decisions import Decisions, compare
-from equipoise.mediation.journal import FileJournal, name_of
+from equipoise.mediation.journal import name_of
 from equipoise.mediation.requests import Appraisal, Pooled, Request
 from equipoise.mediation.seeds import derived_seed
-from equipoise.mediation.settings import WITH_NOISE, check_coalitions, fits_enumeration
+from equipoise.mediation.settings import check_coalitions, fits_enumeration
 from equipoise.mediation.settlement import CoalitionValue, Contribution, Settlement
-from equipoise.mediation.task import environment, task_of
 from equipoise.protocol.export import NOISE, SETTLEMENT, file_of
 from equipoise.protocol.receipts import RewardReceipt
 from equipoise.protocol.submission import Submission
@@ -39,12 +33,6 @@ from equipoise.valuation.sampling import ProxyGame, Sample, estimate
 _ALWAYS_CHOSEN = ("precision", "draws")
 _NEVER_CHOSEN = {"estimator": "knn-entropy", "method": "auto", "rule": None, "chains": None}  # by a service
 ROUNDING = 1e-3  # nats, of Shapley values that another machine finds
-# Why rewards cannot be repeated without a secret, by mechanism.
-_NO_SECRET = {
-    "noise": "rewards were made by noise, and the export lacks the secret of it; get an export of the whole round",
-    "degraded": "rewards were degraded, and no export holds the secret of their noise, with which anybody could take "
-    "it away; ask the operator for it (`equipoise operator noise-secret`) and give it with --noise-secret",
-}
 _MAY_BE_LEFT_OUT = ("rho", "mechanism", "teams", "budget")  # None is the agreement's, or the default
 
 
@@ -55,7 +43,6 @@ class SettledRound:
         self.archive = archive
         self.document = archive.document(SETTLEMENT)
         self.settlement = Settlement.parse(self.document, name=SETTLEMENT)
-        self._repeated: Settlement | Decisions | None = None
 
     def check_inputs(
         self, agreement: Agreement, submissions: Mapping[str, Submission], logged: Sequence[str | None]
@@ -189,26 +176,6 @@ class SettledRound:
             return None
         return self.archive.read(NOISE).decode("ascii", errors="replace").strip()
 
-    def secret_for_repeating(self, given: str | None, promised: Mapping[str, Any]) -> str | None:
-        """Return the secret of the rewards' noise, if there is one to repeat them with.
-
-        The log promised its digest when the round was made, under `noise` or `path`; another secret is refused.
-        Versions up to 0.14 promised no secret of degraded rewards.
-        """
-        mechanism = self.settlement.options.get("mechanism")
-        if mechanism != "degraded":
-            if given is not None:
-                raise VerificationError(
-                    f'a noise secret is for degraded rewards, and these were made by "{mechanism}"; leave it out'
-                )
-            return self.noise_secret if mechanism == "noise" else None
-        if given is not None and "path" in promised and sha256_hex(given.encode()) != promised["path"]:
-            raise VerificationError(
-                "the noise secret is not the one that the log promised when the round was made; ask the operator for "
-                "the secret of this very round, or the service drew the noise from another"
-            )
-        return given
-
     def check_noise(self, promised: object) -> None:
         """Refuse noise from another secret than the log promised when the round was made."""
         if self.settlement.options.get("mechanism") != "noise":
@@ -319,78 +286,6 @@ class SettledRound:
         options = self.settlement.options
         unusual = [f"{name} = {options[name]}" for name, value in usual.items() if options[name] != value]
         return f"{words}; chosen by it besides: {', '.join(unusual)}" if unusual else words
-
-    def check_values_again(self, submissions: Sequence[Submission], *, secret: str | None, force: bool) -> str:
-        """Settle anew, and refuse other values of coalitions, Shapley values, exponents or targets."""
-        stated, repeated = Decisions.of(self.settlement), self._repeat(submissions, secret, force)
-        decisions = repeated if isinstance(repeated, Decisions) else Decisions.of(repeated)
-        comparison = compare(stated, decisions)
-        if comparison.outcome == "different":
-            raise VerificationError(f"settling again decides otherwise: {comparison.words}")
-        if comparison.outcome == "within errors":
-            raise RepetitionError(
-                f"settling again gives other numbers, all within their errors: {comparison.words}. Another processor "
-                f"or version does that{self._other_versions()}; settle again where the round was settled to compare "
-                "every digit"
-            )
-        return f"{counted(len(stated.values), 'value')}, all the same"
-
-    def check_rewards_again(self, submissions: Sequence[Submission], *, secret: str | None, force: bool) -> str:
-        """Settle anew, and refuse other rewards; `check_values_again` found the values to be the same."""
-        repeated = self._repeat(submissions, secret, force)
-        if isinstance(repeated, Decisions):
-            raise RepetitionError(
-                f"{_NO_SECRET[self.settlement.options['mechanism']]}. How much each party deserves was repeated; "
-                "amounts of noise and rewards were not"
-            )
-        if repeated.decisions_digest != self.settlement.decisions_digest:
-            if (version := self.settlement.environment.get("equipoise")) != __version__:
-                raise RepetitionError(
-                    f"version {version} settled the round, and this version {__version__} makes other files of the "
-                    "same values and targets; install that version to compare every digit of the rewards"
-                )
-            raise VerificationError(
-                f"settling again decides otherwise ({repeated.decisions_digest[:16]}…): "
-                f"{_first_difference(self.settlement, repeated)}"
-            )
-        return f"decisions {repeated.decisions_digest}"
-
-    def _repeat(self, submissions: Sequence[Submission], secret: str | None, force: bool) -> Settlement | Decisions:
-        """Settle anew with the same options, once; without the secret of the noise, as far as that goes."""
-        if self._repeated is None:
-            stated = self.settlement
-            options = {"coalitions": stated.settings.coalitions, **stated.options, "noise_secret": secret}
-            is_noisy = options["mechanism"] in WITH_NOISE
-            if is_noisy and secret is None:
-                options["noise_secret"] = secrets.token_hex(32)  # a task needs one, and values do not depend on it
-            try:
-                task = task_of(stated.agreement, submissions, **options, partial=True, deviate=True, force=force)
-            except TypeError as error:
-                raise RepetitionError(
-                    f"the options of the settlement are not those of this version ({error}); verify it with the "
-                    "version that settled it"
-                ) from error
-            decide = mediator.value_round if is_noisy and secret is None else mediator.settle
-            self._repeated = decide(task, FileJournal(None, task.inputs_digest), progress=False)
-        return self._repeated
-
-    def _other_versions(self) -> str:
-        """Name versions that differ between the settlement's machine and this one."""
-        stated, here = self.settlement.environment, environment()
-        other = [f"{name} {stated.get(name)} then, {one} here" for name, one in here.items() if stated.get(name) != one]
-        return f" ({', '.join(other)})" if other else ""
-
-
-def _first_difference(stated: Settlement, repeated: Settlement) -> str:
-    """Name the first award that a repetition makes otherwise."""
-    for party, award in stated.awards.items():
-        other = repeated.awards[party]
-        if (award.kappa, award.tau, award.digest) != (other.kappa, other.tau, other.digest):
-            return (
-                f"the reward of {party!r} is stated with kappa = {award.kappa:.6g}, tau = {award.tau:.6g} and worth "
-                f"{award.attained}; it should be kappa = {other.kappa:.6g}, tau = {other.tau:.6g} and {other.attained}"
-            )
-    return "what is said about rewards, or about the round, differs"
 
 
 def check_answers(answers: Sequence[Any], submissions: Mapping[str, Submission]) -> None:
