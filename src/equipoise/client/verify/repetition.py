@@ -2,8 +2,9 @@
 
 Three outcomes. Everything is the same to the digit. Or something differs by more than errors allow, which nobody's
 processor explains: the export is refused. Or all numbers agree within errors, but not to the digit, or a secret is
-missing: then the round is "not repeatable" here, which says nothing against it. What the service states about itself,
-its versions and its errors included, never turns the second case into the third.
+missing: then the round is "not repeatable" here, which says nothing against it. The errors that the service states
+never turn the second case into the third. The version that it states does so only for rewards whose values of
+coalitions are right to the digit, since another version may search for them otherwise; an auditor then installs it.
 """
 
 import secrets
@@ -98,12 +99,13 @@ class Repetition:
                 f"{_NO_SECRET[self._mechanism]}. How much each party deserves was repeated; amounts of noise and "
                 "rewards were not"
             )
+        # Values that are the same to the digit come from the same arithmetic; by the same code, so do rewards.
+        is_same = self._comparison.outcome == "same" and stated.environment.get("equipoise") == __version__
         for party, award in stated.awards.items():
-            if difference := _difference(award, repeated.awards[party], stated):
+            if difference := _difference(award, repeated.awards[party], stated, is_same=is_same):
                 raise VerificationError(f"settling again decides otherwise: the reward of {party!r} {difference}")
         if repeated.decisions_digest != stated.decisions_digest:
             other = [party for party in stated.awards if stated.awards[party].digest != repeated.awards[party].digest]
-            is_same = self._comparison.outcome == "same" and stated.environment.get("equipoise") == __version__
             if is_same and not other:
                 raise VerificationError(
                     f"settling again decides otherwise ({repeated.decisions_digest[:16]}…): rewards are the same, but "
@@ -111,7 +113,8 @@ class Repetition:
                 )
             raise RepetitionError(
                 f"settling again gives rewards of the same values within errors, but not to the digit. Another "
-                f"processor or version does that{self._other_versions()}"
+                f"processor or version does that{self._other_versions()}; settle again with the same versions to "
+                "compare every digit"
             )
         if not self._is_promised:
             raise RepetitionError(_NOT_PROMISED)
@@ -149,8 +152,11 @@ class Repetition:
         return f" ({', '.join(other)})" if other else ""
 
 
-def _difference(stated: Award, repeated: Award, settlement: Settlement) -> str:
-    """Say in which way a reward differs from its repetition by more than chance; empty if it does not."""
+def _difference(stated: Award, repeated: Award, settlement: Settlement, *, is_same: bool) -> str:
+    """Say in which way a reward differs from its repetition by more than chance; empty if it does not.
+
+    Where everything before the rewards `is_same`, the search for them ends at the same settings.
+    """
     if stated.digest == repeated.digest and _are_close(stated.errors, repeated.errors):
         return ""
     tolerance = 2 * settlement.options["tolerance"] + FEWEST_ERRORS * 2**0.5 * repeated.attained.error
@@ -159,6 +165,11 @@ def _difference(stated: Award, repeated: Award, settlement: Settlement) -> str:
     assert stated.reward is not None
     assert repeated.reward is not None
     same = _is_close(stated.kappa, repeated.kappa) and _is_close(stated.tau, repeated.tau)
+    if is_same and not same:
+        return (
+            f"was made with kappa = {stated.kappa:.6g} and tau = {stated.tau:.6g}, and should be with kappa = "
+            f"{repeated.kappa:.6g} and tau = {repeated.tau:.6g}"
+        )
     limit = SAME_SETTINGS if same else OTHER_SETTINGS
     agreement = settlement.agreement
     said = summarise(agreement, stated.reward.posterior.draws)
