@@ -86,7 +86,7 @@ def test_cohorts_share_a_cap_that_each_may_use(tmp_path: Path) -> None:
     assert ledger.read().total_zcdp == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize("name", ["Ward", " ward", "ward ", "w" * 201])
+@pytest.mark.parametrize("name", ["Ward", " ward", "ward ", "w" * 201, "wa rd", "ｗard", "ward\u200b", "wa\trd"])
 def test_a_cohort_has_one_name(name: str, tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "l")
     spend(ledger, 0.1, cohort="ward", cap_zcdp=1.0)

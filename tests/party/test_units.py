@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import equipoise.party.release as release_module
 from builders import linear
 from equipoise.agreement import Agreement
 from equipoise.cli.doctor import check_ledger
-from equipoise.errors import BudgetError, LedgerError
+from equipoise.errors import BudgetError, LedgerError, TableError
 from equipoise.models import Individuals
 from equipoise.party.bounds import release_bounds
 from equipoise.party.ledger import Ledger
@@ -139,7 +140,9 @@ def test_unlike_units_are_refused_before_anything_is_spent(first: str, tmp_path:
             rows, ["x0"], party="north", ledger=ledger, zcdp=0.1,
             individuals=agreements[1].individuals,
         ),
-        lambda: Ledger(ledger).record_other(zcdp=0.1, why="counts", unit=Unit.of(agreements[1].individuals)),
+        lambda: Ledger(ledger).record_other(
+            zcdp=0.1, why="counts", unit=Unit.of(agreements[1].individuals), planned=True
+        ),
     ):  # fmt: skip
         with pytest.raises(BudgetError, match=r"for somebody with k rows .* k² times.*--rows-per-individual K"):
             refused()
@@ -174,14 +177,49 @@ def test_columns_that_name_others_do_not_add_up(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "l")
     ledger.record_other(zcdp=0.1, why="counts", unit=Unit("patient", None), cap_zcdp=1.0)
     with pytest.raises(BudgetError, match=r"'patient' and spends that protect one 'pid' .*--same-individuals pid"):
-        ledger.record_other(zcdp=0.2, why="counts", unit=Unit("pid", 3))
+        ledger.record_other(zcdp=0.2, why="counts", unit=Unit("pid", 3), planned=True)
     with pytest.raises(LedgerError, match="nothing that it could be the same as"):
         ledger.amend(reason="the same", same_individuals="patient")
     ledger.amend(reason="pid is the patient's number", same_individuals="pid")
     ledger.record_other(zcdp=0.2, why="counts", unit=Unit("pid", 3))
     assert ledger.read().total_zcdp == pytest.approx(0.3)
     with pytest.raises(BudgetError, match="'household'"):
-        ledger.record_other(zcdp=0.2, why="counts", unit=Unit("household", None))
+        ledger.record_other(zcdp=0.2, why="counts", unit=Unit("household", None), planned=True)
+
+
+def test_what_has_happened_is_recorded_whatever_it_protects(tmp_path: Path) -> None:
+    """A spend that is refused would be missing from the total, and releases would go on."""
+    ledger, rows = Ledger(tmp_path / "l"), table(x0=0.5, y=0.5)
+    ledger.record_other(zcdp=0.1, why="counts", unit=Unit("patient", None), cap_zcdp=50.0)
+    ledger.record_other(zcdp=0.2, why="a table in a report")
+    assert ledger.read().total_zcdp == math.inf
+    with pytest.raises(BudgetError, match="k² times"):
+        release(for_individuals(), rows, party="north", zcdp=0.1, ledger=ledger.path, allow_clipping=True)
+    ledger.amend(reason="ten visits at most", rows_per_individual=10)
+    assert ledger.read().total_zcdp == pytest.approx(20.1)
+
+
+def test_a_number_of_rows_is_not_lowered_by_the_way(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "l")
+    ledger.record_other(zcdp=0.5, why="counts", cap_zcdp=60.0)
+    ledger.amend(reason="ten visits", rows_per_individual=10)
+    with pytest.raises(LedgerError, match="somebody has 10 rows.*--lower"):
+        ledger.amend(reason="one visit", rows_per_individual=1)
+    assert ledger.read().total_zcdp == pytest.approx(50.0)
+    ledger.amend(reason="ten was a typing error", rows_per_individual=1, lower=True)
+    assert ledger.read().total_zcdp == pytest.approx(0.5)
+
+
+def test_a_table_in_which_somebody_has_more_rows_than_stated_is_refused(tmp_path: Path) -> None:
+    ledger, rows = Ledger(tmp_path / "l"), table(x0=0.5, y=0.5)
+    most = max(Counter(rows["patient"]).values())
+    ledger.record_other(zcdp=0.1, why="counts", unit=Unit("patient", None), cap_zcdp=1e6)
+    ledger.amend(reason="few visits", rows_per_individual=most - 1)
+    with pytest.raises(TableError, match=f"more rows in this table, by the column 'patient'.*\\({most - 1}\\)"):
+        release(ROW_LEVEL, rows, party="north", zcdp=0.1, ledger=ledger.path, allow_clipping=True)
+    assert len(ledger.read().spends) == 0
+    ledger.amend(reason="more visits", rows_per_individual=most)
+    release(ROW_LEVEL, rows, party="north", zcdp=0.1, ledger=ledger.path, allow_clipping=True)
 
 
 def test_sameness_does_not_depend_on_the_order_of_spends() -> None:

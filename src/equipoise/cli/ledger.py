@@ -58,6 +58,9 @@ def amend(
             "count so many times squared, and totals are for individuals."
         ),
     ] = None,
+    lower: Annotated[
+        bool, typer.Option("--lower", help="Correct an earlier --rows-per-individual that was too large.")
+    ] = False,
     same_individuals: Annotated[
         str | None, typer.Option(help="A column that names the same individuals as that of earlier spends.")
     ] = None,
@@ -81,7 +84,7 @@ def amend(
         raise LedgerError(f"no bounds of {str(accept_bounds)!r} differ from those in the ledger; nothing to accept")
     book.amend(
         reason=reason, cap_zcdp=cap_zcdp, domains=changed, rows_per_individual=rows_per_individual,
-        same_individuals=same_individuals,
+        lower=lower, same_individuals=same_individuals,
     )  # fmt: skip
     history = book.read()
     if as_json:

@@ -19,8 +19,30 @@ from equipoise.errors import TableError
 from equipoise.models import CodedColumn, GridColumn, Individuals, Layout, ScaledColumn
 from equipoise.models.cells import MISSING_IN_AGREEMENT, cells_of, decoded, is_text, refuse_fractions
 from equipoise.party.stream import ANY_TEXT, BATCH_ROWS, Batch, Wanted
+from equipoise.party.table import is_rereadable, open_table
 
 Places = NDArray[np.int64]
+
+
+def check_stated_rows(source: Any, column: str, rows: int) -> None:
+    """Refuse a table in which somebody has more rows than the party states, where a column tells and can be read.
+
+    Spends that protect single rows count for individuals by the stated number.
+    """
+    if not is_rereadable(source):
+        return
+    with open_table(source, ()) as table:
+        if column not in table.all_columns:
+            return
+    owners = RowsOfIndividuals(Individuals(column, rows, drop=False))
+    with open_table(source, (owners.wanted,)) as table:
+        for batch in table:
+            if owners.too_many(batch.data[0], batch.first_row).any():
+                raise TableError(
+                    f"somebody has more rows in this table, by the column {column!r}, than the ledger says anybody has "
+                    f"({rows:,}); state the right number with `equipoise party amend LEDGER --rows-per-individual K "
+                    "--reason TEXT`. Nothing was spent"
+                )
 
 
 class RowsOfIndividuals:

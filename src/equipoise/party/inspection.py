@@ -8,7 +8,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -33,7 +32,7 @@ from equipoise.party.csv_stream import CsvFile, is_number
 from equipoise.party.individuals import RowsOfIndividuals
 from equipoise.party.statistics import CLIPPED_IS_MANY, first_columns, wanted_columns
 from equipoise.party.stream import ANY_TEXT, Wanted, check_header
-from equipoise.party.table import is_delimited, open_table
+from equipoise.party.table import is_delimited, is_rereadable, open_table
 
 OUTSIDE = "outside the bounds"
 Role = Literal["feature", "target", "all"]
@@ -70,11 +69,7 @@ def odd_problems(layout: Layout, source: Any) -> tuple[Problem, ...]:
 
 def problems_of(layout: Layout, source: Any) -> list[Problem]:
     """Every problem of a table that can be read again and names its columns; others are left to the release."""
-    if not (
-        isinstance(source, str | Path | CsvFile | dict | pa.Table)
-        or hasattr(source, "iloc")
-        or hasattr(source, "get_columns")
-    ):
+    if not is_rereadable(source):
         return []
     wanted = wanted_columns(layout)
     with open_table(source, ()) as table:

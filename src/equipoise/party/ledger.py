@@ -22,6 +22,7 @@ spent on the same individuals, for which unit, and why).
 import math
 import os
 import secrets
+import unicodedata
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -206,7 +207,8 @@ class Ledger:
     ) -> None:
         """Record what was spent on the same individuals other than on a submission. It is on disk when this returns.
 
-        It is recorded even above the cap, since it has happened; nothing more can then be released.
+        It is recorded even above the cap, or if its unit cannot be added to that of earlier spends, since it has
+        happened; nothing more can then be released, until the cap or the rows of an individual are stated anew.
 
         Parameters
         ----------
@@ -226,8 +228,8 @@ class Ledger:
         Raises
         ------
         BudgetError
-            The amount is no positive number, the ledger has another cap, a planned spend would be above it, or the unit
-            cannot be added to that of earlier spends.
+            The amount is no positive number, the ledger has another cap, or a planned spend would be above it, or of a
+            unit that cannot be added to that of earlier spends.
         LedgerError
             It is not said what it was.
         """
@@ -267,8 +269,8 @@ class Ledger:
         if entries and cap_zcdp is not None and cap_zcdp != History(entries).cap_zcdp:
             raise _other_cap(History(entries))
         _check_cohort(entries, cohort)
-        _refuse_unlike(entries, zcdp, cohort, unit)
         if planned:
+            _refuse_unlike(entries, zcdp, cohort, unit)
             self._refuse_above_cap(entries, zcdp, cohort, cap_zcdp, unit)
 
     def record_release(self, submission: Submission) -> None:
@@ -286,6 +288,7 @@ class Ledger:
         cap_zcdp: float | None = None,
         domains: Domains | None = None,
         rows_per_individual: int | None = None,
+        lower: bool = False,
         same_individuals: str | None = None,
     ) -> None:
         """Record a decision: a new cap, new public bounds for columns released before, or whose rows tables hold.
@@ -303,6 +306,8 @@ class Ledger:
         rows_per_individual : int, optional
             The most rows that anybody has in a table of which single rows were protected. Totals are then for
             individuals, and such spends count so many times squared.
+        lower : bool
+            Correct an earlier number of rows that was too large; totals fall with it.
         same_individuals : str, optional
             A column that names the same individuals as the column of earlier spends.
 
@@ -323,6 +328,12 @@ class Ledger:
             content: dict[str, Any] = {"kind": "amend", "reason": reason, "cap": cap_zcdp, "domains": domains or {}}
             if rows_per_individual is not None:
                 _check_rows_per_individual(rows_per_individual)
+                if not lower and rows_per_individual < (history.rows_per_individual or 1):
+                    raise LedgerError(
+                        f"the ledger says that somebody has {history.rows_per_individual:,} rows, and with "
+                        f"{rows_per_individual:,} everything spent so far would count for less. If the earlier number "
+                        "was a mistake, say so with --lower (lower=True) and in the reason"
+                    )
                 content["rows_per_individual"] = int(rows_per_individual)
             if same_individuals is not None:
                 known = [column for column in history.account.columns if column != same_individuals]
@@ -461,13 +472,20 @@ def zcdp_of_pure(epsilon: float) -> float:
 
 def _check_cohort(entries: list[dict[str, Any]], cohort: str) -> None:
     """Refuse a cohort by a name that may stand for one that is there: two names would count as two sets of people."""
-    if cohort != cohort.strip() or len(cohort) > MAX_COHORT:
+    hidden = any(unicodedata.category(letter) in ("Cc", "Cf", "Zl", "Zp") for letter in cohort)
+    if cohort != cohort.strip() or len(cohort) > MAX_COHORT or hidden:
         raise LedgerError(
-            f"{cohort!r} cannot name a cohort; give up to {MAX_COHORT} characters, with no spaces around them"
+            f"{cohort!r} cannot name a cohort; give up to {MAX_COHORT} characters that can be seen, with no spaces "
+            "around them"
         )
     for known in History(entries).cohorts if cohort and entries else ():
-        if known != cohort and known.casefold() == cohort.casefold():
+        if known != cohort and _looks(known) == _looks(cohort):
             raise LedgerError(f"the ledger has a cohort {known!r}; write it so, or name {cohort!r} more differently")
+
+
+def _looks(cohort: str) -> str:
+    """Return the name without what people hardly see: capitals, spaces, and other ways to write the same letters."""
+    return "".join(unicodedata.normalize("NFKC", cohort).casefold().split())
 
 
 def _refuse_unlike(entries: list[dict[str, Any]], zcdp: float, cohort: str, unit: Unit) -> None:

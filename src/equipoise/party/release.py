@@ -33,6 +33,7 @@ from equipoise.agreement import Agreement
 from equipoise.errors import ClippingWarning, GuaranteeError, KeyFileError, LedgerError, PrivacyError, TableError
 from equipoise.models import LARGEST_NOISE, Layout, layout_of
 from equipoise.models.guarantee import Guarantee
+from equipoise.party.individuals import check_stated_rows
 from equipoise.party.inspection import Problem, odd_problems
 from equipoise.party.ledger import Ledger
 from equipoise.party.mechanism import noise_scale, perturb
@@ -165,6 +166,7 @@ def release(
     )
     layout = layout_of(agreement)
     exact = exact_statistic(layout, source, progress=progress)
+    _check_stated_rows(book, agreement, source)
     if not allow_clipping:
         _refuse_clipping(exact)
     if confirm is not None and not confirm(_plan(book, agreement, guarantee, exact, cap_zcdp, cohort)):
@@ -285,12 +287,13 @@ def preview(
     """
     agreement = Agreement.of(agreement)
     guarantee = agreement.guarantee(epsilon=epsilon, zcdp=zcdp, approx=approx)
-    _, signing_key = _refuse_before_data(
+    book, signing_key = _refuse_before_data(
         agreement, party, guarantee, ledger, key, again=again, cap_zcdp=cap_zcdp, cohort=cohort
     )
     layout = layout_of(agreement)
     odd = odd_problems(layout, source)
     exact = exact_statistic(layout, source, progress=progress)
+    _check_stated_rows(book, agreement, source)
     noise = perturb([0] * len(layout), sensitivity=layout.sensitivity, zcdp=certified_zcdp(guarantee))
     odd += _few_rows(exact.count, layout, guarantee)
     public_key = public_hex(signing_key) if signing_key else "0" * 64
@@ -337,6 +340,15 @@ def _refuse_before_data(
             "of the data; choose a larger one"
         )
     return book, signing_key
+
+
+def _check_stated_rows(book: Ledger, agreement: Agreement, source: Any) -> None:
+    """Refuse rows of individuals beyond what the ledger states, if it counts individuals and this protects rows."""
+    if agreement.individuals is not None or book.is_new():
+        return
+    account = book.read().account
+    if account.rows_per_individual is not None and account.individual is not None:
+        check_stated_rows(source, account.individual, account.rows_per_individual)
 
 
 def _refuse_clipping(exact: ExactStatistic) -> None:
