@@ -2,6 +2,8 @@
 
 import json
 import struct
+import subprocess
+import sys
 import time
 import zipfile
 from pathlib import Path
@@ -76,6 +78,24 @@ def test_a_log_of_any_length_and_lines_of_any_length(tmp_path: Path, monkeypatch
     monkeypatch.setitem(export_archive._MAX_BYTES_OF, "events.jsonl", 10_000)
     path = export(tmp_path / "many.zip", {"events.jsonl": b"{}\n" * 5_000})
     assert "the file 'events.jsonl' is larger than 10,000 bytes" in refused(path)
+
+
+@pytest.mark.process
+@pytest.mark.slow
+@pytest.mark.parametrize("line", [b"\n", b"{}\n", b"1\n", b"[[],[],[]]\n"])
+def test_a_log_of_fifty_million_lines_is_refused_with_little_memory(line: bytes, tmp_path: Path) -> None:
+    """By the program itself, which has 2 GiB of memory besides what it takes to start."""
+    number = min(50_000_000, export_archive.MAX_LOG_BYTES // len(line))
+    path = export(tmp_path / "round.zip", {"events.jsonl": line * number})
+    assert path.stat().st_size < 1_000_000
+    code = "import resource, runpy, sys; resource.setrlimit(resource.RLIMIT_DATA, (2**31, 2**31)); "
+    code += f"sys.argv = ['equipoise', 'verify', {str(path)!r}]; runpy.run_module('equipoise', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == VerificationError.exit_code
+    said = " ".join((done.stdout + done.stderr).split())
+    assert "lines and values; at most 10,000,000 are read" in said
+    assert "ask the operator for another export" in said
 
 
 def test_a_settlement_of_any_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -103,8 +103,9 @@ def test_what_an_earlier_run_left_is_taken_off(tmp_path: Path) -> None:
     assert rest.kept == 5
     assert whole.compiling < rest.seconds < whole.seconds
     assert "5 are kept" in rest.words
-    (tmp_path / "journal.jsonl").write_text("nonsense")
-    assert estimated(3, tmp_path / "journal.jsonl").kept == 0
+    for nonsense in ("nonsense", "[" * 100_000, "[]", ""):
+        (tmp_path / "journal.jsonl").write_text(f"{nonsense}\n")
+        assert estimated(3, tmp_path / "journal.jsonl").kept == 0
 
 
 @pytest.mark.engine

@@ -4,8 +4,12 @@ from pathlib import Path
 
 import pytest
 
+import rounds
 from equipoise.errors import MediationError
+from equipoise.mediation.appraisal import Appraiser
 from equipoise.mediation.journal import FileJournal
+from equipoise.mediation.requests import Request
+from equipoise.mediation.settings import SettlementSettings
 
 INPUTS = "ab" * 32
 
@@ -75,6 +79,34 @@ def test_a_file_that_is_no_journal_is_refused(tmp_path: Path, text: str) -> None
     with pytest.raises(MediationError, match="cannot be read as the journal"), FileJournal(path, INPUTS):
         pass
     assert path.read_text() == text
+
+
+@pytest.mark.parametrize("depth", [100, 900, 100_000])
+@pytest.mark.parametrize("place", ["header", "entry", "key", "result"])
+def test_a_line_that_is_nested_deeply_is_refused_by_its_number(tmp_path: Path, place: str, depth: int) -> None:
+    path = tmp_path / "journal"
+    filled(path, 1)
+    nested = "[" * depth + "]" * depth
+    lines = {"entry": nested, "key": f'{{"key":{nested},"result":1}}', "result": f'{{"key":1,"result":{nested}}}'}
+    text = f"{nested}\n" if place == "header" else f"{path.read_text()}{lines[place]}\n"
+    path.write_text(text)
+    wrong = 1 if place == "header" else 3
+    with pytest.raises(MediationError, match=f"line {wrong}: .*nested too deeply.*delete the file") as refusal:
+        FileJournal(path, INPUTS).__enter__()
+    assert "recursion" not in str(refusal.value)
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize(
+    "answer", [[[[1]]], None, "a", {}, {"value": [], "draws": 1, "rhat": 1, "ess": 1, "problems": []}]
+)
+def test_an_answer_that_is_none_is_refused_by_its_coalition(answer: object) -> None:
+    request = Request(("north", "south"), draws=100, seed=1)
+    with FileJournal(None, INPUTS) as journal:
+        journal.put(request.to_json(), answer)
+        appraiser = Appraiser(rounds.agreement("gaussian"), [], journal, SettlementSettings(), progress=False)
+        with pytest.raises(MediationError, match="has of {north, south} cannot be read.*Delete the journal"):
+            appraiser.answers([request], what="valuing")
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:

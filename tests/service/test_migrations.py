@@ -103,6 +103,23 @@ def test_a_newer_database_is_left_alone(tmp_path: Path, database_url: str) -> No
         Context.open(tmp_path / "service", database_url)
 
 
+@pytest.mark.parametrize("change", ["DELETE FROM alembic_version", "DROP TABLE alembic_version"])
+def test_a_database_without_its_revision_is_left_alone(tmp_path: Path, database_url: str, change: str) -> None:
+    context = Context.open(tmp_path / "service", database_url)
+    with context.database.writing() as session:
+        session.execute(text(change))
+    context.close()
+    with pytest.raises(ServiceError, match="alembic_version has 0 rows instead of one. Restore a backup") as refusal:
+        Context.open(tmp_path / "service", database_url)
+    remedy = str(refusal.value).rpartition("write the row: ")[2]
+    database = Database(database_url)
+    with database.writing() as session:
+        for statement in remedy.split(";"):
+            session.execute(text(statement))
+    database.close()
+    Context.open(tmp_path / "service", database_url).close()
+
+
 @pytest.mark.parametrize("change", ["UPDATE events SET actor = 'x'", "DELETE FROM events", "TRUNCATE events"])
 def test_the_database_itself_keeps_events_as_they_are(tmp_path: Path, database_url: str, change: str) -> None:
     if change.startswith("TRUNCATE") and database_url.startswith("sqlite"):

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from equipoise._util.cores import usable_cores
 from equipoise.agreement import Agreement
-from equipoise.errors import ConvergenceError
+from equipoise.errors import ConvergenceError, MediationError
 from equipoise.inference.engine import planned_rounds
 from equipoise.inference.infer import engine_settings, infer_batch
 from equipoise.inference.posterior import Posterior
@@ -101,7 +101,16 @@ class Appraiser:
         self._skip(set(requests).difference(missing))
         self._value_all(missing, what, keep=keep)
         self.seconds += perf_counter() - start
-        return [Appraisal.from_json(self._journal[request.to_json()]) for request in requests]
+        return [self._answer(request) for request in requests]
+
+    def _answer(self, request: Request) -> Appraisal:
+        try:
+            return Appraisal.from_json(self._journal[request.to_json()])
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
+            raise MediationError(
+                f"what the journal has of {{{', '.join(request.coalition)}}} cannot be read ({error!r}): somebody "
+                "changed it. Delete the journal to begin anew"
+            ) from error
 
     def _missing(self, requests: Sequence[Request]) -> list[Request]:
         return [request for request in dict.fromkeys(requests) if request.to_json() not in self._journal]

@@ -1,10 +1,10 @@
 """What a round will cost: how many posteriors, and how long they take on this machine, from a short measurement."""
 
-import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from equipoise._util.canonical import MAX_DOCUMENT_BYTES, strict_json
 from equipoise._util.text import counted, duration
 from equipoise.agreement import Agreement
 from equipoise.inference.cost import measure, seconds_of
@@ -140,7 +140,8 @@ def _valuing_seconds(agreement: Agreement, settings: SettlementSettings) -> floa
 def _entries(journal: Path) -> int:
     """How many results a journal has, if it is one; whether they are of use, whoever opens it finds out."""
     try:
-        header, *entries = journal.read_bytes().splitlines()
-        return len(entries) if json.loads(header).get("format") == FORMAT else 0
+        with journal.open("rb") as file:
+            header = strict_json(file.readline(MAX_DOCUMENT_BYTES))
+            return sum(1 for _ in file) if header.get("format") == FORMAT else 0
     except (OSError, ValueError, AttributeError):
         return 0

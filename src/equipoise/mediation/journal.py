@@ -7,7 +7,6 @@ cut off. It has a digest (up to 0.6 it had none), so that a disk that errs chang
 one process at a time; where several share a run, a database keeps the journal.
 """
 
-import json
 import os
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +14,7 @@ from typing import Any, Protocol, Self
 
 from filelock import FileLock, Timeout
 
-from equipoise._util.canonical import canonical_json, sha256_hex
+from equipoise._util.canonical import StrictJSONError, canonical_json, sha256_hex, strict_json
 from equipoise._util.files import fsync_folder, replaced_file, write_all
 from equipoise.errors import MediationError
 
@@ -118,7 +117,7 @@ class FileJournal:
     def _read(self, path: Path, lines: list[bytes]) -> bool:
         """Read all results; whether the journal is of these very inputs."""
         try:
-            header, *entries = [json.loads(line) for line in lines]
+            header, *entries = [_parse_line(number, line) for number, line in enumerate(lines, start=1)]
             if (header["format"], header["version"]) != (FORMAT, VERSION):
                 raise ValueError(f"version {header['version']!r}")
             inputs = header["inputs"]
@@ -126,7 +125,7 @@ class FileJournal:
                 if DIGEST in entry and entry != _with_digest({"key": entry["key"], "result": entry["result"]}):
                     raise ValueError(f"line {number} does not match its digest")
             found = {name_of(entry["key"]): entry["result"] for entry in entries}
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise MediationError(
                 f"{str(path)!r} cannot be read as the journal of a mediation ({error}); choose another folder, or "
                 "delete the file to begin anew"
@@ -139,6 +138,14 @@ class FileJournal:
             )
         self._entries = found
         return bool(inputs == self._inputs)
+
+
+def _parse_line(number: int, line: bytes) -> Any:
+    """Parse one line of a journal; an error names the line."""
+    try:
+        return strict_json(line, max_bytes=len(line))
+    except StrictJSONError as error:
+        raise ValueError(f"line {number}: {error}") from error
 
 
 def _with_digest(entry: dict[str, Any]) -> dict[str, Any]:

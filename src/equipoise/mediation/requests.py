@@ -82,7 +82,9 @@ class Appraisal:
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Self:
         """The inverse of `to_json`."""
-        return cls(**document | {"value": Estimate(**document["value"]), "problems": tuple(document["problems"])})
+        value, error = (float(document["value"][name]) for name in ("value", "error"))
+        draws, rhat, ess = int(document["draws"]), float(document["rhat"]), float(document["ess"])
+        return cls(Estimate(value, error), draws, rhat, ess, tuple(map(str, document["problems"])))
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ MAX_BYTES = 4 * 2**30  # of all files together, unpacked
 MAX_DIRECTORY_BYTES = 16 * 2**20  # of the list of files, read at once
 MAX_DOCUMENT_BYTES = 128 * 2**20
 MAX_LOG_BYTES, MAX_LINE_BYTES = 256 * 2**20, 2**20
+# A line or value of two bytes takes fifty once it is read. The largest log of an honest service has six million.
+MAX_VALUES = 10_000_000
 _PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _MAX_BYTES_OF = {MANIFEST: MAX_MANIFEST_BYTES, EVENTS: MAX_LOG_BYTES}
 _ENCRYPTED = 0x1
@@ -126,7 +128,7 @@ class Archive:
     def document(self, name: str) -> Any:
         """A file of the export, read as JSON."""
         try:
-            return strict_json(self.read(name), max_bytes=MAX_DOCUMENT_BYTES)
+            return strict_json(self._text(name), max_bytes=MAX_DOCUMENT_BYTES)
         except StrictJSONError as error:
             raise VerificationError(f"the file {name!r} of the export cannot be read: {error}") from error
 
@@ -139,13 +141,24 @@ class Archive:
         return self._lines(ANSWERS, "the answers")
 
     def _lines(self, name: str, what: str) -> list[Any]:
-        found = []
-        for number, line in enumerate(self.read(name).splitlines(), start=1):
+        documents = []
+        for number, line in enumerate(io.BytesIO(self._text(name)), start=1):
             try:
-                found.append(strict_json(line, max_bytes=MAX_LINE_BYTES))
+                documents.append(strict_json(line, max_bytes=MAX_LINE_BYTES))
             except StrictJSONError as error:
                 raise VerificationError(f"line {number} of {what} cannot be read: {error}") from error
-        return found
+        return documents
+
+    def _text(self, name: str) -> bytes:
+        """Read a file of JSON; refuse one with so many lines and values that parsing it could take all memory."""
+        text = self.read(name)
+        values = sum(map(text.count, (b"\n", b",", b"[", b"{")))
+        if values > MAX_VALUES:
+            raise VerificationError(
+                f"the file {name!r} has {values:,} lines and values; at most {MAX_VALUES:,} are read. No service writes "
+                "so many: ask the operator for another export"
+            )
+        return text
 
     def parties_in(self, part: str) -> tuple[str, ...]:
         """Names of the parties that have a file in `submissions`, `receipts` or `rewards`."""

@@ -9,7 +9,9 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy.engine import Connection
 
+from equipoise._util.text import counted
 from equipoise.errors import ServiceError
+from equipoise.service.db.tables import Base
 
 _LOCK = 7_351_000  # PostgreSQL's advisory lock of those who migrate
 
@@ -22,12 +24,26 @@ def upgrade(connection: Connection) -> None:
     config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     scripts = ScriptDirectory.from_config(config)
-    applied = MigrationContext.configure(connection).get_current_revision()
-    if applied == scripts.get_current_head():
+    newest = scripts.get_current_head()
+    applied = MigrationContext.configure(connection).get_current_heads()
+    if applied == (newest,):
         return
-    if applied is not None and applied not in {script.revision for script in scripts.walk_revisions()}:
+    if len(applied) > 1 or (not applied and _has_tables(connection)):
         raise ServiceError(
-            f"this database was made by a newer Equipoise (its tables are of revision {applied!r}, which this one does "
-            "not know); update Equipoise, or restore a backup from before"
+            "this database has tables of Equipoise, but does not say of which revision: the table alembic_version has "
+            f"{counted(len(applied), 'row')} instead of one. Restore a backup. Or, if this very version of Equipoise "
+            "used the database last, write the row: CREATE TABLE IF NOT EXISTS alembic_version (version_num "
+            "VARCHAR(32) PRIMARY KEY); DELETE FROM alembic_version; INSERT INTO alembic_version VALUES "
+            f"('{newest}')"
+        )
+    if unknown := set(applied) - {script.revision for script in scripts.walk_revisions()}:
+        raise ServiceError(
+            f"this database was made by a newer Equipoise (its tables are of revision {unknown.pop()!r}, which this "
+            "one does not know); update Equipoise, or restore a backup from before"
         )
     command.upgrade(config, "head")
+
+
+def _has_tables(connection: Connection) -> bool:
+    """Whether any table of Equipoise is there."""
+    return not set(sqlalchemy.inspect(connection).get_table_names()).isdisjoint(Base.metadata.tables)
