@@ -1,44 +1,99 @@
 """Files that are on disk whole, or not there."""
 
 import os
+import platform
+import re
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from equipoise._util.canonical import sha256_hex
+
+_HOST = sha256_hex(platform.node().encode())[:8]
+_PARTIAL = re.compile(r"\.(?P<target>.+)\.(?P<host>[0-9a-f]{8})-(?P<process>[0-9]+)-[0-9a-f]{8}\.partial")
+_writing: set[str] = set()  # names of partial files that this process has not finished
 
 
 def write_new_file(path: Path, data: bytes, *, mode: int) -> None:
     """Write a file that must not exist yet; a crash leaves all of it or nothing under that name."""
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    try:
-        try:
-            write_all(handle, data)
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        os.link(partial, path)  # unlike renaming, never replaces what is there
-    finally:
-        partial.unlink()
-    fsync_folder(path.resolve().parent)
+    with _partial_file(path, mode, os.link) as partial:  # unlike renaming, a link never replaces what is there
+        partial.write_bytes(data)
 
 
 @contextmanager
 def replaced_file(path: Path, *, mode: int = 0o666) -> Iterator[Path]:
     """A file to write to, which takes this one's place once it is whole; what was there stays until then.
 
-    It is there, empty and with its `mode` (less what the system's mask takes), before anything is written.
+    It is there, empty and for its owner alone, before anything is written. Once it is whole it gets its `mode`, less
+    what the system's mask takes.
     """
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-    os.close(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
+    with _partial_file(path, mode, os.replace) as partial:
+        yield partial
+
+
+@contextmanager
+def partial_path(path: Path) -> Iterator[Path]:
+    """Yield a new path beside this one, for what is not whole yet, and remove at the end what is still there.
+
+    Remove also what processes that were killed have left of earlier tries. The name holds host and process, which tell
+    leftovers from what somebody still writes.
+    """
+    with suppress(OSError):  # A folder that cannot be listed, or a leftover of another user, keeps nobody from saving.
+        for entry in os.scandir(path.parent):
+            if _is_leftover(entry.name, path.name):
+                _remove(Path(entry))
+    partial = path.with_name(f".{path.name}.{_HOST}-{os.getpid()}-{secrets.token_hex(4)}.partial")
+    _writing.add(partial.name)
     try:
         yield partial
-        with partial.open("rb+") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
     finally:
-        partial.unlink(missing_ok=True)
+        _remove(partial)
+        _writing.discard(partial.name)
+
+
+@contextmanager
+def _partial_file(path: Path, mode: int, finish: Callable[[Path, Path], None]) -> Iterator[Path]:
+    """Yield an empty partial file, mode 0600; once it is whole, `finish` gives it its name."""
+    with partial_path(path) as partial:
+        handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        try:
+            less_mask = stat.S_IMODE(os.fstat(handle).st_mode)
+        finally:
+            os.close(handle)
+        partial.chmod(0o600)
+        yield partial
+        with partial.open("rb+") as file:
+            partial.chmod(less_mask)
+            os.fsync(file.fileno())
+        finish(partial, path)
     fsync_folder(path.resolve().parent)
+
+
+def _is_leftover(name: str, target: str) -> bool:
+    """Whether a file is what a process that no longer runs has left of its try to write the target."""
+    parts = _PARTIAL.fullmatch(name)
+    if parts is None or (parts["target"], parts["host"]) != (target, _HOST) or os.name == "nt":
+        return False
+    process = int(parts["process"])
+    if process == os.getpid():
+        return name not in _writing
+    try:
+        os.kill(process, 0)  # sends nothing, and fails if there is no such process
+    except ProcessLookupError:
+        return True
+    except OSError:  # the process is another user's
+        return False
+    return False
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def exists(path: Path) -> bool:

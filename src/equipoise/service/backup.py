@@ -4,12 +4,11 @@ To restore it, stop the service and its workers, and start them with a copy of t
 """
 
 import os
-import secrets
 import shutil
 import sqlite3
 from pathlib import Path
 
-from equipoise._util.files import fsync_folder
+from equipoise._util.files import fsync_folder, partial_path
 from equipoise.errors import ServiceError
 from equipoise.service.context import DATABASE, KEY, Context
 from equipoise.service.errors import Unavailable
@@ -24,26 +23,23 @@ def backup(context: Context, path: Path) -> None:
         )
     if path.exists():
         raise ServiceError(f"{str(path)!r} is there already; choose a new name for each backup")
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     try:
-        partial.mkdir(mode=0o700, parents=True)
-        with context.database.autocommit() as connection:
-            connection.exec_driver_sql("VACUUM INTO ?", (str(partial / DATABASE),))
-        (partial / DATABASE).chmod(0o600)
-        _check(partial / DATABASE)
-        shutil.copy2(context.folder / KEY, partial / KEY)
-        for file in partial.iterdir():
-            _flush(file)
-        fsync_folder(partial)
-        partial.rename(path)
+        with partial_path(path) as partial:
+            partial.mkdir(mode=0o700, parents=True)
+            with context.database.autocommit() as connection:
+                connection.exec_driver_sql("VACUUM INTO ?", (str(partial / DATABASE),))
+            (partial / DATABASE).chmod(0o600)
+            _check(partial / DATABASE)
+            shutil.copy2(context.folder / KEY, partial / KEY)
+            for file in partial.iterdir():
+                _flush(file)
+            fsync_folder(partial)
+            partial.rename(path)
         fsync_folder(path.resolve().parent)
     except OSError as error:
         raise ServiceError(f"cannot write the backup {str(path)!r}: {error.strerror}; choose another place") from error
     except Unavailable as error:
         raise ServiceError(f"cannot write the backup {str(path)!r}: the disk may be full; choose another") from error
-    finally:
-        if partial.exists():
-            shutil.rmtree(partial)
 
 
 def _check(database: Path) -> None:

@@ -155,8 +155,8 @@ class Archive:
         values = sum(map(text.count, (b"\n", b",", b"[", b"{")))
         if values > MAX_VALUES:
             raise VerificationError(
-                f"the file {name!r} has {values:,} lines and values; at most {MAX_VALUES:,} are read. No service writes "
-                "so many: ask the operator for another export"
+                f"the file {name!r} has {values:,} lines and values; at most {MAX_VALUES:,} are read. No service "
+                "writes so many: ask the operator for another export"
             )
         return text
 

@@ -14,6 +14,10 @@ from equipoise.errors import ServiceError
 from equipoise.service.db.tables import Base
 
 _LOCK = 7_351_000  # PostgreSQL's advisory lock of those who migrate
+_WRITE_REVISION = (
+    "CREATE TABLE IF NOT EXISTS alembic_version (version_num VARCHAR(32) PRIMARY KEY); "
+    "DELETE FROM alembic_version; INSERT INTO alembic_version VALUES"
+)
 
 
 def upgrade(connection: Connection) -> None:
@@ -32,9 +36,7 @@ def upgrade(connection: Connection) -> None:
         raise ServiceError(
             "this database has tables of Equipoise, but does not say of which revision: the table alembic_version has "
             f"{counted(len(applied), 'row')} instead of one. Restore a backup. Or, if this very version of Equipoise "
-            "used the database last, write the row: CREATE TABLE IF NOT EXISTS alembic_version (version_num "
-            "VARCHAR(32) PRIMARY KEY); DELETE FROM alembic_version; INSERT INTO alembic_version VALUES "
-            f"('{newest}')"
+            f"used the database last, write the row: {_WRITE_REVISION} ('{newest}')"
         )
     if unknown := set(applied) - {script.revision for script in scripts.walk_revisions()}:
         raise ServiceError(
