@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from equipoise.errors import (
 )
 from equipoise.mediation.mediator import mediate
 from equipoise.party.release import release
+from equipoise.protocol.keys import public_hex
 from equipoise.protocol.receipts import Receipt, RewardReceipt
 from equipoise.protocol.submission import Submission
 from equipoise.report import write_reports
@@ -41,6 +43,7 @@ from equipoise.service.rules import authentication, people, results, settlements
 from equipoise.service.rules.access import Actor
 from program import Terminal, run
 from service.api.society import settle
+from service.world import key_of
 
 OPTIONS: dict[str, Any] = {"draws": 500, "precision": 1.0}
 
@@ -107,6 +110,17 @@ def test_an_operator_of_the_browser_gets_a_key(command: Commands, context: Conte
     assert "/sign-in#" in home("login")["url"]
     assert home("operator", "people")[0]["name"] == "ann"
     assert "no-key" not in httpx.get(url, cookies=cookies).text
+
+
+def test_the_operator_clears_all_that_wait(command: Commands, context: Context, url: str, tmp_path: Path) -> None:
+    """Also those that came while the service's clock was a year ahead."""
+    olga = operator_of(command, context, url, tmp_path / "olga")
+    ahead = replace(context, clock=lambda: context.clock() + 365 * 24 * 3_600_000)
+    for name, asked in (("eve", context), ("mallory", ahead)):
+        people.ask_to_join(asked, name=name, role="party", public_key=public_hex(key_of(name)))
+    assert olga("operator", "clear")["dropped"] == 2
+    assert [one["name"] for one in olga("operator", "people")] == ["olga"]
+    assert olga("operator", "clear")["dropped"] == 0
 
 
 @pytest.mark.engine

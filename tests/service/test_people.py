@@ -213,15 +213,3 @@ def test_access_that_ended_during_a_request_is_noticed(world: World) -> None:
     people.revoke(world.context, world.operator, person.id)
     with pytest.raises(NotSignedIn, match="has ended"):
         submissions.accept(world.context, north, round_id, sent()["north"])
-
-
-def test_requests_that_nobody_decides_on_are_forgotten(world: World) -> None:
-    key = NEW
-    people.ask_to_join(world.context, name="late", role="party", public_key=key)
-    authentication.delete_expired(world.context)
-    assert [one.name for one in people.list_people(world.context, world.operator) if one.state == "requested"] == [
-        "late"
-    ]
-    world.clock.now += authentication.REQUEST_MS
-    authentication.delete_expired(world.context)
-    assert not [one for one in people.list_people(world.context, world.operator) if one.state == "requested"]

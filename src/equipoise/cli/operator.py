@@ -140,7 +140,9 @@ def clear(membership: MembershipOption = MEMBERSHIP, as_json: JsonOption = False
     Example: equipoise operator clear
     """
     with connected(membership) as connection:
-        before = connection.get("/v1/service")["time"] + 1
+        everybody = connection.get("/v1/people")["people"]
+        # The latest of those that wait, not the time of day: the service's clock may have been set back since.
+        before = 1 + max((one["requested"] for one in everybody if one["state"] == "requested"), default=0)
         found = connection.post("/v1/people/clearing", {"before": before}, repeatable=True)
     say(found, f"{found['dropped']} requests to join were dropped.", as_json=as_json)
 

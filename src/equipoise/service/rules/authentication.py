@@ -26,7 +26,6 @@ from equipoise.service.rules.access import Actor, require
 TOKEN_MS = 3_600_000
 SIGN_IN_MS = 600_000
 SESSION_MS = 12 * 3_600_000
-REQUEST_MS = 30 * 24 * 3_600_000
 NONCE_MS = 3_600_000  # more than the window, so that what is refused for forgotten nonces is too old anyway
 _FORGOTTEN = "forgotten"  # nobody's key: from when (`nonce`) to when (`expires`) there are no nonces any more
 
@@ -131,13 +130,15 @@ def sign_out(context: Context, secret: str) -> None:
 
 
 def delete_expired(context: Context) -> None:
-    """Delete what has expired: secrets, nonces, and requests to join that nobody decided on."""
+    """Delete secrets and nonces that have expired.
+
+    Requests to join wait until somebody decides, however long: a clock that jumps ahead would delete them all. Their
+    number has a limit (`people.MAX_WAITING`).
+    """
     now = context.clock()
     with context.database.writing(exclusive=True) as session:
         _delete_nonces(session, now)
         session.execute(delete(Secret).where(Secret.expires <= now))
-        old = now - REQUEST_MS
-        session.execute(delete(Person).where(Person.state == "requested", Person.requested <= old))
 
 
 _WHY_NOT = {

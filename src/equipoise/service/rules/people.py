@@ -221,8 +221,9 @@ def _enrol_key(session: Session, context: Context, own: Person, request: Person)
 
 def _make_room(session: Session, origin: str | None) -> None:
     """Refuse an address that has enough; where there are too many, let the oldest of the address with most go."""
+    # By number, as they came: the times they came at are out of order after the clock was set back.
     waiting = session.execute(
-        select(Person.id, Person.origin).where(Person.state == "requested").order_by(Person.requested, Person.id)
+        select(Person.id, Person.origin).where(Person.state == "requested").order_by(Person.id)
     ).all()
     # What came before addresses were noted is each from an address of its own.
     each = Counter(one.origin or str(one.id) for one in waiting)
