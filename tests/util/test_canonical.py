@@ -57,6 +57,14 @@ def test_any_bytes_parse_or_raise_the_one_error(data: bytes) -> None:
     json.loads(data)
 
 
+def test_a_whole_number_may_be_the_integer_that_it_is() -> None:
+    data = b"[1.0, -2.0, 1e3, 1.5, 0.0, -0.0, 1e300, 9007199254740991.0, 9007199254740992.0, 1]"
+    read = strict_json(data, one_number_type=True)
+    assert read == strict_json(data)
+    assert [type(number) for number in strict_json(data)] == [float] * 9 + [int]
+    assert [type(number) for number in read] == [int, int, int, float, int, int, float, int, float, int]
+
+
 def test_not_a_number_cannot_be_written() -> None:
     with pytest.raises(ValueError, match="JSON"):
         canonical_json({"a": float("nan")})

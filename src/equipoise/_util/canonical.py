@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 MAX_DOCUMENT_BYTES = 4 * 2**20
 MAX_DEPTH = 32
+MAX_INTEGER = 2**53 - 1  # whole number that every reader of JSON understands
 # Of TOML, whose parser is slow, and takes time that grows with the square of a key's parts.
 MAX_TOML_BYTES, MAX_VALUES, MAX_KEY_PARTS = 2 * 2**20, 100_000, 8
 
@@ -39,12 +40,13 @@ def sha256_hex(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def strict_json(data: bytes, *, max_bytes: int = MAX_DOCUMENT_BYTES) -> Any:
+def strict_json(data: bytes, *, max_bytes: int = MAX_DOCUMENT_BYTES, one_number_type: bool = False) -> Any:
     """Parse JSON from an untrusted sender.
 
     Python's parser accepts more than JSON: NaN and Infinity literals, repeated keys (the last one wins, so two readers
     can disagree about what was signed), and it lets an attacker choose recursion depth and integer length. All of these
-    are refused here, before any schema sees the document.
+    are refused here, before any schema sees the document. With `one_number_type`, as in JSON itself, 1.0 is the integer
+    1: a schema that takes integers alone then takes it, too.
     """
     if len(data) > max_bytes:
         raise StrictJSONError(f"the document has {len(data):,} bytes; at most {max_bytes:,} are accepted")
@@ -56,7 +58,10 @@ def strict_json(data: bytes, *, max_bytes: int = MAX_DOCUMENT_BYTES) -> Any:
         raise StrictJSONError("the document is nested too deeply")
     try:
         return json.loads(
-            text, object_pairs_hook=_without_repeats, parse_constant=_refuse_constant, parse_float=_finite_float
+            text,
+            object_pairs_hook=_without_repeats,
+            parse_constant=_refuse_constant,
+            parse_float=_plain_number if one_number_type else _finite_float,
         )
     except StrictJSONError:
         raise
@@ -122,6 +127,11 @@ def _finite_float(text: str) -> float:
     if math.isinf(value):  # 1e999 is valid JSON, and infinity after reading it
         raise StrictJSONError(f"the number {text[:40]} is too large")
     return value
+
+
+def _plain_number(text: str) -> int | float:
+    value = _finite_float(text)
+    return int(value) if value.is_integer() and abs(value) <= MAX_INTEGER else value
 
 
 def _refuse_constant(literal: str) -> NoReturn:

@@ -11,6 +11,7 @@ import rounds as small
 from equipoise._util.canonical import canonical_json
 from equipoise.protocol.receipts import Receipt
 from equipoise.protocol.requests import KEY, NONCE, SIGNATURE, TIME
+from equipoise.service.rules import events, settlements
 from service.api.calls import Answer, Key
 from service.api.society import KIND, Society, new_round, submission
 
@@ -164,6 +165,28 @@ def test_bodies_are_strict(everybody: Society) -> None:
         found = answer(body)
         assert found.status == 422, body[:60]
         assert b"Traceback" not in found.body
+
+
+@pytest.mark.parametrize("number", ["500", "500.0", "5e2", "5.00E+2"])
+def test_an_integer_may_be_written_as_any_number_of_json(everybody: Society, number: str) -> None:
+    round_id = new_round(everybody.context, everybody.actor("olga"), everybody.agreement)
+    assert put(everybody, round_id, everybody.submissions["north"], "north").status == 201
+
+    def answer(path: str, body: str) -> Answer:
+        headers = {"content-type": "application/json"}
+        signed = everybody.keys["olga"].headers(everybody.audience(), "POST", path, body.encode())
+        return everybody.caller.call("POST", path, body.encode(), headers={**headers, **signed})
+
+    path = f"/v1/rounds/{round_id}/settlement"
+    for wrong in ("500.5", '"500.0"', "true", "1e300"):
+        assert answer(path, f'{{"draws": {wrong}}}').status == 422
+    started = answer(path, f'{{"draws": {number}, "precision": 1.0, "rho": 1.0, "deviate": true}}')
+    assert started.status < 300, started.body
+    chosen = events.list_events(everybody.context, everybody.actor("olga"), limit=1_000)[-1]["details"]["options"]
+    assert (chosen["draws"], chosen["precision"]) == (500, 1.0)
+    assert [type(chosen[name]) for name in ("draws", "precision")] == [int, float]
+    assert answer("/v1/people/clearing", f'{{"before": {number}}}').json == {"dropped": 0}
+    settlements.cancel(everybody.context, everybody.actor("olga"), round_id)
 
 
 def test_what_was_sent_is_not_repeated(everybody: Society) -> None:

@@ -218,6 +218,17 @@ def test_public_addresses_are_checked(url: str) -> None:
         Settings(public_url=url)
 
 
+def test_allow_lists_all_methods_of_a_path(caller: Caller) -> None:
+    paths: dict[str, dict[str, Any]] = caller.call("GET", "/v1/openapi.json").json["paths"]
+    for path, operations in paths.items():
+        answer = caller.call("PATCH", path.format(round="abcd", person=1))
+        allowed = ", ".join(sorted(method.upper() for method in operations))
+        assert (answer.status, answer.headers["allow"]) == (405, allowed), path
+        assert f"PATCH is not understood at this address, but {allowed}" in answer.json["error"]["message"]
+    assert len(paths["/v1/rounds/{round}/settlement"]) == 3
+    assert caller.call("PATCH", "/rounds/new").headers["allow"] == "GET, POST"  # a page
+
+
 def test_other_methods_and_paths_are_refused_in_the_same_words(caller: Caller) -> None:
     for method in ("HEAD", "OPTIONS", "TRACE", "PATCH", "PUT", "CONNECT", "BREW"):
         answer = caller.call(method, "/v1/service")

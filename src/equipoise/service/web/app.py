@@ -52,8 +52,7 @@ def create_app(context: Context, settings: Settings) -> FastAPI:
     app.state.limits = limits
     app.state.health = HealthCheck(context)
     add_exception_handlers(app)
-    app.router.routes.extend(api.ROUTES)
-    app.include_router(pages.router)
+    app.router.routes.extend([*api.ROUTES, *pages.ROUTES])
     return app
 
 

@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from equipoise.errors import (
     AgreementError,
@@ -94,12 +95,22 @@ def _describe(found: Mapping[str, Any]) -> str:
 
 def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    words = {
-        404: ("not-found", "there is nothing at this address; /v1/docs lists what programs can ask for"),
-        405: ("method", f"{request.method[:20]} is not understood at this address"),
-    }
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        allowed = _allowed_methods(request)
+        message = f"{request.method[:20]} is not understood at this address, but {allowed}"
+        return error_response(request, 405, "method", message, {"Allow": allowed})
+    words = {404: ("not-found", "there is nothing at this address; /v1/docs lists what programs can ask for")}
     code, message = words.get(error.status_code, ("refused", HTTPStatus(error.status_code).phrase))
     return error_response(request, error.status_code, code, message, error.headers)
+
+
+def _allowed_methods(request: Request) -> str:
+    """All methods of a path. The framework names those of the first route alone, and each of ours has one method."""
+    methods: set[str] = set()
+    for route in request.app.routes:
+        if route.matches(request.scope)[0] is not Match.NONE:
+            methods |= getattr(route, "methods", None) or set()
+    return ", ".join(sorted(methods))
 
 
 def error_response(

@@ -72,7 +72,9 @@ class _StrictRequest(Request):
     async def json(self) -> Any:
         data = await self.body()
         try:
-            return await run_in_threadpool(strict_json, data) if len(data) > _LARGE else strict_json(data)
+            if len(data) > _LARGE:
+                return await run_in_threadpool(strict_json, data, one_number_type=True)
+            return strict_json(data, one_number_type=True)
         except StrictJSONError as error:
             raise json.JSONDecodeError(str(error), "", 0) from error  # what FastAPI expects
 

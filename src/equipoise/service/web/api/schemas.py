@@ -5,12 +5,12 @@ from typing import Annotated, Any, Literal, Self
 from fastapi import Path
 from pydantic import BaseModel, ConfigDict, Field
 
+from equipoise._util.canonical import MAX_INTEGER
 from equipoise.agreement.schema import PARTY_NAME, PartyName
 from equipoise.models.section import Hex64
 from equipoise.service.rules.people import PersonView
 from equipoise.service.rules.rounds import RoundView
 
-MAX_INTEGER = 2**53 - 1  # whole number that every reader of JSON understands
 Count = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
 Time = Annotated[int, Field(ge=0, le=MAX_INTEGER, examples=[1767225600000])]
 RoundId = Annotated[str, Path(pattern=r"^[a-z0-9]{4,40}$", description="The id of a round.", examples=["k3v9q2m7x1ab"])]

@@ -4,12 +4,12 @@ Pages know HTTP and words, no rules; whatever is shown to somebody came from a r
 name. They work without JavaScript; with it, progress moves by itself.
 """
 
-from fastapi import APIRouter
+from starlette.routing import BaseRoute
 
 from equipoise.service.web.pages import events, home, party, people, rendering, rounds
 
-__all__ = ["router"]
+__all__ = ["ROUTES"]
 
-router = APIRouter(route_class=rendering.PageRoute, include_in_schema=False)
-for _pages in (home, people, rounds, party, events, rendering):
-    router.include_router(_pages.router)
+ROUTES: list[BaseRoute] = [
+    route for pages in (home, people, rounds, party, events, rendering) for route in pages.router.routes
+]

@@ -13,7 +13,7 @@ from equipoise.service.web.auth import context_of
 from equipoise.service.web.pages.rendering import PageRoute, render_page
 from equipoise.service.web.pages.session import CurrentUser
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 ON_A_PAGE = 50
 

@@ -16,7 +16,7 @@ from equipoise.service.web.pages.session import (
 )
 from equipoise.service.web.pages.wording import round_status
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @router.get("/")

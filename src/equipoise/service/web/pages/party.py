@@ -11,7 +11,7 @@ from equipoise.service.web.pages.session import CurrentUser, csrf_form
 from equipoise.service.web.pages.wording import guarantee_readings, guessing, own_seat, round_status
 from equipoise.service.web.reports import TABS, report_fragment
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @router.get("/rounds/{round_id}/mine")

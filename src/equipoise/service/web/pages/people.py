@@ -8,7 +8,7 @@ from equipoise.service.web.auth import context_of
 from equipoise.service.web.pages.rendering import PageRoute, render_page
 from equipoise.service.web.pages.session import CsrfForm, CurrentUser, User, redirect
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 DONE = {
     "approved": "Approved. Tell them that they can go on.",

@@ -88,7 +88,7 @@ class PageRoute(APIRoute):
         return handle
 
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 @router.api_route("/static/{file}", methods=["GET", "HEAD"])

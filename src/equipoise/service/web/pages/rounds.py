@@ -19,7 +19,7 @@ from equipoise.service.web.pages.session import CsrfForm, CurrentUser, Form, Use
 from equipoise.service.web.pages.wording import PHASES, explanation, own_seat, phase, progress_words, round_status
 from equipoise.service.web.reports import TABS, report_fragment
 
-router = APIRouter(route_class=PageRoute)
+router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 
 DONE = {
