@@ -2,11 +2,13 @@
 
 python benchmarks/service_load.py [--database URL]
 
-1. 200 parties, each from an address of its own in 127.0.0.0/8, submit at the same moment.
-2. 50 viewers reload a round's page for 20 seconds while a settlement runs.
-3. Requests per second of an endpoint that authenticates, reads a round and says who has submitted, as a ratio to a bare
+1. 200 parties, each from an address of its own in 127.0.0.0/8, submit at the same moment, and do not try again.
+2. The same in another round, by the client of `equipoise submit`, which does, while 50 viewers reload the round's page.
+   It ends in 200 receipts.
+3. 50 viewers reload a round's page for 20 seconds while a settlement runs.
+4. Requests per second of an endpoint that authenticates, reads a round and says who has submitted, as a ratio to a bare
    FastAPI endpoint with one SQLAlchemy query, in turns within one run.
-4. How long a member waits while eight strangers post 2 MB of JSON each, again and again.
+5. How long a member waits while eight strangers post 2 MB of JSON each, again and again.
 """
 
 import argparse
@@ -24,10 +26,13 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+import httpx
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from equipoise.agreement import Agreement
+from equipoise.client.connection import Connection
+from equipoise.errors import ServiceError
 from equipoise.party.release import release
 from equipoise.protocol.keys import create_key, fingerprint, public_hex
 from equipoise.protocol.requests import sign_request
@@ -85,19 +90,31 @@ class World:
         self.keys: dict[str, Ed25519PrivateKey] = {}
         self.actors: dict[str, Actor] = {}
         for name in names:
-            self.keys[name] = key = create_key(folder / f"{name}.key")
-            person = people.ask_to_join(self.context, name=name, role="party", public_key=public_hex(key))
-            people.decide(
-                self.context, self.operator, person.id, approve=True, fingerprint=fingerprint(public_hex(key))
-            )
-            self.actors[name] = authentication.actor_of_key(self.context, public_hex(key))
+            self.actors[name] = self._join(folder, name, "party")
+        self.viewers = [self._join(folder, f"viewer{number:03}", "auditor") for number in range(VIEWERS)]
         self.crowd, self.few = agreement(names), agreement(names[:SETTLING])
-        self.crowded = rounds.create(self.context, self.operator, self.crowd)
+        self.crowded = [rounds.create(self.context, self.operator, self.crowd) for _ in range(2)]
         self.settling = rounds.create(self.context, self.operator, self.few)
         self.bodies = {name: self._release(folder, self.crowd, name) for name in names}
         for name in names[:SETTLING]:
             body = self._release(folder, self.few, name)
             submissions.accept(self.context, self.actors[name], self.settling, body)
+
+    def _join(self, folder: Path, name: str, role: str) -> Actor:
+        self.keys[name] = key = create_key(folder / f"{name}.key")
+        person = people.ask_to_join(self.context, name=name, role=role, public_key=public_hex(key))
+        people.decide(self.context, self.operator, person.id, approve=True, fingerprint=fingerprint(public_hex(key)))
+        return authentication.actor_of_key(self.context, public_hex(key))
+
+    def looks(self, port: int, round_id: str) -> list[Callable[[], int]]:
+        """One look at a round's page for each viewer, who is signed in and has an address of its own."""
+
+        def view(cookie: str, source: str) -> int:
+            headers = {"Cookie": f"equipoise_session={cookie}"}
+            return answer(port, "GET", f"/rounds/{round_id}", b"", headers, source=source)[0]
+
+        sessions = [authentication.start_session(self.context, viewer) for viewer in self.viewers]
+        return [partial(view, session, f"127.0.3.{number + 1}") for number, session in enumerate(sessions)]
 
     def _release(self, folder: Path, agreed: Agreement, name: str) -> bytes:
         rng = np.random.default_rng(int(name[-3:]))
@@ -119,6 +136,7 @@ def main() -> None:
         database = [] if url is None else ["--database", url]
         with serving(folder, database) as port:
             everybody_at_once(world, port)
+            everybody_with_viewers(world, port)
             viewers(world, port)
         with serving(folder, [*database, "--no-worker", "--rate", "100000"]) as port, bare(folder) as bare_port:
             against_bare(world, port, bare_port)
@@ -127,7 +145,7 @@ def main() -> None:
 
 def everybody_at_once(world: World, port: int) -> None:
     """Submissions that all begin at the same moment."""
-    target = f"/v1/rounds/{world.crowded}/submission"
+    target = f"/v1/rounds/{world.crowded[0]}/submission"
 
     def submit(number: int, name: str) -> int:
         body = world.bodies[name]
@@ -135,25 +153,53 @@ def everybody_at_once(world: World, port: int) -> None:
             world.keys[name], audience=world.context.public_key, method="PUT", target=target, body=body,
             time=int(time.time()),
         )  # fmt: skip
-        return answer(port, "PUT", target, body, headers, source=f"127.0.{1 + number // 200}.{1 + number % 200}")[0]
+        return answer(port, "PUT", target, body, headers, source=address_of(number))[0]
 
     tell("200 submissions at once", together([partial(submit, *one) for one in enumerate(world.bodies)], 1))
+
+
+def everybody_with_viewers(world: World, port: int) -> None:
+    """Submissions by the client, which tries again, that all begin at the same moment, and pages until they are in."""
+    target = f"/v1/rounds/{world.crowded[1]}/submission"
+    waits: list[float] = []  # seconds that clients waited before they tried again
+
+    def pause(seconds: float) -> None:
+        waits.append(seconds)
+        time.sleep(seconds)
+
+    def connect(number: int, name: str) -> Connection:
+        transport = httpx.HTTPTransport(local_address=address_of(number))
+        url, audience = f"http://127.0.0.1:{port}", world.context.public_key
+        return Connection(url, key=world.keys[name], audience=audience, transport=transport, sleep=pause)
+
+    def submit(connection: Connection, body: bytes) -> int:
+        try:
+            return connection.request("PUT", target, body=body).status
+        except ServiceError as error:
+            raise OSError(str(error)) from error
+
+    # Beforehand: each takes tens of milliseconds for certificates of authorities.
+    connections = [connect(number, name) for number, name in enumerate(world.bodies)]
+    actions = [partial(submit, *one) for one in zip(connections, world.bodies.values(), strict=True)]
+    looks, over, seen = world.looks(port, world.crowded[1]), threading.Event(), list[tuple[float, int | str]]()
+    watching = threading.Thread(target=lambda: seen.extend(together(looks, 10**6, while_=lambda: not over.is_set())))
+    watching.start()
+    tell("200 submissions with 50 viewers", together(actions, 1))
+    over.set()
+    watching.join()
+    for connection in connections:
+        connection.close()
+    tell("  their pages meanwhile", seen)
+    receipts = submissions.receipts(world.context, world.operator, world.crowded[1])
+    print(f"  {len(receipts)} receipts; clients tried again {len(waits)} times")
 
 
 def viewers(world: World, port: int) -> None:
     """Pages while a settlement runs."""
     settlements.start(world.context, world.operator, world.settling, Options(draws=4000, precision=0.02))
     end = time.monotonic() + VIEWING
-    path = f"/rounds/{world.settling}"
-
-    def view(cookie: str, source: str) -> int:
-        return answer(port, "GET", path, b"", {"Cookie": f"equipoise_session={cookie}"}, source=source)[0]
-
-    looks: list[Callable[[], int]] = []
-    for number in range(VIEWERS):
-        session = authentication.start_session(world.context, world.operator)
-        looks.append(partial(view, session, f"127.0.3.{number + 1}"))
-    tell(f"{VIEWERS} viewers during a settlement", together(looks, 10**6, until=end))
+    looks = world.looks(port, world.settling)
+    tell(f"{VIEWERS} viewers during a settlement", together(looks, 10**6, while_=lambda: time.monotonic() < end))
     progress = settlements.progress(world.context, world.operator, world.settling)
     print(f"  the settlement then: {progress.state}, {progress.done} of {progress.planned}")
 
@@ -238,17 +284,22 @@ def answer(
         connection.close()
 
 
+def address_of(number: int) -> str:
+    """An address of this machine for each of 200 and more parties."""
+    return f"127.0.{1 + number // 200}.{1 + number % 200}"
+
+
 def together(
-    actions: Sequence[Callable[[], int]], times: int, *, until: float = float("inf")
+    actions: Sequence[Callable[[], int]], times: int, *, while_: Callable[[], bool] = lambda: True
 ) -> list[tuple[float, int | str]]:
-    """Everybody acts at once, so many times or until then; seconds and status (or what went wrong) of each."""
+    """Everybody acts at once, so many times, or while that holds; seconds and status (or what went wrong) of each."""
     barrier = threading.Barrier(len(actions))
     found: list[tuple[float, int | str]] = []
 
     def act(action: Callable[[], int]) -> None:
         barrier.wait()
         for _ in range(times):
-            if time.monotonic() > until:
+            if not while_():
                 return
             start = time.perf_counter()
             outcome: int | str

@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from equipoise.service.db.tables import Event, Nonce, Person
 from equipoise.service.errors import Unavailable
 from equipoise.service.rules import events, people, rounds, submissions
 from postgres import own_cluster
+from service.working import OPERATOR
 from service.world import World, agreement, sent
 
 
@@ -166,6 +168,48 @@ def test_a_locked_file_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     release.set()
     thread.join()
     _record(context)
+    context.close()
+
+
+def test_a_queue_that_moves_refuses_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many write, and though each takes long enough that the last waits for many time-outs."""
+    monkeypatch.setattr(databases, "LOCK_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(databases, "STALLED_S", 0.1)
+    context = Context.open(tmp_path / "service")
+    barrier = threading.Barrier(40)
+    refused: list[BaseException] = []
+
+    def write() -> None:
+        barrier.wait()
+        try:
+            with context.database.writing() as session:
+                event_log.append(session, time=1, actor="x", kind="x")
+                time.sleep(0.03)
+        except Unavailable as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=write) for _ in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert refused == []
+    assert len(events.list_events(context, OPERATOR)) == 41
+    context.close()
+
+
+def test_writers_have_their_turns_in_the_order_they_came(tmp_path: Path) -> None:
+    context = Context.open(tmp_path / "service")
+    queue = context.database._queue
+    threads = [threading.Thread(target=_record, args=(context, f"writer {number}")) for number in range(8)]
+    with context.database.writing():
+        for number, thread in enumerate(threads, start=1):
+            thread.start()
+            while len(queue._waiting) < number:
+                time.sleep(0.001)
+    for thread in threads:
+        thread.join()
+    assert [one["kind"] for one in events.list_events(context, OPERATOR)][1:] == [f"writer {n}" for n in range(8)]
     context.close()
 
 

@@ -3,11 +3,13 @@
 SQLite has one writer at a time, and a transaction that begins to write only after it has read may find that it cannot.
 So `writing` takes the lock at once (BEGIN IMMEDIATE), and threads of one process queue up for it instead of polling.
 Where another process does not give the lock back, the queue is short: whoever only reads needs threads as well.
-PostgreSQL has many writers; `writing(exclusive=True)` makes those queue up whose decisions depend on what others write.
+PostgreSQL has many writers; `writing(exclusive=True)` makes those queue up whose decisions depend on what others write:
+threads in the same queue, so that few wait for the database's own lock, which has a time-out, and processes for that.
 """
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -27,8 +29,9 @@ from equipoise.service.errors import Unavailable
 
 LOCK_TIMEOUT_S = 5  # for a lock that somebody else has
 MIGRATION_TIMEOUT_S = 30  # for others who change the tables
+QUEUE_TIMEOUT_S = 30  # for others of this process who write in turn
 MAX_WAITING = 20  # threads that wait for a lock that is not given back; a server has 40
-STALLED_S = 0.5  # after so long it is not
+STALLED_S = 2  # after so long it is not
 WRITE_LOCK = 7_351_001  # PostgreSQL's advisory lock of those who write alone
 BUSY, DAMAGED, FULL = "busy", "damaged", "disk-full"
 _BEGIN = "equipoise_begin"
@@ -84,7 +87,7 @@ class Database:
     @contextmanager
     def writing(self, *, exclusive: bool = False) -> Iterator[Session]:
         """A session whose changes are all kept if the block ends well, and none if it does not."""
-        with self._write_turn(), _translate_errors():
+        with self._write_turn(exclusive=exclusive), _translate_errors():
             engine = self._engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"}) if self.is_sqlite else self._engine
             with Session(engine, expire_on_commit=False) as session, session.begin():
                 if exclusive:
@@ -108,8 +111,8 @@ class Database:
         """Close all connections."""
         self._engine.dispose()
 
-    def _write_turn(self) -> AbstractContextManager[None]:
-        return self._queue.turn() if self.is_sqlite else nullcontext()
+    def _write_turn(self, *, exclusive: bool) -> AbstractContextManager[None]:
+        return self._queue.turn() if self.is_sqlite or exclusive else nullcontext()
 
     def _use_write_ahead_log(self) -> None:
         # The file remembers it. Two processes that switch at once do not wait for each other, so they try again.
@@ -137,42 +140,74 @@ class Database:
 
 
 class _WriteQueue:
-    """Threads that want to write: one at a time does, and few wait while the one does not get on."""
+    """Threads that want to write: one at a time does, in the order they came.
+
+    While turns come and go, a thread waits for its own. It is refused once no turn has ended well for `LOCK_TIMEOUT_S`,
+    as when another process keeps the database locked, and sooner if many are before it.
+    """
 
     def __init__(self) -> None:
-        self._turn = threading.Lock()
-        self._counting = threading.Lock()
-        self._waiting = 0
-        self._since = 0.0  # when whose turn it is began
+        self._lock = threading.Lock()
+        self._is_taken = False
+        self._waiting: deque[threading.Event] = deque()
+        self._progress = 0.0  # when a turn last ended well, or began with nobody before it
 
     @contextmanager
     def turn(self) -> Iterator[None]:
         """Wait for the turn to write, and have it within the block."""
-        with self._counting:
-            self._waiting += 1
         self._wait()
-        self._since = time.monotonic()
+        is_done = True
         try:
             yield
+        except Unavailable:
+            is_done = False
+            raise
         finally:
-            self._since = time.monotonic()
-            self._turn.release()
+            self._hand_over(is_done=is_done)
 
     def _wait(self) -> None:
-        deadline, pause = time.monotonic() + LOCK_TIMEOUT_S, STALLED_S / 10
-        while True:
-            got = self._turn.acquire(timeout=pause)
-            now = time.monotonic()
-            with self._counting:
-                few = self._waiting <= MAX_WAITING or now - self._since < STALLED_S
-                if not got and few and now < deadline:
-                    pause = STALLED_S
-                    continue
-                self._waiting -= 1
-            if got:
+        called, arrived = threading.Event(), time.monotonic()
+        with self._lock:
+            if not self._is_taken:
+                self._is_taken, self._progress = True, arrived
                 return
-            message = "the database is busy: somebody else has been writing for a while; try again"
-            raise Unavailable(message, code=BUSY)
+            self._waiting.append(called)
+        try:
+            while not called.wait(STALLED_S / 20):
+                if self._is_hopeless(called, arrived):
+                    message = "the database is busy: somebody else has been writing for a while; try again"
+                    raise Unavailable(message, code=BUSY)
+        except BaseException:
+            self._leave(called)
+            raise
+
+    def _is_hopeless(self, called: threading.Event, arrived: float) -> bool:
+        now = time.monotonic()
+        with self._lock:
+            stalled = now - self._progress
+            is_far_back = called in list(self._waiting)[MAX_WAITING:]
+        waited = now - arrived
+        return (
+            (is_far_back and stalled >= STALLED_S)
+            or min(stalled, waited) >= LOCK_TIMEOUT_S
+            or waited >= QUEUE_TIMEOUT_S
+        )
+
+    def _leave(self, called: threading.Event) -> None:
+        with self._lock:
+            if called in self._waiting:
+                self._waiting.remove(called)
+                return
+        self._hand_over(is_done=False)  # it was called at the same moment
+
+    def _hand_over(self, *, is_done: bool) -> None:
+        with self._lock:
+            if is_done:
+                self._progress = time.monotonic()
+            if self._waiting:
+                self._waiting.popleft().set()
+            else:
+                self._is_taken = False
 
 
 def lock_exclusively(session: Session) -> None:

@@ -5,7 +5,7 @@ Everything is escaped but reports, which `equipoise.report` renders.
 
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from http import HTTPStatus
 from importlib import resources
 from typing import Any
@@ -114,6 +114,7 @@ def _static_content(name: str) -> bytes:
     return (text + (style_sheet() if name == "style.css" else "")).encode()
 
 
+@lru_cache(maxsize=4_096)  # formatting is slow, and a round of 200 parties shows 600 times, the same at every look
 def time_element(milliseconds: int) -> Markup:
     """A time as HTML, for people and for machines."""
     time = datetime.fromtimestamp(milliseconds / 1000, UTC)
