@@ -1,6 +1,8 @@
 """Commands as processes of their own do what they do in the tests' process: outputs, files and exit codes."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,15 @@ def test_both_ways_say_the_same(arguments: tuple[object, ...], code: int, home: 
     there = spawn(*arguments, cwd=home, code=code)
     assert heard(run(*arguments, cwd=home, code=code)) == heard(there)
     assert there.stdout or there.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full, a disk that is always full")
+def test_a_disk_that_is_full_is_said_without_a_trace(home: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "equipoise", "agreement", "check", "agreement.toml"]
+        done = subprocess.run(command, cwd=home, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "Error: the disk is full (No space left on device); free some room, and run it again\n"
 
 
 def test_a_release_by_either_is_read_by_the_other(home: Path) -> None:

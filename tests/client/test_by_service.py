@@ -8,13 +8,15 @@ import pytest
 
 from client.listening import Altering, known_member, member
 from equipoise.client.connection import Connection, RefusedError
+from equipoise.client.kept_files import checked_reward
 from equipoise.client.membership import Membership
 from equipoise.client.round import RoundClient
 from equipoise.client.service_round import ServiceRound, ask_to_join, connect, only_round
-from equipoise.errors import AgreementError, KeyFileError, ServiceError, VerificationError
+from equipoise.errors import AgreementError, KeyFileError, MediationError, ServiceError, VerificationError
 from equipoise.protocol.keys import load_key
 from equipoise.protocol.receipts import Receipt
-from service.world import World, sent
+from full_disk import no_file_longer_than
+from service.world import World, agreement, sent
 
 
 @pytest.fixture
@@ -170,3 +172,8 @@ def test_which_round() -> None:
     assert only_round([one, closed], "settled") == "a"  # the one to wait for
     with pytest.raises(ServiceError, match="settled yet: .*; wait, or use --wait"):
         only_round([one, three], "settled")
+
+
+def test_a_reward_that_cannot_be_looked_at_is_not_called_wrong(north: Membership) -> None:
+    with no_file_longer_than(100), pytest.raises(MediationError, match="cannot write into .*free some room.*TMPDIR"):
+        checked_reward(bytes(1_000), north, agreement())

@@ -10,6 +10,7 @@ from equipoise.mediation.appraisal import Appraiser
 from equipoise.mediation.journal import FileJournal
 from equipoise.mediation.requests import Request
 from equipoise.mediation.settings import SettlementSettings
+from full_disk import no_file_longer_than
 
 INPUTS = "ab" * 32
 
@@ -45,6 +46,24 @@ def test_a_crash_at_any_byte_loses_the_last_line_only(tmp_path: Path) -> None:
         with FileJournal(path, INPUTS) as journal:
             assert len(journal) == max(0, whole - 1) + 1
             assert journal[{"again": True}] == size
+
+
+def test_what_does_not_fit_on_the_disk_leaves_no_half_line(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    filled(path)
+    data = path.read_bytes()
+    with FileJournal(path, INPUTS) as journal:
+        with (
+            no_file_longer_than(len(data) + 10),
+            pytest.raises(MediationError, match="cannot write .*what it holds so far is kept.*Free some room"),
+        ):
+            journal.put({"place": 3}, 1)
+        assert path.read_bytes() == data
+        assert {"place": 3} not in journal
+        journal.put({"place": 4}, 2)  # there is room again
+    with FileJournal(path, INPUTS) as journal:
+        assert len(journal) == 4
+        assert journal[{"place": 4}] == 2
 
 
 def test_other_inputs_are_refused_and_nothing_is_lost(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from equipoise._util.canonical import sha256_hex
 from equipoise.report.view import view_of
 from equipoise.reward.model import Reward
 from equipoise.service.db.tables import Result
-from equipoise.service.errors import Conflict, NotFound
+from equipoise.service.errors import Conflict, NotFound, Unavailable
 from equipoise.service.rules import events, results, rounds, settlements
+from full_disk import no_file_longer_than
 from service.world import OPTIONS, PARTIES, World, agreement, sent, settled
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]
@@ -157,3 +158,10 @@ def test_the_document_has_no_noise_secret(world: World) -> None:
     assert shown["options"]["noise_secret"] is None
     assert shown["decisions"] == settled()[0].decisions
     assert shown["audit"]["findings"]
+
+
+def test_a_reward_that_cannot_be_looked_at_is_not_called_damaged() -> None:
+    """Temporary files have no room: who asks for it is told to try again."""
+    with no_file_longer_than(100), pytest.raises(Unavailable, match="no room for temporary files") as refused:
+        results._reward_digest(bytes(1_000))
+    assert refused.value.code == "disk-full"

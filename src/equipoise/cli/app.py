@@ -4,6 +4,7 @@ A command is known by its line in the table until it is run: then its module is 
 `equipoise --help`, a group's help and a shell's completion therefore load none of it.
 """
 
+import errno
 import sys
 import warnings
 from collections.abc import Mapping
@@ -25,6 +26,8 @@ EPILOG = (
     "5 privacy refused, 6 submission, 7 key, 8 posterior, 9 settlement, "
     "10 experiment, 11 service, 12 verification, 13 not repeatable, 130 interrupted."
 )
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)  # on the disk, or in what a user may have of it
 
 
 @dataclass(frozen=True)
@@ -239,6 +242,12 @@ def main() -> None:
     except EquipoiseError as error:
         sys.stderr.write(f"Error: {visible(str(error))}\n")
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.errno not in _NO_ROOM:
+            raise
+        where = f" of {visible(str(error.filename))!r}" if error.filename else ""
+        sys.stderr.write(f"Error: the disk{where} is full ({error.strerror}); free some room, and run it again\n")
+        sys.exit(EquipoiseError.exit_code)
     except KeyboardInterrupt:
         sys.stderr.write("Interrupted.\n")
         sys.exit(INTERRUPTED)

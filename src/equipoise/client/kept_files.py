@@ -61,10 +61,16 @@ def own_receipt(me: Membership, round_id: str | None, *names: str) -> Receipt | 
 
 def checked_reward(data: bytes, me: Membership, agreed: Agreement) -> Reward:
     """The reward that arrived, if it can be read, is the party's own and of the agreement."""
-    with tempfile.TemporaryDirectory(prefix="equipoise-") as folder:
-        path = Path(folder) / "reward.nc"
-        path.write_bytes(data)
-        reward = Reward.load(path)
+    try:
+        with tempfile.TemporaryDirectory(prefix="equipoise-") as folder:
+            path = Path(folder) / "reward.nc"
+            path.write_bytes(data)
+            reward = Reward.load(path)
+    except OSError as error:
+        raise MediationError(
+            f"cannot write into {tempfile.gettempdir()!r}: {error.strerror}; free some room there, or name another "
+            "folder for temporary files in TMPDIR"
+        ) from error
     if reward.party != me.name:
         raise VerificationError(f"what arrived is the reward of {reward.party!r}, not of {me.name!r}; nothing was kept")
     if reward.agreement.identity_digest != agreed.identity_digest:

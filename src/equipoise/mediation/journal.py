@@ -87,9 +87,21 @@ class FileJournal:
     def put(self, key: dict[str, Any], result: Any) -> None:
         """Keep a result; on disk, where there is a path, when this returns."""
         if self._handle is not None:
-            write_all(self._handle, canonical_json(_with_digest({"key": key, "result": result})) + b"\n")
-            os.fsync(self._handle)
+            self._append(self._handle, canonical_json(_with_digest({"key": key, "result": result})) + b"\n")
         self._entries[name_of(key)] = result
+
+    def _append(self, handle: int, line: bytes) -> None:
+        """Write a line to disk, or none of it: what is put after a failure must not follow half a line."""
+        size = os.fstat(handle).st_size
+        try:
+            write_all(handle, line)
+            os.fsync(handle)
+        except OSError as error:
+            os.ftruncate(handle, size)
+            raise MediationError(
+                f"cannot write {str(self._path)!r}: {error.strerror}; what it holds so far is kept. Free some room, "
+                "and run it again to go on from there"
+            ) from error
 
     def _open(self, path: Path) -> None:
         header = {"format": FORMAT, "version": VERSION, "inputs": self._inputs}

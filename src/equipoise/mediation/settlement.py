@@ -524,16 +524,20 @@ class Settlement:
     def save(self, folder: str | Path) -> None:
         """Write `settlement.json` into a folder, made if it is not there, and rewards into the parties' own folders."""
         place = Path(folder)
-        folders.make_passable(place)
-        for award in self.awards.values():
-            if award.reward is not None:
-                award.reward.save(folders.make_folder_of(place, award.party) / folders.REWARD)
-        # Last, so that a folder with a settlement has all of it.
-        document = self.to_document()
-        with replaced_file(place / FILE, mode=0o600) as partial:
-            partial.write_text(
-                json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
-            )
+        document = json.dumps(self.to_document(), indent=1, ensure_ascii=False, allow_nan=False)
+        try:
+            folders.make_passable(place)
+            for award in self.awards.values():
+                if award.reward is not None:
+                    award.reward.save(folders.make_folder_of(place, award.party) / folders.REWARD)
+            # Last, so that a folder with a settlement has all of it.
+            with replaced_file(place / FILE, mode=0o600) as partial:
+                partial.write_text(f"{document}\n", encoding="utf-8")
+        except OSError as error:
+            raise MediationError(
+                f"cannot write the settlement into {str(place)!r}: {error.strerror or error}; free some room and "
+                "run it again (the journal there, if there is one, keeps what was computed), or choose another folder"
+            ) from error
 
     @classmethod
     def load(cls, folder: str | Path) -> Self:

@@ -78,7 +78,8 @@ def write_report(
             partial.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
         raise MediationError(
-            f"cannot write the report {str(place)!r}: {error.strerror or error}; choose another place"
+            f"cannot write the report {str(place)!r}: {error.strerror or error}; free some room, or choose another "
+            "place"
         ) from error
 
 

@@ -37,7 +37,7 @@ from equipoise.reward import prediction
 from equipoise.reward.reading import COORDINATES, DIAGNOSTICS, OTHERS, POSTERIOR, RELEASE, UNCONSTRAINED, RewardFile
 from equipoise.reward.scoring import mean_negative_log_probability, scaled_rows
 from equipoise.reward.summary import WEIGHT, displayed
-from equipoise.reward.writing import write
+from equipoise.reward.writing import serialize
 
 if TYPE_CHECKING:
     import arviz
@@ -357,7 +357,11 @@ class Reward:
     def save(self, path: str | Path) -> None:
         """Write the reward as a netCDF file for its owner to read; an existing one is replaced once this is whole."""
         with replaced_file(Path(path), mode=0o600) as partial:
-            write(partial, self.posterior.attributes | self._texts(), self._groups())
+            partial.write_bytes(self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """Serialize the reward as the netCDF file that `save` writes."""
+        return serialize(self.posterior.attributes | self._texts(), self._groups())
 
     def _groups(self) -> dict[str, dict[str, Floats]]:
         """Everything that is numbers, by group and name."""

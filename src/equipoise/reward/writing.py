@@ -3,8 +3,8 @@
 `tests/reward` compares the two.
 """
 
+import io
 from collections.abc import Mapping
-from pathlib import Path
 
 import h5netcdf
 import numpy as np
@@ -13,12 +13,17 @@ from equipoise._util.arrays import Floats
 from equipoise.reward.reading import DIAGNOSTICS
 
 
-def write(path: Path, attributes: Mapping[str, str | int | float], groups: Mapping[str, Mapping[str, Floats]]) -> None:
-    """Write numbers by group and name, all but diagnostics [chains, draws, …]; every axis has its places as numbers."""
-    with h5netcdf.File(path, "w") as file:
+def serialize(attributes: Mapping[str, str | int | float], groups: Mapping[str, Mapping[str, Floats]]) -> bytes:
+    """Serialize numbers by group and name, all but diagnostics [chains, draws, …]; axes have their places as numbers.
+
+    HDF5 writes into memory here, because it ends the whole process if the disk is full.
+    """
+    buffer = io.BytesIO()
+    with h5netcdf.File(buffer, "w") as file:
         file.attrs.update(attributes)
         for name, variables in groups.items():
             _write_group(file.create_group(name), variables, () if name == DIAGNOSTICS else ("chain", "draw"))
+    return buffer.getvalue()
 
 
 def _write_group(group: h5netcdf.Group, variables: Mapping[str, Floats], first: tuple[str, ...]) -> None:

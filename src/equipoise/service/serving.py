@@ -18,7 +18,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from equipoise._util.files import replaced_file
+from equipoise._util.files import exists, replaced_file
 from equipoise.errors import ServiceError
 from equipoise.protocol.keys import fingerprint
 from equipoise.service.context import KEY, Context
@@ -160,9 +160,12 @@ def public_url(deployment: Deployment, settings: Settings, port: int) -> str:
 
 
 def _write_address(folder: Path, origin: str) -> None:
+    path, line = folder / ADDRESS_FILE, f"{origin}\n"
     try:
-        with replaced_file(folder / ADDRESS_FILE) as partial:
-            partial.write_text(f"{origin}\n", encoding="utf-8")
+        if exists(path) and path.read_text(encoding="utf-8") == line:
+            return  # A server that starts again needs no room on the disk.
+        with replaced_file(path) as partial:
+            partial.write_text(line, encoding="utf-8")
     except OSError as error:
         raise ServiceError(
             f"cannot write into the data folder {str(folder)!r}: {error.strerror}; free some room, or make it writable"

@@ -24,8 +24,9 @@ from equipoise.reward.model import Reward
 from equipoise.service.cache import SingleFlightCache
 from equipoise.service.context import Context
 from equipoise.service.db import event_log
+from equipoise.service.db.database import FULL
 from equipoise.service.db.tables import Event, Result, Round, Seat, SubmissionRow
-from equipoise.service.errors import Conflict, Damaged, NotFound
+from equipoise.service.errors import Conflict, Damaged, NotFound, Unavailable
 from equipoise.service.logs import FAILURES
 from equipoise.service.rules.access import Actor, get_round, get_seat, require
 from equipoise.service.rules.rounds import excluded_parties
@@ -45,14 +46,8 @@ def result_files(settlement: Settlement) -> dict[str, bytes]:
     """All files of a settlement, by name: the document and the rewards."""
     document = {**settlement.to_json(), "audit": settlement.audit.to_json()}
     text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    files = {SETTLEMENT: text.encode()}
-    with tempfile.TemporaryDirectory(prefix="equipoise-") as folder:
-        for party, award in settlement.awards.items():
-            if award.reward is not None:
-                path = Path(folder) / "reward.nc"
-                award.reward.save(path)
-                files[reward_name(party)] = path.read_bytes()
-    return files
+    rewards = {party: award.reward for party, award in settlement.awards.items() if award.reward is not None}
+    return {SETTLEMENT: text.encode()} | {reward_name(party): reward.to_bytes() for party, reward in rewards.items()}
 
 
 def store(
@@ -256,13 +251,19 @@ def _handed_out(session: Session, found: Round, party: str, says: dict[str, str]
 
 def _reward_digest(content: bytes) -> str:
     """The digest of the reward in a file; empty if the file cannot be read."""
-    with tempfile.TemporaryDirectory(prefix="equipoise-") as folder:
-        path = Path(folder) / "reward.nc"
-        path.write_bytes(content)
-        try:
+    try:
+        with tempfile.TemporaryDirectory(prefix="equipoise-") as folder:
+            path = Path(folder) / "reward.nc"
+            path.write_bytes(content)
             return Reward.load(path).digest
-        except MediationError:
-            return ""
+    except MediationError:
+        return ""
+    except OSError as error:
+        raise Unavailable(
+            f"the service has no room for temporary files ({error.strerror}); free some in {tempfile.gettempdir()!r}, "
+            "and try again",
+            code=FULL,
+        ) from error
 
 
 def _require_settled(found: Round) -> None:
