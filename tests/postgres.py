@@ -8,9 +8,11 @@ import os
 import pwd
 import secrets
 import shutil
+import signal
 import subprocess
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,6 +67,20 @@ class Cluster:
 
     def stop(self, mode: str = "fast") -> None:
         self._run("pg_ctl", "stop", "--wait", "--silent", f"--mode={mode}")
+
+    def kill(self) -> None:
+        """End the server and all its connections at once, as the system does when there is no memory left."""
+        number = int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{number}/task/{number}/children").read_text().split()
+        for process in (number, *map(int, children)):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        while any(Path(f"/proc/{process}").exists() for process in (number, *children)):
+            time.sleep(0.01)
+
+    def end_connections(self) -> None:
+        """End all connections but this one; the server goes on."""
+        self.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
 
     def execute(self, statement: str) -> None:
         import psycopg

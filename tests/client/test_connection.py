@@ -84,6 +84,16 @@ def test_what_may_have_been_done_is_not_repeated(connected: Connected) -> None:
     assert connected(Network(httpx.ConnectError("no route"), FINE)).post("/v1/rounds", {}) == {"fine": True}
 
 
+def test_what_a_service_is_not_sure_of_is_repeated_if_that_is_harmless(connected: Connected) -> None:
+    unsure = httpx.Response(500, json={"error": {"code": "outcome-unknown", "message": "may have been done or not"}})
+    network = Network(unsure, FINE)
+    assert connected(network).request("PUT", "/v1/rounds/abcd/submission", body=b"x").json() == {"fine": True}
+    network = Network(unsure, FINE)
+    with pytest.raises(RefusedError, match="may have been done or not"):
+        connected(network).post("/v1/rounds", {})
+    assert len(network.seen) == 1
+
+
 def test_a_certificate_that_is_not_trusted_is_not_tried_again(connected: Connected) -> None:
     error = httpx.ConnectError("failed")
     error.__cause__ = ssl.SSLCertVerificationError("unable to get local issuer certificate")

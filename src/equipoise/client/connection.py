@@ -32,6 +32,7 @@ LONGEST_WAIT = 60.0  # seconds, whatever a service asks for
 MAX_BYTES = 32 * 2**20
 _TIMES = httpx.Timeout(120.0, connect=10.0)
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")  # as OpenSSL calls it, depending on its version
+_UNKNOWN = "outcome-unknown"  # the service lost its database, and cannot say whether it was done
 _BUSY = frozenset({429, 502, 503, 504})  # not done: the service was asked too often, or was not there
 
 
@@ -171,6 +172,9 @@ class Connection:
             refusal = _refusal(reply, self.url)
             if refusal is None:
                 return reply
+            if refusal.code == _UNKNOWN and repeatable and not last:
+                self._sleep(_pause(attempt))
+                continue
             if refusal.code == "clock" and signed and not set_clock:
                 self._offset = self.introduction().time - time.time()
                 set_clock = True

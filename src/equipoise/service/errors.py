@@ -95,3 +95,12 @@ class Unavailable(Refusal):
     """The database cannot be used just now."""
 
     status, code = 503, "unavailable"
+
+
+class OutcomeUnknown(Unavailable):
+    """The database was lost while it committed: what was asked may have been done or not.
+
+    The status is not 503, which says that nothing was done and that programs may simply try again.
+    """
+
+    status, code = 500, "outcome-unknown"

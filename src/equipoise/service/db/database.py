@@ -25,7 +25,7 @@ from sqlalchemy.orm import Session
 from equipoise.errors import ServiceError
 from equipoise.service.db.migrations import upgrade
 from equipoise.service.db.tables import Base
-from equipoise.service.errors import Unavailable
+from equipoise.service.errors import OutcomeUnknown, Unavailable
 
 LOCK_TIMEOUT_S = 5  # for a lock that somebody else has
 MIGRATION_TIMEOUT_S = 30  # for others who change the tables
@@ -89,10 +89,12 @@ class Database:
         """A session whose changes are all kept if the block ends well, and none if it does not."""
         with self._write_turn(exclusive=exclusive), _translate_errors():
             engine = self._engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"}) if self.is_sqlite else self._engine
-            with Session(engine, expire_on_commit=False) as session, session.begin():
+            with Session(engine, expire_on_commit=False) as session:  # which rolls back what was not committed
                 if exclusive:
                     lock_exclusively(session)
                 yield session
+                session.flush()
+                _commit(session)
 
     @contextmanager
     def autocommit(self) -> Iterator[Connection]:
@@ -208,6 +210,19 @@ class _WriteQueue:
                 self._waiting.popleft().set()
             else:
                 self._is_taken = False
+
+
+def _commit(session: Session) -> None:
+    """Commit. If the connection is lost meanwhile, nobody can say whether PostgreSQL has committed."""
+    try:
+        session.commit()
+    except DBAPIError as error:
+        if error.connection_invalidated:
+            raise OutcomeUnknown(
+                "the database was lost while it was being written, so that this may have been done or not; look first, "
+                "then try again"
+            ) from error
+        raise
 
 
 def lock_exclusively(session: Session) -> None:

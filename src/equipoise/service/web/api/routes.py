@@ -36,6 +36,7 @@ _ALWAYS = {
     421: "The Host header names another service.",
     422: "Something in the request is not what it should be; the message says what.",
     429: "Too many requests; Retry-After says for how long to wait.",
+    500: "The database was lost while it was written: this may have been done or not. Look first.",
     503: "The service or its database is busy or away; try again after Retry-After.",
 }
 _SOMETIMES = {

@@ -39,6 +39,7 @@ TITLES = {
     413: "This is too large",
     422: "Something is not right yet",
     429: "Slow down, please",
+    500: "Something went wrong here",
     503: "The service cannot answer just now",
 }
 RETRY_AFTER = {429: 1, 503: 5}  # seconds until it is worth another try
