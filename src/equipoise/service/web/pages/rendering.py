@@ -25,7 +25,7 @@ from equipoise.protocol.keys import fingerprint
 from equipoise.report import style_sheet
 from equipoise.report.wording import estimate, number
 from equipoise.service.errors import Invalid, NotFound, Refusal
-from equipoise.service.web.pages.session import User
+from equipoise.service.web.pages.session import OLD_FORM, User
 from equipoise.service.web.pages.wording import approximate_epsilon
 
 # Under `no-referrer` browsers send `Origin: null` with forms, which cannot be told from another site's.
@@ -42,6 +42,7 @@ TITLES = {
     500: "Something went wrong here",
     503: "The service cannot answer just now",
 }
+TITLES_OF_CODES = {OLD_FORM: "This page is out of date"}  # where the status says too little
 RETRY_AFTER = {429: 1, 503: 5}  # seconds until it is worth another try
 STATIC_TYPES = {"style.css": "text/css; charset=utf-8", "live.js": "text/javascript; charset=utf-8"}
 STATIC_HEADERS = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
@@ -61,10 +62,10 @@ def render_page(request: Request, template: str, user: User, *, status: int = 20
     return HTMLResponse(shown, status_code=status, headers=HEADERS)
 
 
-def error_page(request: Request, status: int, message: str) -> Response:
+def error_page(request: Request, status: int, message: str, code: str = "") -> Response:
     """A page that says what is wrong, and never shows a trace. It asks no database: that may be what is wrong."""
     user = getattr(request.state, "user", User())
-    title = TITLES.get(status) or HTTPStatus(status).phrase
+    title = TITLES_OF_CODES.get(code) or TITLES.get(status) or HTTPStatus(status).phrase
     return render_page(request, "problem.html", user, status=status, title=title, message=message, number=status)
 
 
@@ -78,7 +79,7 @@ class PageRoute(APIRoute):
             try:
                 return await handler(request)
             except Refusal as refusal:
-                response = error_page(request, refusal.status, str(refusal))
+                response = error_page(request, refusal.status, str(refusal), refusal.code)
                 if refusal.status in RETRY_AFTER:
                     response.headers["Retry-After"] = str(getattr(refusal, "seconds", RETRY_AFTER[refusal.status]))
                 return response

@@ -26,6 +26,7 @@ SECURE_COOKIE = f"__Host-{COOKIE}"  # browsers take it from this very host alone
 SESSION_SECONDS = 12 * 3600
 MAX_FORM_BYTES = 1_000_000  # bytes
 MAX_FIELDS = 1_000
+OLD_FORM = "old-form"  # the code of a form that was loaded in another session
 _PURPOSE = b"equipoise-form-1"
 
 Form = dict[str, str]
@@ -62,10 +63,11 @@ def optional_user(request: Request) -> User:
     return user
 
 
-def current_user(user: Annotated[User, Depends(optional_user)]) -> User:
+def current_user(request: Request, user: Annotated[User, Depends(optional_user)]) -> User:
     """Whoever sends a request, who must be signed in."""
     if user.actor is None:
-        raise NotSignedIn("Nobody is signed in here, or the session has ended.")
+        undone = " Nothing was changed." if request.method == "POST" else ""
+        raise NotSignedIn(f"Nobody is signed in here, or the session has ended.{undone}")
     return user
 
 
@@ -97,7 +99,11 @@ def csrf_form(user: Annotated[User, Depends(current_user)], form: Annotated[Form
     """The fields of a form that this very session was given."""
     given = form.pop("token", "")
     if not hmac.compare_digest(given.encode(), user.csrf_token.encode()):
-        raise Forbidden("This form belongs to another session, or is too old. Load the page again and repeat it.")
+        raise Forbidden(
+            "Nothing was changed: this form was loaded before somebody signed out or in here. Load the page again, and "
+            "look who is signed in before you repeat it.",
+            code=OLD_FORM,
+        )
     return form
 
 
