@@ -51,7 +51,7 @@ def small_disk(folder: Path, size: str) -> Iterator[SmallDisk]:
 
 @contextmanager
 def no_file_longer_than(size: int) -> Iterator[None]:
-    """As on a disk that is nearly full: what is too long is written in part."""
+    """Limit files as a disk that is nearly full does: what is too long is written in part."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

@@ -61,7 +61,7 @@ def strict_json(data: bytes, *, max_bytes: int = MAX_DOCUMENT_BYTES, one_number_
             text,
             object_pairs_hook=_without_repeats,
             parse_constant=_refuse_constant,
-            parse_float=_plain_number if one_number_type else _finite_float,
+            parse_float=_parse_number if one_number_type else _finite_float,
         )
     except StrictJSONError:
         raise
@@ -129,7 +129,7 @@ def _finite_float(text: str) -> float:
     return value
 
 
-def _plain_number(text: str) -> int | float:
+def _parse_number(text: str) -> int | float:
     value = _finite_float(text)
     return int(value) if value.is_integer() and abs(value) <= MAX_INTEGER else value
 

@@ -41,8 +41,9 @@ def partial_path(path: Path) -> Iterator[Path]:
     Remove also what processes that were killed have left of earlier tries. The name holds host and process, which tell
     leftovers from what somebody still writes.
     """
-    with suppress(OSError):  # A folder that cannot be listed, or a leftover of another user, keeps nobody from saving.
-        for entry in os.scandir(path.parent):
+    # A folder that cannot be listed, or a leftover of another user, keeps nobody from saving.
+    with suppress(OSError), os.scandir(path.parent) as entries:
+        for entry in entries:
             if _is_leftover(entry.name, path.name):
                 _remove(Path(entry))
     partial = path.with_name(f".{path.name}.{_HOST}-{os.getpid()}-{secrets.token_hex(4)}.partial")
@@ -73,7 +74,7 @@ def _partial_file(path: Path, mode: int, finish: Callable[[Path, Path], None]) -
 
 
 def _is_leftover(name: str, target: str) -> bool:
-    """Whether a file is what a process that no longer runs has left of its try to write the target."""
+    """Tell whether a process that no longer runs left this file when it tried to write the target."""
     parts = _PARTIAL.fullmatch(name)
     if parts is None or (parts["target"], parts["host"]) != (target, _HOST) or os.name == "nt":
         return False
@@ -84,7 +85,7 @@ def _is_leftover(name: str, target: str) -> bool:
         os.kill(process, 0)  # sends nothing, and fails if there is no such process
     except ProcessLookupError:
         return True
-    except OSError:  # the process is another user's
+    except PermissionError:  # it runs, as another user
         return False
     return False
 

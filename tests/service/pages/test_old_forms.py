@@ -45,7 +45,7 @@ def signs_out(_made: World, browser: Browser) -> None:
 
 
 def keeps_the_old_cookie(made: World, browser: Browser) -> None:
-    """As who has recorded the request would."""
+    """Send the cookie of a session that has ended, as somebody who recorded a request would."""
     old = browser.cookies[SECRET]
     signs_out(made, browser)
     browser.cookies.set(SECRET, old, domain="127.0.0.1", path="/")

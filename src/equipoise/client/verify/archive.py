@@ -128,7 +128,7 @@ class Archive:
     def document(self, name: str) -> Any:
         """A file of the export, read as JSON."""
         try:
-            return strict_json(self._text(name), max_bytes=MAX_DOCUMENT_BYTES)
+            return strict_json(self._read_text(name), max_bytes=MAX_DOCUMENT_BYTES)
         except StrictJSONError as error:
             raise VerificationError(f"the file {name!r} of the export cannot be read: {error}") from error
 
@@ -142,14 +142,14 @@ class Archive:
 
     def _lines(self, name: str, what: str) -> list[Any]:
         documents = []
-        for number, line in enumerate(io.BytesIO(self._text(name)), start=1):
+        for number, line in enumerate(io.BytesIO(self._read_text(name)), start=1):
             try:
                 documents.append(strict_json(line, max_bytes=MAX_LINE_BYTES))
             except StrictJSONError as error:
                 raise VerificationError(f"line {number} of {what} cannot be read: {error}") from error
         return documents
 
-    def _text(self, name: str) -> bytes:
+    def _read_text(self, name: str) -> bytes:
         """Read a file of JSON; refuse one with so many lines and values that parsing it could take all memory."""
         text = self.read(name)
         values = sum(map(text.count, (b"\n", b",", b"[", b"{")))

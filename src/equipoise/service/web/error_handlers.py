@@ -96,7 +96,7 @@ def _describe(found: Mapping[str, Any]) -> str:
 def _on_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        allowed = _allowed_methods(request)
+        allowed = _list_methods(request)
         message = f"{request.method[:20]} is not understood at this address, but {allowed}"
         return error_response(request, 405, "method", message, {"Allow": allowed})
     words = {404: ("not-found", "there is nothing at this address; /v1/docs lists what programs can ask for")}
@@ -104,8 +104,8 @@ def _on_http(request: Request, error: Exception) -> Response:
     return error_response(request, error.status_code, code, message, error.headers)
 
 
-def _allowed_methods(request: Request) -> str:
-    """All methods of a path. The framework names those of the first route alone, and each of ours has one method."""
+def _list_methods(request: Request) -> str:
+    """List all methods of a path. The framework names those of the first route alone, and each route here has one."""
     methods: set[str] = set()
     for route in request.app.routes:
         if route.matches(request.scope)[0] is not Match.NONE:

@@ -47,5 +47,5 @@ def upgrade(connection: Connection) -> None:
 
 
 def _has_tables(connection: Connection) -> bool:
-    """Whether any table of Equipoise is there."""
+    """Look whether any table of Equipoise is there."""
     return not set(sqlalchemy.inspect(connection).get_table_names()).isdisjoint(Base.metadata.tables)
