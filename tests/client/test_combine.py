@@ -14,6 +14,7 @@ import equipoise as eq
 import reward_posteriors
 from at_home import NormalInverseGamma, in_own_units, rows_of, with_others
 from equipoise.client.home.model import effective_draws, evidence_of, load_model
+from equipoise.client.home.released import read_own_rows
 from equipoise.client.home.rows import Moved, own_rows
 from equipoise.reward.evidence import Evidence, Normal
 from equipoise.reward.model import Reward
@@ -329,11 +330,12 @@ def test_labels_that_a_release_makes_one_are_one_at_home() -> None:
 
 def test_rows_that_a_release_leaves_out_are_left_out_at_home() -> None:
     agreed = _protecting(reward_posteriors.agreement("bernoulli"), rows_per_individual=2, excess="drop")
-    found = own_rows(agreed, {"patient": [7, 7, 8, 7, 8], "ill": ["yes", None, "no", "yes", "no"]})
-    assert found.rows.target.tolist() == [1.0, 0.0, 0.0]
+    found = own_rows(agreed, {"patient": [7, 7, 8, 7, 8, 7], "ill": ["yes", None, "no", "yes", "no", "no"]})
+    assert found.rows.target.tolist() == [1.0, 0.0, 1.0, 0.0]
     assert found.owners is not None
-    assert found.owners.tolist() == [0, 1, 1]
-    assert (found.without_target, found.read) == (1, 5)
+    assert found.owners.tolist() == [0, 1, 0, 1]
+    assert (found.without_target, found.read) == (1, 6)
+    assert "6 rows count as 5 rows" in found.remarks[0]
 
 
 def test_decimals_are_numbers() -> None:
@@ -438,6 +440,18 @@ class TestReleased:
         with pytest.raises(eq.TableError, match="not those that 'north' released"):
             eq.compare(reward, south)
         assert eq.combine(reward, longer, draws=800, other_rows=True).rows == 201
+
+    def test_a_row_without_a_target_hides_no_other_table(self, tmp_path: Path) -> None:
+        table = in_own_units(*rows_of(200, 19))
+        reward = self.reward(tmp_path, table)
+        target = reward.agreement.model.target.name
+        unanswered = {
+            name: np.append(values, np.nan if name == target else values[0]) for name, values in table.items()
+        }
+        assert len(read_own_rows(reward, unanswered)) == 200
+        unanswered["bmi"] = 30 + 0.5 * (unanswered["bmi"] - 30)
+        with pytest.raises(eq.TableError, match="not those that 'north' released"):
+            read_own_rows(reward, unanswered)
 
     def test_a_reward_with_the_release_of_somebody_else_is_refused(self, tmp_path: Path) -> None:
         reward = self.reward(tmp_path, in_own_units(*rows_of(200, 19)))

@@ -9,9 +9,10 @@ variance, so that Σ ((released − exact)/σ)² has a χ² distribution with as
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import scipy
 
-from equipoise.client.home.rows import OwnRows, own_rows
+from equipoise.client.home.rows import OwnRows, columns_with_target, own_rows
 from equipoise.errors import TableError
 from equipoise.models import layout_of
 from equipoise.party.statistics import exact_statistic
@@ -25,21 +26,21 @@ def read_own_rows(reward: Reward, table: Any, *, allow_clipping: bool = False, o
     """Read a party's own rows; refuse a table that was not released, unless `other_rows` says that it is meant."""
     own = own_rows(reward.agreement, table, allow_clipping=allow_clipping)
     if reward.release is not None and not other_rows:
-        _check_released(reward, table, len(own))
+        _check_released(reward, table, own)
     return own
 
 
-def _check_released(reward: Reward, table: Any, rows: int) -> None:
+def _check_released(reward: Reward, table: Any, own: OwnRows) -> None:
     release = reward.release
     assert release is not None
     layout = layout_of(reward.agreement)
-    try:
+    exact = None
+    if not own.without_target:
         exact = exact_statistic(layout, table)
-    except TableError:
-        # Rows without a target are left out at home but refused in a release, so the sums cannot be compared. The
-        # number of usable rows still can.
-        exact = None
-    count = rows if exact is None else exact.count
+    elif layout.individuals is None or layout.individuals.aggregate is None:
+        # A release refuses rows without a target, so it was made of the table without them.
+        exact = exact_statistic(layout, pa.table(columns_with_target(reward.agreement, table)[0]))
+    count = len(own) if exact is None else exact.count
     remedy = (
         f"is it the table of {release.party!r}, in the agreed units? If rows were added, removed or corrected since "
         "the release, go on with --other-rows (other_rows=True)"
@@ -49,7 +50,7 @@ def _check_released(reward: Reward, table: Any, rows: int) -> None:
             f"this table has {count:,} rows, and the reward of {release.party!r} was made for a release of "
             f"{release.count:,}; {remedy}"
         )
-    if exact is None:
+    if exact is None:  # Which rows of an individual were released, where some lack a target, is not known.
         return
     errors = np.subtract(release.statistic, exact.values, dtype=float) / layout.noise_steps(release.stated)
     if scipy.stats.chi2.sf(float(errors @ errors), len(errors)) < IMPROBABLE:

@@ -1,7 +1,8 @@
 """A party's own rows: read whole, checked, in the units that models take.
 
 Rows are prepared as in a release, because one cell of 999 would otherwise outweigh a thousand rows. Numbers beyond the
-agreed bounds are moved to them, gaps are coded as agreed, and a table of which much would be moved is refused. Where
+agreed bounds are moved to them, gaps are coded as agreed, and a table of which much would be moved is refused. Rows are
+not pulled onto the agreed ball (`norm_bound`): that limits what a release may tell, and rows at home stay there. Where
 the agreement makes one row of all that an individual has, or takes the first few, so does this: several rows of one
 individual are not independent.
 """
@@ -116,7 +117,7 @@ def own_rows(agreement: Agreement, table: Any, *, allow_clipping: bool = False) 
     if whose is not None and whose.agreed.aggregate is not None:
         return _rows_made_one(agreement, table, whose, allow_clipping=allow_clipping)
     features, target = wanted_features(agreement), wanted_target(agreement)
-    columns = read_columns(table, [*features, target, *([] if whose is None else [whose.wanted])])
+    columns, left_out = columns_with_target(agreement, table)
     owners, read = None, None
     if whose is not None:
         names = columns.pop(whose.agreed.column).combine_chunks()
@@ -124,12 +125,7 @@ def own_rows(agreement: Agreement, table: Any, *, allow_clipping: bool = False) 
         owners = np.asarray(decoded(names).dictionary_encode().indices, np.int64)
         if keep is not None:
             columns = {name: values.filter(pa.array(keep)) for name, values in columns.items()}
-            owners, read = owners[keep], len(keep)
-    known = [place for place, answer in enumerate(columns[target.name].to_pylist()) if not is_missing(answer)]
-    if not known:
-        raise _without_targets(target.name, table)
-    left_out = len(columns[target.name]) - len(known)
-    columns = {name: values.take(known) for name, values in columns.items()}
+            owners, read = owners[keep], left_out + len(keep)
     cells: dict[str, Any] = {}
     with _fitting(table):
         if features:
@@ -139,7 +135,20 @@ def own_rows(agreement: Agreement, table: Any, *, allow_clipping: bool = False) 
         is_number = isinstance(agreement.model.target, NumberColumn)
         cells[target.name] = _values(answers) if is_number else np.asarray(answers.to_pylist())
         rows, moved = _prepared(agreement, cells, table, allow_clipping=allow_clipping)
-    return OwnRows(rows, left_out, moved, None if owners is None else owners[known], read)
+    return OwnRows(rows, left_out, moved, owners, read)
+
+
+def columns_with_target(agreement: Agreement, table: Any) -> tuple[dict[str, Any], int]:
+    """Read the columns that a release needs, without the rows whose target is missing, and count these."""
+    individuals = layout_of(agreement).individuals
+    whose = [] if individuals is None else [RowsOfIndividuals(individuals).wanted]
+    target = wanted_target(agreement)
+    columns = read_columns(table, [*wanted_features(agreement), target, *whose])
+    known = [place for place, answer in enumerate(columns[target.name].to_pylist()) if not is_missing(answer)]
+    if not known:
+        raise _without_targets(target.name, table)
+    left_out = len(columns[target.name]) - len(known)
+    return ({name: values.take(known) for name, values in columns.items()} if left_out else columns), left_out
 
 
 def _rows_made_one(agreement: Agreement, table: Any, whose: RowsOfIndividuals, *, allow_clipping: bool) -> OwnRows:
