@@ -192,7 +192,12 @@ def test_an_agreement_whose_rounds_an_older_version_made_keeps_its_secret(world:
     with without_promise():
         old = rounds.create(world.context, world.operator, agreed)
     new = rounds.create(world.context, world.operator, agreed)
-    assert secret_of(world, old) == secret_of(world, new) == world.context.path_secret(None)
+    with pytest.raises(Conflict, match="one secret for all agreements.*--all-agreements"):
+        secret_of(world, new)
+    shared = {rounds.disclose_path_secret(world.context, one, all_agreements=True) for one in (old, new)}
+    assert shared == {world.context.path_secret(None)}
+    told = events.list_events(world.context, world.operator)[-1]
+    assert told["details"] == {"reach": "agreements that a version up to 0.14 knew"}
     assert events.list_events(world.context, world.operator)[-3]["details"]["path"] == sha256_hex(
         world.context.path_secret(None).encode()
     )

@@ -391,6 +391,10 @@ def export(
 def noise_secret(
     round_id: RoundArgument,
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write, readable by you alone.")],
+    all_agreements: Annotated[
+        bool,
+        typer.Option("--all-agreements", help="Write it although it is that of other agreements, too (before 0.15)."),
+    ] = False,
     data: DataFolderOption = Path("equipoise-data"),
     database: DatabaseOption = None,
     as_json: JsonOption = False,
@@ -407,7 +411,7 @@ def noise_secret(
     with _opened_service(data, database) as context:
         from equipoise.service.rules.rounds import disclose_path_secret
 
-        secret = disclose_path_secret(context, round_id)
+        secret = disclose_path_secret(context, round_id, all_agreements=all_agreements)
     _write_private(output, secret.encode("ascii") + b"\n")
     say({"round": round_id, "noise_secret": str(output)}, f"The secret is in {output}; keep it safe.", as_json=as_json)
 

@@ -124,21 +124,30 @@ def path_secret(context: Context, session: Session, identity: str) -> str:
     """Derive the secret that the noise of degraded rewards follows from, in every round of an agreement.
 
     If a version up to 0.14 made a round of the agreement, that version's secret is kept: rewards of the same releases
-    must never have two independent noises. Those versions wrote no commitment into the log.
+    must never have two independent noises.
+    """
+    return context.path_secret(None if _shares_secret(session, identity) else identity)
+
+
+def _shares_secret(session: Session, identity: str) -> bool:
+    """Tell whether an agreement keeps the one secret that versions up to 0.14 had for the whole service.
+
+    Those versions wrote no commitment into the log.
     """
     created = (
         select(Event.details_json)
         .join(Round, Round.id == Event.round_id)
         .where(Round.identity == identity, Event.kind == "round-created")
     )
-    is_older = any("path" not in json.loads(details) for details in session.scalars(created))
-    return context.path_secret(None if is_older else identity)
+    return any("path" not in json.loads(details) for details in session.scalars(created))
 
 
-def disclose_path_secret(context: Context, round_id: str) -> str:
+def disclose_path_secret(context: Context, round_id: str, *, all_agreements: bool = False) -> str:
     """Return the secret of a round's degraded rewards for an auditor, and note in the log that it was handed out.
 
     Whoever has it can take the noise off every degraded reward of the agreement, so all who read the log must see it.
+    The secret of an agreement that a version up to 0.14 knew is that of all such agreements: `all_agreements` says that
+    the operator knows.
     """
     with context.database.writing(exclusive=True) as session:
         found = get_round(session, round_id)
@@ -148,12 +157,20 @@ def disclose_path_secret(context: Context, round_id: str) -> str:
                 f'rewards of this round are made by "{mechanism}", and nothing about them is secret from whoever has '
                 "an export of the round; `equipoise operator export` writes one"
             )
+        shared = _shares_secret(session, found.identity)
+        if shared and not all_agreements:
+            raise Conflict(
+                "a version up to 0.14 made a round of this agreement, with one secret for all agreements of the "
+                "service: whoever has it can take the noise off degraded rewards of all of them. If the auditor may, "
+                "add --all-agreements"
+            )
         event_log.append(
             session,
             time=context.clock(),
             actor=event_log.SERVICE,
             kind="noise-secret-disclosed",
             round_id=found.id,
+            reach="agreements that a version up to 0.14 knew" if shared else "this agreement",
         )
         return path_secret(context, session, found.identity)
 

@@ -34,12 +34,12 @@ WORDS = {
     "settlement-cancelled": "{actor} cancelled a settlement",
     "settlement-failed": "A settlement failed",
     "settled": "A round was settled",
-    "noise-secret-disclosed": "the secret of the rewards' noise was written out for an auditor",
+    "noise-secret-disclosed": "The secret of the rewards' noise was written out for an auditor, for {reach}",
     "reward-fetched": "{actor} fetched its reward",
     "exported": "{actor} exported a round",
     "signed-in": "{actor} signed in",
 }
-_SAID = frozenset({"name", "role", "party", "number", "person"})  # details that the words have, or that are no news
+_SAID = frozenset({"name", "role", "party", "number", "person", "reach"})  # details that the words have, or that are no news
 
 
 @router.get("/events")
