@@ -33,7 +33,7 @@ def test_folders_of_one_operator_share_the_secret_of_an_agreement(config: Path, 
         (tmp_path / name).mkdir()
     first, second = degraded(tmp_path / "out1"), degraded(tmp_path / "out2")
     assert first == second == degraded(None)
-    assert (tmp_path / "out1" / SECRET).read_text() == first
+    assert (tmp_path / "out1" / SECRET).read_text() == f"{first} degraded {IDENTITY}\n"
     assert degraded(None, "cd" * 32) != first
     master = config / OPERATOR_SECRET
     assert first not in master.read_text()
@@ -63,9 +63,20 @@ def test_the_secret_of_a_folder_goes_first(config: Path, tmp_path: Path) -> None
     (tmp_path / SECRET).write_text("5a" * 32)
     assert degraded(tmp_path) == "5a" * 32
     assert not config.exists()
-    (tmp_path / SECRET).write_text("damaged")
-    with pytest.raises(eq.MediationError, match="Keep it, or restore it"):
-        degraded(tmp_path)
+    for damaged in ("damaged", "", "\n"):
+        (tmp_path / SECRET).write_text(damaged)
+        with pytest.raises(eq.MediationError, match="Keep it, or restore it"):
+            degraded(tmp_path)
+
+
+def test_a_folder_keeps_a_secret_for_each_mechanism_and_agreement(config: Path, tmp_path: Path) -> None:
+    """Rewards by noise in the same folder must not leave their secret to degraded ones, which share theirs with all."""
+    by_noise = noise_secret_of("noise", None, tmp_path, IDENTITY)
+    assert degraded(tmp_path) == degraded(None)
+    assert degraded(tmp_path, "cd" * 32) == degraded(None, "cd" * 32)
+    assert noise_secret_of("noise", None, tmp_path, IDENTITY) == by_noise
+    assert len((tmp_path / SECRET).read_text().splitlines()) == 3
+    assert (tmp_path / SECRET).stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has other permissions")
@@ -90,6 +101,23 @@ def test_where_no_secret_can_be_kept_there_is_a_way_out(tmp_path: Path, monkeypa
     with pytest.raises(eq.MediationError, match="EQUIPOISE_CONFIG_DIR"):
         degraded(None)
     assert noise_secret_of("degraded", "5a" * 32, None, IDENTITY) == "5a" * 32
+    monkeypatch.setenv("EQUIPOISE_CONFIG_DIR", "config")
+    with pytest.raises(eq.MediationError, match="'config', another folder in every working directory"):
+        degraded(None)
+
+
+@pytest.mark.parametrize("unset", ["", "relative"])
+def test_variables_that_name_no_folder_count_as_unset(
+    unset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty XDG_CONFIG_HOME put the secret into the working directory, another one in each."""
+    monkeypatch.delenv("EQUIPOISE_CONFIG_DIR", raising=False)
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", unset)
+    degraded(None)
+    assert (tmp_path / ".config" / "equipoise" / OPERATOR_SECRET).exists()
+    assert (tmp_path / ".config").stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize(

@@ -13,32 +13,57 @@ WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def find_intruder(folder: Path) -> str | None:
-    """Say in words who else can write a folder, the files in it or a folder above it; None if nobody can.
+    """Say in words who else can write a folder, anything in it or a folder above it; None if nobody can.
 
-    Windows has other permissions, which are not looked at.
+    Links in the folder are refused, since others may own what they lead to. Windows has other permissions, which are
+    not looked at.
     """
     if os.name == "nt":
         return None
-    inside = folder.resolve()
-    entries = [inside, *sorted(inside.iterdir())]
+    resolved = folder.resolve()
+    return _find_within(resolved) or _find_above(resolved)
+
+
+def _find_within(inside: Path) -> str | None:
     # Files of a folder that nobody else may enter are out of reach, whatever their own permissions are.
     is_closed = not inside.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO)
-    for path in entries:
+    for path in (inside, *sorted(inside.rglob("*"))):
         seen = path.lstat()
         if not _is_trusted(seen.st_uid):
             return f"{str(path)!r} belongs to {_name_of(seen.st_uid)}"
+        if stat.S_ISLNK(seen.st_mode):
+            return f"{str(path)!r} is a link, and others may own what it leads to"
         is_reachable = path == inside or not is_closed
-        if is_reachable and seen.st_mode & WRITABLE and not stat.S_ISLNK(seen.st_mode):
+        if is_reachable and seen.st_mode & WRITABLE:
             return f"others can write {str(path)!r} (mode {stat.S_IMODE(seen.st_mode):03o})"
+    return None
+
+
+def _find_above(inside: Path) -> str | None:
     for path in inside.parents:
         seen = path.stat()
         if not _is_trusted(seen.st_uid):
             return f"{str(path)!r}, which it is in, belongs to {_name_of(seen.st_uid)}"
-        # A group of one's own is what many systems give every user.
-        foreign = stat.S_IWOTH | (0 if seen.st_gid == os.getgid() else stat.S_IWGRP)
+        foreign = stat.S_IWOTH | (0 if _is_own_group(seen.st_gid) else stat.S_IWGRP)
         if seen.st_mode & foreign and not seen.st_mode & stat.S_ISVTX:
             return f"others can replace folders in {str(path)!r} (mode {stat.S_IMODE(seen.st_mode):03o})"
     return None
+
+
+def _is_own_group(group: int) -> bool:
+    """Tell whether a group is the private one that many systems give every user: of their name, and with nobody else.
+
+    The name matters because a directory service may not list all members of a group.
+    """
+    import grp  # which Windows has neither of
+    import pwd
+
+    try:
+        me, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+    except KeyError:
+        return False
+    others = {one.pw_name for one in pwd.getpwall() if one.pw_gid == group} | set(found.gr_mem)
+    return group == me.pw_gid and found.gr_name == me.pw_name and others <= {me.pw_name}
 
 
 def _is_trusted(owner: int) -> bool:

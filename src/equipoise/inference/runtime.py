@@ -6,7 +6,6 @@ set only if nobody has chosen one.
 
 import functools
 import os
-import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -17,6 +16,7 @@ import jax
 from jax.experimental.compilation_cache import compilation_cache
 
 from equipoise._util.ownership import find_intruder
+from equipoise._util.user_folders import make_private_folder, user_folder
 from equipoise.errors import CacheWarning
 
 _Parameters = ParamSpec("_Parameters")
@@ -43,13 +43,7 @@ def double_precision(function: Callable[_Parameters, _Result]) -> Callable[_Para
 
 def default_cache_directory() -> Path:
     """Where compiled programs are kept unless `EQUIPOISE_CACHE_DIR` says otherwise."""
-    if sys.platform == "darwin":
-        base = Path("~/Library/Caches")
-    elif sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA", "~/AppData/Local"))
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"))
-    return base.expanduser() / "equipoise" / "jax"
+    return user_folder("cache") / "jax"
 
 
 @functools.cache
@@ -65,8 +59,8 @@ def use_compilation_cache() -> Path | None:
         return None
     try:
         folder = Path(chosen) if chosen else default_cache_directory()
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(exist_ok=True, mode=0o700)
+        make_private_folder(folder)
+        folder = folder.resolve()  # Whoever owns a link on the way could lead it elsewhere later.
         intruder = find_intruder(folder)
     except (OSError, RuntimeError):  # the latter where there is no home directory
         return None

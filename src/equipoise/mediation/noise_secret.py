@@ -8,21 +8,22 @@ two independent paths, whoever gets rewards of both could average the noise away
 secret, in a file that only the operator can read, and each agreement's secret is derived from it (HKDF): the same
 releases always meet the same path, in whatever folder they are settled. Handing the secret of one agreement to an
 auditor tells nothing about the others. A settlement's folder keeps a copy, which goes first: with it the round can be
-settled again on another machine.
+settled again on another machine. Each line of that file has a secret, the mechanism and the identity of the agreement
+that it is for; up to version 0.14 it had a single secret for all.
 """
 
 import os
 import secrets
 import stat
-import sys
 from contextlib import suppress
 from pathlib import Path
 
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from equipoise._util.files import write_new_file
+from equipoise._util.files import replaced_file, write_new_file
 from equipoise._util.ownership import find_intruder
+from equipoise._util.user_folders import make_private_folder, user_folder
 from equipoise.errors import MediationError
 from equipoise.inference.scenario import PATH_DIGITS
 from equipoise.mediation.settings import WITH_NOISE, Mechanism, SettlementSettings
@@ -44,10 +45,15 @@ def noise_secret_of(mechanism: Mechanism, given: str | None, folder: Path | None
         return _new_secret(mechanism, identity)
     path = folder / SECRET
     try:
-        if not path.exists():
-            write_new_file(path, _new_secret(mechanism, identity).encode(), mode=0o600)
-        kept = path.read_text(encoding="ascii").strip()
-        return _long_enough(mechanism, SettlementSettings.of(None, {"noise_secret": kept}).noise_secret or "")
+        lines = path.read_text(encoding="ascii").splitlines() if path.exists() else []
+        if path.exists() and not lines:
+            raise ValueError("it is empty")
+        kept = [secret for secret, *bound in map(str.split, lines) if bound in ([], [mechanism, identity])]
+        if not kept:
+            kept = [_new_secret(mechanism, identity)]
+            with replaced_file(path, mode=0o600) as partial:
+                partial.write_text("\n".join([*lines, f"{kept[0]} {mechanism} {identity}", ""]), encoding="ascii")
+        return _long_enough(mechanism, SettlementSettings.of(None, {"noise_secret": kept[0]}).noise_secret or "")
     except (OSError, ValueError, MediationError) as error:
         raise MediationError(
             f"cannot use {str(path)!r} ({error}). Keep it, or restore it: with another secret, the noise of rewards "
@@ -57,15 +63,15 @@ def noise_secret_of(mechanism: Mechanism, given: str | None, folder: Path | None
 
 def config_folder() -> Path:
     """Return the folder for what belongs to one user of this machine, unless `EQUIPOISE_CONFIG_DIR` names another."""
-    if chosen := os.environ.get(CONFIG_VARIABLE):
-        return Path(chosen)
-    if sys.platform == "darwin":
-        base = Path("~/Library/Application Support")
-    elif sys.platform == "win32":
-        base = Path(os.environ.get("APPDATA", "~/AppData/Roaming"))
-    else:
-        base = Path(os.environ.get("XDG_CONFIG_HOME", "~/.config"))
-    return base.expanduser() / "equipoise"
+    chosen = os.environ.get(CONFIG_VARIABLE)
+    if not chosen:
+        return user_folder("config")
+    if not Path(chosen).is_absolute():
+        raise MediationError(
+            f"{CONFIG_VARIABLE} is {chosen!r}, another folder in every working directory, with another secret; give a "
+            "path from the root"
+        )
+    return Path(chosen)
 
 
 def _new_secret(mechanism: Mechanism, identity: str) -> str:
@@ -80,7 +86,8 @@ def _operator_secret() -> bytes:
     """Read the operator's secret, made the first time; refuse one that somebody else could know or have put there."""
     try:
         folder = config_folder()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(folder)
+        folder = folder.resolve()  # Whoever owns a link on the way could lead it elsewhere later.
         path = folder / OPERATOR_SECRET
         if not path.exists():
             with suppress(FileExistsError):  # another process may be quicker
