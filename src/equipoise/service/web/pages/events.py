@@ -39,7 +39,8 @@ WORDS = {
     "exported": "{actor} exported a round",
     "signed-in": "{actor} signed in",
 }
-_SAID = frozenset({"name", "role", "party", "number", "person", "reach"})  # details that the words have, or that are no news
+# Details that the words have, or that are no news.
+_SAID = frozenset({"name", "role", "party", "number", "person", "reach"})
 
 
 @router.get("/events")
