@@ -32,6 +32,8 @@ MARKS = {
     "first": "takes a minute or more: begins before the others",
 }
 _STARTS = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "subprocess.Popen"}
+# Started by `platform`, and by Matplotlib when it first lists a machine's fonts: by whichever test comes first.
+_ASKED_ONCE = (("uname",), ("fc-list",))
 GROUPS = "groups.json"
 LONGEST = ("rounds", "gaussian", "infer")  # groups that begin first
 _COMPILED = "/jax/core/compile/backend_compile_duration"
@@ -58,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _note_process(event: str, arguments: tuple[Any, ...]) -> None:
-    if event in _STARTS and arguments[:1] != ("uname",):  # what `platform` asks once
+    if event in _STARTS and arguments[:1] not in _ASKED_ONCE:
         _seen["process"] = f"{event} {arguments[0] if arguments else ''}".strip()
 
 

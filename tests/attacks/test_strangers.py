@@ -37,9 +37,9 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seen: list[int] = []
     plain = strict_json
 
-    def noting(data: bytes) -> Any:
+    def noting(data: bytes, **options: bool) -> Any:
         seen.append(len(data))
-        return plain(data)
+        return plain(data, **options)
 
     monkeypatch.setattr(routes, "strict_json", noting)
     return seen
