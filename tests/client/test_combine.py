@@ -1,5 +1,6 @@
 """A reward and own rows together: against posteriors in closed form, and what can be wrong with either."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 from unittest import mock
@@ -23,6 +24,8 @@ from equipoise.reward.slice_sampling import sample
 pytestmark = pytest.mark.statistical
 
 
+# Evidence of 30 rows is heavy-tailed, and 20,000 rows leave few draws near them: both are told.
+@pytest.mark.filterwarnings("ignore:The effective number:UserWarning")
 @pytest.mark.parametrize(("own", "others"), [(3, 400), (60, 60), (400, 30), (20_000, 400)])
 def test_two_sets_of_rows_make_the_posterior_of_both(own: int, others: int) -> None:
     """Evidence of exact rows of others, own rows at home: the posterior of all rows, as far as evidence is normal."""
@@ -98,6 +101,7 @@ def test_chains_begin_at_every_mode(dimension: int) -> None:
     assert np.mean(found[..., 0] > 0) == pytest.approx(0.55, abs=0.05)
 
 
+@pytest.mark.filterwarnings("ignore:The effective number:UserWarning")
 def test_a_poor_fit_is_told() -> None:
     """Few draws, far from normal: too few for a mixture."""
     rng = np.random.default_rng(8)
@@ -228,7 +232,9 @@ def test_own_rows_of_one_class_leave_a_proper_model() -> None:
 def test_a_million_rows_swamp_the_evidence() -> None:
     """And are combined in seconds: families count equal values, regressions sum products."""
     drawn = -1.0 + 0.3 * np.random.default_rng(13).normal(size=(16, 250, 1))
-    model = eq.combine(with_others("bernoulli", drawn), {"ill": np.repeat(["yes", "no"], [400_000, 600_000])})
+    table = {"ill": np.repeat(["yes", "no"], [400_000, 600_000])}
+    with pytest.warns(UserWarning, match="effective number .*, below 100.* up to 0.0[0-9]* standard deviations"):
+        model = eq.combine(with_others("bernoulli", drawn), table)
     assert model.posterior.mean("probability") == pytest.approx(0.4, abs=0.002)
 
 
@@ -389,6 +395,42 @@ def test_own_rows_in_the_tail_of_the_evidence_are_told_and_shown_beside_the_mode
     assert model.own is not None
     (own,) = model.own.values()
     assert own[2] == pytest.approx(391 / 402, abs=0.005)
+    assert model.shift is not None
+    assert model.shift > 0.5
+    assert "party compare" in model.remarks[0]
+
+
+def test_few_effective_draws_are_told_however_near_the_model_is_to_own_rows() -> None:
+    """A description that is wrong where own rows are may leave the model at the own rows, too."""
+    drawn = 0.3 * np.random.default_rng(20).normal(size=(16, 250, 1))
+    with pytest.warns(UserWarning, match="effective number") as caught:
+        model = eq.combine(with_others("bernoulli", drawn), {"ill": np.tile(["yes", "no"], 100_000)}, draws=1_600)
+    assert model.effective is not None
+    assert model.effective < 100
+    assert model.shift is not None
+    assert model.shift < 0.5
+    assert [str(one.message) for one in caught] == model.remarks
+    assert "party compare" not in model.remarks[0]
+    assert model.beside_own_rows() is not None
+
+
+def test_own_rows_whose_chains_do_not_converge_are_not_shown_beside_the_model() -> None:
+    drawn = 0.3 * np.random.default_rng(20).normal(size=(16, 250, 1))
+    reward, table = with_others("bernoulli", drawn), {"ill": np.tile(["yes", "no"], 100_000)}
+
+    def never_alone(density: Any, around: Any, draws: int, seed: int) -> Any:
+        found, diagnostics = sample(density, around, draws, seed)
+        # Evidence of nobody is described by the prior, N(0, 1).
+        alone = np.array_equal(around[0].covariance, np.eye(1))
+        return found, replace(diagnostics, rhat=np.array([2.0])) if alone else diagnostics
+
+    with (
+        mock.patch("equipoise.client.home.model.sample", never_alone),
+        pytest.warns(UserWarning, match="cannot be compared with your own rows alone, whose chains did not converge"),
+    ):
+        model = eq.combine(reward, table, draws=1_600)
+    assert model.posterior.converged
+    assert (model.own, model.shift, model.beside_own_rows()) == (None, None, None)
 
 
 def test_the_effective_number_is_that_of_importance_weights() -> None:

@@ -38,7 +38,7 @@ from equipoise.valuation.divergence import divergence
 
 DRAWS = 4_000
 FEWEST_EFFECTIVE = 100
-# Standard deviations of own rows alone. If the model differs by less, it matters little how evidence was described.
+# Standard deviations of own rows alone. A model that differs by more is to be compared by held-out rows.
 LARGEST_SHIFT = 0.5
 # In coordinates where the prior is N(0, 1), no release gives evidence farther out than this.
 FARTHEST_EVIDENCE = 1_000.0
@@ -68,7 +68,8 @@ class HomeModel(Reward):
         Effective number of the others' draws, weighted by how likely they make the own rows. Below 100 the model rests
         on the description alone.
     own : dict of str to list of float, optional
-        Quantiles of the parameters by own rows alone, at 5, 25, 50, 75 and 95 %, where `effective` is below 100.
+        Quantiles of the parameters by own rows alone, at 5, 25, 50, 75 and 95 %, where `effective` is below 100 and
+        the chains of this comparison converged.
     party, agreement, posterior, value, deviations, release : object
         As of a `Reward`; `value` is that of rows and evidence together, `others` and `release` are None.
 
@@ -110,13 +111,8 @@ class HomeModel(Reward):
     def remarks(self) -> list[str]:
         """Sentences that speak against relying on the model."""
         told = []
-        if self.effective is not None and (shift := self.shift) is not None and shift > LARGEST_SHIFT:
-            told.append(
-                f"Your own rows lie where the others' evidence has few draws: their effective number is "
-                f"{self.effective:.3g}, and should be {FEWEST_EFFECTIVE} or more. The model rests on how the evidence "
-                f"was described there, and is up to {shift:.2g} standard deviations away from your own rows alone. "
-                "Compare the two by held-out rows before you rely on it (`equipoise party compare`)."
-            )
+        if self.effective is not None and self.effective < FEWEST_EFFECTIVE:
+            told.append(self._remark_on_few_draws(self.effective))
         if not self.fits:
             told.append(
                 f"The others' evidence is not well described by {counted(self.parts, 'normal distribution')}: "
@@ -126,11 +122,25 @@ class HomeModel(Reward):
         told += [f"Its chains have not converged: {problem}." for problem in self.posterior.diagnostics.problems]
         return told
 
+    def _remark_on_few_draws(self, effective: float) -> str:
+        """Say that few of the others' draws lie near the own rows, and how far the model is from these alone."""
+        remark = (
+            f"The effective number of the others' draws under your own rows is {effective:.3g}, below "
+            f"{FEWEST_EFFECTIVE}. Few of them lie where your rows are, so there the model rests on how the evidence "
+            "was described."
+        )
+        if (shift := self.shift) is None:
+            return f"{remark} The model cannot be compared with your own rows alone, whose chains did not converge."
+        remark += f" The model is up to {shift:.2g} standard deviations away from your own rows alone."
+        if shift > LARGEST_SHIFT:
+            remark += " Compare the two by held-out rows before you rely on it (`equipoise party compare`)."
+        return remark
+
     @property
     def shift(self) -> float | None:
         """Largest distance of a parameter from that by own rows alone, in standard deviations of the latter.
 
-        None where the effective number of the others' draws is large enough, or there are none.
+        None where there is no `own` to compare with.
         """
         if self.own is None:
             return None
@@ -256,6 +266,8 @@ def combined(
     if effective is not None and effective < FEWEST_EFFECTIVE:
         prior = Evidence.none(evidence.dimension)
         alone = posterior_at_home(reward, prior, own.rows, draws=draws, seed=seed)
+        # Only the model itself must converge. A comparison that did not is left out, and `remarks` says so.
+        alone = alone if alone.converged else None
     return HomeModel(
         reward.party,
         reward.agreement,
