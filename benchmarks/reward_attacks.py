@@ -5,11 +5,11 @@ python benchmarks/reward_attacks.py --print OUTPUT.csv             tables of wha
 PYTHONPATH=tests python benchmarks/reward_attacks.py --exact       the best attacks, where everything is normal
 PYTHONPATH=tests python benchmarks/reward_attacks.py --reports     what a party's report adds there
 
-Rounds are those of `mechanisms.py`: rows of a known truth, real releases and settlements. Truths of linear regressions
-are drawn from the agreed prior, because a posterior that is too wide or too narrow for its truths gains by being
-sharpened or widened, whatever the mechanism; their rewards have amounts that were fixed before, κ = 0.3 or τ = 2, since
-searching takes minutes. Judge by 40 rounds or more: single rounds differ by a nat. A recipient knows its reward,
-the others' evidence in it, prior, κ or τ, and its own release and rows. It fits normal distributions where the prior is
+Rounds are those of `mechanisms.py`: rows of a known truth, real releases and settlements. Truths are drawn from the
+agreed prior, because a posterior that is too wide or too narrow for its truths gains by being sharpened or widened,
+whatever the mechanism. Rewards of linear regressions have amounts that were fixed before, κ = 0.3 or τ = 2, since
+searching takes minutes. Judge by 40 rounds or more: single rounds differ by a nat. A recipient knows its reward, the
+others' evidence in it, prior, κ or τ, and its own release and rows. It fits normal distributions where the prior is
 N(0, I), and makes of them what it likes: counts the others' evidence more than once, or everything (divided by κ, where
 there is one), or puts its own release in whole. Then the same at home, with its rows. Of each: log density of the
 truth, and log loss of new rows.
@@ -60,15 +60,18 @@ Part = tuple[np.ndarray, np.ndarray]  # natural parameter and precision, without
 
 
 class PriorTruth(Truth):
-    """A linear regression whose parameters and features are a draw of the agreed prior.
+    """A share, or a linear regression with its features, drawn from the agreed prior.
 
-    Draws under which more than one cell in fifty would lie outside the bounds are drawn again: such rows would be moved
-    to the bounds in a release, which no prior knows about.
+    Draws of a regression under which more than one cell in fifty would lie outside the bounds are drawn again: such
+    rows would be moved to the bounds in a release, which no prior knows about.
     """
 
     def __init__(self, agreed: eq.Agreement, number: int) -> None:
-        super().__init__("linear", number)
+        super().__init__(agreed.model.kind, number)
         draws = prior_posterior(agreed, 400, number).draws
+        if self.kind == "bernoulli":
+            self.share = float(draws["probability"][0])
+            return
         for place in range(400):
             self.mean, self.covariance = draws["feature_mean"][place], draws["feature_covariance"][place]
             *weights, bias = draws["weights"][place]
@@ -83,6 +86,8 @@ class PriorTruth(Truth):
 
     def table(self, rows: int) -> dict[str, Any]:
         """Draw rows of a party."""
+        if self.kind == "bernoulli":
+            return super().table(rows)
         features = 4 * self.rng.multivariate_normal(self.mean, self.covariance, size=rows)
         noise = self.residual * self.rng.normal(size=rows)
         return {"a": features[:, 0], "b": features[:, 1], "y": self.bias + features @ self.weights + noise}
@@ -189,7 +194,7 @@ def recipients(
 def settle(kind: str, number: int) -> Iterator[dict[str, Any]]:
     """One round with every mechanism: a record of every attack on every reward that was held back."""
     agreed = agreement(kind)
-    truth = PriorTruth(agreed, number) if kind == "linear" else Truth(kind, number)
+    truth = PriorTruth(agreed, number)
     tables = dict(zip(PARTIES, map(truth.table, ROWS), strict=True))
     new, place = truth.table(NEW_ROWS), coordinates_of(agreed, truth)
     for mechanism, reward, made in recipients(agreed, tables, search=kind != "linear"):

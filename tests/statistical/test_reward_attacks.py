@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from equipoise.reward.evidence import Normal
 from statistical.reward_attacks import BROKEN, MECHANISMS, Attack, Gain, Laboratory, attack
@@ -108,6 +109,23 @@ def test_attacks_on_real_settlements(monkeypatch: pytest.MonkeyPatch) -> None:
             assert divergence(one.made[WHOLE], one.made["divided by κ"]) < 0.1
         else:
             assert divergence(one.made["as given"], one.made["own release whole"]) < 0.1
+
+
+@pytest.mark.engine
+def test_truths_of_the_attacked_shares_are_draws_of_the_agreed_prior(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The prior is uniform; truths between 0.1 and 0.9 would fail."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    from mechanisms import agreement
+    from reward_attacks import PriorTruth
+
+    agreed = agreement("bernoulli")
+    truths = [PriorTruth(agreed, number) for number in range(200)]
+    shares = np.array([truth.share for truth in truths])
+    assert stats.kstest(shares, stats.uniform.cdf).pvalue > 0.001
+    assert shares.min() < 0.1
+    assert shares.max() > 0.9
+    cells = truths[0].table(20_000)["y"]
+    assert np.mean(cells) == pytest.approx(truths[0].share, abs=0.02)
 
 
 def divergence(first: Normal, second: Normal) -> float:
