@@ -75,6 +75,17 @@ def test_other_inputs_are_refused_and_nothing_is_lost(tmp_path: Path) -> None:
     assert path.read_bytes() == data
 
 
+def test_a_refusal_advises_first_to_keep_the_secret(tmp_path: Path) -> None:
+    """Who deletes everything to begin anew degrades the same releases by a second path, and both can be averaged."""
+    path = tmp_path / "journal"
+    filled(path)
+    with pytest.raises(MediationError) as refused, FileJournal(path, "cd" * 32):
+        pass
+    _, _, advice = str(refused.value).partition("or other options. ")
+    assert advice.startswith("Keep noise.secret")
+    assert advice.index("averaged away") < advice.index("delete this file")
+
+
 def test_inputs_that_results_do_not_depend_on_may_differ(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     with FileJournal(path, INPUTS, "values") as journal:
