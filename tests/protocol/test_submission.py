@@ -5,15 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from builders import bernoulli, linear
+import coded
+from builders import bernoulli, linear, logistic
 from equipoise._util.canonical import canonical_json
 from equipoise.agreement import Agreement
 from equipoise.errors import GuaranteeError, SubmissionError, TableError
 from equipoise.models import LARGEST_NOISE, layout_of
+from equipoise.models.guarantee import Guarantee
 from equipoise.party.release import release
 from equipoise.party.statistics import exact_statistic
 from equipoise.protocol.keys import create_key, public_hex
@@ -270,6 +273,60 @@ def test_honest_releases_never_contradict_themselves(seed: int, epsilon: float, 
     noisy = np.array(exact.values) + np.rint(layout.noise_steps(guarantee) * rng.normal(size=len(layout)))
     values = [value / step for value, step in zip(noisy, layout.steps_per_unit, strict=True)]
     assert layout.contradiction(values, rows, guarantee, IMPOSSIBLE) is None
+
+
+def test_products_that_no_three_columns_have_together(tmp_path: Path) -> None:
+    """Any two may have a correlation of −0.9, three may not: their sum would have a negative square."""
+    agreed = linear(3, max_epsilon=5.0)
+    made = release(agreed, np.ones((20, 4)), party="north", epsilon=0.5, ledger=tmp_path / "north.ledger")
+    layout = layout_of(agreed)
+
+    def with_product(product: float, folder: str) -> Submission:
+        found = []
+        for entry, step in zip(layout.entries, layout.steps_per_unit, strict=True):
+            of_features = entry.second is not None and 3 not in (entry.first, entry.second)
+            square = 1_000 if entry.first == entry.second else 0
+            found.append(round((square or product * of_features) * step))
+        (tmp_path / folder).mkdir()
+        stated = {"order": 2.0, "epsilon": 5.0}
+        return resigned(
+            made, tmp_path / folder, agreement=agreed.identity, count=1_000, statistic=found, guarantee=stated
+        )
+
+    says = r"squares of a weighted sum of ('x[012]', ){3}.* add up to -800, in 1,000 rows"
+    with pytest.raises(SubmissionError, match=f"contradicts itself: {says}"):
+        with_product(-900.0, "impossible").check(agreed)
+    # Three may be correlated by −0.5, and with this noise seem to be by a little more.
+    with_product(-520.0, "possible").check(agreed)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 64.0, 1e12])
+@pytest.mark.parametrize("kind", ["linear", "logistic", "levels", "ball"])
+def test_no_honest_release_has_a_negative_square(kind: str, epsilon: float) -> None:
+    """Rows on a line, or fewer than columns, leave eigenvalues of 0, which noise makes negative half of the time."""
+    models = {
+        "linear": linear(8),
+        "logistic": logistic(8),
+        "levels": coded.agreement("linear"),
+        "ball": linear(8, norm_bound=1.5),
+    }
+    agreed = models[kind]
+    layout, guarantee = layout_of(agreed), Guarantee(order=agreed.privacy.order, epsilon=epsilon)
+    rng = np.random.default_rng(3)
+    for rows in (2, 5, 300):
+        if kind == "levels":
+            table: Any = coded.rows("linear", rows, rng)[0]
+        else:
+            line = rng.choice([-2.0, 2.0], size=(rows, 1)) * np.ones((1, 8))
+            table = np.column_stack([line, line[:, 0] > 0])
+        if kind == "logistic":
+            table = pd.DataFrame(table, columns=[*(f"x{place}" for place in range(8)), "y"])
+            table["y"] = np.where(table["y"] > 0, "yes", "no")
+        exact = exact_statistic(layout, table)
+        for _ in range(40):
+            noisy = np.array(exact.values) + np.rint(layout.noise_steps(guarantee) * rng.normal(size=len(layout)))
+            values = [value / step for value, step in zip(noisy, layout.steps_per_unit, strict=True)]
+            assert layout.contradiction(values, exact.count, guarantee, IMPOSSIBLE) is None
 
 
 def test_whatever_can_be_released_is_accepted(tmp_path: Path) -> None:

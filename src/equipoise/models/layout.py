@@ -261,10 +261,11 @@ class Layout:
         ]
 
     def contradiction(self, values: Sequence[float], count: int, guarantee: Guarantee, deviations: float) -> str | None:
-        """Name two sums that no rows have together, although the noise of each is off by so many deviations.
+        """Name sums that no rows have together, although the noise of each is off by so many deviations.
 
         By the Cauchy–Schwarz inequality (Σx)² ≤ n Σx² and (Σxy)² ≤ Σx² Σy². Each sum is moved in favour of the rows by
-        `deviations` of its noise, so an honest release contradicts itself only if some noise is farther off.
+        `deviations` of its noise, so an honest release contradicts itself only if some noise is farther off. What holds
+        for all columns together comes last.
         """
         noise = self.noise_deviations(guarantee)
         sums = {(entry.first, entry.second): place for place, entry in enumerate(self.entries)}
@@ -281,7 +282,45 @@ class Layout:
             if least**2 > square:
                 others = [self.entries[sums[one, one]].name for one in (first, second) if one is not None]
                 return f"{self.entries[place].name!r} is {values[place]:.4g}, too large for {' and '.join(others)}"
-        return None
+        return self._negative_square(values, count, noise, deviations)
+
+    def _negative_square(
+        self, values: Sequence[float], count: int, noise: Sequence[float], deviations: float
+    ) -> str | None:
+        """Name a weighted sum of columns whose squares add up to less than 0 by more than the noise explains.
+
+        For z = (1, x) of every row, M = Σ z zᵀ has no negative eigenvalue. A release has M + E, and by Weyl's
+        inequality its smallest eigenvalue is at least −‖E‖ ≥ −‖E‖_F. An entry with noise σg stands in E once if it is a
+        square, otherwise twice: ‖E‖_F² = Σ a g², with a = σ² or 2σ². The g are sub-Gaussian with variance 1, so that
+        E exp(λg²) ≤ (1 − 2λ)^−½, which is all that the proof of Laurent and Massart (2000, lemma 1) needs:
+
+            P(Σ a g² > Σ a + 2 √t |a|₂ + 2 t max a) ≤ e^−t,
+
+        here with t = deviations²/2. Columns without a sum of squares, such as levels, are left out: what is left of M
+        has no negative eigenvalue either.
+        """
+        squared = [entry.first for entry in self.entries if entry.second == entry.first]
+        index: dict[int | None, int] = {None: 0, **{column: place for place, column in enumerate(squared, start=1)}}
+        matrix = np.zeros((len(index), len(index)))
+        matrix[0, 0] = count
+        a = []
+        for entry, value, deviation in zip(self.entries, values, noise, strict=True):
+            if entry.first in index and entry.second in index:
+                row, column = index[entry.first], index[entry.second]
+                matrix[row, column] = matrix[column, row] = value
+                a.append(deviation**2 if row == column else 2 * deviation**2)
+        # No squares at all, as of shares, or a product that is not released: nothing follows.
+        if not a or len(a) < len(matrix) * (len(matrix) + 1) // 2 - 1:
+            return None
+        t = deviations**2 / 2
+        largest = math.sqrt(sum(a) + 2 * math.sqrt(t) * math.hypot(*a) + 2 * t * max(a))
+        eigenvalues, vectors = np.linalg.eigh(matrix)
+        rounding = 1e-12 * float(np.abs(eigenvalues).max())
+        if eigenvalues[0] >= -largest - rounding:
+            return None
+        names = ["1", *(repr(self.columns[column].name) for column in squared)]
+        foremost = [names[place] for place in np.argsort(-np.abs(vectors[:, 0]))[:4]]
+        return f"squares of a weighted sum of {', '.join(foremost)} add up to {eigenvalues[0]:.4g}"
 
     def noise_steps(self, guarantee: Guarantee) -> float:
         """Standard deviation of the noise on every released integer: σ = Δ/√(2ρ), in grid steps."""

@@ -255,7 +255,7 @@ class Submission(_Strict):
             )
         if contradiction := layout.contradiction(values, self.count, self.stated, IMPOSSIBLE):
             raise SubmissionError(
-                f"{who} contradicts itself: {contradiction} of {self.count:,} rows. No table and no noise give that; "
+                f"{who} contradicts itself: {contradiction}, in {self.count:,} rows. No table and no noise give that; "
                 "ask the party to release again from the agreed columns"
             )
 
