@@ -135,7 +135,7 @@ def test_efficiency_holds_within_the_errors() -> None:
     game = SurpriseGame(9, 6)
     shapley = sampled_shapley(9, game.evaluate, 120, proxy=game.proxy).shapley
     # Errors cancel in the sum, up to rounding, which may leave a variance just below 0.
-    error = np.sqrt(max(0.0, np.ones(9) @ shapley.covariance @ np.ones(9)))
+    error = np.sqrt(max(0.0, float(np.ones(9) @ shapley.covariance @ np.ones(9))))
     assert abs(shapley.values.sum() - shapley.grand.value) < 5 * error + 1e-9
 
 
