@@ -172,7 +172,13 @@ def test_mistakes_of_each_model(model: str, says: str) -> None:
 LINE = 'kind = "linear"\ntarget = { name = "y", bounds = [0, 10] }'
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+A1", "-2+3", "@SUM(A1)", "\\t=1", "＝1", "-5 to 0", "=cmd|' /C calc'!A0"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("=1+1", "+A1", "-2+3", "@SUM(A1)", "\\t=1", "＝1", "-5 to 0", "=cmd|' /C calc'!A0"),
+        *(" =1+1", "\\n=1", "\\uFEFF=1", "a;=1+1", "a; =1+1", "a\\t@SUM(A1)", "a\\r\\n-2+3", "a,b;＝1", "a;-1"),
+    ],
+)
 def test_names_and_labels_that_a_spreadsheet_would_run_are_refused(text: str) -> None:
     """They stand in files of predictions, which people open in spreadsheets; whoever wrote the agreement chose them."""
     for model in (
@@ -187,7 +193,9 @@ def test_names_and_labels_that_a_spreadsheet_would_run_are_refused(text: str) ->
 
 
 def test_numbers_and_signs_are_no_formulas() -> None:
-    for labels in ('["-", "+"]', "[-1, 1]", '["-1.5", "+2"]', '["A+", "B-"]'):
+    plain = ('["-", "+"]', "[-1, 1]", '["-1.5", "+2"]', '["A+", "B-"]', '[" -1", " 1"]')
+    ranges = ('["(-5, -1)", "[0, +5]"]', '["0, -1", "1 - 2"]', '["a; b", "c=d; e-f"]', '["some\\nmore", "less"]')
+    for labels in (*plain, *ranges):
         agreement(f'kind = "bernoulli"\ntarget = {{ name = "y", labels = {labels} }}')
 
 

@@ -32,9 +32,12 @@ MAX_CATEGORIES = 2_000
 MAX_LEVELS = 50  # of a feature: each is a column of its own
 MIN_TYPICAL = 0.001  # of the width of the bounds
 
-# Spreadsheets take a cell that begins with one of these for a formula; the last four are the full-width forms.
-_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
-_NUMBER_OR_SIGN = re.compile(r"[+-]|[+-]?[0-9]+([.,][0-9]+)?%?")
+# Spreadsheets take a cell that begins with one of these for a formula (the last four are the full-width forms), some of
+# them after blanks. A reader that separates columns by semicolons or tabs also begins a cell after one of these, which
+# files of predictions do not quote, and after a line break, because to it the quote before stands in the middle of a
+# cell. A comma is always within quotes, so labels such as "0, -1" remain possible.
+_FORMULA = re.compile(r"(?:^|[;\t\r\n])[\s\ufeff]*[=+\-@＝＋－＠]|^[\t\r]")
+_NUMBER_OR_SIGN = re.compile(r" *([+-]|[+-]?[0-9]+([.,][0-9]+)?%?)")
 
 
 def _refuse_formula(text: str) -> str:
@@ -42,10 +45,10 @@ def _refuse_formula(text: str) -> str:
 
     Agreements are written by other people. A number, or a sign by itself, does no harm.
     """
-    if text.startswith(_FORMULAS) and not _NUMBER_OR_SIGN.fullmatch(text):
+    if _FORMULA.search(text) and not _NUMBER_OR_SIGN.fullmatch(text):
         raise ValueError(
-            f"{text!r} begins like a formula of a spreadsheet, which files of predictions would run; write it so that "
-            "it begins with a letter or a digit"
+            f"{text!r} begins like a formula of a spreadsheet, or has a semicolon, a tab or a line break with one "
+            "behind it, which files of predictions would run; let a letter or a digit stand there"
         )
     return text
 
