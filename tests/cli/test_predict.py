@@ -2,6 +2,10 @@
 
 import csv
 import io
+import json
+import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 import pytest
 
+from equipoise.agreement import Agreement
 from program import equipoise, from_json, run
-from reward_posteriors import some_reward, some_rows
+from reward_posteriors import TAIL, reward, some_reward, some_rows
 
 
 @pytest.fixture
@@ -150,3 +155,45 @@ def test_mistakes(home: Path) -> None:
     ):
         assert says in equipoise(*command, cwd=home, code=code)
     assert not list(home.glob(".*.partial"))
+
+
+SOFFICE = shutil.which("soffice")
+# Fields of a CSV file end at commas, which is the default, at semicolons, at tabs, or at any of them.
+SEPARATORS = {"commas": "44", "semicolons": "59", "tabs": "9", "all": "44/59/9"}
+
+
+def formulas(table: Path, separators: str) -> list[str]:
+    """Formulas in the spreadsheet that LibreOffice makes of a CSV file."""
+    assert SOFFICE is not None
+    profile = f"-env:UserInstallation={(table.parent / 'profile').as_uri()}"
+    # Double quotes around texts, UTF-8, from the first line on.
+    reading = f"--infilter=Text - txt - csv (StarCalc):{separators},34,76,1"
+    command = [SOFFICE, profile, "--headless", reading, "--convert-to", "fods", table.name]
+    subprocess.run(command, cwd=table.parent, check=True, capture_output=True, timeout=120)
+    text = table.with_suffix(".fods").read_text(encoding="utf-8")
+    assert "<table:table-cell" in text
+    return re.findall('table:formula="([^"]*)"', text)
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.skipif(SOFFICE is None, reason="LibreOffice is not installed: apt-get install libreoffice-calc")
+def test_libreoffice_finds_no_formula_in_predictions(tmp_path: Path) -> None:
+    """Names and labels at the edge of what an agreement may have, however the reader separates columns."""
+    levels = ["(-5, -1)", "0, =1", "some\nmore", "a; b", "c=d", "-", "-1.5"]
+    numbers = ["a=1+1", "0, @1", "x;y\tz"]
+    written = ", ".join(json.dumps(level) for level in levels)
+    features = ", ".join(f"{{ name = {json.dumps(name)}, bounds = [0, 1] }}" for name in numbers)
+    agreed = Agreement.parse(
+        f'format = 2\n[model]\nkind = "logistic"\ntarget = {{ name = "ill", labels = ["-", "0, =1"] }}\n'
+        f'features = [{features}, {{ name = "l, +1", kind = "category", levels = [{written}] }}]\n{TAIL}'
+    )
+    reward(agreed, {"weights": 0.1 * np.ones((20, 10))}).save(tmp_path / "edge.nc")
+    with (tmp_path / "rows.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([[*numbers, "l, +1"], *([0.1, 0.2, 0.3, level] for level in levels)])
+    run("predict", "edge.nc", "--data", "rows.csv", "-o", "predictions.csv", cwd=tmp_path)
+    (tmp_path / "formula.csv").write_text("id,=1+1\nid,a;=1+1\n")
+    for name, separators in SEPARATORS.items():
+        assert formulas(tmp_path / "predictions.csv", separators) == [], name
+        # The same reader does compute what agreements may not have.
+        assert (formulas(tmp_path / "formula.csv", separators) == []) == (name == "tabs"), name
