@@ -21,7 +21,7 @@ NOTATION = (ROOT / "docs" / "notation.md").read_text(encoding="utf-8")
 PAGES = [README_PAGE, *sorted(ROOT.glob("docs/**/*.md"))]
 ROUND = "docs/tutorials/operator.md"  # how-to pages use its files: their setup copies them from $ROUND
 FIRST_READ = [README_PAGE, *sorted(ROOT.glob("docs/tutorials/*.md"))]  # by newcomers, in an empty folder
-SHOWN_WHOLE = [*FIRST_READ, ROOT / "docs" / "index.md", ROOT / "docs" / "service.md"]
+SHOWN_WHOLE = [*FIRST_READ, *(ROOT / "docs" / name for name in ("index.md", "service.md", "howto/bounds.md"))]
 
 # Everything in the documents that is shown as a command or a snippet and is not run here.
 NOT_RUN = {
