@@ -83,6 +83,27 @@ def test_errors_of_skewed_densities_are_as_stated_too(dimension: int) -> None:
     assert abs(found.mean() - dimension * density[2]) < 0.03 * dimension  # that of neighbours, as without
 
 
+@pytest.mark.statistical
+def test_scores_make_errors_of_mixtures_smaller_and_as_stated() -> None:
+    """A multivariate t distribution in four coordinates, of 5 degrees of freedom and covariance I / 15."""
+    dimension, freedom, scale = 4, 5, 0.2
+    entropy = float(stats.multivariate_t(shape=scale**2 * np.eye(dimension), df=freedom).entropy())
+    truth = 0.5 * dimension / 15 + 0.5 * dimension * np.log(2 * np.pi) - entropy
+    plain, better = [], []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        spread = scale * np.sqrt(freedom / rng.chisquare(freedom, size=(CHAINS, 160, 1)))
+        x = spread * rng.normal(size=(CHAINS, 160, dimension))
+        score = -(freedom + dimension) * x / (freedom * scale**2 + np.sum(x**2, axis=2, keepdims=True))
+        width = np.sqrt(1 / 15)
+        plain.append(divergence(x, "knn-mixture"))
+        better.append(divergence(x, "knn-mixture", scores=np.stack([x / width, score * width], axis=2)))
+    values, stated = np.array([one.value for one in better]), np.mean([one.error for one in better])
+    assert abs(values.mean() - truth) < 3 * stated / np.sqrt(8) + 0.01
+    assert 0.4 < values.std(ddof=1) / stated < 1.8
+    assert stated < 0.7 * np.mean([one.error for one in plain])
+
+
 def test_scores_of_another_density_would_be_noticed() -> None:
     """What the test above would not forgive: means that are not 0."""
     density = normal()

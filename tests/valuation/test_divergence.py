@@ -27,7 +27,7 @@ def normal_case(dimension: int, seed: int) -> tuple[np.ndarray, np.ndarray, floa
 
 @pytest.mark.statistical
 @pytest.mark.parametrize("dimension", [1, 4, pytest.param(8, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("estimator", ["knn-entropy", "knn-copula", "gaussian-fit"])
+@pytest.mark.parametrize("estimator", ["knn-entropy", "knn-copula", "knn-mixture", "gaussian-fit"])
 def test_good_estimators_find_the_divergence_of_a_normal(estimator: Estimator, dimension: int) -> None:
     """Errors are as large as they say, over repetitions, and the mean of many is unbiased within its own error."""
     mean, root, truth = normal_case(dimension, dimension)
@@ -88,12 +88,81 @@ def test_skewed_coordinates_are_seen_one_by_one(spread: str) -> None:
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("estimator", ["knn-entropy", "knn-copula"])
+@pytest.mark.parametrize("estimator", ["knn-entropy", "knn-copula", "knn-mixture"])
 def test_draws_of_the_prior_are_worth_nothing(estimator: Estimator) -> None:
     rng = np.random.default_rng(5)
     found = [divergence(rng.normal(size=(CHAINS, 128, 5)), estimator) for _ in range(20)]
     values = np.array([one.value for one in found])
     assert abs(values.mean()) < 4 * values.std() / np.sqrt(20) + 0.01
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("dimension", [5, 12])
+def test_heavy_tails_do_not_bias_a_mixture(dimension: int) -> None:
+    """Draws of a multivariate t distribution: neighbours alone find too much, and their error does not say so."""
+    sets, scale, freedom = 3, 0.2, 5
+    entropy = float(stats.multivariate_t(shape=scale**2 * np.eye(dimension), df=freedom).entropy())
+    second_moment = dimension * scale**2 * freedom / (freedom - 2)
+    truth = 0.5 * second_moment + 0.5 * dimension * np.log(2 * np.pi) - entropy
+    rng = np.random.default_rng(9)
+    mixture, plain = [], []
+    for _ in range(sets):
+        spread = scale * np.sqrt(freedom / rng.chisquare(freedom, size=(CHAINS, 256, 1)))
+        draws = spread * rng.normal(size=(CHAINS, 256, dimension))
+        mixture.append(divergence(draws, "knn-mixture"))
+        plain.append(divergence(draws, "knn-entropy"))
+    stated = np.mean([one.error for one in mixture]) / np.sqrt(sets)
+    assert abs(np.mean([one.value for one in mixture]) - truth) < 3 * stated
+    if dimension == 12:
+        assert np.mean([one.value for one in plain]) > truth + 8 * stated
+
+
+def two_modes(width: float, seed: int) -> tuple[np.ndarray, float]:
+    """Draws of two normal distributions at ±1.5 that do not overlap, in four coordinates, and their divergence."""
+    rng = np.random.default_rng(seed)
+    draws = width * rng.normal(size=(CHAINS, 256, 4))
+    draws[:, :, 0] += rng.choice([-1.5, 1.5], size=(CHAINS, 256))
+    return draws, float(-np.log(2) + 4 * (0.5 * width**2 - 0.5 - np.log(width)) + 0.5 * 1.5**2)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("width", [0.01, 0.2])
+def test_separated_modes_do_not_bias_a_mixture(width: float) -> None:
+    draws, truth = two_modes(width, 10)
+    mixture, plain = divergence(draws, "knn-mixture"), divergence(draws, "knn-entropy")
+    assert abs(mixture.value - truth) < 3 * mixture.error
+    assert plain.value < truth - 4 * plain.error
+
+
+@pytest.mark.parametrize(("chains", "length", "dimension"), [(4, 200, 12), (1, 32, 3)])
+def test_draws_too_few_for_mixtures_are_estimated_without(chains: int, length: int, dimension: int) -> None:
+    draws = np.random.default_rng(11).standard_t(5, size=(chains, length, dimension))
+    assert divergence(draws, "knn-mixture") == divergence(draws, "knn-entropy")
+
+
+@pytest.mark.parametrize("chains", [1, 3])
+def test_few_chains_have_halves_too(chains: int) -> None:
+    """One chain is cut in its middle, and the larger half of an odd number is one chain more."""
+    draws, truth = two_modes(0.2, 12)
+    found = divergence(draws.reshape(-1, 4)[:3_999].reshape(chains, -1, 4), "knn-mixture")
+    assert abs(found.value - truth) < 4 * found.error
+
+
+def test_scales_of_coordinates_do_not_matter_to_a_mixture() -> None:
+    """A direction that hardly varies shifts the divergence by its logarithm, and nothing else."""
+    draws = two_modes(0.2, 13)[0]
+    narrow = draws * np.array([1, 1, 1e-7, 1])
+    prior_share = 0.5 * np.mean(np.sum(draws**2 - narrow**2, axis=2))
+    found, other = divergence(draws, "knn-mixture"), divergence(narrow, "knn-mixture")
+    assert other.value - found.value == pytest.approx(7 * np.log(10) - prior_share, abs=1e-4)
+
+
+@pytest.mark.statistical
+def test_repeated_draws_do_not_bias_a_mixture() -> None:
+    draws, truth = two_modes(0.2, 14)
+    draws[:, 3::4] = draws[:, 2::4]
+    found = divergence(draws, "knn-mixture")
+    assert abs(found.value - truth) < 3 * found.error
 
 
 def test_repeated_draws_do_not_bias_it() -> None:

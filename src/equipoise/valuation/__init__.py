@@ -4,7 +4,7 @@ from typing import Literal, get_args
 
 from equipoise.errors import InferenceError
 
-Estimator = Literal["knn-entropy", "knn-copula", "knn", "gaussian-fit", "conjugate-fit", "classifier"]
+Estimator = Literal["knn-entropy", "knn-copula", "knn-mixture", "knn", "gaussian-fit", "conjugate-fit", "classifier"]
 
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
 

@@ -34,7 +34,7 @@ def surprise(
         Whose prior it is.
     posterior : Posterior
         What `infer` returned.
-    estimator : {"knn-entropy", "knn-copula", "knn", "gaussian-fit", "conjugate-fit", "classifier"}
+    estimator : {"knn-entropy", "knn-copula", "knn-mixture", "knn", "gaussian-fit", "conjugate-fit", "classifier"}
         See `docs/estimators.md`.
     seed : int
         For estimators that are random.
