@@ -145,6 +145,7 @@ def test_a_full_disk_is_said_and_nothing_is_half_written(world: World) -> None:
 
 def test_a_locked_file_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(databases, "LOCK_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(databases, "TURN_TIMEOUT_S", 0.1)
     context = Context.open(tmp_path / "service")
     other = sqlite3.connect(tmp_path / "service" / "equipoise.sqlite")
     other.execute("BEGIN IMMEDIATE")
@@ -195,6 +196,80 @@ def test_a_queue_that_moves_refuses_nobody(tmp_path: Path, monkeypatch: pytest.M
         thread.join()
     assert refused == []
     assert len(events.list_events(context, OPERATOR)) == 41
+    context.close()
+
+
+def _write_at_once(context: Context, writers: int) -> list[Unavailable]:
+    """Let this many threads queue up to write; the refusals."""
+    refused: list[Unavailable] = []
+
+    def write() -> None:
+        try:
+            _record(context)
+        except Unavailable as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=write) for _ in range(writers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return refused
+
+
+@pytest.mark.parametrize("slow_part", ["statement", "connection"])
+def test_a_slow_turn_refuses_nobody(
+    tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch, slow_part: str
+) -> None:
+    """On a starved machine one statement takes longer than a lock may; no other process has the lock meanwhile."""
+    context = Context.open(tmp_path / "service", database_url)
+    context.database.close()
+    monkeypatch.setattr(databases, "LOCK_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(databases, "STALLED_S", 0.5)
+    slow, is_slow = threading.Lock(), threading.Event()
+
+    def delay(*_arguments: object) -> None:
+        if slow.acquire(blocking=False):  # once
+            is_slow.set()
+            time.sleep(1.5)
+
+    def write_slowly() -> None:
+        with context.database.writing(exclusive=True) as session:
+            if slow_part == "statement":
+                delay()
+            event_log.append(session, time=1, actor="x", kind="slow")
+
+    if slow_part == "connection":
+        event.listen(context.database._engine, "checkout", delay)
+    thread = threading.Thread(target=write_slowly)
+    thread.start()
+    is_slow.wait()
+    refused = _write_at_once(context, 30)  # some have more than MAX_WAITING before them
+    thread.join()
+    assert refused == []
+    assert len(events.list_events(context, OPERATOR)) == 32
+    context.close()
+
+
+def test_a_lock_of_another_process_refuses_all_who_wait(
+    tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Soon, and long before a turn that is merely slow would be given up; then they can write again."""
+    monkeypatch.setattr(databases, "LOCK_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(databases, "STALLED_S", 0.2)
+    monkeypatch.setattr(databases, "TURN_TIMEOUT_S", 60)
+    context = Context.open(tmp_path / "service", database_url)
+    other = Database(context.database._url.render_as_string(hide_password=False))
+    with other.writing(exclusive=True) as session:
+        session.connection()  # SQLite's lock is taken by the first statement
+        began = time.monotonic()
+        refused = _write_at_once(context, 30)
+        waited = time.monotonic() - began
+    assert {one.code for one in refused} == {databases.BUSY}
+    assert len(refused) == 30
+    assert waited < 20
+    _record(context)
+    other.close()
     context.close()
 
 

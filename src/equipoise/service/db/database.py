@@ -2,7 +2,8 @@
 
 SQLite has one writer at a time, and a transaction that begins to write only after it has read may find that it cannot.
 So `writing` takes the lock at once (BEGIN IMMEDIATE), and threads of one process queue up for it instead of polling.
-Where another process does not give the lock back, the queue is short: whoever only reads needs threads as well.
+Where another process does not give the lock back, the queue is short: whoever only reads needs threads as well. Nobody
+is refused because a turn is slow: the database is not locked then, and the queue moves.
 PostgreSQL has many writers; `writing(exclusive=True)` makes those queue up whose decisions depend on what others write:
 threads in the same queue, so that few wait for the database's own lock, which has a time-out, and processes for that.
 """
@@ -29,7 +30,8 @@ from equipoise.service.errors import OutcomeUnknown, Unavailable
 
 LOCK_TIMEOUT_S = 5  # for a lock that somebody else has
 MIGRATION_TIMEOUT_S = 30  # for others who change the tables
-QUEUE_TIMEOUT_S = 30  # for others of this process who write in turn
+QUEUE_TIMEOUT_S = 60  # for others of this process who write in turn; a client waits 120 s for its answer
+TURN_TIMEOUT_S = 10  # for one of them who has the lock, or is on its way to it: a starved machine can take seconds
 MAX_WAITING = 20  # threads that wait for a lock that is not given back; a server has 40
 STALLED_S = 2  # after so long it is not
 WRITE_LOCK = 7_351_001  # PostgreSQL's advisory lock of those who write alone
@@ -61,7 +63,7 @@ class Database:
         self._engine = sqlalchemy.create_engine(self._url, hide_parameters=True, **options)
         if self.is_sqlite:
             event.listen(self._engine, "connect", _prepare_sqlite)
-            event.listen(self._engine, "begin", _begin_sqlite)
+            event.listen(self._engine, "begin", self._begin_sqlite)
         else:
             event.listen(self._engine, "connect", _prepare_postgresql)
         options = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ"}
@@ -90,8 +92,8 @@ class Database:
         with self._write_turn(exclusive=exclusive), _translate_errors():
             engine = self._engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"}) if self.is_sqlite else self._engine
             with Session(engine, expire_on_commit=False) as session:  # which rolls back what was not committed
-                if exclusive:
-                    lock_exclusively(session)
+                if exclusive and not self.is_sqlite:
+                    self._lock(session)
                 yield session
                 session.flush()
                 _commit(session)
@@ -115,6 +117,23 @@ class Database:
 
     def _write_turn(self, *, exclusive: bool) -> AbstractContextManager[None]:
         return self._queue.turn() if self.is_sqlite or exclusive else nullcontext()
+
+    def _lock(self, session: Session) -> None:
+        """Take PostgreSQL's lock, and tell the queue if another process has it."""
+        # Ask first: on a starved machine even a free lock can take seconds, and the queue must not think it taken.
+        if not session.scalar(sqlalchemy.text(f"SELECT pg_try_advisory_xact_lock({WRITE_LOCK})")):
+            self._queue.wait_for_lock()
+            lock_exclusively(session)
+        self._queue.have_lock()
+
+    def _begin_sqlite(self, connection: Connection) -> None:
+        begin = connection.get_execution_options().get(_BEGIN, "BEGIN")
+        if begin == "BEGIN":  # locks nothing, so that it cannot fail, and need not be translated
+            connection.connection.cursor().execute(begin)
+        elif begin:
+            self._queue.wait_for_lock()
+            connection.exec_driver_sql(begin)
+            self._queue.have_lock()
 
     def _use_write_ahead_log(self) -> None:
         # The file remembers it. Two processes that switch at once do not wait for each other, so they try again.
@@ -144,15 +163,17 @@ class Database:
 class _WriteQueue:
     """Threads that want to write: one at a time does, in the order they came.
 
-    While turns come and go, a thread waits for its own. It is refused once no turn has ended well for `LOCK_TIMEOUT_S`,
-    as when another process keeps the database locked, and sooner if many are before it.
+    While turns come and go, however slowly, a thread waits for its own. If another process keeps the database's lock, a
+    thread is refused once nobody has got the lock for `LOCK_TIMEOUT_S`, and sooner if many are before it. A turn that
+    has the lock, or is on its way to it, gets `TURN_TIMEOUT_S`: on a starved machine, one statement can take seconds.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._is_taken = False
         self._waiting: deque[threading.Event] = deque()
-        self._progress = 0.0  # when a turn last ended well, or began with nobody before it
+        self._progress = 0.0  # when a turn last ended well, got the lock, or began with nobody before it
+        self._locked_out: float | None = None  # since when nobody has got the lock, if somebody waits for it
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -167,11 +188,22 @@ class _WriteQueue:
         finally:
             self._hand_over(is_done=is_done)
 
+    def wait_for_lock(self) -> None:
+        """Say that the thread whose turn it is begins to wait for the database's lock."""
+        with self._lock:
+            if self._locked_out is None:
+                self._locked_out = time.monotonic()
+
+    def have_lock(self) -> None:
+        """Say that the thread whose turn it is has the database's lock."""
+        with self._lock:
+            self._locked_out, self._progress = None, time.monotonic()
+
     def _wait(self) -> None:
         called, arrived = threading.Event(), time.monotonic()
         with self._lock:
             if not self._is_taken:
-                self._is_taken, self._progress = True, arrived
+                self._is_taken, self._progress, self._locked_out = True, arrived, None
                 return
             self._waiting.append(called)
         try:
@@ -186,12 +218,14 @@ class _WriteQueue:
     def _is_hopeless(self, called: threading.Event, arrived: float) -> bool:
         now = time.monotonic()
         with self._lock:
+            locked_out = 0.0 if self._locked_out is None else now - self._locked_out
             stalled = now - self._progress
             is_far_back = called in list(self._waiting)[MAX_WAITING:]
         waited = now - arrived
         return (
-            (is_far_back and stalled >= STALLED_S)
-            or min(stalled, waited) >= LOCK_TIMEOUT_S
+            (is_far_back and locked_out >= STALLED_S)
+            or min(locked_out, waited) >= LOCK_TIMEOUT_S
+            or min(stalled, waited) >= TURN_TIMEOUT_S
             or waited >= QUEUE_TIMEOUT_S
         )
 
@@ -268,14 +302,6 @@ def _prepare_postgresql(connection: Any, _record: object) -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"SET lock_timeout = '{LOCK_TIMEOUT_S}s'")
     connection.commit()
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    begin = connection.get_execution_options().get(_BEGIN, "BEGIN")
-    if begin == "BEGIN":  # locks nothing, so that it cannot fail, and need not be translated
-        connection.connection.cursor().execute(begin)
-    elif begin:
-        connection.exec_driver_sql(begin)
 
 
 @contextmanager
