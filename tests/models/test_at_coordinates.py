@@ -17,6 +17,7 @@ from equipoise.inference import collapsed
 from equipoise.inference.problem import model_of
 from equipoise.models import KINDS
 from equipoise.models.base import Rows
+from equipoise.models.regression import Regression
 
 AGREEMENTS: dict[str, Callable[[], Agreement]] = {
     **{kind: partial(Agreement.parse, example_agreement(kind)) for kind in KINDS},
@@ -53,6 +54,17 @@ def test_parameters_are_possible_far_into_the_tails(name: str) -> None:
         support = model.parameters[parameter]
         assert values.shape[1:] == support.shape
         assert np.all((values >= support.lower) & (values <= support.upper))
+
+
+@pytest.mark.parametrize("name", [name for name in AGREEMENTS if name.startswith(("linear", "logistic"))])
+def test_weights_go_back_to_their_coordinates(name: str) -> None:
+    model = agreed(name).model
+    assert isinstance(model, Regression)
+    coordinates = 1.5 * np.random.default_rng(5).normal(size=(60, len(model.coordinate_names())))
+    coordinates[0] = 0.0
+    weights = model.at_coordinates(coordinates)["weights"]
+    residual = coordinates[:, 0] if "variance" in model.parameters else None
+    np.testing.assert_allclose(model.weight_coordinates(weights, residual), coordinates, atol=2e-6)
 
 
 @pytest.mark.engine

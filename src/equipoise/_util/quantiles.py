@@ -49,6 +49,17 @@ def truncated_square(half_square: Floats, dimension: int, degrees: float, limit:
     return np.minimum(found, limit / 2)
 
 
+def unstretched_square(half_square: Floats, dimension: int, degrees: float, limit: float) -> Floats:
+    """Invert `truncated_square`; at the limit and beyond, return what a normal vector hardly ever has."""
+    special = scipy.special
+    inside = np.minimum(half_square, limit / 2)
+    mass = special.gammainc(degrees / 2, limit / 2)
+    below = special.gammainc(degrees / 2, inside) / mass
+    above = (special.gammaincc(degrees / 2, inside) - special.gammaincc(degrees / 2, limit / 2)) / mass
+    upper = special.gammainccinv(dimension / 2, np.maximum(above, 1e-30))
+    return np.asarray(np.where(below < 0.5, special.gammaincinv(dimension / 2, below), upper))
+
+
 def beta_quantile(z: Floats, first: float, second: float) -> LogOdds:
     """Map z to X ~ Beta(first, second)."""
     special = scipy.special
@@ -116,6 +127,22 @@ def ratio_quantile(z: Floats, centre: float, spread: float, upper: float) -> Flo
     inside = np.clip(z, values[0], values[-1])
     place = inverse(inside) + (z - inside) / np.where(z > inside, slopes[-1], slopes[0])
     return np.asarray(np.sinh(place / RATIO_STRETCH) / centre)
+
+
+def ratio_coordinate(x: Floats, centre: float, spread: float, upper: float) -> Floats:
+    """Map x = sinh(Z)/S to its normal coordinate, which goes on linearly beyond the table: inverts `ratio_quantile`."""
+    slopes = ratio_table(centre, spread, upper).slopes
+    place = RATIO_STRETCH * np.arcsinh(x * centre)
+    inside = np.clip(place, GRID[0], GRID[-1])
+    slope = np.where(place > inside, slopes[-1], slopes[0])
+    return np.asarray(_ratio(centre, spread, upper)(inside) + (place - inside) * slope)
+
+
+@cache
+def _ratio(centre: float, spread: float, upper: float) -> Callable[[Floats], Floats]:
+    values, slopes = ratio_table(centre, spread, upper)
+    found: Callable[[Floats], Floats] = scipy.interpolate.CubicHermiteSpline(GRID, values, slopes)
+    return found
 
 
 @cache

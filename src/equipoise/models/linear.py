@@ -223,19 +223,39 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
         return _matrix(self.data_prior.covariance, len(self.features))
 
     def at_coordinates(self, coordinates: Floats) -> dict[str, Floats]:
-        prior, data = self.prior, self.data_prior
+        prior, unit = self.prior, self._residual_at(coordinates[:, 0])
         if isinstance(prior, StandardisedEffects):
-            assert isinstance(data, StandardisedFeatures)
-            middle, deviation, _ = self.typical(self.target.typical, self.target_column)
-            centre = min(prior.residual * deviation, LARGEST_DEVIATION)
-            unit = np.exp(log_normal_quantile(coordinates[:, 0], centre, prior.residual_spread, LARGEST_DEVIATION))
-            target = middle, data.mean_spread * deviation
-            weights = self.standardised_weights(coordinates[:, 1:], self.effect, unit, target)
+            weights = self.standardised_weights(coordinates[:, 1:], self.effect, unit, self._target_belief)
             return {"weights": weights, "variance": unit**2}
-        variance = prior.scale * np.exp(-log_gamma_quantile(coordinates[:, 0], prior.shape))
         root = np.linalg.inv(np.linalg.cholesky(self.weight_precision))
-        weights = np.sqrt(variance)[:, None] * (coordinates[:, 1:] @ root)
-        return {"weights": weights + np.asarray(prior.weight_mean or 0.0), "variance": variance}
+        weights = unit[:, None] * (coordinates[:, 1:] @ root)
+        return {"weights": weights + np.asarray(prior.weight_mean or 0.0), "variance": unit**2}
+
+    def weight_coordinates(self, weights: Floats, residual: Floats | None) -> Floats:
+        assert residual is not None
+        prior, unit = self.prior, self._residual_at(residual)
+        if isinstance(prior, StandardisedEffects):
+            found = self.standardised_coordinates(weights, self.effect, unit, self._target_belief)
+        else:
+            moved = weights - np.asarray(prior.weight_mean or 0.0)
+            found = moved / unit[:, None] @ np.linalg.cholesky(self.weight_precision)
+        return np.column_stack([residual, found])
+
+    def _residual_at(self, coordinates: Floats) -> Floats:
+        """Residual deviations at their coordinates."""
+        prior = self.prior
+        if isinstance(prior, StandardisedEffects):
+            deviation = self.typical(self.target.typical, self.target_column)[1]
+            centre = min(prior.residual * deviation, LARGEST_DEVIATION)
+            return np.exp(log_normal_quantile(coordinates, centre, prior.residual_spread, LARGEST_DEVIATION))
+        return np.sqrt(prior.scale * np.exp(-log_gamma_quantile(coordinates, prior.shape)))
+
+    @property
+    def _target_belief(self) -> tuple[float, float]:
+        """Middle and spread of the target's mean where features are at their means, under a standardised prior."""
+        assert isinstance(self.data_prior, StandardisedFeatures)
+        middle, deviation, _ = self.typical(self.target.typical, self.target_column)
+        return middle, self.data_prior.mean_spread * deviation
 
     def likelihood_of(self, rows: Rows) -> Likelihood:
         """By sums of products, whatever the number of rows."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from equipoise._util.arrays import Floats
-from equipoise._util.quantiles import truncated_square
+from equipoise._util.quantiles import truncated_square, unstretched_square
 from equipoise.models.base import Draws, Likelihood, Rows, Template, averaged
 from equipoise.models.columns import LabelColumn
 from equipoise.models.layout import BASE_WEIGHT, CodedColumn, Layout
@@ -171,12 +171,31 @@ bias_spread = 2.0        # log odds where all features are at their means
         if isinstance(prior, StandardisedLogOdds):
             target = 0.0, prior.bias_spread
             return {"weights": self.standardised_weights(coordinates, prior.effect, 1.0, target)}
-        width = len(self.features)
-        degrees = width if prior.degrees_of_freedom is None else prior.degrees_of_freedom
         squares = np.maximum(np.sum(coordinates**2, axis=1), 1e-30)
-        stretched = truncated_square(squares / 2, width + 1, degrees, prior.max_squared_norm)
-        scales = np.array([prior.weight_scale] * width + [prior.bias_scale])
-        return {"weights": scales * coordinates * np.sqrt(2 * stretched / squares)[:, None]}
+        stretched = truncated_square(squares / 2, len(self.features) + 1, self._degrees, prior.max_squared_norm)
+        return {"weights": self._scales * coordinates * np.sqrt(2 * stretched / squares)[:, None]}
+
+    def weight_coordinates(self, weights: Floats, residual: Floats | None) -> Floats:  # noqa: ARG002
+        prior = self.prior
+        if isinstance(prior, StandardisedLogOdds):
+            return self.standardised_coordinates(weights, prior.effect, 1.0, (0.0, prior.bias_spread))
+        directions = weights / self._scales
+        squares = np.maximum(np.sum(directions**2, axis=1), 1e-30)
+        stretched = unstretched_square(squares / 2, len(self.features) + 1, self._degrees, prior.max_squared_norm)
+        return np.asarray(directions * np.sqrt(2 * stretched / squares)[:, None])
+
+    @property
+    def _degrees(self) -> float:
+        """Degrees of freedom of the truncated norm."""
+        assert isinstance(self.prior, TruncatedNorm)
+        degrees = self.prior.degrees_of_freedom
+        return len(self.features) if degrees is None else degrees
+
+    @property
+    def _scales(self) -> Floats:
+        """Scales of the coefficients and of the bias under the truncated norm."""
+        assert isinstance(self.prior, TruncatedNorm)
+        return np.array([self.prior.weight_scale] * len(self.features) + [self.prior.bias_scale])
 
     def likelihood_of(self, rows: Rows) -> Likelihood:
         assert rows.features is not None
@@ -198,17 +217,15 @@ bias_spread = 2.0        # log odds where all features are at their means
         return {"weight_scale": width * prior.weight_scale, "bias_scale": width * prior.bias_scale}
 
     def prior_draws(self, number: int, rng: np.random.Generator) -> Draws | None:
-        prior, width = self.prior, len(self.features)
+        prior = self.prior
         if not isinstance(prior, TruncatedNorm):
             return None
-        degrees = width if prior.degrees_of_freedom is None else prior.degrees_of_freedom
         squares = scipy.special.chdtri(
-            degrees, rng.uniform(scipy.special.chdtrc(degrees, prior.max_squared_norm), 1.0, number)
+            self._degrees, rng.uniform(scipy.special.chdtrc(self._degrees, prior.max_squared_norm), 1.0, number)
         )
-        directions = rng.normal(size=(number, width + 1))
+        directions = rng.normal(size=(number, len(self._scales)))
         directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-        scales = np.array([prior.weight_scale] * width + [prior.bias_scale])
-        return {"weights": np.sqrt(squares)[:, None] * directions * scales}
+        return {"weights": np.sqrt(squares)[:, None] * directions * self._scales}
 
     def class_labels(self) -> NDArray[Any]:
         return np.unique(np.array(self.target.labels))

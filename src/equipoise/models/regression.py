@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from equipoise._util.arrays import Floats
-from equipoise._util.quantiles import SINH_DEVIATION, ratio_quantile
+from equipoise._util.quantiles import SINH_DEVIATION, ratio_coordinate, ratio_quantile
 from equipoise._util.text import counted, first_repeat
 from equipoise.errors import MediationError
 from equipoise.models.base import (
@@ -260,18 +260,43 @@ class Regression(Model):
         An effect is in units of `unit` [draws]; `target` is what is believed of the target's mean, or of the log odds,
         where features are at their means: its middle and spread.
         """
+        weights = np.empty((len(coordinates), len(self.typical_terms)))
+        for alike, typical, spread in self._alike_terms:
+            weights[:, alike] = ratio_quantile(coordinates[:, alike], typical, spread, LARGEST_DEVIATION)
+        weights *= (unit * (effect / SINH_DEVIATION) * np.ones(len(weights)))[:, None]
+        middle, deviation = self._bias_given(weights, target)
+        return np.column_stack([weights, middle + deviation * coordinates[:, -1]])
+
+    def standardised_coordinates(
+        self, weights: Floats, effect: float, unit: Floats | float, target: tuple[float, float]
+    ) -> Floats:
+        """Return the coordinates of weights [draws, terms + 1]: the inverse of `standardised_weights`."""
+        slopes = weights[:, :-1]
+        ratios = slopes / (unit * (effect / SINH_DEVIATION) * np.ones(len(weights)))[:, None]
+        found = np.empty_like(weights)
+        for alike, typical, spread in self._alike_terms:
+            found[:, alike] = ratio_coordinate(ratios[:, alike], typical, spread, LARGEST_DEVIATION)
+        middle, deviation = self._bias_given(slopes, target)
+        found[:, -1] = (weights[:, -1] - middle) / deviation
+        return found
+
+    @cached_property
+    def _alike_terms(self) -> list[tuple[NDArray[np.intp], float, float]]:
+        """Places of terms of which the same is believed, with their deviation and its spread."""
+        _, deviations, spreads = (np.array(part) for part in zip(*self.typical_terms, strict=True))
+        kinds = dict.fromkeys(zip(deviations.tolist(), spreads.tolist(), strict=True))
+        return [(np.flatnonzero((deviations == one) & (spreads == other)), one, other) for one, other in kinds]
+
+    def _bias_given(self, slopes: Floats, target: tuple[float, float]) -> tuple[Floats, Floats]:
+        """Mean and deviation of the bias given the other weights [draws, terms], features integrated out."""
         assert isinstance(self.data_prior, StandardisedFeatures)
         centres, deviations, spreads = (np.array(part) for part in zip(*self.typical_terms, strict=True))
-        weights = np.empty((len(coordinates), len(centres)))
-        for deviation, spread in set(zip(deviations.tolist(), spreads.tolist(), strict=True)):
-            alike = np.flatnonzero((deviations == deviation) & (spreads == spread))
-            weights[:, alike] = ratio_quantile(coordinates[:, alike], deviation, spread, LARGEST_DEVIATION)
-        weights *= (unit * (effect / SINH_DEVIATION) * np.ones(len(weights)))[:, None]
-        middle = target[0] - weights @ centres
-        variance = (
-            target[1] ** 2 + weights**2 @ np.where(spreads > 0, self.data_prior.mean_spread * deviations, 0.0) ** 2
-        )
-        return np.column_stack([weights, middle + np.sqrt(variance) * coordinates[:, -1]])
+        of_means = np.where(spreads > 0, self.data_prior.mean_spread * deviations, 0.0)
+        return target[0] - slopes @ centres, np.sqrt(target[1] ** 2 + slopes**2 @ of_means**2)
+
+    @abstractmethod
+    def weight_coordinates(self, weights: Floats, residual: Floats | None) -> Floats:
+        """Return all coordinates, given weights [draws, terms + 1] and the residual deviation's coordinate [draws]."""
 
     # Predictions.
 
