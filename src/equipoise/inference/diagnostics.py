@@ -23,6 +23,7 @@ from equipoise._util.cores import usable_cores
 
 RHAT_LIMIT = 1.01
 ESS_LIMIT = 400.0
+TAIL_SHAPE_LIMIT = 0.7  # of importance weights (Vehtari et al. 2024)
 BFMI_LIMIT = 0.3  # chains below are dropped (paper App. H.1)
 DIVERGENT_SHARE_LIMIT = 0.001
 # A posterior of ordinary releases takes 3 to 60 gradients a draw. One that has not converged after so many, or of
@@ -49,6 +50,7 @@ class Diagnostics:
 
     `rhat`, `ess_bulk` and `ess_tail` have one number per coordinate of the kept chains; `bfmi` one per chain, which
     is its superchain's, before any were dropped. Independent draws, as of the baselines, have no chains to compare.
+    `tail_shape` is that of importance weights, where draws come from such.
     """
 
     draws: int
@@ -61,6 +63,7 @@ class Diagnostics:
     acceptance: float = 1.0
     thin: int = 1
     gradients: int = 0
+    tail_shape: float | None = None
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -88,6 +91,10 @@ class Diagnostics:
         ess = min(np.min(self.ess_bulk), np.min(self.ess_tail))
         if not ess >= ESS_LIMIT:
             found.append(f"the effective sample size is {ess:.0f}, below {ESS_LIMIT:.0f}")
+        if self.tail_shape is not None and not self.tail_shape < TAIL_SHAPE_LIMIT:
+            found.append(
+                f"the tail of the importance weights has a shape of {self.tail_shape:.2f}, not below {TAIL_SHAPE_LIMIT}"
+            )
         if self.bfmi is not None and len(self.dropped_chains) > len(self.bfmi) / 2:
             found.append(f"{len(self.dropped_chains)} of {len(self.bfmi)} chains have a BFMI below {BFMI_LIMIT}")
         return found

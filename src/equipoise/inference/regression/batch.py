@@ -1,0 +1,79 @@
+"""Sample a batch of scenarios from released moments, side by side in threads."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from equipoise._util.arrays import Floats
+from equipoise._util.cores import usable_cores
+from equipoise.inference.regression.model import RegressionModel
+from equipoise.inference.regression.pooling import Releases
+from equipoise.inference.regression.posterior import Sample, sample_posterior
+from equipoise.inference.regression.statistic import MomentMap
+from equipoise.inference.scenario import Rule
+
+
+class ReleasedSums(NamedTuple):
+    """Released sums of all parties [parties, entries] with the variance of their noise, and rows [parties].
+
+    `added` is the standard deviation of the noise that τ = 1 adds.
+    """
+
+    statistic: Floats
+    rows: Floats
+    variance: Floats
+    added: Floats
+
+
+class Asked(NamedTuple):
+    """One scenario: members, κ, τ by party, the unit noise that τ scales, and how many draws to make by which seed."""
+
+    member: Floats
+    kappa: float
+    tau: Floats
+    noise: Floats | None
+    draws: int
+    seed: int
+
+
+def releases_of(moments: MomentMap, sums: ReleasedSums, asked: Asked) -> Releases:
+    """Take a scenario's releases, with the noise that it adds; its shape is the same for all parties."""
+    inside = asked.member > 0
+    tau = asked.tau[inside][:, None]
+    statistic, added = sums.statistic[inside], sums.added[inside]
+    if asked.noise is not None:
+        statistic = statistic + np.sqrt(tau) * added * asked.noise[inside]
+    variance = moments.ordered(sums.variance[inside] + tau * added**2)
+    return Releases(moments.ordered(statistic), sums.rows[inside], variance[:, 0] / variance[0, 0], variance[0])
+
+
+def sample_batch(
+    model: RegressionModel,
+    sums: ReleasedSums,
+    batch: Sequence[Asked],
+    rule: Rule,
+    finished: Callable[[int, Sample], None],
+    *,
+    threads: int | None = None,
+) -> None:
+    """Sample every scenario of a batch, and hand each over in the batch's order."""
+
+    def run(asked: Asked) -> Sample:
+        scaled = rule == "scaled"
+        return sample_posterior(
+            model,
+            releases_of(model.moments, sums, asked),
+            np.random.default_rng(asked.seed),
+            asked.draws,
+            power=1.0 if scaled else asked.kappa,
+            sampling=1 / asked.kappa if scaled else 1.0,
+        )
+
+    # Matrices are small: threads of BLAS would wait for each other, so each scenario keeps to one core.
+    number = min(threads or usable_cores(), len(batch))
+    with threadpool_limits(1), ThreadPoolExecutor(number) as pool:
+        for place, sample in enumerate(pool.map(run, batch)):
+            finished(place, sample)

@@ -1,0 +1,241 @@
+r"""Adaptive importance sampling around a mode, for posteriors of few parameters with N(0, I) for a prior.
+
+Points are drawn from a multivariate t distribution around the mode and from the prior. If their weights are too uneven,
+further t distributions are fitted to the weighted points, and all points are weighted by the mixture of everything they
+were drawn from (deterministic mixture weights; Cornuet et al. 2012). The tail of the weights is smoothed by a Pareto
+distribution whose shape says whether the estimates can be relied on (Vehtari et al. 2024).
+
+The weights know the normalising constant, so that the divergence from the prior needs no density estimate:
+
+    KL(posterior ‖ prior) = E_posterior[log L] − log E_prior[L].
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import scipy
+
+from equipoise._util.arrays import Floats
+from equipoise.errors import InferenceError
+from equipoise.estimate import Estimate
+from equipoise.inference.diagnostics import TAIL_SHAPE_LIMIT
+from equipoise.inference.regression.mode import Mode, Problem
+
+DEGREES = 4.0  # of freedom of the t distributions
+WIDENING = 1.2  # of the first one, around the mode
+FROM_PRIOR = 0.1  # of the first points
+FIRST_TRIAL = 1_024  # points
+TRIAL = 4_096
+TRIALS = 15
+REFITS = 6  # of the mixture to all points, while the tail of their weights is heavy
+EVEN = 0.4  # effective share of a trial's points, from which on no further trial is made
+COMPONENTS = 12
+SPREAD = 1.5  # standard deviations between their first centres and the mode
+SMALLEST_SHARE = 0.01  # of a component that is kept
+
+
+class Proposal(NamedTuple):
+    """A multivariate t distribution; with infinite degrees of freedom a normal one."""
+
+    centre: Floats
+    root: Floats
+    degrees: float
+
+    def draw(self, rng: np.random.Generator, number: int) -> Floats:
+        """Draw points [number, d]."""
+        normal = rng.normal(size=(number, len(self.centre)))
+        if math.isfinite(self.degrees):
+            normal *= np.sqrt(self.degrees / rng.chisquare(self.degrees, size=number))[:, None]
+        return np.asarray(self.centre + normal @ self.root.T)
+
+    def log_density(self, points: Floats) -> Floats:
+        """Log density at points [n, d]."""
+        dimension = len(self.centre)
+        white = np.linalg.solve(self.root, (points - self.centre).T)
+        squares, scale = np.sum(white**2, axis=0), np.linalg.slogdet(self.root)[1]
+        if not math.isfinite(self.degrees):
+            return np.asarray(-0.5 * squares - scale - 0.5 * dimension * math.log(2 * math.pi))
+        constant = scipy.special.gammaln((self.degrees + dimension) / 2) - scipy.special.gammaln(self.degrees / 2)
+        constant -= 0.5 * dimension * math.log(self.degrees * math.pi) + scale
+        return np.asarray(constant - 0.5 * (self.degrees + dimension) * np.log1p(squares / self.degrees))
+
+
+class Mixture(NamedTuple):
+    """A mixture of distributions, the last of which is the prior."""
+
+    parts: list[Proposal]
+    shares: Floats
+
+    def draw(self, rng: np.random.Generator, number: int) -> Floats:
+        """Draw points [number, d], of each part in proportion to its share, in any order."""
+        counts = np.diff(np.round(np.cumsum([0.0, *self.shares]) * number).astype(int))
+        points = np.concatenate([one.draw(rng, count) for one, count in zip(self.parts, counts, strict=True)])
+        return np.asarray(rng.permutation(points))
+
+    def log_densities(self, points: Floats) -> Floats:
+        """Log densities of the parts, times their shares [parts, n]."""
+        return np.stack(
+            [math.log(share) + part.log_density(points) for part, share in zip(self.parts, self.shares, strict=True)]
+        )
+
+
+class Weighted(NamedTuple):
+    """Weighted points [points, d] of a posterior.
+
+    `weights` add up to 1; `log_likelihood` is that of the points, `log_evidence` log E_prior[L], and `shape` that of
+    the Pareto distribution of the weights' tail.
+    """
+
+    points: Floats
+    weights: Floats
+    log_likelihood: Floats
+    log_evidence: float
+    shape: float
+
+    @property
+    def effective(self) -> float:
+        """Effective number of points."""
+        return float(1 / np.sum(self.weights**2))
+
+    @property
+    def reliable(self) -> bool:
+        """Whether the weights' tail is light enough for estimates to be relied on."""
+        return self.shape < TAIL_SHAPE_LIMIT
+
+    def divergence(self) -> Estimate:
+        """Estimate KL(posterior ‖ prior), with the standard error of independent points."""
+        if math.isnan(self.log_evidence):
+            raise InferenceError("no point of the sample has any weight; the posterior was not found")
+        usable = self.weights > 0
+        likelihood = np.where(usable, self.log_likelihood, 0.0)
+        mean = float(self.weights @ likelihood)
+        relative = self.weights * len(self.weights)
+        influence = relative * (likelihood - mean) - (relative - 1)
+        return Estimate(mean - self.log_evidence, float(np.sqrt(np.mean(influence**2) / len(influence))))
+
+    def resample(self, rng: np.random.Generator, number: int) -> Floats:
+        """Draw points in proportion to their weights, each as seldom twice as can be (systematic resampling)."""
+        places = (rng.uniform() + np.arange(number)) / number
+        chosen = np.searchsorted(np.cumsum(self.weights), places * (1 - 1e-12))
+        return np.asarray(self.points[rng.permutation(np.minimum(chosen, len(self.points) - 1))])
+
+
+def sample(problem: Problem, mode: Mode, rng: np.random.Generator, number: int) -> Weighted:
+    """Draw `number` weighted points, after as many trials as it takes to make their weights even."""
+    dimension = len(mode.centre)
+    prior = Proposal(np.zeros(dimension), np.eye(dimension), math.inf)
+    around = Proposal(mode.centre, WIDENING * mode.root, DEGREES)
+    best = Mixture([around, prior], np.array([1 - FROM_PRIOR, FROM_PRIOR]))
+    trial = _draw(problem, best, rng, FIRST_TRIAL)
+    highest = trial.effective / FIRST_TRIAL
+    if highest < EVEN:
+        # Components begin beside each other, so that each can move to where the others are too narrow.
+        moved = [mode.centre + mode.root @ shift for shift in SPREAD * rng.normal(size=(COMPONENTS - 1, dimension))]
+        shares = np.append(np.full(COMPONENTS, (1 - FROM_PRIOR) / COMPONENTS), FROM_PRIOR)
+        proposals = Mixture([around, *(around._replace(centre=centre) for centre in moved), prior], shares)
+        for _ in range(TRIALS):
+            trial = _draw(problem, proposals, rng, TRIAL)
+            if trial.effective > highest * TRIAL:
+                highest, best = trial.effective / TRIAL, proposals
+            if highest >= EVEN:
+                break
+            proposals = _fit(proposals, trial)
+    found = _draw(problem, best, rng, number)
+    for _ in range(REFITS):
+        if found.reliable:
+            break
+        best = _fit(best, found)
+        again = _draw(problem, best, rng, number)
+        found = again if again.shape < found.shape else found
+    return found
+
+
+def _draw(problem: Problem, mixture: "Mixture", rng: np.random.Generator, number: int) -> Weighted:
+    """Draw from a mixture in proportion to its shares, and weight by the posterior."""
+    points = mixture.draw(rng, number)
+    log_likelihood = problem.log_likelihood(points)
+    dimension = points.shape[1]
+    log_prior = -0.5 * np.sum(points**2, axis=1) - 0.5 * dimension * math.log(2 * math.pi)
+    log_weights = log_likelihood + log_prior - np.logaddexp.reduce(mixture.log_densities(points))
+    smoothed, shape = smooth(log_weights)
+    if not np.isfinite(smoothed).any():
+        return Weighted(points, np.full(number, 1 / number), log_likelihood, math.nan, math.inf)
+    total = float(scipy.special.logsumexp(smoothed))
+    return Weighted(points, np.exp(smoothed - total), log_likelihood, total - math.log(number), shape)
+
+
+def _fit(mixture: "Mixture", found: Weighted) -> "Mixture":
+    """Move all parts but the prior to where the weighted points are, by one step of expectation–maximisation."""
+    points, dimension = found.points, found.points.shape[1]
+    each = mixture.log_densities(points)
+    responsible = np.exp(each - np.logaddexp.reduce(each)) * found.weights
+    centre = found.weights @ points
+    overall = ((points - centre) * found.weights[:, None]).T @ (points - centre)
+    parts, shares = [], []
+    for part, owned in zip(mixture.parts[:-1], responsible[:-1], strict=True):
+        share = float(owned.sum())
+        if share < SMALLEST_SHARE:
+            continue
+        # Far points count less towards a t distribution, as in its maximum likelihood.
+        squares = np.sum(np.linalg.solve(part.root, (points - part.centre).T) ** 2, axis=0)
+        near = owned * (DEGREES + dimension) / (DEGREES + squares)
+        middle = near @ points / near.sum()
+        covariance = ((points - middle) * near[:, None]).T @ (points - middle) / share
+        # A few points say little of a covariance, which leans on that of all points.
+        effective = share**2 / float(np.sum(owned**2))
+        trust = effective / (effective + 2 * dimension)
+        covariance = trust * covariance + (1 - trust) * overall
+        try:
+            root = np.linalg.cholesky(covariance)
+        except np.linalg.LinAlgError:
+            continue
+        if np.isfinite(root).all() and np.all(np.diagonal(root) > 0):
+            parts.append(Proposal(middle, root, DEGREES))
+            shares.append(share)
+    if not parts:  # hardly any weight is where the mixture is
+        return mixture
+    of_prior = max(FROM_PRIOR, float(responsible[-1].sum()))
+    total = np.array([*shares, of_prior])
+    return Mixture([*parts, mixture.parts[-1]], total / total.sum())
+
+
+def smooth(log_weights: Floats) -> tuple[Floats, float]:
+    """Replace the largest weights by quantiles of a Pareto distribution fitted to them; also return its shape.
+
+    The tail is the largest fifth, or 3√n if that is fewer. The shape is estimated as Zhang and Stephens (2009) do.
+    """
+    number = len(log_weights)
+    tail = min(number // 5, math.ceil(3 * math.sqrt(number)))
+    log_weights = np.where(np.isnan(log_weights), -np.inf, log_weights)
+    order = np.argsort(log_weights)
+    largest = order[-tail:]
+    cutoff = log_weights[order[-tail - 1]]
+    top = float(log_weights[order[-1]])
+    if not math.isfinite(cutoff) or tail < 5 or top - cutoff < 1e-9:
+        return log_weights, 0.0 if math.isfinite(cutoff) else math.inf
+    exceedances = np.exp(log_weights[largest] - top) - math.exp(cutoff - top)
+    if np.count_nonzero(exceedances) < tail - tail // 5:  # equal weights, of which a few stand out
+        return log_weights, math.inf
+    shape, scale = _pareto(exceedances)
+    levels = (np.arange(tail) + 0.5) / tail
+    steps = -np.log1p(-levels)
+    quantiles = scale * (np.expm1(shape * steps) / shape if abs(shape) > 1e-12 else steps)
+    smoothed = log_weights.copy()
+    smoothed[largest] = np.minimum(np.log(quantiles + math.exp(cutoff - top)), 0.0) + top
+    return smoothed, shape
+
+
+def _pareto(values: Floats) -> tuple[float, float]:
+    """Estimate shape and scale of a generalised Pareto distribution from ascending values."""
+    number = len(values)
+    points = 30 + int(math.sqrt(number))
+    grid = 1 - np.sqrt(points / (np.arange(1, points + 1) - 0.5))
+    grid = grid / (3 * values[(number + 2) // 4 - 1]) + 1 / values[-1]
+    shapes = np.mean(np.log1p(-grid[:, None] * values), axis=1)
+    profile = number * (np.log(-grid / shapes) - shapes - 1)
+    weights = 1 / np.sum(np.exp(profile - profile[:, None]), axis=1)
+    chosen = float(np.sum(grid * weights))
+    shape = float(np.mean(np.log1p(-chosen * values)))
+    # A weak prior at 1/2 with the weight of ten values steadies small tails.
+    return (shape * number + 5) / (number + 10), -shape / chosen

@@ -1,0 +1,209 @@
+r"""Logistic regression, y = ±1: expected E[y u] from feature moments, and how it moves with them.
+
+With η = θᵀu, mean ν and variance v, and f_k the expected k-th derivative of tanh(η/2) for normal η:
+
+    E[y] = f₀(ν, v)
+    a number:   E[y x] = p f₀ + c f₁,                 p = E[x],  c = Cov(x, η)                       (Stein's lemma)
+    a 0/1 term: E[y x] = p f₀(α, ω),                  α = E[η | x = 1],  ω = v − c² / (p (1 − p))
+
+with a = E[u uᵀ] θ, ν = a_w, v = θᵀa − ν², c = a_j − p ν and α = a_j / p. Everything is a function of (a, p), whose
+derivatives follow from ∂f_k/∂ν = f_{k+1} and ∂f_k/∂v = ½ f_{k+2}.
+
+The f_k are closed forms, because the logistic function is a scale mixture of normal distribution functions over
+Kolmogorov's distribution; 20 scales are accurate to 1e-9 (docs/maths.md).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy
+
+from equipoise._util.arrays import Floats
+from equipoise.inference.regression.likelihood import Likelihood, Normals, Parameters
+from equipoise.inference.regression.pooling import TargetObservation
+from equipoise.inference.regression.population import Population
+from equipoise.inference.regression.statistic import MomentMap
+
+SMALLEST_SHARE = 0.005  # of rows with a level, for conditional means
+SMALLEST_VARIANCE = 1e-6  # of the linear predictor
+LEAST_LEFT = 0.02  # of that variance, where a level is given
+SMALLEST_SPREAD = 1e-4  # variance of a number
+AT_ONCE = 512  # points at which synthetic rows are looked at together
+LARGEST_MEAN = 60.0  # of the linear predictor, beyond which a label is certain
+
+_SCALES = np.geomspace(0.18, 3.8, 20)
+
+
+def _kolmogorov_density(scales: Floats) -> Floats:
+    """Density of Kolmogorov's distribution, by whichever of its two series converges fast."""
+    k = np.arange(1, 40)[:, None]
+    tail = 8 * scales * np.sum((-1.0) ** (k + 1) * k**2 * np.exp(-2 * k**2 * scales**2), axis=0)
+    odd = (2 * k - 1) ** 2 * np.pi**2 / (8 * scales**2)
+    head = np.sqrt(2 * np.pi) * np.sum((2 * odd - 1) * np.exp(-odd), axis=0) / scales**2
+    return np.asarray(np.where(scales < 0.8, head, tail))
+
+
+_SHARES = _SCALES * _kolmogorov_density(_SCALES)
+_SHARES = _SHARES / _SHARES.sum()
+
+
+class Derivatives(NamedTuple):
+    """Expected derivatives of tanh(η/2), from the function itself to the fourth."""
+
+    f0: Floats
+    f1: Floats
+    f2: Floats
+    f3: Floats
+    f4: Floats
+
+
+def expected_derivatives(mean: Floats, variance: Floats) -> Derivatives:
+    """Expected tanh(η/2) and its first four derivatives, η ~ N(mean, variance), elementwise."""
+    scale = 1 / np.sqrt(4 * _SCALES**2 + variance[..., None])
+    z = scale * mean[..., None]
+    density = (2 / np.sqrt(2 * np.pi)) * np.exp(-0.5 * z**2) * scale
+    first = density @ _SHARES
+    second = -(density * scale * z) @ _SHARES
+    third = (density * scale**2 * (z**2 - 1)) @ _SHARES
+    fourth = -(density * scale**3 * (z**3 - 3 * z)) @ _SHARES
+    return Derivatives(scipy.special.erf(z / np.sqrt(2.0)) @ _SHARES, first, second, third, fourth)
+
+
+class LogisticLikelihood(Likelihood):
+    """Logistic regression: E[y u] is not linear in feature moments and is linearised around what was found."""
+
+    def __init__(
+        self, moments: MomentMap, observation: TargetObservation, population: Population | None, skewness: float
+    ) -> None:
+        super().__init__(moments, observation)
+        self.skewness = skewness
+        self._population = population
+        # Moments found under noise may belong to no rows; those of the synthetic rows do, so h is expanded there.
+        self._around = self.second_moments if population is None else moments.second_moments(population.moments)
+
+    def target_moments(self, parameters: Parameters) -> tuple[Floats, Floats]:
+        weights = parameters.weights
+        return self._expectation(weights, *self._closed_form(weights)[:2]), np.ones(len(weights))
+
+    def _expectation(self, weights: Floats, closed: Floats, slopes: Floats) -> Floats:
+        """E[y u] at the found moments: that of the synthetic rows, and a linear step from their moments."""
+        size = weights.shape[1]
+        step = self.second_moments - self._around
+        away = np.matmul(slopes[:, :, :size], (weights @ step)[:, :, None])[:, :, 0]
+        away += slopes[:, :, size:] @ step[: size - 1, -1]
+        if self._population is None:
+            return np.asarray(closed + away)
+        rows = self._population.rows
+        weighted = rows * self._population.weights[:, None]
+        parts = np.array_split(weights, max(1, len(weights) // AT_ONCE))
+        return np.asarray(np.concatenate([np.tanh(part @ (0.5 * rows.T)) @ weighted for part in parts]) + away)
+
+    def moments_at(self, parameters: Parameters) -> Normals:
+        weights = parameters.weights
+        closed, slopes, a, f = self._closed_form(weights)
+        mean = self._expectation(weights, closed, slopes)
+        size = weights.shape[1]
+        means = slice(0, size - 1)
+        ends = self.moments.places[means, -1]
+        # Covariances of (a, p): p are the feature moments in the last column of E[u uᵀ].
+        joint = np.empty((len(weights), 2 * size - 1, 2 * size - 1))
+        joint[:, :size, :size] = self.spread_of_products(weights)
+        across = np.tensordot(weights, self._covariance[self.moments.places][:, :, ends], axes=(1, 0))
+        joint[:, :size, size:], joint[:, size:, :size] = across, across.transpose(0, 2, 1)
+        joint[:, size:, size:] = self._covariance[np.ix_(ends, ends)]
+        carried = np.empty((len(weights), 2 * size - 1, size))
+        carried[:, :size] = self.spread_with_carried(weights)
+        carried[:, size:] = self._through[ends]
+        covariance = np.matmul(np.matmul(slopes, joint), slopes.transpose(0, 2, 1))
+        shared = np.matmul(slopes, carried)
+        covariance += self._carried - shared - shared.transpose(0, 2, 1)
+        if self.skewness:
+            covariance += self._shape_covariance(weights, a, f)
+        return Normals(mean, covariance)
+
+    def _closed_form(self, weights: Floats) -> tuple[Floats, Floats, Floats, Derivatives]:
+        """Return E[y u] [points, terms + 1], its derivatives by (a, p) [points, terms + 1, …], a and the f_k."""
+        number, size = weights.shape
+        width, levels = size - 1, self.moments.levels
+        a = weights @ self._around
+        p, nu = self._around[:width, -1], a[:, -1]
+        v = np.sum(weights * a, axis=1) - nu**2
+        is_spread = v > SMALLEST_VARIANCE
+        v = np.where(is_spread, v, SMALLEST_VARIANCE)
+        f = expected_derivatives(np.clip(nu, -LARGEST_MEAN, LARGEST_MEAN), v)
+        # Derivatives of v by a; those by p are 0. Below the least variance it stands still.
+        dv = weights.copy()
+        dv[:, -1] -= 2 * nu
+        dv *= is_spread[:, None]
+
+        mean = np.empty((number, size))
+        slopes = np.zeros((number, size, 2 * size - 1))
+        mean[:, -1] = f.f0
+        slopes[:, -1, :size] = 0.5 * f.f2[:, None] * dv
+        slopes[:, -1, width] += f.f1
+        c = a[:, :width] - nu[:, None] * p
+        for j in np.flatnonzero(~levels):
+            mean[:, j] = p[j] * f.f0 + c[:, j] * f.f1
+            slopes[:, j, :size] = 0.5 * (p[j] * f.f2 + c[:, j] * f.f3)[:, None] * dv
+            slopes[:, j, width] += c[:, j] * f.f2
+            slopes[:, j, j] += f.f1
+            slopes[:, j, size + j] = f.f0 - nu * f.f1
+        if levels.any():
+            self._expect_levels(mean, slopes, a, c, dv, v, nu)
+        return mean, slopes, a, f
+
+    def _expect_levels(
+        self, mean: Floats, slopes: Floats, a: Floats, c: Floats, dv: Floats, v: Floats, nu: Floats
+    ) -> None:
+        """Fill in the rows of 0/1 terms."""
+        size = a.shape[1]
+        places = np.flatnonzero(self.moments.levels)
+        p = np.clip(self._around[places, -1], SMALLEST_SHARE, 1 - SMALLEST_SHARE)
+        c, given = c[:, places], a[:, places] / p
+        spread = p * (1 - p)
+        left = v[:, None] - c**2 / spread
+        is_left = left > LEAST_LEFT * v[:, None]
+        left = np.where(is_left, left, LEAST_LEFT * v[:, None])
+        is_possible = np.abs(given) < LARGEST_MEAN
+        f = expected_derivatives(np.clip(given, -LARGEST_MEAN, LARGEST_MEAN), left)
+        mean[:, places] = p * f.f0
+        by_given = np.where(is_possible, f.f1, 0.0)  # p · ∂/∂α, and ∂α/∂a = 1/p
+        by_left = 0.5 * p * f.f2
+        by_c = np.where(is_left, -2 * c / spread, 0.0) * by_left
+        by_v = np.where(is_left, 1.0, LEAST_LEFT) * by_left
+        for k, j in enumerate(places):
+            slopes[:, j, :size] = by_v[:, k, None] * dv
+            slopes[:, j, j] += by_given[:, k] + by_c[:, k]
+            slopes[:, j, size - 1] -= by_c[:, k] * p[k]
+            of_spread = np.where(is_left[:, k], (c[:, k] / spread[k]) ** 2 * (1 - 2 * p[k]), 0.0)
+            slopes[:, j, size + j] = (
+                f.f0[:, k] - given[:, k] * by_given[:, k] - by_c[:, k] * nu + by_left[:, k] * of_spread
+            )
+
+    def _shape_covariance(self, weights: Floats, a: Floats, f: Derivatives) -> Floats:
+        """Covariance of what skewness does to E[y u] [points, terms + 1, terms + 1], for numbers of unknown skewness.
+
+        A number x_j = E x_j + s_j (t + δ (t² − 1)), t normal, has about the skewness 6 δ. Edgeworth's expansion then
+        adds κ_ηηη f₃ / 6 to E[f(η)], and κ_kηη f₂ / 2 + c_k κ_ηηη f₄ / 6 to Cov(x_k, f(η)), with third cumulants
+
+            κ_ηηη = 6 δ θ_j c_j² / s_j,   κ_kηη = 4 δ θ_j c_j Cov(x_j, x_k) / s_j,   and 2 δ c_j² / s_j more if k = j.
+
+        δ is unknown, and what it adds is linear in it, so that it integrates out.
+        """
+        size = weights.shape[1]
+        width = size - 1
+        p, nu = self._around[:width, -1], a[:, -1]
+        covariance = self._around[:width, :width] - np.outer(p, p)
+        c = a[:, :width] - nu[:, None] * p
+        found = np.zeros((len(weights), size, size))
+        for j in np.flatnonzero(~self.moments.levels):
+            deviation = np.sqrt(max(covariance[j, j], SMALLEST_SPREAD))
+            pull = weights[:, j] * c[:, j] / deviation
+            third = pull * c[:, j]  # a sixth of κ_ηηη, for δ = 1
+            moved = np.empty((len(weights), size))
+            moved[:, -1] = third * f.f3
+            moved[:, :width] = p * moved[:, -1:] + c * (third * f.f4)[:, None]
+            moved[:, :width] += (2 * pull * f.f2)[:, None] * covariance[j]
+            moved[:, j] += f.f2 * c[:, j] ** 2 / deviation
+            found += moved[:, :, None] * moved[:, None, :]
+        return (self.skewness / 6) ** 2 * found

@@ -1,0 +1,90 @@
+"""Search for the mode of a posterior by Fisher scoring.
+
+The density is that in coordinates where the prior is N(0, I), but the search moves weights as they are: the mean of the
+observation is nearly linear in them, whereas coordinates of weights in residual deviations bend with the residual's.
+
+Derivatives are central differences of the mean and the covariance of the observed moments, all taken in one call: with
+d coordinates that is 2d points, which costs less than a few draws do.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from equipoise._util.arrays import Floats
+from equipoise.inference.regression.likelihood import Normals, normal_log_density
+
+STEP = 1e-4  # of the central differences
+STEPS = 60
+# Factors by which the diagonal of the information is raised (Levenberg and Marquardt); the best of all steps is taken.
+DAMPING = np.concatenate([[0.0], 10.0 ** np.arange(-2, 7)])
+GAIN = 1e-6  # in log density, below which a step ends the search
+
+
+class Mode(NamedTuple):
+    """A mode, and a root of the inverse of the information there: L Lᵀ."""
+
+    centre: Floats
+    root: Floats
+
+
+class Problem(NamedTuple):
+    """Observed moments, and the normal distribution that they have at coordinates [points, d].
+
+    `flatten` maps coordinates to those in which the search for the mode moves, and `unflatten` back.
+    """
+
+    observed: Floats
+    normals: Callable[[Floats], Normals]
+    flatten: Callable[[Floats], Floats]
+    unflatten: Callable[[Floats], Floats]
+
+    def log_likelihood(self, coordinates: Floats) -> Floats:
+        """Log density of the observation at coordinates [points, d]."""
+        mean, covariance = self.normals(coordinates)
+        return normal_log_density(self.observed - mean, covariance)
+
+    def log_posterior(self, coordinates: Floats) -> Floats:
+        """Log density of the posterior at coordinates [points, d], up to a constant."""
+        return np.asarray(self.log_likelihood(coordinates) - 0.5 * np.sum(coordinates**2, axis=1))
+
+
+def find_mode(problem: Problem, start: Floats) -> Mode:
+    """Climb from a start to the mode, by scoring steps, damped as far as it takes to gain."""
+    place = problem.flatten(start[None])[0]
+    value = float(problem.log_posterior(problem.unflatten(place[None]))[0])
+    for _ in range(STEPS):
+        gradient, information = _derivatives(problem, place, problem.unflatten)
+        damped = information + DAMPING[:, None, None] * np.diag(np.diagonal(information))
+        points = place + np.linalg.solve(damped, np.broadcast_to(gradient, damped.shape[:2])[:, :, None])[:, :, 0]
+        values = problem.log_posterior(problem.unflatten(points))
+        best = int(np.argmax(np.where(np.isfinite(values), values, -np.inf)))
+        if not values[best] > value:
+            break
+        gained, value, place = float(values[best]) - value, float(values[best]), points[best]
+        if gained < GAIN:
+            break
+    centre = problem.unflatten(place[None])[0]
+    _, information = _derivatives(problem, centre, lambda points: points)
+    return Mode(centre, np.linalg.inv(np.linalg.cholesky(information)).T)
+
+
+def _derivatives(problem: Problem, place: Floats, coordinates: Callable[[Floats], Floats]) -> tuple[Floats, Floats]:
+    """Gradient of the log posterior, and the Fisher information of the observation plus that of the prior."""
+    number = len(place)
+    steps = STEP * np.diag(np.maximum(np.abs(place), 1.0))
+    points = coordinates(np.concatenate([place[None], place + steps, place - steps]))
+    means, covariances = problem.normals(points)
+    precision = np.linalg.inv(covariances[0])
+    widths = 2 * np.diagonal(steps)
+    slopes = (means[1 : number + 1] - means[number + 1 :]) / widths[:, None]
+    widenings = (covariances[1 : number + 1] - covariances[number + 1 :]) / widths[:, None, None]
+    turns = (points[1 : number + 1] - points[number + 1 :]) / widths[:, None]
+    residual = precision @ (problem.observed - means[0])
+    relative = np.matmul(precision, widenings)
+    gradient = slopes @ residual - turns @ points[0]
+    gradient += 0.5 * (np.einsum("i,kij,j->k", residual, widenings, residual) - np.trace(relative, axis1=1, axis2=2))
+    flat = relative.reshape(number, -1)
+    turned = relative.transpose(0, 2, 1).reshape(number, -1)
+    return gradient, slopes @ precision @ slopes.T + 0.5 * flat @ turned.T + turns @ turns.T

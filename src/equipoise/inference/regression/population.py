@@ -1,0 +1,181 @@
+r"""Weighted synthetic rows of the agreed kinds of columns, with feature moments as they were found.
+
+Two moments of the features are released; the covariance of a row and E[y u] of logistic regression depend on all of
+them. Rows are simulated from normal variables with correlations, cut into levels and clipped to the bounds, and then
+weighted so that their feature moments agree with what was found:
+
+    weight ∝ exp(λᵀ g),   λ minimises log Σ exp(λᵀ (g − m̂)) + ½ λᵀ C λ
+
+for rows' products g: of all weights with about these moments, those nearest to equal ones. With the covariance C of the
+found moments the weighted ones may differ from m̂ by what is uncertain anyway, and exist however impossible m̂ is.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import scipy
+
+from equipoise._util.arrays import Floats
+from equipoise.inference.regression.row_covariance import nearest_covariance
+from equipoise.inference.regression.statistic import MomentMap
+
+ROWS = 4_096
+SMALLEST_SHARE = 0.002  # of rows with a level, in the simulation
+NEWTON_STEPS = 30
+FEWEST_EFFECTIVE = 200.0  # rows, below which the weights are too uneven to stand for a population
+MOST_MOMENTS = 600  # which so few rows can be weighted by
+
+
+class Blocks(NamedTuple):
+    """How terms make up features: places of numbers, of blocks of levels, and (number, indicator) of marked gaps."""
+
+    numbers: tuple[int, ...]
+    levels: tuple[tuple[int, ...], ...]
+    gaps: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Population:
+    """Rows u = (terms, 1) [rows, terms + 1] with weights that add up to 1."""
+
+    rows: Floats
+    weights: Floats
+    products: Floats
+
+    @property
+    def effective(self) -> float:
+        """Effective number of rows."""
+        return float(1 / np.sum(self.weights**2))
+
+    @cached_property
+    def moments(self) -> Floats:
+        """Feature moments of the weighted rows."""
+        return np.asarray(self.weights @ self.products)
+
+    def row_covariance(self, weights: Floats, variance: float | None) -> Floats:
+        """Covariance of one row's statistic, in the order of a `MomentMap`.
+
+        The target is linear in the row with a residual variance, or a label if there is none.
+        """
+        eta, u = self.rows @ weights, self.rows
+        number = self.products.shape[1]
+        if variance is None:
+            mean = np.tanh(eta / 2)
+            left = 1 - mean**2
+            expected = np.concatenate([self.products, mean[:, None] * u], axis=1)
+            within = (u * (self.weights * left)[:, None]).T @ u
+        else:
+            square = eta**2 + variance
+            expected = np.concatenate([self.products, eta[:, None] * u, square[:, None]], axis=1)
+            across = 2 * variance * (self.weights * eta) @ u
+            corner = float(self.weights @ (4 * eta**2 * variance + 2 * variance**2))
+            products = variance * (u * self.weights[:, None]).T @ u
+            within = np.block([[products, across[:, None]], [across[None], np.array([[corner]])]])
+        moved = expected - self.weights @ expected
+        found = (moved * self.weights[:, None]).T @ moved
+        found[number:, number:] += within
+        return np.asarray(found)
+
+
+def simulate(moments: MomentMap, blocks: Blocks, second_moments: Floats) -> Floats:
+    """Simulate rows u of the agreed kinds, with about the second moments given; the same rows for the same moments."""
+    width = moments.width
+    mean = second_moments[:width, -1]
+    covariance = nearest_covariance(second_moments[:width, :width], mean)
+    of_gap = dict(blocks.gaps)
+    features = [(place,) for place in blocks.numbers] + list(blocks.levels)
+    cuts = [None] * len(blocks.numbers) + [_cuts(mean[list(block)]) for block in blocks.levels]
+    # One score for each feature: a number itself, and of levels the mean of the normal variable between its cuts.
+    scores = np.zeros((len(features), width))
+    for k, (places, cut) in enumerate(zip(features, cuts, strict=True)):
+        scores[k, list(places)] = 1.0 if cut is None else _scores(cut)
+    spread = scores @ covariance @ scores.T
+    # A score tells its normal variable but for a share, by which correlations of scores are too small.
+    told = np.array([1.0 if cut is None else _told(cut) for cut in cuts])
+    deviations = np.sqrt(np.maximum(np.diagonal(spread), 1e-12))
+    correlation = np.clip(spread / np.outer(deviations, deviations) / np.sqrt(np.outer(told, told)), -0.95, 0.95)
+    np.fill_diagonal(correlation, 1.0)
+    values, vectors = np.linalg.eigh(correlation)
+    root = vectors * np.sqrt(np.maximum(values, 1e-3))
+    root /= np.linalg.norm(root, axis=1, keepdims=True)
+    normal = scipy.special.ndtri(_even_points(len(features))) @ root.T
+    rows = np.zeros((ROWS, width + 1))
+    rows[:, -1] = 1.0
+    for k, (places, cut) in enumerate(zip(features, cuts, strict=True)):
+        if cut is not None:
+            chosen = np.searchsorted(cut, normal[:, k])  # 0 is the reference
+            for number, place in enumerate(places):
+                rows[:, place] = chosen == number + 1
+    for k, place in enumerate(blocks.numbers):
+        present = 1.0 if place not in of_gap else 1 - rows[:, of_gap[place]]
+        share = 1.0 if place not in of_gap else max(1 - mean[of_gap[place]], 0.05)
+        middle = mean[place] / share
+        square = max(second_moments[place, place] / share - middle**2, 1e-4)
+        rows[:, place] = present * np.clip(middle + np.sqrt(square) * normal[:, k], -1.0, 1.0)
+    return rows
+
+
+def _even_points(dimension: int) -> Floats:
+    """Points spread evenly over the unit cube: a scrambled Sobol sequence, the same at every call."""
+    sampler = scipy.stats.qmc.Sobol(dimension, rng=np.random.default_rng(0))
+    return np.clip(sampler.random(ROWS), 1e-9, 1 - 1e-9)
+
+
+def _cuts(shares: Floats) -> Floats:
+    """Cut a normal variable into intervals with the shares of a block's levels, the reference first."""
+    each = np.maximum(np.concatenate([[1 - shares.sum()], shares]), SMALLEST_SHARE)
+    return np.asarray(scipy.special.ndtri(np.cumsum(each / each.sum())[:-1]))
+
+
+def _intervals(cut: Floats) -> tuple[Floats, Floats]:
+    """Shares and means of a normal variable between cuts."""
+    density = np.concatenate([[0.0], np.exp(-0.5 * cut**2) / np.sqrt(2 * np.pi), [0.0]])
+    shares = np.diff(np.concatenate([[0.0], scipy.special.ndtr(cut), [1.0]]))
+    return shares, -np.diff(density) / shares
+
+
+def _scores(cut: Floats) -> Floats:
+    """Means of the normal variable within each level, against the reference."""
+    means = _intervals(cut)[1]
+    return np.asarray(means[1:] - means[0])
+
+
+def _told(cut: Floats) -> float:
+    """Share of the normal variable's variance that is between levels."""
+    shares, means = _intervals(cut)
+    return float(shares @ means**2)
+
+
+def weigh(moments: MomentMap, rows: Floats, found: Floats, covariance: Floats) -> Population | None:
+    """Weight rows so that their feature moments agree with the found ones; None if too few rows carry the weight."""
+    i, j = moments.feature_pairs.T
+    products = rows[:, i] * rows[:, j]
+    moved = products - found
+    scale = np.maximum(moved.std(axis=0), 1e-6)
+    moved = moved / scale
+    slack = covariance / np.outer(scale, scale) + 1e-9 * np.eye(len(scale))
+    dual = np.zeros(len(scale))
+
+    def potential(at: Floats) -> float:
+        return float(scipy.special.logsumexp(moved @ at) + 0.5 * at @ slack @ at)
+
+    value = potential(dual)
+    for _ in range(NEWTON_STEPS):
+        weights = scipy.special.softmax(moved @ dual)
+        mean = weights @ moved
+        gradient = mean + slack @ dual
+        spread = (moved * weights[:, None]).T @ moved - np.outer(mean, mean)
+        step = np.linalg.solve(spread + slack, gradient)
+        decrement = float(gradient @ step)
+        if decrement < 1e-8:
+            break
+        length = 1.0
+        while length > 1e-4 and not (lower := potential(dual - length * step)) < value:
+            length /= 2
+        if length <= 1e-4:
+            break
+        dual, value = dual - length * step, lower
+    population = Population(rows, scipy.special.softmax(moved @ dual), products)
+    return population if population.effective >= FEWEST_EFFECTIVE else None

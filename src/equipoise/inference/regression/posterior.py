@@ -1,0 +1,129 @@
+"""Posterior of a regression's parameters from the releases of a coalition."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from equipoise._util.arrays import Floats
+from equipoise.errors import InferenceError
+from equipoise.estimate import Estimate
+from equipoise.inference.diagnostics import Diagnostics
+from equipoise.inference.regression.importance import sample
+from equipoise.inference.regression.likelihood import Likelihood, LinearLikelihood
+from equipoise.inference.regression.logistic import LogisticLikelihood
+from equipoise.inference.regression.mode import Mode, Problem, find_mode
+from equipoise.inference.regression.model import RegressionModel
+from equipoise.inference.regression.pooling import Pooled, Releases, TargetObservation, observe_targets, pool
+from equipoise.inference.regression.population import MOST_MOMENTS, Population, simulate, weigh
+from equipoise.inference.regression.row_covariance import row_covariance
+
+ITERATIONS = 3  # of the covariance of a row, which is taken at the mode
+FIRST_ROWS = 10.0  # as many rows tell where the search for the mode begins
+COOLING = 5.0  # factor from one power of the likelihood to the next
+POINTS_PER_DRAW = 2
+
+
+class Sample(NamedTuple):
+    """Draws [draws, d] of a posterior in coordinates, their diagnostics, and their divergence from the prior."""
+
+    coordinates: Floats
+    diagnostics: Diagnostics
+    divergence: Estimate | None
+
+
+def sample_posterior(
+    model: RegressionModel,
+    releases: Releases,
+    rng: np.random.Generator,
+    draws: int,
+    *,
+    power: float = 1.0,
+    sampling: float = 1.0,
+) -> Sample:
+    """Sample the posterior given releases; `power` and `sampling` temper it by the two rules (docs/inference.md)."""
+    if power == 0:
+        coordinates = rng.normal(size=(draws, model.dimension))
+        return Sample(coordinates, _diagnostics(draws, model.dimension, float(draws), 0.0), Estimate(0.0, 0.0))
+    problem, mode = build_problem(model, releases, power=power, sampling=sampling)
+    found = sample(problem, mode, rng, POINTS_PER_DRAW * draws)
+    if math.isnan(found.log_evidence):
+        coordinates = found.points[rng.permutation(len(found.points))[:draws]]
+        return Sample(coordinates, _diagnostics(draws, model.dimension, 0.0, math.inf), None)
+    effective = min(found.effective, float(draws))
+    return Sample(
+        found.resample(rng, draws),
+        _diagnostics(draws, model.dimension, effective, found.shape),
+        found.divergence() if found.reliable else None,
+    )
+
+
+def _diagnostics(draws: int, dimension: int, effective: float, shape: float) -> Diagnostics:
+    ones = np.ones(dimension)
+    return Diagnostics(draws, ones, effective * ones, effective * ones, tail_shape=shape)
+
+
+def build_problem(
+    model: RegressionModel, releases: Releases, *, power: float = 1.0, sampling: float = 1.0
+) -> tuple[Problem, Mode]:
+    """Find the mode for a coalition's releases, taking the covariance of a row where the mode is.
+
+    The mode is followed from where next to nothing is known: the likelihood is tempered less and less. Tempering to a
+    `power` comes last, so that it does not change the likelihood.
+    """
+    moments = model.moments
+    rows = float(releases.rows.sum())
+    means = np.clip(releases.statistic.sum(axis=0) / rows, -1.0, 1.0)  # of what spans [−1, 1]
+    if not np.all(np.isfinite(means)):
+        raise InferenceError("a release has sums that are not finite numbers; ask its party for another submission")
+    split = moments.features
+    square = max(0.0, float(means[-1])) if moments.has_square else 1.0
+    features = moments.second_moments(means[:split])
+    covariance = row_covariance(moments, features, means[split : split + len(features)], square)
+    centre = np.zeros(model.dimension)
+    first = min(1.0, FIRST_ROWS / rows)
+    powers = np.geomspace(first, 1.0, math.ceil(math.log(1 / first, COOLING)) + 1)
+    for iteration in range(ITERATIONS):
+        pooled = pool(releases, covariance, sampling=sampling)
+        for part in powers if iteration == 0 else powers[-1:]:
+            likelihood = _likelihood(model, pooled, float(part))
+            centre = find_mode(_problem(model, likelihood), centre).centre
+        covariance = _row_covariance(model, likelihood, centre)
+    problem = _problem(model, _likelihood(model, pool(releases, covariance, sampling=sampling), power))
+    return problem, find_mode(problem, centre)
+
+
+def _likelihood(model: RegressionModel, pooled: Pooled, power: float) -> Likelihood:
+    observation = observe_targets(model.moments, pooled, model.feature_prior, power=power)
+    if model.moments.has_square:
+        return LinearLikelihood(model.moments, observation)
+    return LogisticLikelihood(model.moments, observation, _population(model, observation), model.skewness)
+
+
+def _population(model: RegressionModel, observation: TargetObservation) -> Population | None:
+    """Simulate rows with the feature moments that were found, unless there are too many of these."""
+    moments = model.moments
+    if moments.features > MOST_MOMENTS:
+        return None
+    rows = simulate(moments, model.blocks, moments.second_moments(observation.features))
+    return weigh(moments, rows, observation.features, observation.feature_covariance)
+
+
+def _row_covariance(model: RegressionModel, likelihood: Likelihood, centre: Floats) -> Floats:
+    """Covariance of a row where parameters are at a mode."""
+    parameters = model.parameters(centre[None])
+    population = _population(model, likelihood.observation)
+    if population is not None:
+        variance = float(parameters.variance[0]) if model.moments.has_square else None
+        return population.row_covariance(parameters.weights[0], variance)
+    products, squares = likelihood.target_moments(parameters)
+    return row_covariance(model.moments, likelihood.second_moments, products[0], float(squares[0]))
+
+
+def _problem(model: RegressionModel, likelihood: Likelihood) -> Problem:
+    return Problem(
+        likelihood.observation.observed,
+        lambda coordinates: likelihood.moments_at(model.parameters(coordinates)),
+        model.flatten,
+        model.unflatten,
+    )

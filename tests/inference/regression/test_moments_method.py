@@ -1,0 +1,113 @@
+"""`eq.infer(method="moments")`: what it gives, refuses and agrees with."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import equipoise as eq
+from equipoise.agreement.templates import example_agreement
+from equipoise.errors import InferenceError, MediationError
+from equipoise.models.columns import LabelColumn
+from regressions import agree, draw_rows, draw_targets
+
+pytestmark = [pytest.mark.engine, pytest.mark.statistical]
+
+WEIGHTS = np.array([0.3, -0.2, 0.25, 0.15, -0.1, 0.05])
+NUMBERS = '{ name = "age", bounds = [-1, 1] }, { name = "bmi", bounds = [-1, 1] }'
+
+
+def release(
+    agreed: eq.Agreement, kind: str, folder: Path, epsilons: tuple[float, float] = (4.0, 1.0)
+) -> list[eq.Submission]:
+    """Release rows of two parties."""
+    found = []
+    folder.mkdir(exist_ok=True)
+    for seed, (party, epsilon) in enumerate(zip(agreed.party_names, epsilons, strict=True)):
+        rng = np.random.default_rng(seed)
+        rows = draw_rows(400 + 400 * seed, rng)
+        y = draw_targets(kind, rows, WEIGHTS if kind == "linear" else 5 * WEIGHTS, 0.25, rng)
+        frame = pd.DataFrame({"age": rows[:, 0], "bmi": np.where(rows[:, 4] > 0, np.nan, rows[:, 3])})
+        frame["region"] = np.select([rows[:, 1] > 0, rows[:, 2] > 0], ["b", "c"], "a")
+        frame["y"] = np.clip(y, -1, 1) if kind == "linear" else np.where(y > 0, "yes", "no")
+        if "region" not in [one.name for one in agreed.columns]:
+            frame["bmi"] = frame["bmi"].fillna(0.0)
+        ledger = folder / f"{party}.ledger"
+        found.append(eq.release(agreed, frame, party=party, epsilon=epsilon, ledger=ledger))
+    return found
+
+
+@pytest.mark.parametrize("kind", ["linear", "logistic"])
+def test_scenarios_are_sampled_side_by_side(kind: str, tmp_path: Path) -> None:
+    agreed = agree(kind)
+    sent = release(agreed, kind, tmp_path)
+    asked = [
+        eq.Scenario(),
+        eq.Scenario(["north"]),
+        eq.Scenario(kappa=0.2),
+        eq.Scenario(kappa=0),
+        eq.Scenario(tau={"south": 3.0}),
+    ]
+    whole, north, tempered, prior, noisier = eq.infer_batch(agreed, sent, asked, method="moments", draws=2_000)
+    values = [eq.surprise(agreed, one) for one in (whole, noisier, tempered, prior)]
+    assert all(one.converged for one in (whole, north, tempered, prior, noisier))
+    assert values[0].value > values[1].value > values[3].value
+    assert values[0].value > values[2].value > values[3].value
+    assert values[3].value == 0
+    assert set(whole.draws) == set(agreed.model.parameters)
+    truth = (WEIGHTS if kind == "linear" else 5 * WEIGHTS)[None]
+    low, high = np.quantile(whole.draws["weights"], [0.001, 0.999], axis=0)
+    assert np.all((low < truth) & (truth < high))
+    again = eq.infer(agreed, sent, method="moments", draws=2_000)
+    np.testing.assert_array_equal(again.draws["weights"], whole.draws["weights"])
+
+
+def test_it_agrees_with_the_paper_s_sampler(tmp_path: Path) -> None:
+    """Under the same prior, where Gibbs sampling is exact: numbers, hundreds of rows."""
+    prior = '[model.prior]\nkind = "conjugate"'
+    agreed = agree("linear", NUMBERS, prior)
+    sent = release(agreed, "linear", tmp_path)
+    exact = eq.infer(agreed, sent, method="gibbs", draws=4_000)
+    found = eq.infer(agreed, sent, method="moments")
+    deviations = exact.sd("weights")
+    assert np.abs((found.mean("weights") - exact.mean("weights")) / deviations).max() < 0.25
+    assert np.abs(found.sd("weights") / deviations - 1).max() < 0.15
+    assert abs(eq.surprise(agreed, found).value - eq.surprise(agreed, exact, force=True).value) < 0.25
+
+
+def test_hard_releases_end(tmp_path: Path) -> None:
+    """Three rows, hardly any budget, a constant column, two equal columns: an answer that says how far it goes."""
+    agreed = agree("linear", NUMBERS)
+    frames = {
+        "three rows": pd.DataFrame({"age": [0.1, 0.2, 0.3], "bmi": [0.5, -0.5, 0.0], "y": [0.1, 0.0, 0.2]}),
+        "constant": pd.DataFrame(
+            {"age": [0.0] * 500, "bmi": np.linspace(-1, 1, 500), "y": np.linspace(-0.5, 0.5, 500)}
+        ),
+        "equal": pd.DataFrame({"age": np.linspace(-1, 1, 500), "bmi": np.linspace(-1, 1, 500), "y": np.zeros(500)}),
+    }
+    for name, frame in frames.items():
+        for epsilon in (0.01, 4.0):
+            ledger = tmp_path / f"{name}-{epsilon}.ledger"
+            sent = eq.release(agreed, frame, party="north", epsilon=epsilon, ledger=ledger)
+            found = eq.infer(agreed, [sent], method="moments", draws=1_000)
+            assert np.isfinite(found.draws["weights"]).all()
+            assert found.converged or found.diagnostics.problems
+
+
+def test_it_refuses_others_models_and_rounds(tmp_path: Path) -> None:
+    agreed = agree("linear", NUMBERS)
+    sent = release(agreed, "linear", tmp_path)
+    with pytest.raises(MediationError, match='"moments" samples single posteriors'):
+        eq.mediate(agreed, sent, method="moments")
+    apart = agree("linear", NUMBERS, '[model.data_prior]\nscope = "per-party"')
+    own = release(apart, "linear", tmp_path / "apart")
+    with pytest.raises(InferenceError, match='scope = "per-party"; use method "collapsed"'):
+        eq.infer(apart, own, method="moments")
+    shares = eq.Agreement.parse(example_agreement("bernoulli"))
+    target = shares.model.target
+    assert isinstance(target, LabelColumn)
+    rows = pd.DataFrame({target.name: list(target.values) * 10})
+    answers = eq.release(shares, rows, party=shares.party_names[0], epsilon=1.0, ledger=tmp_path / "shares.ledger")
+    with pytest.raises(InferenceError, match="is for linear and logistic regression, and this agreement is bernoulli"):
+        eq.infer(shares, [answers], method="moments")
