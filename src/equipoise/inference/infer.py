@@ -17,7 +17,7 @@ from equipoise.inference import baselines, collapsed, engine
 from equipoise.inference.collapsed import own_coordinates
 from equipoise.inference.diagnostics import independent, superchains_of
 from equipoise.inference.engine import Problem, Sampled, Settings
-from equipoise.inference.observations import Scenarios, taken_by_kind
+from equipoise.inference.observations import Observations, Scenarios, taken_by_kind
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.problem import (
     exact_observations,
@@ -29,6 +29,9 @@ from equipoise.inference.problem import (
 from equipoise.inference.processes import processes_for
 from equipoise.inference.processes import run as run_in_processes
 from equipoise.inference.progress import Meter, phase_of
+from equipoise.inference.regression.batch import Asked, ReleasedSums, sample_batch
+from equipoise.inference.regression.model import RegressionModel
+from equipoise.inference.regression.posterior import Sample
 from equipoise.inference.runtime import ONE_AT_A_TIME, double_precision, on_accelerator, use_compilation_cache
 from equipoise.inference.scenario import (
     DRAWS,
@@ -41,6 +44,7 @@ from equipoise.inference.scenario import (
     check_unit_noise,
     check_whole,
 )
+from equipoise.models.regression import Regression
 from equipoise.protocol.submission import Submission
 
 Statistics = Mapping[str, tuple[int, Sequence[float]]]
@@ -82,8 +86,10 @@ def infer(
         Tempering factor of their joint likelihood, from 0 (the prior) to 1.
     tau : mapping of str to float, optional
         Noise to add to parties' statistics: 1/ε′ − 1/ε makes a release at ε one at ε′.
-    method : {"auto", "collapsed", "gibbs", "naive", "prior"}
-        "collapsed" integrates statistics out, and is what "auto" picks; "gibbs" is the paper's Algorithm 1, for linear
+    method : {"auto", "collapsed", "moments", "gibbs", "naive", "prior"}
+        "collapsed" integrates statistics out, and is what "auto" picks. "moments" is for regressions with features of
+        one distribution and up to a dozen parameters: it integrates the features' moments out as well, and needs a
+        second or less; its draws have the model's own parameters only. "gibbs" is the paper's Algorithm 1, for linear
         regression with the conjugate prior only; "naive" (which ignores the noise) and "prior" are baselines.
     rule : {"power", "scaled"}, optional
         Tempering rule, see `docs/inference.md`; by default the method's own.
@@ -223,8 +229,23 @@ def infer_batch(
     observations = observations_of(agreement, submissions)
     if np.any(arrays.tau) or len(scenarios) <= FEW:  # of many parties and coalitions, zeros would fill the memory
         arrays = arrays._replace(noise=noises_of(agreement, submissions, arrays.tau, noise_seeds))
-    problem = problem_of(believed or agreement, observations)
     scenarios = [scenario.resolved(present) for scenario in scenarios]
+    if chosen == "moments":
+        with phase_of(progress, label, len(scenarios), 1.0) as tick:
+            return _from_moments(
+                believed or agreement,
+                observations,
+                arrays,
+                scenarios,
+                rule,
+                numbers,
+                seeds,
+                noise_seeds,
+                processes,
+                tick,
+                finished,
+            )
+    problem = problem_of(believed or agreement, observations)
     settings = [replace(engine_settings(chosen, chains, number), rule=rule) for number in numbers]
     return _posteriors(
         problem,
@@ -369,6 +390,56 @@ def _posteriors(
                         engine.run(keys, seen, chosen, settings[places[0]], tick, kept)
                     else:
                         run_in_processes(keys, seen, chosen, own, tick, kept, processes=processes)
+    return [results[index] for index in sorted(results)]
+
+
+def _from_moments(
+    agreement: Agreement,
+    observations: Observations,
+    arrays: Scenarios,
+    scenarios: Sequence[Scenario],
+    rule: Rule,
+    numbers: Sequence[int],
+    seeds: Sequence[int],
+    noise_seeds: Sequence[UnitNoise],
+    threads: int | None,
+    tick: Callable[[float], None] | None,
+    finished: Finished | None,
+) -> list[Posterior]:
+    """Sample regressions from moments, without programs to compile."""
+    agreed = agreement.model
+    if not isinstance(agreed, Regression):
+        raise InferenceError(
+            f'method "moments" is for linear and logistic regression, and this agreement is {agreed.kind}; use "auto"'
+        )
+    model = RegressionModel.of(agreed)
+    sums = ReleasedSums(*(np.asarray(part) for part in (observations[0], observations[1], *observations[2:4])))
+    member, kappa, tau = (np.asarray(part) for part in arrays[:3])
+    noise = None if arrays.noise is None else np.asarray(arrays.noise)
+    batch = [
+        Asked(member[k], float(kappa[k]), tau[k], None if noise is None else noise[k], numbers[k], int(seeds[k]))
+        for k in range(len(scenarios))
+    ]
+    results: dict[int, Posterior] = {}
+
+    def keep(index: int, sample: Sample) -> None:
+        posterior = Posterior(
+            agreed.at_coordinates(sample.coordinates),
+            sample.diagnostics,
+            scenarios[index],
+            "moments",
+            rule,
+            int(seeds[index]),
+            noise_seeds[index],
+            1,
+            sample.coordinates,
+            divergence=sample.divergence,
+        )
+        (finished or results.__setitem__)(index, posterior)
+        if tick:
+            tick(1.0)
+
+    sample_batch(model, sums, batch, rule, keep, threads=threads)
     return [results[index] for index in sorted(results)]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from equipoise._util.arrays import Floats
 from equipoise._util.display import Chart, Interval, Table
 from equipoise.errors import ConvergenceError, InferenceError
+from equipoise.estimate import Estimate
 from equipoise.inference.diagnostics import Diagnostics
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class Posterior:
     scores : array, optional
         Whitened positions and scores of the log density [draws, 2, d], in the directions that the own parameters
         depend on: what makes control variates of values. Files do not have it.
+    divergence : Estimate, optional
+        Divergence from the prior in nats, where importance weights tell it; files do not have it.
 
     Examples
     --------
@@ -64,6 +67,7 @@ class Posterior:
     chains: int
     coordinates: Floats | None = field(default=None, repr=False)
     scores: Floats | None = field(default=None, repr=False)
+    divergence: Estimate | None = None
 
     def __len__(self) -> int:
         return self.diagnostics.draws

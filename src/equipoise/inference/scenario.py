@@ -17,7 +17,7 @@ import numpy as np
 
 from equipoise.errors import InferenceError
 
-Method = Literal["auto", "collapsed", "gibbs", "naive", "prior"]
+Method = Literal["auto", "collapsed", "moments", "gibbs", "naive", "prior"]
 Rule = Literal["power", "scaled"]
 # Which noise τ scales: a number that anybody may know, or a secret in hexadecimal digits: 32 for one draw, times √τ;
 # 64 for a Brownian path of each release, at time τ (`equipoise.inference.brownian`).

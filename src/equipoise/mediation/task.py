@@ -193,6 +193,10 @@ def task_of(
     seed = settings.seed
     if seed is None:
         seed = seed_of(agreement.identity_digest, {one.party: Contribution.of(one).digest for one in submissions})
+    if settings.method == "moments":
+        raise MediationError(
+            'method "moments" samples single posteriors (eq.infer) and does not settle rounds yet; use method "auto"'
+        )
     check_rule(settings.rule, check_method(settings.method, agreement.model.gibbs_refusal))
     coalitions = check_coalitions(len(parties), settings.coalitions)
     resolved = settings.model_copy(

@@ -44,7 +44,8 @@ def surprise(
     Returns
     -------
     Estimate
-        Its standard error covers that of the Markov chains. That of a posterior just sampled is about half of what
+        Its standard error covers that of the Markov chains. Posteriors by method "moments" know their divergence from
+        importance weights, which "knn-entropy" then returns. That of a posterior just sampled is about half of what
         it is once saved and loaded, for files have no `scores`.
 
     Raises
@@ -60,8 +61,11 @@ def surprise(
     >>> print(eq.surprise(agreement, posterior))  # doctest: +SKIP
     """
     check_estimator(estimator)
+    posterior.require_converged(force=force)
+    if posterior.divergence is not None and estimator == "knn-entropy":
+        return posterior.divergence
     model, prior = model_of(agreement)
-    coordinates = own_coordinates(agreement, posterior.require_converged(force=force))
+    coordinates = own_coordinates(agreement, posterior)
     if estimator == "conjugate-fit":
         draws = {name: _by_chain(posterior, values) for name, values in posterior.draws.items()}
         return conjugate_fit(model, prior, draws, coordinates)
