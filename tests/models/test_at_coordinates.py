@@ -11,12 +11,14 @@ from scipy import stats
 import coded
 import engine_setup  # noqa: F401  (double precision)
 import reward_posteriors
+from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
 from equipoise.agreement.templates import example_agreement
 from equipoise.inference import collapsed
 from equipoise.inference.problem import model_of
 from equipoise.models import KINDS
 from equipoise.models.base import Rows
+from equipoise.models.linear import LinearModel
 from equipoise.models.regression import Regression
 
 AGREEMENTS: dict[str, Callable[[], Agreement]] = {
@@ -65,6 +67,23 @@ def test_weights_go_back_to_their_coordinates(name: str) -> None:
     weights = model.at_coordinates(coordinates)["weights"]
     residual = coordinates[:, 0] if "variance" in model.parameters else None
     np.testing.assert_allclose(model.weight_coordinates(weights, residual), coordinates, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in AGREEMENTS if name.startswith("linear")])
+def test_slopes_are_pulled_back_to_coordinates(name: str) -> None:
+    model = agreed(name).model
+    assert isinstance(model, LinearModel)
+    rng = np.random.default_rng(6)
+    coordinates = 1.5 * rng.normal(size=(20, len(model.coordinate_names())))
+    slopes, of_variance = rng.normal(size=(20, coordinates.shape[1] - 1)), rng.normal(size=20)
+
+    def total(points: Floats) -> Floats:
+        found = model.at_coordinates(points)
+        return np.asarray(np.sum(slopes * found["weights"], axis=1) + of_variance * found["variance"])
+
+    steps = 1e-5 * np.eye(coordinates.shape[1])
+    expected = np.stack([(total(coordinates + one) - total(coordinates - one)) / 2e-5 for one in steps], axis=1)
+    np.testing.assert_allclose(model.pull_back(coordinates, slopes, of_variance), expected, rtol=2e-5, atol=1e-5)
 
 
 @pytest.mark.engine

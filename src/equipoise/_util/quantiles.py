@@ -87,6 +87,20 @@ def log_normal_quantile(z: Floats, centre: float, spread: float, upper: float) -
     return np.asarray(math.log(centre) + spread * np.minimum(standard, edge))
 
 
+def log_normal_slope(z: Floats, centre: float, spread: float, upper: float) -> Floats:
+    """Derivative of `log_normal_quantile` by z."""
+    edge = (math.log(upper) - math.log(centre)) / spread
+    standard = (log_normal_quantile(z, centre, spread, upper) - math.log(centre)) / spread
+    return np.asarray(spread * np.exp(scipy.special.log_ndtr(edge) + 0.5 * (standard**2 - z**2)))
+
+
+def log_gamma_slope(z: Floats, shape: float) -> Floats:
+    """Derivative of `log_gamma_quantile` by z: the ratio of the densities of z and of log X."""
+    log_x = log_gamma_quantile(z, shape)
+    log_density = shape * log_x - np.exp(log_x) - scipy.special.gammaln(shape)
+    return np.asarray(np.exp(-0.5 * z**2 - 0.5 * math.log(2 * math.pi) - log_density))
+
+
 class RatioTable(NamedTuple):
     """Normal coordinates of a ratio, and their slopes, where 0.7 asinh(ratio · centre) is on the grid."""
 
@@ -127,6 +141,23 @@ def ratio_quantile(z: Floats, centre: float, spread: float, upper: float) -> Flo
     inside = np.clip(z, values[0], values[-1])
     place = inverse(inside) + (z - inside) / np.where(z > inside, slopes[-1], slopes[0])
     return np.asarray(np.sinh(place / RATIO_STRETCH) / centre)
+
+
+def ratio_slope(z: Floats, centre: float, spread: float, upper: float) -> Floats:
+    """Derivative of `ratio_quantile` by z."""
+    (values, slopes), inverse = ratio_table(centre, spread, upper), _inverse_ratio(centre, spread, upper)
+    inside = np.clip(z, values[0], values[-1])
+    beyond = 1 / np.where(z > inside, slopes[-1], slopes[0])
+    place = inverse(inside) + (z - inside) * beyond
+    slope = np.where(z == inside, _inverse_ratio_slope(centre, spread, upper)(inside), beyond)
+    return np.asarray(np.cosh(place / RATIO_STRETCH) / (RATIO_STRETCH * centre) * slope)
+
+
+@cache
+def _inverse_ratio_slope(centre: float, spread: float, upper: float) -> Callable[[Floats], Floats]:
+    inverse = _inverse_ratio(centre, spread, upper)
+    found: Callable[[Floats], Floats] = inverse.derivative()  # type: ignore[attr-defined]
+    return found
 
 
 def ratio_coordinate(x: Floats, centre: float, spread: float, upper: float) -> Floats:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from equipoise._util.arrays import Floats
-from equipoise._util.quantiles import log_gamma_quantile, log_normal_quantile
+from equipoise._util.quantiles import log_gamma_quantile, log_gamma_slope, log_normal_quantile, log_normal_slope
 from equipoise.models.base import (
     POSITIVE,
     Axis,
@@ -241,14 +241,35 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
             found = moved / unit[:, None] @ np.linalg.cholesky(self.weight_precision)
         return np.column_stack([residual, found])
 
+    def pull_back(self, coordinates: Floats, slopes: Floats, of_variance: Floats) -> Floats:
+        prior, unit = self.prior, self._residual_at(coordinates[:, 0])
+        if isinstance(prior, StandardisedEffects):
+            found, of_unit = self.standardised_pull_back(
+                coordinates[:, 1:], slopes, self.effect, unit, self._target_belief
+            )
+            by_coordinate = log_normal_slope(coordinates[:, 0], *self._residual_belief)
+        else:
+            root = np.linalg.inv(np.linalg.cholesky(self.weight_precision))
+            found = unit[:, None] * (slopes @ root.T)
+            of_unit = np.sum(slopes * (coordinates[:, 1:] @ root), axis=1)
+            by_coordinate = -0.5 * log_gamma_slope(coordinates[:, 0], prior.shape)
+        of_unit = of_unit + 2 * unit * of_variance
+        return np.column_stack([of_unit * unit * by_coordinate, found])
+
     def _residual_at(self, coordinates: Floats) -> Floats:
         """Residual deviations at their coordinates."""
         prior = self.prior
         if isinstance(prior, StandardisedEffects):
-            deviation = self.typical(self.target.typical, self.target_column)[1]
-            centre = min(prior.residual * deviation, LARGEST_DEVIATION)
-            return np.exp(log_normal_quantile(coordinates, centre, prior.residual_spread, LARGEST_DEVIATION))
+            return np.exp(log_normal_quantile(coordinates, *self._residual_belief))
         return np.sqrt(prior.scale * np.exp(-log_gamma_quantile(coordinates, prior.shape)))
+
+    @property
+    def _residual_belief(self) -> tuple[float, float, float]:
+        """Centre, spread of the logarithm and upper limit of the residual deviation, under a standardised prior."""
+        assert isinstance(self.prior, StandardisedEffects)
+        deviation = self.typical(self.target.typical, self.target_column)[1]
+        centre = min(self.prior.residual * deviation, LARGEST_DEVIATION)
+        return centre, self.prior.residual_spread, LARGEST_DEVIATION
 
     @property
     def _target_belief(self) -> tuple[float, float]:

@@ -184,6 +184,17 @@ bias_spread = 2.0        # log odds where all features are at their means
         stretched = unstretched_square(squares / 2, len(self.features) + 1, self._degrees, prior.max_squared_norm)
         return np.asarray(directions * np.sqrt(2 * stretched / squares)[:, None])
 
+    def pull_back(self, coordinates: Floats, slopes: Floats, of_variance: Floats) -> Floats:  # noqa: ARG002
+        prior = self.prior
+        if isinstance(prior, StandardisedLogOdds):
+            target = 0.0, prior.bias_spread
+            return self.standardised_pull_back(coordinates, slopes, prior.effect, np.ones(len(slopes)), target)[0]
+        # How much a direction is stretched is taken to stay; it changes slowly with the norm.
+        directions = self.at_coordinates(coordinates)["weights"] / self._scales
+        squares = np.maximum(np.sum(coordinates**2, axis=1), 1e-30)
+        stretch = np.sqrt(np.sum(directions**2, axis=1) / squares)
+        return np.asarray(slopes * self._scales * stretch[:, None])
+
     @property
     def _degrees(self) -> float:
         """Degrees of freedom of the truncated norm."""

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from equipoise._util.arrays import Floats
-from equipoise._util.quantiles import SINH_DEVIATION, ratio_coordinate, ratio_quantile
+from equipoise._util.quantiles import SINH_DEVIATION, ratio_coordinate, ratio_quantile, ratio_slope
 from equipoise._util.text import counted, first_repeat
 from equipoise.errors import MediationError
 from equipoise.models.base import (
@@ -280,6 +280,32 @@ class Regression(Model):
         found[:, -1] = (weights[:, -1] - middle) / deviation
         return found
 
+    def standardised_pull_back(
+        self, coordinates: Floats, slopes: Floats, effect: float, unit: Floats, target: tuple[float, float]
+    ) -> tuple[Floats, Floats]:
+        """Derivatives by the coordinates of weights, and by the unit, given those by weights [draws, terms + 1]."""
+        scale = unit * (effect / SINH_DEVIATION)
+        ratios, moved = np.empty_like(slopes[:, :-1]), np.empty_like(slopes[:, :-1])
+        for alike, typical, spread in self._alike_terms:
+            ratios[:, alike] = ratio_quantile(coordinates[:, alike], typical, spread, LARGEST_DEVIATION)
+            moved[:, alike] = ratio_slope(coordinates[:, alike], typical, spread, LARGEST_DEVIATION)
+        weights = ratios * scale[:, None]
+        _, deviation = self._bias_given(weights, target)
+        centres, of_means = self._means_of_terms
+        of_bias, level = slopes[:, -1], coordinates[:, -1]
+        # The bias moves with the other weights: its middle does, and how far it may be from there.
+        through = slopes[:, :-1] - of_bias[:, None] * centres
+        through += (of_bias * level / deviation)[:, None] * weights * of_means**2
+        found = np.column_stack([through * moved * scale[:, None], of_bias * deviation])
+        return found, np.sum(through * weights, axis=1) / unit
+
+    @cached_property
+    def _means_of_terms(self) -> tuple[Floats, Floats]:
+        """Middles of what is believed of each term's mean, and spreads."""
+        assert isinstance(self.data_prior, StandardisedFeatures)
+        centres, deviations, spreads = (np.array(part) for part in zip(*self.typical_terms, strict=True))
+        return centres, np.where(spreads > 0, self.data_prior.mean_spread * deviations, 0.0)
+
     @cached_property
     def _alike_terms(self) -> list[tuple[NDArray[np.intp], float, float]]:
         """Places of terms of which the same is believed, with their deviation and its spread."""
@@ -289,14 +315,16 @@ class Regression(Model):
 
     def _bias_given(self, slopes: Floats, target: tuple[float, float]) -> tuple[Floats, Floats]:
         """Mean and deviation of the bias given the other weights [draws, terms], features integrated out."""
-        assert isinstance(self.data_prior, StandardisedFeatures)
-        centres, deviations, spreads = (np.array(part) for part in zip(*self.typical_terms, strict=True))
-        of_means = np.where(spreads > 0, self.data_prior.mean_spread * deviations, 0.0)
+        centres, of_means = self._means_of_terms
         return target[0] - slopes @ centres, np.sqrt(target[1] ** 2 + slopes**2 @ of_means**2)
 
     @abstractmethod
     def weight_coordinates(self, weights: Floats, residual: Floats | None) -> Floats:
         """Return all coordinates, given weights [draws, terms + 1] and the residual deviation's coordinate [draws]."""
+
+    @abstractmethod
+    def pull_back(self, coordinates: Floats, slopes: Floats, of_variance: Floats) -> Floats:
+        """Return slopes by coordinates, given those by weights [draws, terms + 1] and by the variance [draws]."""
 
     # Predictions.
 

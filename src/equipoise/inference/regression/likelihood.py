@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
 from equipoise.inference.regression.pooling import TargetObservation
@@ -87,6 +88,13 @@ class Likelihood(ABC):
     def target_moments(self, parameters: Parameters) -> tuple[Floats, Floats]:
         """Expected E[y u] [points, terms + 1] and E[y²] [points] at the feature moments that were found."""
 
+    @abstractmethod
+    def value_and_slopes(self, parameters: Parameters) -> tuple[Floats, Floats, Floats]:
+        """Log density at each point, and its slopes by weights [points, terms + 1] and by the variance.
+
+        Slopes may be approximate: they propose moves, which are accepted by the density itself.
+        """
+
     def log_density(self, parameters: Parameters) -> Floats:
         """Log density of the observation at each point, up to a constant; −∞ where there is none."""
         mean, covariance = self.moments_at(parameters)
@@ -119,12 +127,59 @@ def normal_log_density(residuals: Floats, covariances: Floats) -> Floats:
     return np.asarray(-0.5 * np.sum(white**2, axis=1) - scale)
 
 
+def inverses(covariances: Floats, *, usable: NDArray[np.bool_]) -> Floats:
+    """Invert covariances [points, d, d], but for those that are not usable, which become identities."""
+    if not usable.all():
+        covariances = np.where(usable[:, None, None], covariances, np.eye(covariances.shape[1]))
+    deviations = np.sqrt(np.diagonal(covariances, axis1=1, axis2=2))
+    scale = deviations[:, :, None] * deviations[:, None, :]
+    return np.asarray(np.linalg.inv(covariances / scale) / scale)
+
+
 class LinearLikelihood(Likelihood):
     """Linear regression: E[y u] = a and E[y²] = θᵀa + σ², so that H has the rows of the identity, and θ below."""
 
     def target_moments(self, parameters: Parameters) -> tuple[Floats, Floats]:
         products = parameters.weights @ self.second_moments
         return products, np.sum(parameters.weights * products, axis=1) + parameters.variance
+
+    def value_and_slopes(self, parameters: Parameters) -> tuple[Floats, Floats, Floats]:
+        """Log density at each point, and its derivatives by weights [points, terms + 1] and by the variance.
+
+        With r the residual, S the covariance and D = ½ (S⁻¹ r rᵀ S⁻¹ − S⁻¹), d log p = −rᵀS⁻¹ d mean + tr(D dS), where
+        S = T A Tᵀ − T E − (T E)ᵀ + const, T the identity above θᵀ, A = Cov(a) and E = Cov(a, G m).
+        """
+        weights = parameters.weights
+        size = weights.shape[1]
+        mean, covariance = self.moments_at(parameters)
+        residual = self.observation.observed - mean
+        value = normal_log_density(residual, covariance)
+        inverse = inverses(covariance, usable=np.isfinite(value))
+        solved = np.matmul(inverse, residual[:, :, None])[:, :, 0]
+        outer = 0.5 * (solved[:, :, None] * solved[:, None, :] - inverse)
+        spread, carried = self.spread_of_products(weights), self.spread_with_carried(weights)
+        products = mean[:, :size]
+        # T has the rows of the identity and θ, so that Tᵀ D keeps the first rows and adds θ times the last.
+        turned = outer[:, :size] + weights[:, :, None] * outer[:, size:]
+        both = turned[:, :, :size] + turned[:, :, size:] * weights[:, None, :]
+        slopes = 2 * (np.matmul(spread, turned[:, :, size:]) - np.matmul(carried, outer[:, :, size:]))[:, :, 0]
+        slopes += self._slopes_of_spread(weights, both)
+        slopes -= 2 * turned.reshape(len(weights), -1) @ self._coefficients.T
+        through = solved[:, :size] + weights * solved[:, size:]
+        slopes += through @ self.second_moments + products * solved[:, size:]
+        return value, slopes, solved[:, size]
+
+    def _slopes_of_spread(self, weights: Floats, outer: Floats) -> Floats:
+        """Derivatives by θ of Σ_ik outer_ik Cov(a)_ik."""
+        rows, columns = self._rows, self._columns
+        packed = outer[:, rows, columns] * np.where(rows == columns, 1.0, 2.0)
+        by_products = packed @ self._quadratic
+        found = np.zeros_like(weights)
+        square = np.zeros((len(weights), weights.shape[1], weights.shape[1]))
+        square[:, rows, columns] = by_products
+        found += np.matmul(square, weights[:, :, None])[:, :, 0]
+        found += np.matmul(square.transpose(0, 2, 1), weights[:, :, None])[:, :, 0]
+        return found
 
     def moments_at(self, parameters: Parameters) -> Normals:
         weights = parameters.weights

@@ -19,7 +19,7 @@ import numpy as np
 import scipy
 
 from equipoise._util.arrays import Floats
-from equipoise.inference.regression.likelihood import Likelihood, Normals, Parameters
+from equipoise.inference.regression.likelihood import Likelihood, Normals, Parameters, inverses, normal_log_density
 from equipoise.inference.regression.pooling import TargetObservation
 from equipoise.inference.regression.population import Population
 from equipoise.inference.regression.statistic import MomentMap
@@ -69,6 +69,11 @@ def expected_derivatives(mean: Floats, variance: Floats) -> Derivatives:
     return Derivatives(scipy.special.erf(z / np.sqrt(2.0)) @ _SHARES, first, second, third, fourth)
 
 
+def _split(weights: Floats) -> list[Floats]:
+    """Split points [points, terms + 1] into parts of at most `AT_ONCE`."""
+    return np.array_split(weights, -(-len(weights) // AT_ONCE))
+
+
 class LogisticLikelihood(Likelihood):
     """Logistic regression: E[y u] is not linear in feature moments and is linearised around what was found."""
 
@@ -83,28 +88,50 @@ class LogisticLikelihood(Likelihood):
 
     def target_moments(self, parameters: Parameters) -> tuple[Floats, Floats]:
         weights = parameters.weights
-        return self._expectation(weights, *self._closed_form(weights)[:2]), np.ones(len(weights))
+        closed, slopes, *_ = self._closed_form(weights)
+        return self._expectation(weights, closed, slopes, self._labels(weights)), np.ones(len(weights))
 
-    def _expectation(self, weights: Floats, closed: Floats, slopes: Floats) -> Floats:
+    def moments_at(self, parameters: Parameters) -> Normals:
+        weights = parameters.weights
+        # Synthetic rows are looked at for some points at a time, since a table of all would fill the memory.
+        parts = [self._moments(part, self._labels(part))[0] for part in _split(weights)]
+        return Normals(*(np.concatenate(both) for both in zip(*parts, strict=True)))
+
+    def value_and_slopes(self, parameters: Parameters) -> tuple[Floats, Floats, Floats]:
+        """Log density at each point, and the slopes that the mean gives it; those of the covariance are left out."""
+        weights = parameters.weights
+        labels = self._labels(weights)
+        (mean, covariance), by_moments = self._moments(weights, labels)
+        residual = self.observation.observed - mean
+        value = normal_log_density(residual, covariance)
+        solved = np.matmul(inverses(covariance, usable=np.isfinite(value)), residual[:, :, None])[:, :, 0]
+        through = np.matmul(solved[:, None], by_moments[:, :, : weights.shape[1]])[:, 0]
+        if labels is None or self._population is None:
+            return value, through @ self.second_moments, np.zeros(len(value))
+        rows = self._population.rows
+        slopes = (0.5 * (1 - labels**2) * self._population.weights * (solved @ rows.T)) @ rows
+        return value, slopes + through @ (self.second_moments - self._around), np.zeros(len(value))
+
+    def _labels(self, weights: Floats) -> Floats | None:
+        """Expected labels of the synthetic rows [points, rows], if there are any."""
+        return None if self._population is None else np.tanh(weights @ (0.5 * self._population.rows.T))
+
+    def _expectation(self, weights: Floats, closed: Floats, slopes: Floats, labels: Floats | None) -> Floats:
         """E[y u] at the found moments: that of the synthetic rows, and a linear step from their moments."""
         size = weights.shape[1]
         step = self.second_moments - self._around
         away = np.matmul(slopes[:, :, :size], (weights @ step)[:, :, None])[:, :, 0]
         away += slopes[:, :, size:] @ step[: size - 1, -1]
-        if self._population is None:
+        if labels is None or self._population is None:
             return np.asarray(closed + away)
-        rows = self._population.rows
-        weighted = rows * self._population.weights[:, None]
-        parts = np.array_split(weights, max(1, len(weights) // AT_ONCE))
-        return np.asarray(np.concatenate([np.tanh(part @ (0.5 * rows.T)) @ weighted for part in parts]) + away)
+        return np.asarray((labels * self._population.weights) @ self._population.rows + away)
 
-    def moments_at(self, parameters: Parameters) -> Normals:
-        weights = parameters.weights
+    def _moments(self, weights: Floats, labels: Floats | None) -> tuple[Normals, Floats]:
+        """Mean and covariance of the observed target moments, and the derivatives of E[y u] by (a, p)."""
         closed, slopes, a, f = self._closed_form(weights)
-        mean = self._expectation(weights, closed, slopes)
+        mean = self._expectation(weights, closed, slopes, labels)
         size = weights.shape[1]
-        means = slice(0, size - 1)
-        ends = self.moments.places[means, -1]
+        ends = self.moments.places[: size - 1, -1]
         # Covariances of (a, p): p are the feature moments in the last column of E[u uᵀ].
         joint = np.empty((len(weights), 2 * size - 1, 2 * size - 1))
         joint[:, :size, :size] = self.spread_of_products(weights)
@@ -119,7 +146,7 @@ class LogisticLikelihood(Likelihood):
         covariance += self._carried - shared - shared.transpose(0, 2, 1)
         if self.skewness:
             covariance += self._shape_covariance(weights, a, f)
-        return Normals(mean, covariance)
+        return Normals(mean, covariance), slopes
 
     def _closed_form(self, weights: Floats) -> tuple[Floats, Floats, Floats, Derivatives]:
         """Return E[y u] [points, terms + 1], its derivatives by (a, p) [points, terms + 1, …], a and the f_k."""

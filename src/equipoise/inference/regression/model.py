@@ -71,6 +71,10 @@ class RegressionModel:
         first = flat.shape[1] - self.moments.width - 1
         return self.agreed.weight_coordinates(flat[:, first:], flat[:, 0] if first else None)
 
+    def pull_back(self, coordinates: Floats, slopes: Floats, of_variance: Floats) -> Floats:
+        """Return slopes by coordinates, given those by weights and by the residual variance."""
+        return self.agreed.pull_back(coordinates, slopes, of_variance)
+
 
 def _feature_prior(agreed: "Regression", moments: MomentMap) -> FeaturePrior:
     """Believe little of the feature moments: they are about those of typical columns, within twice their size."""

@@ -1,6 +1,7 @@
 """Posterior of a regression's parameters from the releases of a coalition."""
 
 import math
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +9,8 @@ import numpy as np
 from equipoise._util.arrays import Floats
 from equipoise.errors import InferenceError
 from equipoise.estimate import Estimate
-from equipoise.inference.diagnostics import Diagnostics
+from equipoise.inference.diagnostics import ESS_LIMIT, SUPERCHAINS, Diagnostics
+from equipoise.inference.regression.hamiltonian import CHAINS, sample_chains
 from equipoise.inference.regression.importance import sample
 from equipoise.inference.regression.likelihood import Likelihood, LinearLikelihood
 from equipoise.inference.regression.logistic import LogisticLikelihood
@@ -22,14 +24,21 @@ ITERATIONS = 3  # of the covariance of a row, which is taken at the mode
 FIRST_ROWS = 10.0  # as many rows tell where the search for the mode begins
 COOLING = 5.0  # factor from one power of the likelihood to the next
 POINTS_PER_DRAW = 2
+# Importance weights of wide models are hopelessly uneven, so that chains are begun at once.
+MOST_WEIGHTED = 12
+FARTHEST = 20.0  # coordinate, in standard deviations of the prior, where chains turn back
 
 
 class Sample(NamedTuple):
-    """Draws [draws, d] of a posterior in coordinates, their diagnostics, and their divergence from the prior."""
+    """Draws [draws, d] of a posterior in coordinates, their diagnostics, and their divergence from the prior.
+
+    Draws of `superchains` that are compared with each other stand one after the other; independent ones are of one.
+    """
 
     coordinates: Floats
     diagnostics: Diagnostics
-    divergence: Estimate | None
+    divergence: Estimate | None = None
+    superchains: int = 1
 
 
 def sample_posterior(
@@ -46,16 +55,21 @@ def sample_posterior(
         coordinates = rng.normal(size=(draws, model.dimension))
         return Sample(coordinates, _diagnostics(draws, model.dimension, float(draws), 0.0), Estimate(0.0, 0.0))
     problem, mode = build_problem(model, releases, power=power, sampling=sampling)
+    if model.dimension > MOST_WEIGHTED:
+        starts = mode.centre + rng.normal(size=(CHAINS, model.dimension)) @ mode.root.T
+        return _sample_chains(problem, starts, mode, rng, draws)
     found = sample(problem, mode, rng, POINTS_PER_DRAW * draws)
-    if math.isnan(found.log_evidence):
-        coordinates = found.points[rng.permutation(len(found.points))[:draws]]
-        return Sample(coordinates, _diagnostics(draws, model.dimension, 0.0, math.inf), None)
     effective = min(found.effective, float(draws))
-    return Sample(
-        found.resample(rng, draws),
-        _diagnostics(draws, model.dimension, effective, found.shape),
-        found.divergence() if found.reliable else None,
-    )
+    diagnostics = _diagnostics(draws, model.dimension, effective, found.shape)
+    if found.reliable and found.effective >= ESS_LIMIT:
+        return Sample(found.resample(rng, draws), diagnostics, found.divergence())
+    return _sample_chains(problem, found.resample(rng, CHAINS), mode, rng, draws)
+
+
+def _sample_chains(problem: Problem, starts: Floats, mode: Mode, rng: np.random.Generator, draws: int) -> Sample:
+    chains = sample_chains(problem.value_and_slopes, starts, mode.root, rng, draws)
+    number = len(chains.draws) * SUPERCHAINS // CHAINS
+    return Sample(chains.draws.reshape(-1, starts.shape[1]), chains.diagnostics, superchains=number)
 
 
 def _diagnostics(draws: int, dimension: int, effective: float, shape: float) -> Diagnostics:
@@ -126,4 +140,15 @@ def _problem(model: RegressionModel, likelihood: Likelihood) -> Problem:
         lambda coordinates: likelihood.moments_at(model.parameters(coordinates)),
         model.flatten,
         model.unflatten,
+        partial(_value_and_slopes, model, likelihood),
     )
+
+
+def _value_and_slopes(model: RegressionModel, likelihood: Likelihood, coordinates: Floats) -> tuple[Floats, Floats]:
+    """Log density of the posterior at coordinates [points, d], and its slopes."""
+    far = np.logical_not((np.abs(coordinates) < FARTHEST).all(axis=1))
+    coordinates = np.where(far[:, None], 0.0, coordinates)
+    parameters = model.parameters(coordinates)
+    value, by_weights, by_variance = likelihood.value_and_slopes(parameters)
+    value = np.where(far, -np.inf, value - 0.5 * np.sum(coordinates**2, axis=1))
+    return value, model.pull_back(coordinates, by_weights, by_variance) - coordinates

@@ -1,0 +1,116 @@
+"""Hamiltonian Monte Carlo with many chains at once, for posteriors whose importance weights are too uneven.
+
+Chains move where the posterior is about N(0, I): around the mode, scaled by the information there and, from the second
+round of warm-up on, by the covariance of all chains. Steps are of random length, and long enough for two thirds of the
+proposals to be accepted. Chains begin at points of the importance sampler, in as many groups as nested R̂ compares.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from equipoise._util.arrays import Floats
+from equipoise.inference.diagnostics import SUPERCHAINS, Diagnostics, diagnose
+
+CHAINS = 64
+LEAPS = 8
+STEP = 0.35  # at first, in units of the scaled posterior
+ACCEPTANCE = 0.8
+WARM_UP = 6  # rounds
+ROUND = 15  # transitions of a round of warm-up
+THIN = 2
+LONGEST = 640  # draws of a chain
+BROKEN = 1_000.0  # loss of energy
+
+Density = Callable[[Floats], tuple[Floats, Floats]]
+
+
+class Chains(NamedTuple):
+    """Draws [chains, draws, d], and how far the chains agree."""
+
+    draws: Floats
+    diagnostics: Diagnostics
+
+
+class Transition(NamedTuple):
+    """How a move of all chains went: mean probability of acceptance, energies, and which trajectories broke."""
+
+    acceptance: float
+    energies: Floats
+    broken: NDArray[np.bool_]
+
+
+class _Ensemble:
+    """All chains [chains, d] with their log densities and gradients, and how they move."""
+
+    def __init__(self, density: Density, points: Floats, root: Floats, rng: np.random.Generator) -> None:
+        self._density, self._rng = density, rng
+        self.points, self.root, self.step = points, root, STEP
+        self._value, self._gradient = density(points)
+        self.gradients = len(points)
+
+    def transition(self) -> "Transition":
+        """Move every chain once."""
+        rng, root = self._rng, self.root
+        momentum = rng.normal(size=self.points.shape)
+        length = self.step * rng.uniform(0.6, 1.2, size=(len(self.points), 1))
+        energy = 0.5 * np.sum(momentum**2, axis=1) - self._value
+        points, value, gradient = self.points, self._value, self._gradient
+        with np.errstate(all="ignore"):  # a trajectory that leaves what can be computed is refused below
+            for _ in range(LEAPS):
+                momentum = momentum + 0.5 * length * (gradient @ root)
+                points = points + length * (momentum @ root.T)
+                value, gradient = self._density(points)
+                momentum = momentum + 0.5 * length * (gradient @ root)
+            loss = 0.5 * np.sum(momentum**2, axis=1) - value - energy
+        self.gradients += LEAPS * len(points)
+        loss = np.where(np.isfinite(loss), loss, np.inf)
+        accepted = np.log(rng.uniform(size=len(loss))) < -loss
+        self.points = np.where(accepted[:, None], points, self.points)
+        self._value = np.where(accepted, value, self._value)
+        self._gradient = np.where(accepted[:, None], gradient, self._gradient)
+        return Transition(float(np.exp(-np.maximum(loss, 0.0)).mean()), energy, loss > BROKEN)
+
+    def rescale(self, points: Floats) -> None:
+        """Scale by the covariance of points [points, d], leaning on what was used where they are few."""
+        dimension = points.shape[1]
+        trust = len(points) / (len(points) + 10 * dimension)
+        covariance = trust * np.cov(points.T).reshape(dimension, dimension) + (1 - trust) * self.root @ self.root.T
+        self.root = np.linalg.cholesky(covariance)
+
+
+def sample_chains(density: Density, starts: Floats, root: Floats, rng: np.random.Generator, number: int) -> Chains:
+    """Draw at least `number` points from starts [starts, d], until the chains agree or patience ends.
+
+    `density` gives the log density and its gradient at points [points, d].
+    """
+    # Chains of a group begin at one place, so that nested R̂ sees what they remember of it.
+    places = np.repeat(rng.choice(len(starts), SUPERCHAINS, replace=False), CHAINS // SUPERCHAINS)
+    ensemble = _Ensemble(density, starts[places], root, rng)
+    for _ in range(WARM_UP):
+        visited = []
+        for _ in range(ROUND):
+            ensemble.step *= float(np.exp(0.3 * (ensemble.transition().acceptance - ACCEPTANCE)))
+            visited.append(ensemble.points)
+        ensemble.rescale(np.concatenate(visited[ROUND // 2 :]))
+    kept: list[Floats] = []
+    transitions: list[Transition] = []
+    wanted = max(1, -(-number // CHAINS))
+    while True:
+        while len(kept) < wanted:
+            transitions += [ensemble.transition() for _ in range(THIN)]
+            kept.append(ensemble.points)
+        report, keep = diagnose(
+            np.stack(kept, axis=1),
+            energy=np.stack([one.energies for one in transitions], axis=1),
+            divergent=np.stack([one.broken for one in transitions], axis=1),
+            acceptance=float(np.mean([one.acceptance for one in transitions])),
+            thin=THIN,
+            gradients=ensemble.gradients,
+            superchains=SUPERCHAINS,
+        )
+        if report.mixed or wanted >= LONGEST or report.hopeless:
+            return Chains(np.stack(kept, axis=1)[keep], report)
+        wanted = min(2 * wanted, LONGEST)

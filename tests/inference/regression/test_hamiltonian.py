@@ -1,0 +1,77 @@
+"""Hamiltonian chains against what is known: a normal posterior, slopes by differences, and importance sampling."""
+
+import numpy as np
+import pytest
+
+from equipoise.inference.regression import posterior
+from equipoise.inference.regression.hamiltonian import sample_chains
+from equipoise.inference.regression.model import RegressionModel
+from equipoise.inference.regression.pooling import Releases
+from regressions import agree, draw_rows, draw_targets, model_of, sums_of
+
+WEIGHTS = np.array([0.3, -0.2, 0.25, 0.15, -0.1, 0.05])
+
+
+def released(kind: str, rows: int = 800, noise: float = 25.0) -> tuple[RegressionModel, Releases]:
+    model, rng = model_of(agree(kind)), np.random.default_rng(7)
+    table = draw_rows(rows, rng)
+    weights = WEIGHTS if kind == "linear" else 5 * WEIGHTS
+    sums = sums_of(model, table, draw_targets(kind, table, weights, 0.25, rng))
+    noised = sums + np.sqrt(noise) * rng.normal(size=len(sums))
+    return model, Releases(noised[None], np.array([float(rows)]), np.array([noise]), np.ones(len(sums)))
+
+
+@pytest.mark.statistical
+def test_a_normal_posterior_is_sampled() -> None:
+    dimension, rng = 15, np.random.default_rng(0)
+    root = rng.normal(size=(dimension, dimension)) / 4 + np.eye(dimension)
+    precision, mean = np.linalg.inv(root @ root.T), rng.normal(size=dimension)
+
+    def density(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        slopes = (mean - points) @ precision
+        return 0.5 * np.sum(slopes * (points - mean), axis=1), slopes
+
+    found = sample_chains(density, mean + rng.normal(size=(64, dimension)), np.eye(dimension), rng, 4_000)
+    assert found.diagnostics.converged, found.diagnostics
+    draws = found.draws.reshape(-1, dimension)
+    deviations = np.sqrt(np.diagonal(root @ root.T))
+    assert np.abs((draws.mean(axis=0) - mean) / deviations).max() < 0.1
+    assert np.abs(draws.std(axis=0) / deviations - 1).max() < 0.1
+
+
+def test_slopes_of_a_linear_regression_are_differences() -> None:
+    model, releases = released("linear")
+    problem, mode = posterior.build_problem(model, releases)
+    points = mode.centre + 2 * np.random.default_rng(1).normal(size=(5, model.dimension)) @ mode.root.T
+    value, slopes = problem.value_and_slopes(points)
+    np.testing.assert_allclose(value, problem.log_posterior(points))
+    steps = 1e-6 * np.eye(model.dimension)
+    differences = [problem.log_posterior(points + one) - problem.log_posterior(points - one) for one in steps]
+    np.testing.assert_allclose(slopes, np.stack(differences, axis=1) / 2e-6, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("kind", ["linear", pytest.param("logistic", marks=pytest.mark.slow)])
+def test_chains_and_importance_weights_agree(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where slopes are those of the mean alone, as in logistic regression."""
+    model, releases = released(kind)
+    weighted = posterior.sample_posterior(model, releases, np.random.default_rng(2), 4_000)
+    monkeypatch.setattr(posterior, "MOST_WEIGHTED", 0)
+    chains = posterior.sample_posterior(model, releases, np.random.default_rng(3), 1_500)
+    assert weighted.divergence is not None
+    assert chains.divergence is None
+    assert weighted.diagnostics.converged
+    assert chains.diagnostics.converged, chains.diagnostics
+    deviations = weighted.coordinates.std(axis=0)
+    assert np.abs((chains.coordinates.mean(axis=0) - weighted.coordinates.mean(axis=0)) / deviations).max() < 0.15
+    assert np.abs(chains.coordinates.std(axis=0) / deviations - 1).max() < 0.12
+
+
+def test_points_that_are_far_or_no_numbers_have_no_density() -> None:
+    model, releases = released("linear")
+    problem, _ = posterior.build_problem(model, releases)
+    points = np.stack([np.full(model.dimension, value) for value in (np.nan, np.inf, 1e9, 0.0)])
+    value, slopes = problem.value_and_slopes(points)
+    assert np.isneginf(value[:3]).all()
+    assert np.isfinite(value[3])
+    assert np.isfinite(slopes[3]).all()
