@@ -217,10 +217,14 @@ def smooth(log_weights: Floats) -> tuple[Floats, float]:
     exceedances = np.exp(log_weights[largest] - top) - math.exp(cutoff - top)
     if np.count_nonzero(exceedances) < tail - tail // 5:  # equal weights, of which a few stand out
         return log_weights, math.inf
-    shape, scale = _pareto(exceedances)
+    with np.errstate(all="ignore"):  # weights that differ by hundreds of orders of magnitude have no shape
+        shape, scale = _pareto(exceedances)
+    if not (math.isfinite(shape) and math.isfinite(scale)):
+        return log_weights, math.inf
     levels = (np.arange(tail) + 0.5) / tail
     steps = -np.log1p(-levels)
-    quantiles = scale * (np.expm1(shape * steps) / shape if abs(shape) > 1e-12 else steps)
+    with np.errstate(over="ignore"):  # the largest weight limits all others
+        quantiles = scale * (np.expm1(shape * steps) / shape if abs(shape) > 1e-12 else steps)
     smoothed = log_weights.copy()
     smoothed[largest] = np.minimum(np.log(quantiles + math.exp(cutoff - top)), 0.0) + top
     return smoothed, shape
