@@ -15,7 +15,6 @@ from abc import ABC, abstractmethod
 from typing import NamedTuple
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
@@ -122,7 +121,8 @@ def normal_log_density(residuals: Floats, covariances: Floats) -> Floats:
         if definite.any():
             found[definite] = normal_log_density(residuals[definite], covariances[definite])
         return found
-    white = scipy.linalg.solve_triangular(lower, (residuals / deviations)[:, :, None], lower=True)[:, :, 0]
+    # NumPy solves a batch at once; SciPy's triangular solver would loop over it in Python.
+    white = np.linalg.solve(lower, (residuals / deviations)[:, :, None])[:, :, 0]
     scale = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1) + np.log(deviations).sum(axis=1)
     return np.asarray(-0.5 * np.sum(white**2, axis=1) - scale)
 
@@ -151,13 +151,13 @@ class LinearLikelihood(Likelihood):
         """
         weights = parameters.weights
         size = weights.shape[1]
-        mean, covariance = self.moments_at(parameters)
+        spread, carried = self.spread_of_products(weights), self.spread_with_carried(weights)
+        mean, covariance = self._normals(parameters, spread, carried)
         residual = self.observation.observed - mean
         value = normal_log_density(residual, covariance)
         inverse = inverses(covariance, usable=np.isfinite(value))
         solved = np.matmul(inverse, residual[:, :, None])[:, :, 0]
         outer = 0.5 * (solved[:, :, None] * solved[:, None, :] - inverse)
-        spread, carried = self.spread_of_products(weights), self.spread_with_carried(weights)
         products = mean[:, :size]
         # T has the rows of the identity and θ, so that Tᵀ D keeps the first rows and adds θ times the last.
         turned = outer[:, :size] + weights[:, :, None] * outer[:, size:]
@@ -183,8 +183,11 @@ class LinearLikelihood(Likelihood):
 
     def moments_at(self, parameters: Parameters) -> Normals:
         weights = parameters.weights
+        return self._normals(parameters, self.spread_of_products(weights), self.spread_with_carried(weights))
+
+    def _normals(self, parameters: Parameters, spread: Floats, carried: Floats) -> Normals:
+        weights = parameters.weights
         products, squares = self.target_moments(parameters)
-        spread, carried = self.spread_of_products(weights), self.spread_with_carried(weights)
         size = weights.shape[1]
         covariance = np.empty((len(weights), size + 1, size + 1))
         row = np.matmul(weights[:, None], spread)[:, 0]
