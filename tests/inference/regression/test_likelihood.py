@@ -70,6 +70,14 @@ def test_impossible_covariances_have_no_density_and_spoil_no_other() -> None:
     np.testing.assert_allclose(found[[0, 3]], [-1.0, -0.25 - 2 * np.log(2)])
 
 
+def test_a_point_s_density_is_the_same_in_any_company() -> None:
+    nearly = np.array([[1.0, 1 - 5e-16], [1 - 5e-16, 1.0]])
+    impossible = np.array([[1.0, 2.0], [2.0, 1.0]])
+    alone = normal_log_density(np.ones((1, 2)), nearly[None])
+    together = normal_log_density(np.ones((2, 2)), np.stack([nearly, impossible]))
+    assert alone[0] == together[0] == -np.inf
+
+
 def test_expected_derivatives_are_those_of_quadrature() -> None:
     nodes, shares = np.polynomial.hermite_e.hermegauss(80)
     at = 0.7 + np.sqrt(2.0) * nodes

@@ -1,6 +1,7 @@
 """`eq.infer(method="moments")`: what it gives, refuses and agrees with."""
 
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from equipoise.agreement.templates import example_agreement
 from equipoise.errors import InferenceError, MediationError
 from equipoise.models.columns import LabelColumn
 from regressions import agree, draw_rows, draw_targets
+from rounds import seeded
 
 pytestmark = [pytest.mark.engine, pytest.mark.statistical]
 
@@ -34,7 +36,8 @@ def release(
         if "region" not in [one.name for one in agreed.columns]:
             frame["bmi"] = frame["bmi"].fillna(0.0)
         ledger = folder / f"{party}.ledger"
-        found.append(eq.release(agreed, frame, party=party, epsilon=epsilon, ledger=ledger))
+        with mock.patch("equipoise.party.release.perturb", seeded(seed)):  # the same noise in every run
+            found.append(eq.release(agreed, frame, party=party, epsilon=epsilon, ledger=ledger))
     return found
 
 
@@ -89,7 +92,8 @@ def test_hard_releases_end(tmp_path: Path) -> None:
     for name, frame in frames.items():
         for epsilon in (0.01, 4.0):
             ledger = tmp_path / f"{name}-{epsilon}.ledger"
-            sent = eq.release(agreed, frame, party="north", epsilon=epsilon, ledger=ledger)
+            with mock.patch("equipoise.party.release.perturb", seeded(0)):
+                sent = eq.release(agreed, frame, party="north", epsilon=epsilon, ledger=ledger)
             found = eq.infer(agreed, [sent], method="moments", draws=1_000)
             assert np.isfinite(found.draws["weights"]).all()
             assert found.converged or found.diagnostics.problems
@@ -111,3 +115,15 @@ def test_it_refuses_others_models_and_rounds(tmp_path: Path) -> None:
     answers = eq.release(shares, rows, party=shares.party_names[0], epsilon=1.0, ledger=tmp_path / "shares.ledger")
     with pytest.raises(InferenceError, match="is for linear and logistic regression, and this agreement is bernoulli"):
         eq.infer(shares, [answers], method="moments")
+
+
+def test_sums_that_no_rows_have_are_refused(tmp_path: Path) -> None:
+    agreed = agree("linear", NUMBERS)
+    sent = release(agreed, "linear", tmp_path)
+    stated = sent[0].statistic
+    huge = sent[0].model_copy(update={"statistic": type(stated)(100_000 * value for value in stated)})
+    with (
+        mock.patch("equipoise.inference.problem.validate_submissions", lambda _agreement, some: some),
+        pytest.raises(InferenceError, match="which no rows within the agreed bounds have"),
+    ):
+        eq.infer(agreed, [huge], method="moments")

@@ -5,10 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from equipoise._util.arrays import Floats
-from equipoise._util.cores import usable_cores
+from equipoise._util.cores import single_threaded_blas, usable_cores
 from equipoise.inference.regression.model import RegressionModel
 from equipoise.inference.regression.pooling import Releases
 from equipoise.inference.regression.posterior import Sample, sample_posterior
@@ -74,6 +73,6 @@ def sample_batch(
 
     # Matrices are small: threads of BLAS would wait for each other, so each scenario keeps to one core.
     number = min(threads or usable_cores(), len(batch))
-    with threadpool_limits(1), ThreadPoolExecutor(number) as pool:
+    with single_threaded_blas(), ThreadPoolExecutor(number) as pool:
         for place, sample in enumerate(pool.map(run, batch)):
             finished(place, sample)

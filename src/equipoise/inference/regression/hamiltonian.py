@@ -22,6 +22,7 @@ WARM_UP = 6  # rounds
 ROUND = 15  # transitions of a round of warm-up
 THIN = 2
 LONGEST = 640  # draws of a chain
+MOST_HALVINGS = 3  # of the step, where trajectories break; draws are then taken again
 BROKEN = 1_000.0  # loss of energy
 
 Density = Callable[[Floats], tuple[Floats, Floats]]
@@ -97,6 +98,7 @@ def sample_chains(density: Density, starts: Floats, root: Floats, rng: np.random
         ensemble.rescale(np.concatenate(visited[ROUND // 2 :]))
     kept: list[Floats] = []
     transitions: list[Transition] = []
+    halvings = 0
     wanted = max(1, -(-number // CHAINS))
     while True:
         while len(kept) < wanted:
@@ -111,6 +113,11 @@ def sample_chains(density: Density, starts: Floats, root: Floats, rng: np.random
             gradients=ensemble.gradients,
             superchains=SUPERCHAINS,
         )
+        if report.diverged and halvings < MOST_HALVINGS:
+            halvings += 1
+            ensemble.step /= 2
+            kept, transitions = [], []
+            continue
         if report.mixed or wanted >= LONGEST or report.hopeless:
             return Chains(np.stack(kept, axis=1)[keep], report)
         wanted = min(2 * wanted, LONGEST)

@@ -22,14 +22,14 @@ from equipoise.estimate import Estimate
 from equipoise.inference.diagnostics import TAIL_SHAPE_LIMIT
 from equipoise.inference.regression.mode import Mode, Problem
 
-DEGREES = 4.0  # of freedom of the t distributions
+DEGREES = 3.0  # of freedom of the t distributions
 WIDENING = 1.2  # of the first one, around the mode
 FROM_PRIOR = 0.1  # of the first points
-FIRST_TRIAL = 1_024  # points
+FIRST_TRIAL = 2_048  # points
 TRIAL = 4_096
 TRIALS = 15
-REFITS = 6  # of the mixture to all points, while the tail of their weights is heavy
-EVEN = 0.4  # effective share of a trial's points, from which on no further trial is made
+REFITS = 8  # of the mixture to all points, while the tail of their weights is heavy
+EVEN = 0.5  # effective share of a trial's points, from which on no further trial is made
 COMPONENTS = 12
 SPREAD = 1.5  # standard deviations between their first centres and the mode
 SMALLEST_SHARE = 0.01  # of a component that is kept

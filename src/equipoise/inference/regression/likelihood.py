@@ -22,6 +22,7 @@ from equipoise.inference.regression.pooling import TargetObservation
 from equipoise.inference.regression.statistic import MomentMap
 
 SMALLEST_EIGENVALUE = 1e-14  # of a matrix of correlations that is factorised
+SMALLEST_PIVOT = 1e-12  # of one that is not taken for singular
 
 
 class Parameters(NamedTuple):
@@ -121,10 +122,13 @@ def normal_log_density(residuals: Floats, covariances: Floats) -> Floats:
         if definite.any():
             found[definite] = normal_log_density(residuals[definite], covariances[definite])
         return found
+    # Others are as good as singular. Each point is judged by itself, whatever else is in the batch.
+    pivots = np.diagonal(lower, axis1=1, axis2=2)
+    is_regular = pivots.min(axis=1) ** 2 > SMALLEST_PIVOT
     # NumPy solves a batch at once; SciPy's triangular solver would loop over it in Python.
     white = np.linalg.solve(lower, (residuals / deviations)[:, :, None])[:, :, 0]
-    scale = np.log(np.diagonal(lower, axis1=1, axis2=2)).sum(axis=1) + np.log(deviations).sum(axis=1)
-    return np.asarray(-0.5 * np.sum(white**2, axis=1) - scale)
+    scale = np.log(pivots).sum(axis=1) + np.log(deviations).sum(axis=1)
+    return np.where(is_regular, -0.5 * np.sum(white**2, axis=1) - scale, -np.inf)
 
 
 def inverses(covariances: Floats, *, usable: NDArray[np.bool_]) -> Floats:

@@ -26,6 +26,7 @@ COOLING = 5.0  # factor from one power of the likelihood to the next
 POINTS_PER_DRAW = 2
 # Importance weights of wide models are hopelessly uneven, so that chains are begun at once.
 MOST_WEIGHTED = 12
+FAR = 12.0  # standard deviations of the noise
 FARTHEST = 20.0  # coordinate, in standard deviations of the prior, where chains turn back
 
 
@@ -54,7 +55,13 @@ def sample_posterior(
     if power == 0:
         coordinates = rng.normal(size=(draws, model.dimension))
         return Sample(coordinates, _diagnostics(draws, model.dimension, float(draws), 0.0), Estimate(0.0, 0.0))
-    problem, mode = build_problem(model, releases, power=power, sampling=sampling)
+    try:
+        problem, mode = build_problem(model, releases, power=power, sampling=sampling)
+    except np.linalg.LinAlgError as error:
+        raise InferenceError(
+            "the released sums leave parameters on a ridge that double precision cannot resolve, as columns do that "
+            'hardly vary or repeat each other; leave one out, or use method "collapsed"'
+        ) from error
     if model.dimension > MOST_WEIGHTED:
         starts = mode.centre + rng.normal(size=(CHAINS, model.dimension)) @ mode.root.T
         return _sample_chains(problem, starts, mode, rng, draws)
@@ -90,6 +97,7 @@ def build_problem(
     means = np.clip(releases.statistic.sum(axis=0) / rows, -1.0, 1.0)  # of what spans [−1, 1]
     if not np.all(np.isfinite(means)):
         raise InferenceError("a release has sums that are not finite numbers; ask its party for another submission")
+    _check_possible(releases)
     split = moments.features
     square = max(0.0, float(means[-1])) if moments.has_square else 1.0
     features = moments.second_moments(means[:split])
@@ -105,6 +113,18 @@ def build_problem(
         covariance = _row_covariance(model, likelihood, centre)
     problem = _problem(model, _likelihood(model, pool(releases, covariance, sampling=sampling), power))
     return problem, find_mode(problem, centre)
+
+
+def _check_possible(releases: Releases) -> None:
+    """Refuse sums that rows within [−1, 1] do not have, whatever the noise."""
+    deviations = np.sqrt(releases.scale[:, None] * releases.shape)
+    beyond = np.abs(releases.statistic) - releases.rows[:, None] - FAR * deviations
+    if np.any(beyond > 0):
+        row, column = np.unravel_index(int(np.argmax(beyond)), beyond.shape)
+        raise InferenceError(
+            f"a release of {releases.rows[row]:,.0f} rows has a sum of {releases.statistic[row, column]:.4g}, which no "
+            "rows within the agreed bounds have; ask its party for another submission"
+        )
 
 
 def _likelihood(model: RegressionModel, pooled: Pooled, power: float) -> Likelihood:
