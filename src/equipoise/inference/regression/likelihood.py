@@ -104,7 +104,8 @@ class Likelihood(ABC):
 def normal_log_density(residuals: Floats, covariances: Floats) -> Floats:
     """Log densities of residuals [points, d] under N(0, covariances), without the constant; −∞ where there is none."""
     # Rounding may take a variance below 0 where weights are huge.
-    deviations = np.sqrt(np.maximum(np.diagonal(covariances, axis1=1, axis2=2), 0.0))
+    with np.errstate(invalid="ignore"):
+        deviations = np.sqrt(np.maximum(np.diagonal(covariances, axis1=1, axis2=2), 0.0))
     usable = np.isfinite(deviations).all(axis=1) & (deviations > 0).all(axis=1) & np.isfinite(residuals).all(axis=1)
     if not usable.all():
         found = np.full(len(residuals), -np.inf)

@@ -12,7 +12,7 @@ from equipoise.estimate import Estimate
 from equipoise.inference.diagnostics import ESS_LIMIT, SUPERCHAINS, Diagnostics
 from equipoise.inference.regression.hamiltonian import CHAINS, sample_chains
 from equipoise.inference.regression.importance import sample
-from equipoise.inference.regression.likelihood import Likelihood, LinearLikelihood
+from equipoise.inference.regression.likelihood import Likelihood, LinearLikelihood, Normals
 from equipoise.inference.regression.logistic import LogisticLikelihood
 from equipoise.inference.regression.mode import Mode, Problem, find_mode
 from equipoise.inference.regression.model import RegressionModel
@@ -157,13 +157,20 @@ def _row_covariance(model: RegressionModel, likelihood: Likelihood, centre: Floa
 def _problem(model: RegressionModel, likelihood: Likelihood) -> Problem:
     return Problem(
         likelihood.observation.observed,
-        lambda coordinates: likelihood.moments_at(model.parameters(coordinates)),
+        partial(_normals, model, likelihood),
         model.flatten,
         model.unflatten,
         partial(_value_and_slopes, model, likelihood),
     )
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
+def _normals(model: RegressionModel, likelihood: Likelihood, coordinates: Floats) -> Normals:
+    """Distribution of the observation; at points so far off that it overflows, the density becomes −∞."""
+    return likelihood.moments_at(model.parameters(coordinates))
+
+
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def _value_and_slopes(model: RegressionModel, likelihood: Likelihood, coordinates: Floats) -> tuple[Floats, Floats]:
     """Log density of the posterior at coordinates [points, d], and its slopes."""
     far = np.logical_not((np.abs(coordinates) < FARTHEST).all(axis=1))
