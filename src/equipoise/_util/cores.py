@@ -1,4 +1,4 @@
-"""How many cores this process may use."""
+"""Cores that this process may use, and BLAS that keeps to one of them."""
 
 import os
 import threading

@@ -36,7 +36,7 @@ class Chains(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """How a move of all chains went: mean probability of acceptance, energies, and which trajectories broke."""
+    """Record of a move of all chains: mean probability of acceptance, energies, and which trajectories broke."""
 
     acceptance: float
     energies: Floats

@@ -29,7 +29,7 @@ MOST_MOMENTS = 600  # which so few rows can be weighted by
 
 
 class Blocks(NamedTuple):
-    """How terms make up features: places of numbers, of blocks of levels, and (number, indicator) of marked gaps."""
+    """Features by their terms: places of numbers, of blocks of levels, and (number, indicator) of marked gaps."""
 
     numbers: tuple[int, ...]
     levels: tuple[tuple[int, ...], ...]

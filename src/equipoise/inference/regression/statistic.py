@@ -1,4 +1,4 @@
-"""Where the entries of a regression's statistic stand: moments of the features, and moments with the target.
+"""Places of a regression's statistic: moments of the features, and moments with the target.
 
 Write u = (terms, 1) for a row's terms with the constant last. Feature moments m are the entries of E[u uᵀ] that are not
 known beforehand; of a 0/1 term x² = x, and products of two terms that are never both other than 0 are 0. So
@@ -82,7 +82,7 @@ class MomentMap:
 
     @cached_property
     def places(self) -> NDArray[np.intp]:
-        """Which feature moment each element of E[u uᵀ] is; `features` stands for 0, `features + 1` for 1."""
+        """Feature moment that each element of E[u uᵀ] is; `features` stands for 0, `features + 1` for 1."""
         size = self.width + 1
         found = np.full((size, size), self.features, np.intp)
         for k, (i, j) in enumerate(self.feature_pairs):
