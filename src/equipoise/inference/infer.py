@@ -89,9 +89,9 @@ def infer(
     method : {"auto", "collapsed", "moments", "gibbs", "naive", "prior"}
         "collapsed" integrates statistics out, and is what "auto" picks. "moments" is for regressions with features of
         one distribution: it integrates the features' moments out as well, compiles nothing, and needs a few seconds
-        at most for up to a dozen parameters; its draws have the model's own parameters only. "gibbs" is the paper's Algorithm
-        1, for linear regression with the conjugate prior only; "naive" (which ignores the noise) and "prior" are
-        baselines.
+        at most for up to a dozen parameters; its draws have the model's own parameters only. "gibbs" is the paper's
+        Algorithm 1, for linear regression with the conjugate prior only; "naive" (which ignores the noise) and "prior"
+        are baselines.
     rule : {"power", "scaled"}, optional
         Tempering rule, see `docs/inference.md`; by default the method's own.
     draws : int
