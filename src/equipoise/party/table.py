@@ -99,7 +99,7 @@ def _refuse_spreadsheet(path: Path) -> None:
 
 
 def is_rereadable(source: Any) -> bool:
-    """Whether a table names its columns and can be read more than once."""
+    """Return true if a table names its columns and can be read more than once."""
     is_named = isinstance(source, str | Path | CsvFile | dict | pa.Table)
     return is_named or hasattr(source, "iloc") or hasattr(source, "get_columns")
 

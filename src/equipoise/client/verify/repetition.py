@@ -187,7 +187,7 @@ def _difference(stated: Award, repeated: Award, settlement: Settlement, *, is_sa
 
 
 def _are_close(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
-    """Whether typical errors are the same; versions up to 0.8 state none."""
+    """Return true if typical errors are the same; versions up to 0.8 state none."""
     return not one or (one.keys() == other.keys() and all(_is_close(one[name], other[name]) for name in one))
 
 

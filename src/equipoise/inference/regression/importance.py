@@ -100,7 +100,7 @@ class Weighted(NamedTuple):
 
     @property
     def reliable(self) -> bool:
-        """Tell that the weights' tail is light enough for estimates to be relied on."""
+        """True if the tail of the weights is light enough for estimates to be relied on."""
         return self.shape < TAIL_SHAPE_LIMIT
 
     def divergence(self) -> Estimate:
