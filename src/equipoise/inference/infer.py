@@ -1,7 +1,7 @@
 """Posteriors from an agreement and its submissions: `infer`, `infer_batch` and, for comparison, `infer_exact`."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
 from equipoise.errors import InferenceError
-from equipoise.inference import baselines, collapsed, engine
+from equipoise.inference import baselines, engine
 from equipoise.inference.collapsed import own_coordinates
-from equipoise.inference.diagnostics import independent, superchains_of
+from equipoise.inference.diagnostics import Diagnostics, independent, superchains_of
 from equipoise.inference.engine import Problem, Sampled, Settings
-from equipoise.inference.observations import Observations, Scenarios, taken_by_kind
+from equipoise.inference.observations import Observations, Scenarios
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.problem import (
     exact_observations,
@@ -28,11 +28,11 @@ from equipoise.inference.problem import (
 )
 from equipoise.inference.processes import processes_for
 from equipoise.inference.processes import run as run_in_processes
-from equipoise.inference.progress import Meter, phase_of
+from equipoise.inference.progress import Meter, Tick, phase_of
 from equipoise.inference.regression.batch import Asked, ReleasedSums, sample_batch
 from equipoise.inference.regression.model import RegressionModel
 from equipoise.inference.regression.posterior import Sample
-from equipoise.inference.runtime import ONE_AT_A_TIME, double_precision, on_accelerator, use_compilation_cache
+from equipoise.inference.runtime import double_precision, on_accelerator
 from equipoise.inference.scenario import (
     DRAWS,
     Method,
@@ -44,6 +44,7 @@ from equipoise.inference.scenario import (
     check_unit_noise,
     check_whole,
 )
+from equipoise.models.base import Model
 from equipoise.models.regression import Regression
 from equipoise.protocol.submission import Submission
 
@@ -87,19 +88,18 @@ def infer(
     tau : mapping of str to float, optional
         Noise to add to parties' statistics: 1/ε′ − 1/ε makes a release at ε one at ε′.
     method : {"auto", "collapsed", "moments", "gibbs", "naive", "prior"}
-        "collapsed" integrates statistics out, and is what "auto" picks. "moments" is for regressions with features of
-        one distribution: it integrates the features' moments out as well, compiles nothing, and needs a few seconds
-        at most for up to a dozen parameters; its draws have the model's own parameters only. "gibbs" is the paper's
-        Algorithm 1, for linear regression with the conjugate prior only; "naive" (which ignores the noise) and "prior"
-        are baselines.
+        "auto" picks "moments" for regressions, which integrates the moments of the features out, and "collapsed" for
+        all else, which integrates statistics out with compiled programs. Regressions with the conjugate prior know
+        "collapsed" too, and linear ones "gibbs", the paper's Algorithm 1: what "moments" is checked against. "naive"
+        (which ignores the noise) and "prior" are baselines.
     rule : {"power", "scaled"}, optional
         Tempering rule, see `docs/inference.md`; by default the method's own.
     draws : int
         Draws to make. Whole rounds are drawn, so a few more are returned, up to 5,120 where fewer would not have
         converged (fewer than asked for if chains had to be dropped).
     chains : int, optional
-        Chains, 4 or more; by default 64, or 128 on an accelerator. Those of a multiple of 8, from 32 on, are
-        compared by nested R-hat.
+        Chains of "collapsed" and "gibbs", 4 or more; by default 64, or 128 on an accelerator. Those of a multiple of
+        8, from 32 on, are compared by nested R-hat.
     seed : int
         The same seed gives the same draws.
     noise_seed : int or str
@@ -158,7 +158,7 @@ def infer_batch(
     finished: Finished | None = None,
     believed: Agreement | None = None,
 ) -> list[Posterior]:
-    """Sample many scenarios with one compiled program.
+    """Sample many scenarios at once.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def infer_batch(
     >>> whole, half = eq.infer_batch("agreement.toml", submissions, scenarios)  # doctest: +SKIP
     """
     agreement = Agreement.of(agreement)
-    chosen = check_method(method, agreement.model.gibbs_refusal)
+    chosen = check_method(method, agreement.model)
     if chosen == "naive" and any(any(scenario.tau.values()) for scenario in scenarios):
         raise InferenceError('method "naive" knows of no noise, so tau means nothing to it; leave tau out')
     rule = check_rule(rule, chosen, scenarios)
@@ -231,36 +231,10 @@ def infer_batch(
     if np.any(arrays.tau) or len(scenarios) <= FEW:  # of many parties and coalitions, zeros would fill the memory
         arrays = arrays._replace(noise=noises_of(agreement, submissions, arrays.tau, noise_seeds))
     scenarios = [scenario.resolved(present) for scenario in scenarios]
-    if chosen == "moments":
-        with phase_of(progress, label, len(scenarios), 1.0) as tick:
-            return _from_moments(
-                believed or agreement,
-                observations,
-                arrays,
-                scenarios,
-                rule,
-                numbers,
-                seeds,
-                noise_seeds,
-                processes,
-                tick,
-                finished,
-            )
-    problem = problem_of(believed or agreement, observations)
     settings = [replace(engine_settings(chosen, chains, number), rule=rule) for number in numbers]
-    return _posteriors(
-        problem,
-        scenarios,
-        arrays,
-        chosen,
-        settings,
-        seeds,
-        noise_seeds=noise_seeds,
-        processes=processes,
-        progress=progress,
-        label=label,
-        finished=finished,
-    )
+    agreement = believed or agreement
+    batch = _Batch(agreement, observations, scenarios, arrays, chosen, settings, seeds, noise_seeds, finished)
+    return _sample(batch, processes=processes, progress=progress, label=label)
 
 
 @double_precision
@@ -278,7 +252,7 @@ def infer_exact(
     """Sample the posterior given *exact* statistics, to see what noise costs.
 
     Models with a conjugate prior are sampled directly. Logistic regression, and linear regression with a standardised
-    prior, use their collapsed posterior with no noise.
+    prior, are sampled as always, but without noise.
 
     Parameters
     ----------
@@ -307,158 +281,141 @@ def infer_exact(
     observations = exact_observations(agreement, statistics)
     present = tuple(statistics)
     arrays = scenario_arrays(agreement, present, [scenario])
-    problem = problem_of(agreement, observations)
     settings = Settings(draws=draws, chains=chains or _default_chains())
-    return _posteriors(
-        problem, [scenario.resolved(present)], arrays, "exact", [settings], [seed], processes=1, progress=progress
-    )[0]
+    resolved = [scenario.resolved(present)]
+    batch = _Batch(agreement, observations, resolved, arrays, "exact", [settings], [seed])
+    return _sample(batch, processes=1, progress=progress, label=LABEL)[0]
 
 
-def _posteriors(
-    problem: Problem,
-    scenarios: Sequence[Scenario],
-    arrays: Scenarios,
-    method: str,
-    settings: Sequence[Settings],
-    seeds: Sequence[int],
-    *,
-    noise_seeds: Sequence[UnitNoise] | None = None,
-    processes: int | None,
-    progress: bool | Meter | None,
-    label: str = LABEL,
-    finished: Finished | None = None,
-) -> list[Posterior]:
-    results: dict[int, Posterior] = {}
+@dataclass
+class _Batch:
+    """Scenarios to sample and how; posteriors are handed to `finished`, or kept."""
+
+    agreement: Agreement
+    observations: Observations
+    scenarios: Sequence[Scenario]
+    arrays: Scenarios
+    method: str
+    settings: Sequence[Settings]
+    seeds: Sequence[int]
+    noise_seeds: Sequence[UnitNoise] | None = None
+    finished: Finished | None = None
+    results: dict[int, Posterior] = field(default_factory=dict)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether statistics are taken to be exact."""
+        return self.method in ("naive", "exact")
+
+    def planned(self, place: int) -> float:
+        """Rounds of one scenario, as progress is measured."""
+        return float(engine.planned_rounds(self.settings[place]))
+
+    def keep(self, place: int, draws: dict[str, Floats], diagnostics: Diagnostics, chains: int, **more: Any) -> None:
+        """Make a posterior of the draws of a scenario."""
+        noise_seed = 0 if self.noise_seeds is None else self.noise_seeds[place]
+        scenario, rule, seed = self.scenarios[place], self.settings[place].rule, int(self.seeds[place])
+        found = Posterior(draws, diagnostics, scenario, self.method, rule, seed, noise_seed, chains, **more)
+        (self.finished or self.results.__setitem__)(place, found)
+
+    def keep_sample(self, place: int, sample: Sample) -> None:
+        """Make a posterior of coordinates of the model's own parameters."""
+        draws, divergence = self.agreement.model.at_coordinates(sample.coordinates), sample.divergence
+        chains, coordinates = sample.superchains, sample.coordinates
+        self.keep(place, draws, sample.diagnostics, chains, coordinates=coordinates, divergence=divergence)
+
+
+def _sample(batch: _Batch, *, processes: int | None, progress: bool | Meter | None, label: str) -> list[Posterior]:
+    """Sample a batch by whatever its method is for its model."""
+    agreed, places = batch.agreement.model, range(len(batch.scenarios))
+    from_moments = batch.method == "moments" or (batch.is_exact and "gibbs" not in agreed.samplers)
+    if batch.method == "prior":
+        for place in places:
+            batch.keep_sample(place, _draw_from_prior(agreed, batch.settings[place].draws, int(batch.seeds[place])))
+    elif batch.is_exact and (problem := problem_of(batch.agreement, batch.observations)).model.conjugate:
+        for place in places:
+            _draw_conjugate(batch, problem, place)
+    else:
+        rounds = float(np.mean([batch.planned(place) for place in places]))
+        with phase_of(progress, label, len(places), rounds) as tick:
+            if isinstance(agreed, Regression) and from_moments:
+                _sample_from_moments(batch, agreed, processes, tick)
+            else:
+                _run_programs(batch, processes, tick)
+    return [batch.results[place] for place in sorted(batch.results)]
+
+
+def _draw_from_prior(agreed: Model, draws: int, seed: int) -> Sample:
+    """Draw independently from the prior, in the coordinates in which it is N(0, I)."""
+    coordinates = np.random.default_rng(seed).normal(size=(draws, len(agreed.coordinate_names())))
+    return Sample(coordinates, independent(draws, coordinates.shape[1]))
+
+
+def _draw_conjugate(batch: _Batch, problem: Problem, place: int) -> None:
+    """Draw independently from the conjugate posterior of statistics that are taken to be exact."""
+    member, kappa = np.asarray(batch.arrays.member[place]), float(batch.arrays.kappa[place])
+    rng, draws = np.random.default_rng(batch.seeds[place]), batch.settings[place].draws
+    drawn = baselines.conjugate_draws(rng, problem, member, kappa, draws, repair=batch.method == "naive")
+    size = sum(int(np.prod(values.shape[1:])) for values in drawn.values())
+    batch.keep(place, drawn, independent(draws, size), 1)
+
+
+def _sample_from_moments(batch: _Batch, agreed: Regression, threads: int | None, tick: Tick | None) -> None:
+    """Sample regressions in NumPy, without programs to compile."""
+    member, kappa, tau = (np.asarray(part) for part in batch.arrays[:3])
+    noise = None if batch.arrays.noise is None else np.asarray(batch.arrays.noise)
+    asked = [
+        Asked(
+            member[place],
+            float(kappa[place]),
+            tau[place],
+            None if noise is None else noise[place],
+            batch.settings[place].draws,
+            int(batch.seeds[place]),
+        )
+        for place in range(len(member))
+    ]
+
+    def keep(place: int, sample: Sample) -> None:
+        batch.keep_sample(place, sample)
+        if tick:
+            tick(batch.planned(place))
+
+    sums = ReleasedSums.of(batch.observations, is_exact=batch.is_exact)
+    sample_batch(RegressionModel.of(agreed), sums, asked, batch.settings[0].rule, keep, threads=threads)
+
+
+def _run_programs(batch: _Batch, processes: int | None, tick: Tick | None) -> None:
+    """Sample by compiled programs, here or in processes."""
+    problem = problem_of(batch.agreement, batch.observations)
+    if batch.is_exact:
+        problem = baselines.without_noise(problem, repair=batch.method == "naive")
     # A superchain's chains are told as one: R-hat of whoever has the draws then compares what it should.
-    chains_each, rule = settings[0].chains, settings[0].rule
-    together = chains_each // superchains_of(chains_each) if settings[0].sampler == "collapsed" else 1
+    settings = batch.settings
+    together = settings[0].chains // superchains_of(settings[0].chains) if settings[0].sampler == "collapsed" else 1
 
-    def keep(index: int, sampled: Sampled) -> None:
-        found = posterior(index, sampled)
-        if finished:
-            finished(index, found)
-        else:
-            results[index] = found
-
-    def keep_one(places: NDArray[np.intp], index: int, sampled: Sampled) -> None:
-        keep(int(places[index]), sampled)
-
-    def posterior(index: int, sampled: Sampled) -> Posterior:
+    def keep(places: NDArray[np.intp], index: int, sampled: Sampled) -> None:
         chains, length = next(iter(sampled.parameters.values())).shape[:2]
         flat = {name: part.reshape(chains * length, *part.shape[2:]) for name, part in sampled.parameters.items()}
-        coordinates = sampled.positions
+        coordinates, scores = sampled.positions, sampled.scores
         if coordinates is not None:
             coordinates = own_coordinates(problem.model, problem.prior, coordinates).reshape(chains * length, -1)
-        return Posterior(
-            flat,
-            sampled.diagnostics,
-            scenarios[index],
-            method,
-            rule,
-            int(seeds[index]),
-            0 if noise_seeds is None else noise_seeds[index],
-            max(1, chains // together),
-            coordinates,
-            None if sampled.scores is None else sampled.scores.reshape(chains * length, *sampled.scores.shape[2:]),
-        )
+        if scores is not None:
+            scores = scores.reshape(chains * length, *scores.shape[2:])
+        number = max(1, chains // together)
+        batch.keep(int(places[index]), flat, sampled.diagnostics, number, coordinates=coordinates, scores=scores)
 
-    noiseless = method in ("naive", "exact")  # statistics are taken to be exact
-    if method == "prior":
-        for index, seed in enumerate(seeds):
-            keep(index, _prior(problem, settings[index].draws, seed))
-    elif noiseless and problem.model.conjugate:
-        for index, seed in enumerate(seeds):
-            member, kappa = np.asarray(arrays.member[index]), float(arrays.kappa[index])
-            rng = np.random.default_rng(seed)
-            draws = settings[index].draws
-            drawn = baselines.conjugate_draws(rng, problem, member, kappa, draws, repair=method == "naive")
-            keep(index, _independent(drawn, draws))
-    else:
-        if noiseless:
-            problem = baselines.without_noise(problem, repair=method == "naive")
-        # As NumPy's arrays, since JAX would compile programs for every number of scenarios.
-        data: Any = np.stack([np.asarray(jax.random.key_data(jax.random.key(seed))) for seed in seeds])
-        arrays = jax.tree.map(np.asarray, arrays)
-        rounds = float(np.mean([engine.planned_rounds(one) for one in settings]))
-        with phase_of(progress, label, len(scenarios), rounds) as tick:
-            processes = processes_for(len(scenarios)) if processes is None else processes
-            for seen, some in _by_kind(problem, arrays, exact=noiseless, sampler=settings[0].sampler):
-                own = [settings[place] for place in some]
-                for places in [some[alike] for alike in _alike(own)] if processes == 1 else [some]:
-                    chosen: Scenarios = jax.tree.map(lambda part, places=places: part[places], arrays)
-                    keys, kept = jax.random.wrap_key_data(data[places]), partial(keep_one, places)
-                    if processes == 1:
-                        engine.run(keys, seen, chosen, settings[places[0]], tick, kept)
-                    else:
-                        run_in_processes(keys, seen, chosen, own, tick, kept, processes=processes)
-    return [results[index] for index in sorted(results)]
-
-
-def _from_moments(
-    agreement: Agreement,
-    observations: Observations,
-    arrays: Scenarios,
-    scenarios: Sequence[Scenario],
-    rule: Rule,
-    numbers: Sequence[int],
-    seeds: Sequence[int],
-    noise_seeds: Sequence[UnitNoise],
-    threads: int | None,
-    tick: Callable[[float], None] | None,
-    finished: Finished | None,
-) -> list[Posterior]:
-    """Sample regressions from moments, without programs to compile."""
-    agreed = agreement.model
-    if not isinstance(agreed, Regression):
-        raise InferenceError(
-            f'method "moments" is for linear and logistic regression, and this agreement is {agreed.kind}; use "auto"'
-        )
-    model = RegressionModel.of(agreed)
-    sums = ReleasedSums(*(np.asarray(part) for part in (observations[0], observations[1], *observations[2:4])))
-    member, kappa, tau = (np.asarray(part) for part in arrays[:3])
-    noise = None if arrays.noise is None else np.asarray(arrays.noise)
-    batch = [
-        Asked(member[k], float(kappa[k]), tau[k], None if noise is None else noise[k], numbers[k], int(seeds[k]))
-        for k in range(len(scenarios))
-    ]
-    results: dict[int, Posterior] = {}
-
-    def keep(index: int, sample: Sample) -> None:
-        posterior = Posterior(
-            agreed.at_coordinates(sample.coordinates),
-            sample.diagnostics,
-            scenarios[index],
-            "moments",
-            rule,
-            int(seeds[index]),
-            noise_seeds[index],
-            sample.superchains,
-            sample.coordinates,
-            divergence=sample.divergence,
-        )
-        (finished or results.__setitem__)(index, posterior)
-        if tick:
-            tick(1.0)
-
-    sample_batch(model, sums, batch, rule, keep, threads=threads)
-    return [results[index] for index in sorted(results)]
-
-
-def _by_kind(
-    problem: Problem, arrays: Scenarios, *, exact: bool, sampler: str
-) -> list[tuple[Problem, NDArray[np.intp]]]:
-    """Places of scenarios, with the problem as they see it: without added noise, equal releases share a slot.
-
-    Each scenario by itself, so that its draws do not depend on what else is in a batch.
-    """
-    added = np.any(np.asarray(arrays.tau) > 0, axis=1)
-    kinds = problem.observations
-    if not exact and sampler == "collapsed" and problem.model.takes_kinds:
-        kinds = taken_by_kind(kinds)
-    if kinds.alike is None:
-        return [(problem, np.arange(len(added)))]
-    parts = [(replace(problem, observations=kinds), ~added), (problem, added)]
-    return [(seen, np.flatnonzero(chosen)) for seen, chosen in parts if chosen.any()]
+    # As NumPy's arrays, since JAX would compile programs for every number of scenarios.
+    data: Any = np.stack([np.asarray(jax.random.key_data(jax.random.key(seed))) for seed in batch.seeds])
+    arrays = jax.tree.map(np.asarray, batch.arrays)
+    processes = processes_for(len(settings)) if processes is None else processes
+    for places in _alike(settings) if processes == 1 else [np.arange(len(settings))]:
+        chosen: Scenarios = jax.tree.map(lambda part, places=places: part[places], arrays)
+        keys, kept = jax.random.wrap_key_data(data[places]), partial(keep, places)
+        if processes == 1:
+            engine.run(keys, problem, chosen, settings[places[0]], tick, kept)
+        else:
+            run_in_processes(keys, problem, chosen, settings, tick, kept, processes=processes)
 
 
 def _alike(settings: Sequence[Settings]) -> list[NDArray[np.intp]]:
@@ -466,15 +423,12 @@ def _alike(settings: Sequence[Settings]) -> list[NDArray[np.intp]]:
     return [np.array([k for k, one in enumerate(settings) if one == kind]) for kind in dict.fromkeys(settings)]
 
 
-@double_precision
 def prior_posterior(agreement: Agreement, draws: int = DRAWS, seed: int = 0) -> Posterior:
-    """Independent draws of the agreed prior, before anybody has submitted."""
-    problem = problem_of(agreement, observations_of(agreement, []))
-    names = agreement.party_names
-    scenario = Scenario(names, kappa=0.0)
-    arrays = scenario_arrays(agreement, names, [scenario])
-    settings = [engine_settings(draws=draws)]
-    return _posteriors(problem, [scenario], arrays, "prior", settings, [seed], processes=1, progress=False)[0]
+    """Draw independently from the agreed prior, before anybody has submitted."""
+    drawn = _draw_from_prior(agreement.model, draws, seed)
+    scenario = Scenario(agreement.party_names, kappa=0.0)
+    parameters = agreement.model.at_coordinates(drawn.coordinates)
+    return Posterior(parameters, drawn.diagnostics, scenario, "prior", "power", seed, 0, 1, drawn.coordinates)
 
 
 def engine_settings(method: str = "auto", chains: int | None = None, draws: int = DRAWS) -> Settings:
@@ -489,20 +443,6 @@ def engine_settings(method: str = "auto", chains: int | None = None, draws: int 
 def _default_chains() -> int:
     """Chains of a scenario when nobody says how many."""
     return ACCELERATOR_CHAINS if on_accelerator() else CHAINS
-
-
-def _prior(problem: Problem, draws: int, seed: int) -> Sampled:
-    """Independent draws from the prior."""
-    use_compilation_cache()
-    with ONE_AT_A_TIME:
-        positions = np.asarray(jax.random.normal(jax.random.key(seed), (1, draws, problem.model.dimension)))
-        parameters = collapsed.parameters(problem.model, problem.prior, positions)
-    return Sampled(parameters, positions, independent(draws, problem.model.dimension))
-
-
-def _independent(drawn: dict[str, Floats], draws: int) -> Sampled:
-    size = sum(int(np.prod(values.shape[1:])) for values in drawn.values())
-    return Sampled({name: values[None] for name, values in drawn.items()}, None, independent(draws, size))
 
 
 def _check_sizes(scenarios: Sequence[Scenario], seeds: Sequence[int], draws: int, chains: int | None) -> None:

@@ -11,11 +11,14 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from equipoise.errors import InferenceError
+
+if TYPE_CHECKING:
+    from equipoise.models.base import Model
 
 Method = Literal["auto", "collapsed", "moments", "gibbs", "naive", "prior"]
 Rule = Literal["power", "scaled"]
@@ -80,13 +83,15 @@ class Scenario:
         return Scenario(self.coalition or present, self.kappa, self.tau)
 
 
-def check_method(method: str, gibbs_refusal: str | None) -> str:
-    """The sampler that a method means; refuse one that there is not, or Gibbs sampling where the model has a reason."""
+def check_method(method: str, model: "Model") -> str:
+    """Return the sampler that a method means; refuse one that there is not, or that cannot sample this model."""
     if method not in get_args(Method):
         raise InferenceError(f"there is no method {method!r}; choose one of {', '.join(get_args(Method))}")
-    if method == "gibbs" and gibbs_refusal:
-        raise InferenceError(gibbs_refusal)
-    return "collapsed" if method == "auto" else method
+    if method == "auto":
+        return model.samplers[0]
+    if method not in model.samplers:
+        raise InferenceError(model.sampler_refusal(method))
+    return method
 
 
 def check_rule(rule: str | None, method: str, scenarios: Sequence[Scenario] = ()) -> Rule:

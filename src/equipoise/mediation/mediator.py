@@ -13,6 +13,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
@@ -23,6 +24,7 @@ from equipoise.inference.infer import infer
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.processes import processes_for
 from equipoise.inference.progress import Meter, meter
+from equipoise.inference.released_features import rows_like
 from equipoise.inference.runtime import double_precision
 from equipoise.mediation.appraisal import Appraiser, Share, rounds_of
 from equipoise.mediation.audit import audited
@@ -38,10 +40,11 @@ from equipoise.mediation.settings import SettlementSettings
 from equipoise.mediation.settlement import Award, CoalitionValue, Settlement
 from equipoise.mediation.task import Task, environment, task_of
 from equipoise.models.base import Rows
+from equipoise.models.regression import Regression
 from equipoise.protocol.submission import Submission
 from equipoise.reward.model import Reward
 from equipoise.reward.own import own_part
-from equipoise.reward.scoring import loss_on, scaled_rows, typical_errors
+from equipoise.reward.scoring import LIKELY_ROWS, LIKELY_SEED, loss_on, scaled_rows, typical_errors
 from equipoise.reward.summary import summarise
 from equipoise.reward.targets import Targets
 from equipoise.valuation.surprise import own_coordinates, similarity
@@ -293,7 +296,10 @@ class _Round:
         compared = {"reward": posterior, "team": grand}
         if self.coalitions.is_shown((party,)):
             compared = {"alone": self.appraiser.posterior(self.coalitions.request((party,))), **compared}
-        model, slot = self.agreement.model, self.agreement.party_names.index(party)
+        model = self.agreement.model
+        likely = None
+        if rows is None and isinstance(model, Regression):
+            likely = rows_like(self.agreement, release, LIKELY_ROWS, np.random.default_rng(LIKELY_SEED))
         return Award(
             party=party,
             team=team,
@@ -310,7 +316,7 @@ class _Round:
             losses={}
             if rows is None
             else {name: loss_on(rows, one.draws) for name, one in {"prior": self.prior, **compared}.items()},
-            errors=typical_errors(model, {name: one.draws for name, one in compared.items()}, rows, slot),
+            errors=typical_errors(model, {name: one.draws for name, one in compared.items()}, rows, likely),
             notes=notes,
             falls_back=request.coalition != team,
             reward=reward,
@@ -320,7 +326,7 @@ class _Round:
         # Everybody's posterior is at hand if they are one team, and sampled for this if not.
         everybody = self.appraiser.posterior(self.coalitions.request(self.parties))
         self.remarks += impossible_magnitudes(self.agreement, self.submissions)
-        self.remarks += prior_conflicts(self.agreement, everybody)
+        self.remarks += prior_conflicts(self.agreement, self.submissions, everybody)
         if len(self.parties) > 1:
             self.remarks += unlike_the_others(self.agreement, self.submissions)
             self.remarks += near_duplicates(self.agreement, self.submissions, everybody)

@@ -28,18 +28,18 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
 from equipoise.inference.collapsed import row_moments
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.problem import model_of
+from equipoise.inference.released_features import deviations_of, row_covariance_of
 from equipoise.mediation.findings import Remark
 from equipoise.models import Layout, layout_of
+from equipoise.models.regression import Regression
 from equipoise.protocol.submission import Submission
 
 SUSPICIOUS = 0.001
@@ -164,21 +164,21 @@ def near_duplicates(agreement: Agreement, submissions: Sequence[Submission], eve
     """Pairs whose statistics differ by little more than their noise, where independent rows would differ more."""
     from scipy import stats  # takes a second to load
 
-    model, prior = model_of(agreement)
-    chosen, shared, found = np.arange(0, len(everybody), 50), _one_population(agreement), []
+    by_rows: dict[int, list[Submission]] = {}  # sums over different numbers of rows are not copies
+    for one in submissions:
+        by_rows.setdefault(one.count, []).append(one)
+    pairs = [pair for alike in by_rows.values() for pair in itertools.combinations(alike, 2)]
 
     @functools.cache
-    def of_a_row(slot: int) -> Floats:
-        return np.asarray(rows_of_posterior(model, prior, everybody, slot, chosen)[1].mean(axis=0))
+    def of_a_row(whose: Submission | None) -> Floats:
+        return _row_covariance(agreement, submissions if whose is None else [whose], everybody)
 
-    slots = {party: 0 if shared else slot for slot, party in enumerate(agreement.party_names)}
-    sums = {one.party: _sums_of(agreement, [one]) for one in submissions}
-    for one, other in itertools.combinations(submissions, 2):
-        if one.count != other.count:
-            continue  # sums over different numbers of rows are not copies
+    found, shared = [], _one_population(agreement)
+    sums = {one.party: _sums_of(agreement, [one]) for pair in pairs for one in pair}
+    for one, other in pairs:
         difference = sums[one.party].values - sums[other.party].values
         noise = sums[one.party].noise + sums[other.party].noise
-        spread = np.diag(noise) + sum(each.count * of_a_row(slots[each.party]) for each in (one, other))
+        spread = np.diag(noise) + sum(each.count * of_a_row(None if shared else each) for each in (one, other))
         copies = float(np.sum(stats.norm.logpdf(difference, scale=np.sqrt(noise))))
         independent = stats.multivariate_normal.logpdf(difference, cov=spread, allow_singular=True)
         if copies - independent > SURELY_CLOSER:
@@ -192,6 +192,17 @@ def near_duplicates(agreement: Agreement, submissions: Sequence[Submission], eve
                 )
             )
     return found
+
+
+def _row_covariance(agreement: Agreement, submissions: Sequence[Submission], posterior: Posterior) -> Floats:
+    """Covariance of what one row of these parties adds to the statistic."""
+    if isinstance(agreement.model, Regression):
+        return row_covariance_of(agreement, submissions)
+    model, prior = model_of(agreement)
+    chosen = np.arange(0, len(posterior), 50)
+    assert posterior.coordinates is not None
+    draws = {name: values[chosen] for name, values in posterior.draws.items()}
+    return np.asarray(row_moments(model, prior, draws, posterior.coordinates[chosen], 0)[1].mean(axis=0))
 
 
 def impossible_magnitudes(agreement: Agreement, submissions: Sequence[Submission]) -> list[Remark]:
@@ -216,26 +227,31 @@ def impossible_magnitudes(agreement: Agreement, submissions: Sequence[Submission
     return found
 
 
-def prior_conflicts(agreement: Agreement, everybody: Posterior) -> list[Remark]:
+def prior_conflicts(agreement: Agreement, submissions: Sequence[Submission], everybody: Posterior) -> list[Remark]:
     """What everybody's posterior believes that the prior did not expect.
 
     In coordinates where the prior is N(0, I), a posterior mean beyond 3 is what the prior expects once in 370 times.
     The model's own parameters are looked at, and the features' standard deviations: a column that fills little of its
     bounds is the conflict that is met most often. The posterior is then a compromise, and may be right by neither.
     """
-    model, prior = model_of(agreement)
-    own = everybody.coordinates
+    own, agreed = everybody.coordinates, agreement.model
     if own is None:
+        model, prior = model_of(agreement)
         own = model.own_of_draws(prior, everybody.draws)
-    found = [] if own is None else _far(agreement.model.coordinate_names(), own.mean(axis=0), _WIDEN)
-    columns = [f"the standard deviation of {name}" for name in agreement.model.number_names]
-    if columns:
-        deviations = np.sqrt(np.diagonal(everybody.draws["feature_covariance"], axis1=-2, axis2=-1))
-        typical = np.exp(np.log(deviations).mean(axis=0)).reshape(-1, len(columns))
-        coordinates = model.deviation_coordinates(prior, typical)
-        furthest = coordinates[np.argmax(np.abs(coordinates), axis=0), np.arange(len(columns))]
+    found = [] if own is None else _far(agreed.coordinate_names(), own.mean(axis=0), _WIDEN)
+    if isinstance(agreed, Regression) and agreed.number_names:
+        groups = [submissions] if _one_population(agreement) else [[one] for one in submissions]
+        coordinates = np.stack([_nearest_coordinates(agreement, agreed, group) for group in groups])
+        furthest = coordinates[np.argmax(np.abs(coordinates), axis=0), np.arange(coordinates.shape[1])]
+        columns = [f"the standard deviation of {name}" for name in agreed.number_names]
         found += _far(columns, furthest, _COLUMN)
     return found
+
+
+def _nearest_coordinates(agreement: Agreement, agreed: Regression, submissions: Sequence[Submission]) -> Floats:
+    """Coordinates of numbers' deviations: of those within two standard errors the one nearest the prior's middle."""
+    least, most = (agreed.deviation_coordinates(end) for end in deviations_of(agreement, submissions))
+    return np.where(least > 0, least, np.where(most < 0, most, 0.0))
 
 
 def _far(names: list[str], coordinates: Floats, remedy: str) -> list[Remark]:
@@ -250,13 +266,3 @@ def _far(names: list[str], coordinates: Floats, remedy: str) -> list[Remark]:
         for name, coordinate in zip(names, coordinates, strict=True)
         if abs(coordinate) > FAR_FROM_PRIOR
     ]
-
-
-def rows_of_posterior(
-    model: Any, prior: Any, posterior: Posterior, party: int, chosen: NDArray[np.intp]
-) -> tuple[Floats, Floats]:
-    """Mean and covariance of one row of a party (`row_moments`), at chosen draws of a posterior."""
-    coordinates = None if posterior.coordinates is None else posterior.coordinates[chosen]
-    return row_moments(
-        model, prior, {name: values[chosen] for name, values in posterior.draws.items()}, coordinates, party
-    )

@@ -167,9 +167,7 @@ def first_draws(agreement: Agreement, settings: SettlementSettings) -> int:
     Nearest neighbours see a smoothed density: values are too large by an amount that grows with the parameters and
     falls with the draws, and that no standard error has. It must be about the same for coalitions and teams.
     """
-    from equipoise.inference.problem import model_of  # loads JAX, too
-
-    few = model_of(agreement)[0].focus <= FEW_PARAMETERS
+    few = len(agreement.model.coordinate_names()) <= FEW_PARAMETERS
     return min(settings.draws, FIRST_DRAWS) if few else settings.draws
 
 
@@ -193,11 +191,7 @@ def task_of(
     seed = settings.seed
     if seed is None:
         seed = seed_of(agreement.identity_digest, {one.party: Contribution.of(one).digest for one in submissions})
-    if settings.method == "moments":
-        raise MediationError(
-            'method "moments" samples single posteriors (eq.infer) and does not settle rounds yet; use method "auto"'
-        )
-    check_rule(settings.rule, check_method(settings.method, agreement.model.gibbs_refusal))
+    check_rule(settings.rule, check_method(settings.method, agreement.model))
     coalitions = check_coalitions(len(parties), settings.coalitions)
     resolved = settings.model_copy(
         update={

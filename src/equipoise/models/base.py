@@ -290,9 +290,13 @@ class Model(Section, ABC):
         return ()
 
     @property
-    def gibbs_refusal(self) -> str | None:
-        """Why Gibbs sampling is not for this model, unless it is."""
-        return f'method "gibbs" is for linear regression, and this agreement is {self.kind}; use "collapsed"'
+    def samplers(self) -> tuple[str, ...]:
+        """Samplers that can draw from posteriors of this model, the usual one first."""
+        return ("collapsed", "naive", "prior")
+
+    def sampler_refusal(self, method: str) -> str:
+        """Say why a sampler that is not among `samplers` cannot be used."""
+        return f'method "{method}" is for regressions, and this agreement is {self.kind}; use "{self.samplers[0]}"'
 
     # Format 1 of agreements.
 

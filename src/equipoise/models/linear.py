@@ -222,6 +222,16 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
         assert isinstance(self.data_prior, NormalInverseWishart)
         return _matrix(self.data_prior.covariance, len(self.features))
 
+    def _deviation_probability(self, deviations: Floats) -> Floats:
+        data = self.data_prior
+        if isinstance(data, StandardisedFeatures):
+            return super()._deviation_probability(deviations)
+        # Σ ~ W⁻¹(Ψ, ν) has Σⱼⱼ ~ InvGamma((ν − w + 1)/2, Ψⱼⱼ/2), and the expectation Ψ / (ν − w − 1).
+        width = len(self.features)
+        degrees = width + 4.0 if data.degrees_of_freedom is None else data.degrees_of_freedom
+        scale = np.diag(self.feature_covariance) * (degrees - width - 1) / 2
+        return np.asarray(scipy.special.gammaincc((degrees - width + 1) / 2, scale / deviations**2))
+
     def at_coordinates(self, coordinates: Floats) -> dict[str, Floats]:
         prior, unit = self.prior, self._residual_at(coordinates[:, 0])
         if isinstance(prior, StandardisedEffects):
@@ -398,13 +408,8 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
         )
 
     @property
-    def gibbs_refusal(self) -> str | None:
-        if self.prior.kind == "conjugate":
-            return None
-        return (
-            'method "gibbs" needs the conjugate prior, and this agreement has the standardised one; use "collapsed", '
-            'or agree on prior.kind = "conjugate"'
-        )
+    def samplers(self) -> tuple[str, ...]:
+        return (*super().samplers, "gibbs") if self.prior.kind == "conjugate" else super().samplers
 
 
 def _matrix(value: float | list[float] | list[list[float]], width: int) -> Floats:

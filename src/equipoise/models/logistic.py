@@ -166,6 +166,14 @@ bias_spread = 2.0        # log odds where all features are at their means
         weights, intercept = self.slopes(draws["weights"], 1.0)
         return {**weights, "intercept": intercept}
 
+    def _deviation_probability(self, deviations: Floats) -> Floats:
+        data = self.data_prior
+        if not isinstance(data, ScaledCorrelation):
+            return super()._deviation_probability(deviations)
+        ends = (0.0, np.minimum(deviations, data.sd_max), data.sd_max)
+        least, inside, most = (scipy.special.ndtr((end - data.sd_mean) / data.sd_spread) for end in ends)
+        return np.asarray((inside - least) / (most - least))
+
     def at_coordinates(self, coordinates: Floats) -> dict[str, Floats]:
         prior = self.prior
         if isinstance(prior, StandardisedLogOdds):

@@ -21,11 +21,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from equipoise._util.arrays import Floats
-from equipoise._util.quantiles import SINH_DEVIATION, ratio_coordinate, ratio_quantile, ratio_slope
+from equipoise._util.quantiles import LIMIT, SINH_DEVIATION, ratio_coordinate, ratio_quantile, ratio_slope
 from equipoise._util.text import counted, first_repeat
 from equipoise.errors import MediationError
 from equipoise.models.base import (
@@ -50,6 +51,7 @@ MAX_FEATURES = 250  # keeps every statistic below 2¹⁵ entries, which `guarant
 TYPICAL_DEVIATION = 0.25  # of a column, in half the width of its bounds
 LEVEL_DEVIATION = 0.4  # of a term that is 0 or 1, which is 1 in a fifth of the rows or in four fifths
 LARGEST_DEVIATION = 1.0  # of anything within [−1, 1]
+SMALLEST_DEVIATION = 1e-12  # that has a logarithm
 CELLS_AT_ONCE = 4_000_000  # rows × draws held in memory
 PRIORS = ("prior", "data_prior")
 LEVELS = (
@@ -189,6 +191,19 @@ class Regression(Model):
         features = ", ".join(column.name for column in self.features)
         return {f"norm of ({features})": [] if self.norm_bound is None else [self.norm_bound]}
 
+    @property
+    def samplers(self) -> tuple[str, ...]:
+        is_conjugate = self.prior.kind == "conjugate"  # type: ignore[attr-defined]
+        return ("moments", "naive", "prior", *(["collapsed"] if is_conjugate else []))
+
+    def sampler_refusal(self, method: str) -> str:
+        if method == "gibbs" and self.kind != "linear":
+            return f'method "gibbs" is for linear regression, and this agreement is {self.kind}; use "moments"'
+        return (
+            f'method "{method}" needs the conjugate prior, and this agreement has the standardised one; use "moments", '
+            'or agree on prior.kind = "conjugate"'
+        )
+
     # Parameters.
 
     @property
@@ -236,6 +251,18 @@ class Regression(Model):
             self.typical(stated.get(one.feature), one.column if isinstance(one.column, ScaledColumn) else None)
             for one in terms
         ]
+
+    def deviation_coordinates(self, deviations: Floats) -> Floats:
+        """Return coordinates, where the prior is N(0, 1), of standard deviations of numbers in scaled units."""
+        below = self._deviation_probability(np.maximum(deviations, SMALLEST_DEVIATION))
+        return np.clip(scipy.special.ndtri(below), -LIMIT, LIMIT)
+
+    def _deviation_probability(self, deviations: Floats) -> Floats:
+        """Prior probability that each number's standard deviation is below a given one."""
+        _, typical, spread = np.transpose(self.typical_features())
+        edge = np.log(LARGEST_DEVIATION / typical) / spread
+        inside = np.minimum(np.log(deviations / typical) / spread, edge)
+        return np.asarray(scipy.special.ndtr(inside) / scipy.special.ndtr(edge))
 
     @cached_property
     def typical_terms(self) -> list[tuple[float, float, float]]:

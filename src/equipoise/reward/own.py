@@ -14,7 +14,6 @@ import numpy as np
 from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
 from equipoise.inference.posterior import Posterior
-from equipoise.inference.problem import model_of
 
 
 def own_part(agreement: Agreement, posterior: Posterior) -> Posterior:
@@ -23,7 +22,7 @@ def own_part(agreement: Agreement, posterior: Posterior) -> Posterior:
     Scores are exact numbers of everybody's releases: who had them could work out more than draws tell.
     Draws can be no better than the chains they are from: the worst diagnostic of all other parameters stays, as one.
     """
-    focus: int = model_of(agreement)[0].focus  # coordinates of the model's own parameters, which come first
+    focus = len(agreement.model.coordinate_names())  # of the model's own parameters, which come first
     found = posterior.diagnostics
     return replace(
         posterior,

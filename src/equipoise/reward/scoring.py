@@ -86,12 +86,12 @@ def mean_of_rows(terms: Floats, whose: NDArray[np.int64] | None = None) -> Estim
 
 
 def typical_errors(
-    model: Model, posteriors: Mapping[str, Mapping[str, Floats]], rows: Rows | None, slot: int
+    model: Model, posteriors: Mapping[str, Mapping[str, Floats]], rows: Rows | None, likely: Floats | None
 ) -> dict[str, float]:
     """How far off a party's posteriors are, in the target's unit (`Model.error_name` says what), by their names.
 
     Measured on test rows, where there are some and single rows are predicted. Otherwise what is to be expected "alone"
-    and with the "reward" if the reward is right, at rows like those which the party in `slot` is believed to have by
+    and with the "reward" if the reward is right, at `likely` rows, like those which the party is believed to have by
     its own release: the party can work it out from what it has, and others' tables do not show in it.
     """
     measured = {} if rows is None else {name: model.measured_error(draws, rows) for name, draws in posteriors.items()}
@@ -99,9 +99,8 @@ def typical_errors(
         return {name: error for name, error in measured.items() if error is not None}
     if "alone" not in posteriors:
         return {}
-    features = model.likely_features(posteriors["alone"], slot, LIKELY_ROWS, np.random.default_rng(LIKELY_SEED))
     truth = _thinned(posteriors["reward"])
-    return {name: model.expected_error(posteriors[name], truth, features) for name in ("alone", "reward")}
+    return {name: model.expected_error(posteriors[name], truth, likely) for name in ("alone", "reward")}
 
 
 def _thinned(draws: Mapping[str, Floats]) -> dict[str, Floats]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,12 @@ from equipoise.inference.regression.pooling import Releases
 from equipoise.inference.regression.posterior import Sample, sample_posterior
 from equipoise.inference.regression.statistic import MomentMap
 from equipoise.inference.scenario import Rule
+
+if TYPE_CHECKING:
+    from equipoise.inference.observations import Observations
+
+
+SPECK = 1e-9  # of variance for each row
 
 
 class ReleasedSums(NamedTuple):
@@ -25,6 +31,14 @@ class ReleasedSums(NamedTuple):
     rows: Floats
     variance: Floats
     added: Floats
+
+    @classmethod
+    def of(cls, observations: "Observations", *, is_exact: bool = False) -> "ReleasedSums":
+        """Take observations as NumPy's arrays; exact sums get a speck of noise, which keeps matrices regular."""
+        statistic, rows, variance, added = (np.asarray(part) for part in observations[:4])
+        if is_exact:
+            variance, added = np.broadcast_to(SPECK * rows[:, None], statistic.shape), np.zeros_like(statistic)
+        return cls(statistic, rows, variance, added)
 
 
 class Asked(NamedTuple):

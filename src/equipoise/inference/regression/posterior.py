@@ -19,6 +19,7 @@ from equipoise.inference.regression.model import RegressionModel
 from equipoise.inference.regression.pooling import Pooled, Releases, TargetObservation, observe_targets, pool
 from equipoise.inference.regression.population import MOST_MOMENTS, Population, simulate, weigh
 from equipoise.inference.regression.row_covariance import row_covariance
+from equipoise.inference.regression.statistic import MomentMap
 
 ITERATIONS = 3  # of the covariance of a row, which is taken at the mode
 FIRST_ROWS = 10.0  # as many rows tell where the search for the mode begins
@@ -84,26 +85,35 @@ def _diagnostics(draws: int, dimension: int, effective: float, shape: float) -> 
     return Diagnostics(draws, ones, effective * ones, effective * ones, tail_shape=shape)
 
 
+class Settled(NamedTuple):
+    """Covariance of a row that goes with a mode, and the mode's coordinates."""
+
+    covariance: Floats
+    centre: Floats
+
+
 def build_problem(
     model: RegressionModel, releases: Releases, *, power: float = 1.0, sampling: float = 1.0
 ) -> tuple[Problem, Mode]:
     """Find the mode for a coalition's releases, taking the covariance of a row where the mode is.
 
-    The mode is followed from where next to nothing is known: the likelihood is tempered less and less. Tempering to a
-    `power` comes last, so that it does not change the likelihood.
+    Tempering to a `power` comes last, so that it does not change the likelihood.
     """
-    moments = model.moments
-    rows = float(releases.rows.sum())
-    means = np.clip(releases.statistic.sum(axis=0) / rows, -1.0, 1.0)  # of what spans [−1, 1]
-    if not np.all(np.isfinite(means)):
-        raise InferenceError("a release has sums that are not finite numbers; ask its party for another submission")
+    settled = settle_row_covariance(model, releases, sampling=sampling)
+    pooled = pool(releases, settled.covariance, sampling=sampling)
+    problem = _problem(model, _likelihood(model, pooled, power))
+    return problem, find_mode(problem, settled.centre)
+
+
+def settle_row_covariance(model: RegressionModel, releases: Releases, *, sampling: float = 1.0) -> Settled:
+    """Find mode and covariance of a row in turns.
+
+    The mode is followed from where next to nothing is known: the likelihood is tempered less and less.
+    """
+    covariance = first_row_covariance(model.moments, releases)
     _check_possible(releases)
-    split = moments.features
-    square = max(0.0, float(means[-1])) if moments.has_square else 1.0
-    features = moments.second_moments(means[:split])
-    covariance = row_covariance(moments, features, means[split : split + len(features)], square)
     centre = np.zeros(model.dimension)
-    first = min(1.0, FIRST_ROWS / rows)
+    first = min(1.0, FIRST_ROWS / float(releases.rows.sum()))
     powers = np.geomspace(first, 1.0, math.ceil(math.log(1 / first, COOLING)) + 1)
     for iteration in range(ITERATIONS):
         pooled = pool(releases, covariance, sampling=sampling)
@@ -111,8 +121,18 @@ def build_problem(
             likelihood = _likelihood(model, pooled, float(part))
             centre = find_mode(_problem(model, likelihood), centre).centre
         covariance = _row_covariance(model, likelihood, centre)
-    problem = _problem(model, _likelihood(model, pool(releases, covariance, sampling=sampling), power))
-    return problem, find_mode(problem, centre)
+    return Settled(covariance, centre)
+
+
+def first_row_covariance(moments: MomentMap, releases: Releases) -> Floats:
+    """Covariance of a row from the sums alone, as if terms and target were normal."""
+    means = np.clip(releases.statistic.sum(axis=0) / releases.rows.sum(), -1.0, 1.0)  # of what spans [−1, 1]
+    if not np.all(np.isfinite(means)):
+        raise InferenceError("a release has sums that are not finite numbers; ask its party for another submission")
+    split = moments.features
+    square = max(0.0, float(means[-1])) if moments.has_square else 1.0
+    features = moments.second_moments(means[:split])
+    return row_covariance(moments, features, means[split : split + len(features)], square)
 
 
 def _check_possible(releases: Releases) -> None:
