@@ -47,19 +47,6 @@ class CollapsedModel(Protocol):
     def offset(self) -> float:
         """Where the search for the mode starts, in each of the first `focus` coordinates."""
 
-    @property
-    def plain(self) -> bool:
-        """Whether `own` coordinates are the first ones, and `bend` changes nothing."""
-
-    def bend(self, prior: Any, position: Array) -> Array:
-        """The chains' coordinates of a position; volumes stay the same."""
-
-    def unbend(self, prior: Any, bent: Array) -> Array:
-        """The inverse of `bend`."""
-
-    def own(self, prior: Any, position: Array) -> Array:
-        """Coordinates of the model's own parameters [focus], N(0, I) under the prior."""
-
     def prepare(self, observed: Observed) -> Any:
         """Arrange one scenario's view once, before any sampling."""
 
@@ -103,11 +90,6 @@ def approximations(
     return jax.vmap(partial(approximate, model, "power", prior, observations))(scenarios)
 
 
-def bending(model: CollapsedModel, prior: Any) -> hmc.Bending | None:
-    """The coordinates that chains move in, where a model has its own."""
-    return None if model.plain else hmc.Bending(partial(model.bend, prior), partial(model.unbend, prior))
-
-
 class PartyNormals(NamedTuple):
     """Each party's log likelihood near one position: slopes [slots, d] and Fisher informations [slots, d, d]."""
 
@@ -146,9 +128,7 @@ def begin(
     def one(key: Array, scenario: Scenarios) -> hmc.Ensemble:
         approximation = approximate(model, rule, prior, observations, scenario)
         evidence = model.prepare(observe(observations, scenario, rule))
-        return hmc.begin(
-            key, partial(log_density, model, prior, evidence), approximation, chains, bending(model, prior)
-        )
+        return hmc.begin(key, partial(log_density, model, prior, evidence), approximation, chains)
 
     return jax.vmap(one)(keys, scenarios)
 
@@ -175,25 +155,9 @@ def advance(
     def one(key: Array, scenario: Scenarios, ensemble: hmc.Ensemble) -> tuple[hmc.Ensemble, hmc.Draws, hmc.Record]:
         evidence = model.prepare(observe(observations, scenario, rule))
         density = partial(log_density, model, prior, evidence)
-        return hmc.advance(key, density, ensemble, adapt, bending(model, prior), partial(model.own, prior))
+        return hmc.advance(key, density, ensemble, adapt, model.focus)
 
     return jax.vmap(one)(keys, scenarios, ensembles)
-
-
-@double_precision
-def own_coordinates(model: CollapsedModel, prior: Any, positions: Floats) -> Floats:
-    """Coordinates of the model's own parameters at positions [chains, draws, d]."""
-    if model.plain:
-        return positions[..., : model.focus]
-    with ONE_AT_A_TIME:
-        found: Floats = _at(partial(_own_coordinates, model, prior), positions)
-        return found
-
-
-@partial(CachedProgram, static=(0,), effort=0, like=_NUMBER)
-@partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(0))
-def _own_coordinates(model: CollapsedModel, prior: Any, positions: Array) -> Array:
-    return jax.vmap(partial(model.own, prior))(positions)
 
 
 def _at(function: Callable[[Floats], Any], positions: Floats) -> Any:
@@ -207,19 +171,6 @@ def _at(function: Callable[[Floats], Any], positions: Floats) -> Any:
         return joined.reshape(*positions.shape[:2], *joined.shape[1:])
 
     return jax.tree.map(whole, *parts)
-
-
-@double_precision
-def own_normal(model: CollapsedModel, prior: Any, mean: Floats, covariance: Floats) -> tuple[Floats, Floats]:
-    """Mean and covariance, to first order, of the model's own coordinates where positions are normal."""
-    with ONE_AT_A_TIME:
-        centre, slopes = (np.asarray(part) for part in _own_slopes(model, prior, mean))
-    return centre, slopes @ covariance @ slopes.T
-
-
-@partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(0))
-def _own_slopes(model: CollapsedModel, prior: Any, position: Array) -> tuple[Array, Array]:
-    return model.own(prior, position), jax.jacfwd(partial(model.own, prior))(position)
 
 
 @double_precision
@@ -241,7 +192,7 @@ def row_moments(
 ) -> tuple[Floats, Floats]:
     """Mean [draws, entries] and covariance [draws, entries, entries] of one row of a party.
 
-    `coordinates` are the model's own parameters where the prior is N(0, I); regressions do without.
+    `coordinates` are the model's own parameters where the prior is N(0, I).
     """
     with ONE_AT_A_TIME:
         found = model.moments_of_draws(prior, draws, coordinates, party)

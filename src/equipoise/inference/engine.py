@@ -141,11 +141,9 @@ def _ahead(tasks: Iterable[Callable[[], Result]], number: int, stop: threading.E
 def _programs(problem: Problem, scenarios: Scenarios, settings: Settings) -> list[tuple[NDArray[np.intp], Scenarios]]:
     """Scenarios by the compiled program that serves them, with their places.
 
-    Where every party has parameters of its own, all are needed; elsewhere small coalitions have smaller programs. Where
-    equal releases share a slot, there are few slots anyway.
+    Where every party has parameters of its own, all are needed; elsewhere small coalitions have smaller programs.
     """
-    each = problem.observations.alike is None
-    if each and settings.sampler == "collapsed" and getattr(problem.model, "shared", True):
+    if settings.sampler == "collapsed" and getattr(problem.model, "shared", True):
         return by_size(scenarios)
     return [(np.arange(len(scenarios.kappa)), scenarios)]
 

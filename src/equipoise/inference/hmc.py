@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from equipoise.inference.diagnostics import superchains_of
-from equipoise.inference.laplace import Approximation, inverse_lower
+from equipoise.inference.laplace import Approximation
 from equipoise.inference.runtime import on_accelerator
 
 LogDensity = Callable[[Array], Array]
@@ -29,16 +29,6 @@ QUARTER_TURN = jnp.pi / 2  # after which a normal target's position is independe
 MAX_STEPS = 64
 NARROW, FEW_CHAINS = 128, 16  # coordinates of problems, beyond which so many chains at a time fit into caches
 DIVERGENT = 1000.0  # energy error that only a broken trajectory has
-
-
-class Bending(NamedTuple):
-    """Maps to the coordinates that chains move in, and back. Both keep volumes, and straighten ridges that bend."""
-
-    bend: Callable[[Array], Array]
-    unbend: Callable[[Array], Array]
-
-
-_STRAIGHT = Bending(lambda position: position, lambda position: position)
 
 
 class Geometry(NamedTuple):
@@ -103,16 +93,13 @@ def round_length(chains: int) -> int:
     return max(SHORTEST_ROUND, ROUND // chains)
 
 
-def begin(
-    key: Array, log_density: LogDensity, approximation: Approximation, chains: int, bending: Bending | None = None
-) -> Ensemble:
+def begin(key: Array, log_density: LogDensity, approximation: Approximation, chains: int) -> Ensemble:
     """Start the chains: each superchain picks one of its own candidates by importance, and all its chains start there.
 
     Half of the candidates come from the normal approximation and half from the prior N(0, I). Where noise is large the
     posterior can have several modes, of which the approximation sees one; where it is small the prior's are hopeless.
     """
-    centre, root, inverse_root = _bent(approximation, bending)
-    bend, unbend = bending or _STRAIGHT
+    centre, root, inverse_root = approximation
     dimension, starts = len(centre), superchains_of(chains)
     normal_key, pick_key = jax.random.split(key)
     log_scale = -jnp.sum(jnp.log(jnp.diagonal(inverse_root)))  # triangular
@@ -120,11 +107,11 @@ def begin(
     def candidate(inputs: tuple[Array, Array]) -> tuple[Array, State]:
         key, near = inputs
         normal = jax.random.normal(key, (starts, dimension))
-        positions = jnp.where(near, centre + normal @ root.T, jax.vmap(bend)(normal))
+        positions = jnp.where(near, centre + normal @ root.T, normal)
         ys = jnp.where(near, normal, (positions - centre) @ inverse_root.T)
-        log_prior = -0.5 * jnp.sum(jax.vmap(unbend)(positions) ** 2, axis=1)
+        log_prior = -0.5 * jnp.sum(positions**2, axis=1)
         log_mixture = jnp.logaddexp(-0.5 * jnp.sum(ys**2, axis=1) - log_scale, log_prior)
-        values, gradients = jax.vmap(jax.value_and_grad(lambda at: log_density(unbend(at))))(positions)
+        values, gradients = jax.vmap(jax.value_and_grad(log_density))(positions)
         score = jnp.where(jnp.isfinite(values), values - log_mixture, -jnp.inf)
         return score, State(ys, values, gradients @ root)
 
@@ -136,35 +123,19 @@ def begin(
     return Ensemble(states, Geometry(centre, root), jnp.full((), math.log(0.5), dtype=float))
 
 
-def _bent(approximation: Approximation, bending: Bending | None) -> Approximation:
-    """The approximation in the chains' coordinates."""
-    if bending is None:
-        return approximation
-    arms = jax.jacfwd(bending.bend)(approximation.centre) @ approximation.root
-    root = jnp.linalg.cholesky(arms @ arms.T)
-    return Approximation(bending.bend(approximation.centre), root, inverse_lower(root))
-
-
 def advance(
-    key: Array,
-    log_density: LogDensity,
-    ensemble: Ensemble,
-    adapt: Array,
-    bending: Bending | None = None,
-    own: Callable[[Array], Array] | None = None,
+    key: Array, log_density: LogDensity, ensemble: Ensemble, adapt: Array, focus: int | None = None
 ) -> tuple[Ensemble, Draws, Record]:
     """Run one round and return its draws [chains, iterations, …].
 
-    While `adapt`, also tune the step and, at the end, the geometry. `own` are the functions of a position whose means
-    the scores are for; all coordinates by default.
+    While `adapt`, also tune the step and, at the end, the geometry. Scores are for means of the first `focus`
+    coordinates, all by default.
     """
     chains, dimension = ensemble.state.position.shape
     geometry = ensemble.geometry
-    unbend = (bending or _STRAIGHT).unbend
-    seen = jax.jacrev(lambda at: (own or (lambda position: position))(unbend(at)))(geometry.centre) @ geometry.root
-    directions = jnp.linalg.qr(seen.T)[0]  # [d, own], orthonormal
+    directions = jnp.linalg.qr(geometry.root[:focus].T)[0]  # [d, focus], orthonormal
 
-    value_and_gradient = _each(jax.value_and_grad(lambda at: log_density(unbend(at))), chains, dimension)
+    value_and_gradient = _each(jax.value_and_grad(log_density), chains, dimension)
 
     def whitened(y: Array) -> tuple[Array, Array]:
         values, gradients = value_and_gradient(geometry.centre + y @ geometry.root.T)
@@ -195,7 +166,7 @@ def advance(
     randomness = _draw_randomness(key, length, chains, dimension)
     start = (ensemble.state, ensemble.log_step)
     (state, log_step), (ys, scores, by_iteration, log_steps) = jax.lax.scan(iteration, start, randomness)
-    positions = jax.vmap(jax.vmap(unbend))(jnp.swapaxes(geometry.centre + ys @ geometry.root.T, 0, 1))
+    positions = jnp.swapaxes(geometry.centre + ys @ geometry.root.T, 0, 1)
     draws = Draws(positions, jnp.swapaxes(ys @ directions, 0, 1), jnp.swapaxes(scores, 0, 1))
     record: Record = jax.tree.map(lambda part: jnp.swapaxes(part, 0, 1) if part.ndim > 1 else part, by_iteration)
 

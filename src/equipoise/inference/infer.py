@@ -14,7 +14,6 @@ from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
 from equipoise.errors import InferenceError
 from equipoise.inference import baselines, engine
-from equipoise.inference.collapsed import own_coordinates
 from equipoise.inference.diagnostics import Diagnostics, independent, superchains_of
 from equipoise.inference.engine import Problem, Sampled, Settings
 from equipoise.inference.observations import Observations, Scenarios
@@ -399,7 +398,7 @@ def _run_programs(batch: _Batch, processes: int | None, tick: Tick | None) -> No
         flat = {name: part.reshape(chains * length, *part.shape[2:]) for name, part in sampled.parameters.items()}
         coordinates, scores = sampled.positions, sampled.scores
         if coordinates is not None:
-            coordinates = own_coordinates(problem.model, problem.prior, coordinates).reshape(chains * length, -1)
+            coordinates = coordinates[..., : problem.model.focus].reshape(chains * length, -1)
         if scores is not None:
             scores = scores.reshape(chains * length, *scores.shape[2:])
         number = max(1, chains // together)

@@ -2,13 +2,6 @@
 
 The parties' observations are stacked once; a batch of scenarios is a few small arrays, so that thousands of them go
 through one compiled function.
-
-Releases with equal rows and equal noise can share a slot. With k of them, N(oᵢ; c·mean, C) each, the sum of log
-densities depends on their mean ō and their scatter W = Σ (oᵢ − ō)(oᵢ − ō)ᵀ alone:
-
-    Σᵢ log N(oᵢ; c·mean, C) = −k/2 log det(2πC) − k/2 (ō − c·mean)ᵀ C⁻¹ (ō − c·mean) − ½ tr(C⁻¹ W)
-
-so that C is factorised once, and solved for 1 + entries vectors in place of k: ō and a square root of W.
 """
 
 from typing import Any, NamedTuple
@@ -31,8 +24,7 @@ class Observations(NamedTuple):
 
     `statistic` and `variance` [slots, entries] are the perturbed statistic and the variance of its noise; `rows`
     [slots] the row counts; `added` [slots, entries] is the standard deviation that τ = 1 adds and `unit_noise` the
-    fixed draw that it scales. `alike` [kinds, slots] of 0 and 1, if there is one, says which slots have equal rows and
-    noise, so that a likelihood can take each kind at once; nobody may add noise then.
+    fixed draw that it scales.
     """
 
     statistic: Array
@@ -40,7 +32,6 @@ class Observations(NamedTuple):
     variance: Array
     added: Array
     unit_noise: Array
-    alike: Array | None = None
 
 
 class Scenarios(NamedTuple):
@@ -62,9 +53,6 @@ class Observed(NamedTuple):
 
     `weight` [slots] multiplies each party's log likelihood and is 0 for a party that is out; `sampling` [slots] is the
     factor of one row's covariance. Slots of parties that are out hold fixed numbers, whatever they held before.
-
-    Where releases are taken by kind, there is a slot for each, with the members' mean for a statistic, their number
-    `copies` [slots] and a square root of their scatter in the rows of `spread` [slots, entries, entries].
     """
 
     statistic: Array
@@ -72,18 +60,6 @@ class Observed(NamedTuple):
     sampling: Array
     variance: Array
     weight: Array
-    copies: Array | None = None
-    spread: Array | None = None
-
-
-def taken_by_kind(observations: Observations) -> Observations:
-    """Observations that know which of them are alike, if that saves anything."""
-    slots, entries = observations.statistic.shape
-    told = np.column_stack([np.asarray(part) for part in (observations.rows, observations.variance)])
-    kinds, kind = np.unique(told, axis=0, return_inverse=True)
-    if len(kinds) * (1 + entries) > slots:
-        return observations
-    return observations._replace(alike=jnp.asarray(kind.reshape(-1) == np.arange(len(kinds))[:, None], float))
 
 
 def by_size(scenarios: Scenarios) -> list[tuple[NDArray[np.intp], Scenarios]]:
@@ -129,8 +105,6 @@ def observe(observations: Observations, scenario: Scenarios, rule: Rule) -> Obse
     Under `scaled`, N(κo; κc·mean, κc·covariance + κ²·noise) is, up to a constant, the density above with
     sampling = c/κ and weight 1.
     """
-    if observations.alike is not None:
-        return _by_kind(observations, scenario, rule)
     if scenario.chosen is not None:
         places = scenario.chosen
         observations = jax.tree.map(lambda part: part[places], observations)
@@ -140,21 +114,3 @@ def observe(observations: Observations, scenario: Scenarios, rule: Rule) -> Obse
     sampling = seen.rows / scenario.kappa if rule == "scaled" else seen.rows
     weight = scenario.member * (1.0 if rule == "scaled" else scenario.kappa)
     return Observed(seen.statistic, seen.rows, sampling, seen.variance, weight)
-
-
-def _by_kind(observations: Observations, scenario: Scenarios, rule: Rule) -> Observed:
-    """One scenario's view, a slot for each kind of release."""
-    alike, member = observations.alike, scenario.member[:, None] > 0
-    assert alike is not None
-    statistic = jnp.where(member, observations.statistic, 0.0)  # whatever parties outside sent
-    inside = alike * scenario.member
-    copies = inside.sum(axis=1)
-    centre = inside @ statistic / jnp.maximum(copies, 1.0)[:, None]
-    deviation = jnp.where(member, statistic - alike.T @ centre, 0.0)
-    scatter = jnp.einsum("ks,si,sj->kij", inside, deviation, deviation)
-    values, vectors = jnp.linalg.eigh(scatter)
-    spread = jnp.sqrt(jnp.maximum(values, 0.0))[:, :, None] * vectors.mT
-    first = jnp.argmax(alike, axis=1)
-    rows = observations.rows[first]
-    sampling, weight = (rows / scenario.kappa, 1.0) if rule == "scaled" else (rows, scenario.kappa)
-    return Observed(centre, rows, sampling, observations.variance[first], weight * (copies > 0), copies, spread)

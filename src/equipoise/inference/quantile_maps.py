@@ -16,9 +16,8 @@ import numpy as np
 from jax import Array
 from scipy import special
 
-from equipoise._util import quantiles
 from equipoise._util.arrays import Floats
-from equipoise._util.quantiles import GRID, LIMIT, STEP, beta_quantile, log_gamma_quantile, log_normal_quantile
+from equipoise._util.quantiles import GRID, LIMIT, STEP, beta_quantile, log_gamma_quantile
 
 
 class Table(NamedTuple):
@@ -89,33 +88,6 @@ def truncated_normal_table(mean: float, spread: float, lower: float, upper: floa
         + np.log(width * fraction * rest)
     )
     return _table(np.log(fraction) - np.log(rest), log_density)
-
-
-def log_normal_table(centre: float, spread: float, upper: float) -> Table:
-    """Map z to log X, log X ~ N(log centre, spread²) below log upper."""
-    log_x = log_normal_quantile(GRID, centre, spread, upper)
-    log_mass = special.log_ndtr((math.log(upper) - math.log(centre)) / spread)
-    standard = (log_x - math.log(centre)) / spread
-    return _table(log_x, -0.5 * standard**2 - math.log(spread) - 0.5 * math.log(2 * math.pi) - log_mass)
-
-
-def ratio_table(centre: float, spread: float, upper: float) -> Table:
-    """Map 0.7 asinh(x · centre) to Φ⁻¹(F(x)), x = sinh(Z)/S with Z ~ N(0, 1) and S as in `log_normal_table`."""
-    return Table(*map(jnp.asarray, quantiles.ratio_table(centre, spread, upper)))
-
-
-def inverse_table(table: Table) -> Table:
-    """The inverse of a rising map; beyond what the table covers, it goes on linearly as the map does."""
-    values, slopes = np.asarray(table.values), np.asarray(table.slopes)
-    inside = np.clip(GRID, values[0], values[-1])
-    place = np.interp(inside, values, GRID)
-    slope = 1 / np.interp(place, GRID, slopes)
-    return Table(jnp.asarray(place + slope * (GRID - inside)), jnp.asarray(slope))
-
-
-def inverse_at(table: Table, values: Floats) -> Floats:
-    """Normal coordinates of values, by linear interpolation: for looking at, not for sampling."""
-    return np.asarray(np.interp(values, np.asarray(table.values), GRID))
 
 
 def stacked(tables: Sequence[Table]) -> Table:

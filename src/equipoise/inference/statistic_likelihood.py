@@ -85,16 +85,6 @@ def unpacked(triangle: Array) -> Array:
     return (triangle / multiples(size))[..., places]
 
 
-class Copies(NamedTuple):
-    """Several releases with one C in each party's place: how many [parties], and the rows of a root of their scatter.
-
-    The latter as matrices [parties, entries, n, n] (`observations.py` has the formula). The statistic is their mean.
-    """
-
-    number: Array
-    spread: Array
-
-
 class Factor(NamedTuple):
     """What solving with the parties' C takes, all having one M of size n.
 
@@ -183,21 +173,19 @@ def log_likelihood(
     sampling: Array,
     noise: MatrixNoise,
     bias: int,
-    copies: Copies | None = None,
 ) -> Array:
     """Log density of each party's statistic, all parties having one second moment M.
 
     `statistic` [parties, n, n], `count`, `sampling` and the result [parties]. Differentiable in M only.
     """
-    return _forward(second_moment, statistic, count, sampling, noise, bias, copies)[0]
+    return _forward(second_moment, statistic, count, sampling, noise, bias)[0]
 
 
 class _Kept(NamedTuple):
     factor: Factor
-    solved: Array  # C⁻¹ of the residuals [parties, 1 or more, t]
+    solved: Array  # C⁻¹ of the residuals [parties, 1, t]
     push: Array
     sampling: Array
-    number: Array | None
 
 
 def _forward(
@@ -207,27 +195,20 @@ def _forward(
     sampling: Array,
     noise: MatrixNoise,
     bias: int,
-    copies: Copies | None = None,
 ) -> tuple[Array, _Kept]:
     factor = factorise(second_moment, sampling, noise, bias)
     q = factor.vectors
     residual = packed(q.T @ (statistic - count[:, None, None] * second_moment) @ q)
-    if copies is None:
-        solved = solve_rotated(factor, residual)
-        found = -factor.half_log_det - 0.5 * jnp.sum(residual * solved, axis=1)
-        return found, _Kept(factor, solved[:, None], count, sampling, None)
-    root = jnp.sqrt(copies.number)
-    residuals = jnp.concatenate([root[:, None, None] * residual[:, None], packed(q.T @ copies.spread @ q)], axis=1)
-    solved = jax.vmap(partial(solve_rotated, factor), in_axes=1, out_axes=1)(residuals)
-    found = -copies.number * factor.half_log_det - 0.5 * jnp.sum(residuals * solved, axis=(1, 2))
-    return found, _Kept(factor, solved, root * count, sampling, copies.number)
+    solved = solve_rotated(factor, residual)
+    found = -factor.half_log_det - 0.5 * jnp.sum(residual * solved, axis=1)
+    return found, _Kept(factor, solved[:, None], count, sampling)
 
 
-def _backward(bias: int, kept: _Kept, cotangent: Array) -> tuple[Array, None, None, None, None, None]:
-    factor, solved, push, sampling, number = kept
+def _backward(bias: int, kept: _Kept, cotangent: Array) -> tuple[Array, None, None, None, None]:
+    factor, solved, push, sampling = kept
     halves = woodbury_halves(factor)
-    gradient = pull_back(factor, solved, halves, cotangent * push, cotangent * sampling, bias, number)
-    return gradient, None, None, None, None, None
+    gradient = pull_back(factor, solved, halves, cotangent * push, cotangent * sampling, bias)
+    return gradient, None, None, None, None
 
 
 log_likelihood.defvjp(_forward, _backward)

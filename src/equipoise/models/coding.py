@@ -28,8 +28,6 @@ from equipoise.models.layout import (
     ceil_sqrt,
 )
 
-MOST_CELLS = 64  # combinations of levels that a mixture is made of
-
 
 class Term(NamedTuple):
     """One weight: the grid column it multiplies, its name, and what an effect over the agreed range is called."""

@@ -42,7 +42,7 @@ from equipoise.models.base import (
     check_length,
     stated,
 )
-from equipoise.models.coding import MOST_CELLS, Coding, coding_of
+from equipoise.models.coding import Coding, coding_of
 from equipoise.models.columns import Column, Feature, NumberFeature, RegressionColumn
 from equipoise.models.layout import BASE_WEIGHT, GRID, UNIT, ScaledColumn, ceil_sqrt
 from equipoise.models.section import Positive, Section
@@ -157,12 +157,6 @@ class Regression(Model):
         if coding.only_numbers:
             return self
         levelled = next(term.feature for term in coding.terms if term.is_level)
-        if coding.cells > MOST_CELLS:
-            raise ValueError(
-                f"the levels of the features can be combined in {coding.cells} ways; at most {MOST_CELLS} can be "
-                "learnt about: merge levels, leave a column out, or give levels an order and scores "
-                '(kind = "ordinal"), which makes them a number'
-            )
         if self.norm_bound is not None:
             raise ValueError(
                 f"norm_bound is for features that are all numbers, and {levelled!r} has levels; leave it out"

@@ -18,7 +18,6 @@ from equipoise._util.cores import usable_cores
 from equipoise.agreement import Agreement
 from equipoise.estimate import Estimate
 from equipoise.inference import baselines, engine
-from equipoise.inference.collapsed import own_coordinates
 from equipoise.inference.diagnostics import independent
 from equipoise.inference.engine import Problem, Sampled, Settings
 from equipoise.inference.infer import infer
@@ -151,7 +150,7 @@ def drawn_of(problem: Problem, sampled: Sampled) -> Drawn:
     if sampled.positions is None:
         coordinates = regression_coordinates(problem.prior, flat["weights"], flat["variance"])
     else:
-        coordinates = own_coordinates(problem.model, problem.prior, sampled.positions)
+        coordinates = sampled.positions[..., : problem.model.focus]
     shaped = coordinates.reshape(chains, length, -1)
     return Drawn(shaped, flat, float(np.max(sampled.diagnostics.rhat)))
 

@@ -68,38 +68,9 @@ class EngineModel(ABC):
         """Where the search for the mode starts: at the prior's."""
         return 0.0
 
-    @property
-    def takes_kinds(self) -> bool:
-        """Whether the likelihood can take releases of equal rows and noise as one (`observations.taken_by_kind`)."""
-        return False
-
-    @property
-    def plain(self) -> bool:
-        """Whether chains move in the coordinates as they are, and own coordinates are the first."""
-        return True
-
-    def bend(self, prior: Any, position: Array) -> Array:  # noqa: ARG002  (others need it)
-        """The chains' coordinates of a position."""
-        return position
-
-    def unbend(self, prior: Any, bent: Array) -> Array:  # noqa: ARG002
-        """The inverse of `bend`."""
-        return bent
-
-    def own(self, prior: Any, position: Array) -> Array:  # noqa: ARG002
-        """Coordinates of the model's own parameters, N(0, I) under the prior."""
-        return position[: self.focus]
-
     def own_of_draws(self, prior: Any, draws: Draws) -> Floats | None:  # noqa: ARG002
-        """As `own`, from draws of a sampler that works in no coordinates; None if there is no way back."""
+        """Own coordinates of draws of a sampler that works in none; None if there is no way back."""
         return None
-
-    @abstractmethod
-    def moments_of_draws(self, prior: Any, draws: Draws, own: Floats | None, party: int) -> RowMoments:
-        """Mean [draws, entries] and covariance [draws, entries, entries] of one row of a party.
-
-        `own` are the draws' own coordinates; kinds that can do without take the draws.
-        """
 
     @property
     def conjugate(self) -> bool:
@@ -119,10 +90,6 @@ class EngineModel(ABC):
     def repaired(self, statistic: Floats, count: float) -> Floats:  # noqa: ARG002
         """The nearest statistic that some rows could have, if it is known; for models that are not conjugate."""
         return statistic
-
-    def deviation_coordinates(self, prior: Any, deviations: Floats) -> Floats:
-        """Normal coordinates, under the prior, of the features' standard deviations [distributions, features]."""
-        raise NotImplementedError(f"{type(self).__name__} has no features")
 
 
 Prior = TypeVar("Prior")
@@ -190,12 +157,3 @@ def _moments_at(model: Any, prior: Any, positions: Array) -> RowMoments:
 def single_entry(mean: Array, variance: Array) -> RowMoments:
     """Moments of a statistic that is one number."""
     return RowMoments(mean[None, None], variance[None, None, None])
-
-
-FEATURE_PARAMETERS = ("feature_mean", "feature_covariance", "cell_probability", "shift", "feature_shape")
-
-
-def features_of_party(draws: Draws, party: int, *, shared: bool) -> tuple[Floats, ...]:
-    """The distribution of a party's features at every draw of a regression: whichever parameters it has, in order."""
-    found = [draws[name] for name in FEATURE_PARAMETERS if name in draws]
-    return tuple(found if shared else (values[:, party] for values in found))

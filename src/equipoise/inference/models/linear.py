@@ -8,7 +8,6 @@ functions, everything else as standard normal variables, so that the prior is N(
 """
 
 import math
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,21 +23,10 @@ from scipy import special
 from equipoise._util.arrays import Floats
 from equipoise.inference.conjugate import check_possible, normal_gamma_divergence, repaired
 from equipoise.inference.laplace import inverse_lower
-from equipoise.inference.models.base import Draws, EngineModel, Released, features_of_party
-from equipoise.inference.models.mixed import Mixed, entries_of
-from equipoise.inference.models.standardised import (
-    LARGEST_DEVIATION,
-    Standardised,
-    StandardisedPrior,
-    Typical,
-    standardised_prior,
-)
-from equipoise.inference.moment_likelihood import RowMoments
+from equipoise.inference.models.base import Draws, EngineModel, Released
 from equipoise.inference.observations import Observed
-from equipoise.inference.quantile_maps import Table, correlation_root, log_gamma_table, transport
-from equipoise.inference.runtime import compiler_options
+from equipoise.inference.quantile_maps import Table, log_gamma_table, transport
 from equipoise.inference.statistic_likelihood import (
-    Copies,
     MatrixNoise,
     factorise,
     log_likelihood,
@@ -77,7 +65,6 @@ class Evidence(NamedTuple):
     sampling: Array
     noise: MatrixNoise
     weight: Array
-    copies: Copies | None
 
 
 def linear_prior(
@@ -140,11 +127,6 @@ class LinearRegression(EngineModel):
         return 2 + self.width
 
     @property
-    def takes_kinds(self) -> bool:
-        """Whether releases of equal rows and noise can be one: all of them have one distribution of features."""
-        return self.shared
-
-    @property
     def places_of_entries(self) -> tuple[np.ndarray, np.ndarray]:
         """Row and column, in the n × n matrix, of every entry of the statistic."""
         rows, columns = np.triu_indices(self.width + 2)
@@ -169,9 +151,6 @@ class LinearRegression(EngineModel):
             observed.sampling,
             self.noise(observed.variance),
             observed.weight,
-            None
-            if observed.copies is None or observed.spread is None
-            else Copies(observed.copies, self.matrices(observed.spread, jnp.zeros(observed.spread.shape[:2]))),
         )
 
     def parameters(self, prior: LinearPrior, position: Array) -> dict[str, Array]:
@@ -210,8 +189,8 @@ class LinearRegression(EngineModel):
         """Log density of each party's statistic [slots]."""
         moments = self.second_moments(prior, position)
         if self.shared:
-            statistic, rows, sampling, noise, _, copies = evidence
-            return log_likelihood(moments[0], statistic, rows, sampling, noise, self.width, copies)
+            statistic, rows, sampling, noise, _ = evidence
+            return log_likelihood(moments[0], statistic, rows, sampling, noise, self.width)
 
         def alone(moment: Array, *party: Array) -> Array:
             statistic, count, sampling, off_diagonal, diagonal = (part[None] for part in party)
@@ -236,8 +215,7 @@ class LinearRegression(EngineModel):
             flat = jnp.einsum("p,pdij->dij", weight * count**2, solved).reshape(dimension, -1)
             return columns.reshape(dimension, -1) @ flat.T
 
-        number = 1.0 if evidence.copies is None else evidence.copies.number
-        parts = (evidence.rows, evidence.sampling, evidence.noise, evidence.weight * number)
+        parts = (evidence.rows, evidence.sampling, evidence.noise, evidence.weight)
         if self.shared:
             return one_distribution(moments[0], jacobian[0], *parts)
         alone = jax.tree.map(lambda part: part[:, None], parts)
@@ -246,12 +224,6 @@ class LinearRegression(EngineModel):
     def own_of_draws(self, prior: LinearPrior, draws: Draws) -> Floats:
         """Coordinates of σ² and weights, of a sampler that works in none."""
         return regression_coordinates(prior, draws["weights"], draws["variance"])
-
-    def moments_of_draws(self, prior: Any, draws: Draws, own: Floats | None, party: int) -> RowMoments:  # noqa: ARG002
-        """Moments of the products of (x, 1, y), by Isserlis' theorem."""
-        features = features_of_party(draws, party, shared=self.shared)
-        found: RowMoments = _moments_of_draws(self, draws["weights"], draws["variance"], *features)
-        return found
 
     @property
     def conjugate(self) -> bool:
@@ -321,94 +293,6 @@ class LinearRegression(EngineModel):
         rows, columns = self.places_of_entries
         return np.asarray(repaired(matrix, fixed=[self.width])[rows, columns])
 
-    def deviation_coordinates(self, prior: Any, deviations: Floats) -> Floats:
-        """Of the inverse gamma distributions: Σ ~ W⁻¹(Ψ, ν) has Σⱼⱼ ~ InvGamma((ν − w + 1)/2, Ψⱼⱼ/2)."""
-        shape = (float(prior.degrees_of_freedom) - deviations.shape[1] + 1) / 2
-        precision = np.diag(np.asarray(prior.scatter)) / 2 / deviations**2
-        lower, upper = special.gammainc(shape, precision), special.gammaincc(shape, precision)
-        nearer = np.where(lower < upper, -1.0, 1.0)  # the nearer tail, which keeps its digits
-        return np.asarray(-nearer * special.ndtri(np.maximum(np.minimum(lower, upper), _TINY)))
-
-
-@dataclass(frozen=True)
-class _WithResidual(Standardised):
-    """What linear regressions with a standardised prior share: the first coordinate is that of σ."""
-
-    @property
-    def _first(self) -> int:
-        return 1
-
-    def _unit(self, prior: StandardisedPrior, position: Array) -> Array:
-        assert prior.log_residual is not None
-        return jnp.exp(transport(prior.log_residual, position[0]))
-
-    def bend(self, prior: StandardisedPrior, position: Array) -> Array:
-        """Move the first coordinate by what features add to the logarithm of the target's standard deviation.
-
-        The target's squares tell its whole variance; what features leave of it can be anything. In these coordinates
-        one is known and the others are free, where without them chains would follow a thin and bent ridge.
-        """
-        bent = super().bend(prior, position)
-        return bent.at[0].add(self._explained(prior, bent)) if self.shared else bent
-
-    def unbend(self, prior: StandardisedPrior, bent: Array) -> Array:
-        """The inverse of `bend`."""
-        position = bent.at[0].add(-self._explained(prior, bent)) if self.shared else bent
-        return super().unbend(prior, position)
-
-    @abstractmethod
-    def _explained(self, prior: StandardisedPrior, position: Array) -> Array:
-        """What features add, which depends on neither the first coordinate nor that of the bias."""
-
-
-@dataclass(frozen=True)
-class StandardisedLinear(_WithResidual, LinearRegression):
-    """Linear regression with a standardised prior."""
-
-    def _explained(self, prior: StandardisedPrior, position: Array) -> Array:
-        """½ log(1 + eᵀ Ω e) for effects e, which does not depend on the first coordinate."""
-        width = self.width
-        root = correlation_root(prior.partial_correlation, position[self.focus + 2 * width :], width)
-        through = root.T @ jnp.sinh(position[1 : 1 + width])
-        return 0.5 * jnp.log1p(prior.effect**2 * through @ through)
-
-    def regression(self, prior: StandardisedPrior, position: Array) -> tuple[Array, Array]:  # type: ignore[override]
-        """Weights, the bias last, and σ²."""
-        unit = self._unit(prior, position)
-        return self._coefficients(prior, position, unit), unit**2
-
-    def features(self, prior: StandardisedPrior, position: Array) -> tuple[Array, Array]:  # type: ignore[override]
-        """Means and covariance roots of the feature distributions: [1 or slots, …]."""
-        return self._distributions(prior, position)
-
-    @property
-    def conjugate(self) -> bool:
-        """Exact statistics have no posterior in closed form."""
-        return False
-
-
-@dataclass(frozen=True)
-class MixedLinear(_WithResidual, Mixed):
-    """Linear regression some of whose terms are 0 or 1."""
-
-    def _explained(self, prior: StandardisedPrior, position: Array) -> Array:
-        """As if all terms were independent; a level that no row has adds nothing."""
-        share = self._features(prior, position[self.focus :])[2] @ self.coding.levels_of_cells[:, self._levels]
-        relative = jnp.sqrt(share * (1 - share) + 1e-12) / prior.deviation_unit[self._levels]
-        effects = jnp.sinh(position[1 : 1 + self.width]) * jnp.ones(self.width).at[self._levels].set(relative)
-        return 0.5 * jnp.log1p(prior.effect**2 * effects @ effects)
-
-    def _regression(self, prior: StandardisedPrior, position: Array) -> dict[str, Array]:
-        unit = self._unit(prior, position)
-        return {"weights": self._coefficients(prior, position, unit), "variance": unit**2}
-
-    def _moments_in_cell(
-        self, own: dict[str, Array], weights: Array, mean: Array, covariance: Array, *_: Array
-    ) -> RowMoments:
-        moment = _second_moment(mean, covariance, weights, own["variance"])
-        first, second = np.triu_indices(len(mean) + 2)
-        return products_of_normal(moment, first, second, len(mean))
-
 
 def regression_coordinates(prior: LinearPrior, weights: ArrayLike, variance: ArrayLike) -> Floats:
     """Coordinates of the model's own parameters [draws, w + 2]: the inverse of `LinearRegression.regression`."""
@@ -444,48 +328,11 @@ def _second_moment(mean: Array, covariance: Array, weights: Array, variance: Arr
     return centred + jnp.outer(whole, whole)
 
 
-@partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(0))
-def _moments_of_draws(
-    model: LinearRegression, weights: Array, variance: Array, mean: Array, covariance: Array
-) -> RowMoments:
-    first, second = model.places_of_entries
-
-    def one(weights: Array, variance: Array, mean: Array, covariance: Array) -> RowMoments:
-        return products_of_normal(_second_moment(mean, covariance, weights, variance), first, second, model.width)
-
-    return jax.vmap(one)(weights, variance, mean, covariance)
-
-
-def products_of_normal(moment: Array, first: np.ndarray, second: np.ndarray, bias: int) -> RowMoments:
-    """Moments of v_first v_second for a normal v with E[v vᵀ] = `moment` and v_bias = 1, by Isserlis' theorem."""
-    centre = moment[:, bias]
-    products = centre[first] * centre[second]
-    spread = moment[first][:, first] * moment[second][:, second]
-    spread += moment[first][:, second] * moment[second][:, first] - 2 * jnp.outer(products, products)
-    return RowMoments(moment[first, second], spread)
-
-
-def build(agreed: "LinearModel", slots: int) -> tuple[LinearRegression | MixedLinear, Any]:
-    """The agreed model and prior."""
-    coding = agreed.coding
-    width = len(coding.terms)
+def build(agreed: "LinearModel", slots: int) -> tuple[LinearRegression, Any]:
+    """Build the agreed model and its conjugate prior."""
+    width = len(agreed.features)
     prior, data = agreed.prior, agreed.data_prior
-    if prior.kind == "standardised":
-        assert data.kind == "standardised"
-        shared = data.scope == "shared"
-        standardised: LinearRegression | MixedLinear = StandardisedLinear(width, slots, shared)
-        if not coding.only_numbers:
-            standardised = MixedLinear(width, slots, shared, entries_of(agreed))
-        target = Typical(*agreed.typical(agreed.target.typical, agreed.target_column))
-        return standardised, standardised_prior(
-            [Typical(*one) for one in agreed.typical_terms],
-            effect=agreed.effect,
-            concentration=data.concentration,
-            mean_spread=data.mean_spread,
-            target_middle=target.middle,
-            target_spread=data.mean_spread * target.deviation,
-            residual=(min(prior.residual * target.deviation, LARGEST_DEVIATION), prior.residual_spread),
-        )
+    assert prior.kind == "conjugate"
     assert data.kind == "conjugate"
     degrees = width + 4.0 if data.degrees_of_freedom is None else data.degrees_of_freedom
     model = LinearRegression(width, slots, data.scope == "shared")

@@ -5,16 +5,8 @@ r"""Bayesian logistic regression on polynomial approximate statistics, with the 
 
 Prior: (weights/weight_scale, bias/bias_scale) has a squared norm that is χ² truncated at a public constant, and a
 uniform direction (paper App. H.1); ι normal on [0, sd_max]; Ω ~ LKJ; μ normal around 0 (the paper has μ = 0).
-
-**Features that are not normal.** E[y x] depends on the whole distribution of x, of which two moments are released. With
-the standardised prior it is therefore e₁ u (1 + f c) + f d, where f = 2v²/(1 + 2v²) and d and c are nuisance
-parameters: d ~ N(0, s²Σ) and c ~ N(1.5 s, (3 s)²), s being `shape_spread`. Third cumulants of x move E[y x] in any
-direction, by a share of v² while that is small; fourth ones along u; and neither beyond E|x|, whence f. Columns within
-bounds are flatter than normal ones, which makes c positive: up to 0.09 for uniform features, −0.11 for Laplace's. Sizes
-were set by six public tables: c is between −0.01 and 0.19, f d between 0.005 and 0.039 s.d. (docs/real_tables.md).
 """
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,34 +22,27 @@ from equipoise._util.quantiles import GRID, truncated_square
 from equipoise.inference import logistic_likelihood, moment_likelihood
 from equipoise.inference.conjugate import repaired
 from equipoise.inference.logistic_likelihood import LabelledEvidence, LabelledRow
-from equipoise.inference.models.base import Draws, EngineModel, features_of_party
+from equipoise.inference.models.base import EngineModel
 from equipoise.inference.models.logistic_moments import (
     labelled_row,
     moments,
     statistic_order,
-    triangle_order,
 )
-from equipoise.inference.models.mixed import Mixed, entries_of
-from equipoise.inference.models.standardised import Standardised, StandardisedPrior, Typical, standardised_prior
 from equipoise.inference.moment_likelihood import RowMoments
 from equipoise.inference.observations import Observed
 from equipoise.inference.quantile_maps import (
     Table,
     correlation_root,
-    inverse_at,
     partial_correlation_table,
     transport,
     truncated_normal_table,
 )
-from equipoise.inference.runtime import compiler_options
 from equipoise.inference.statistic_likelihood import MatrixNoise, matrix_places
 
 if TYPE_CHECKING:
     from equipoise.models.logistic import LogisticModel
 
 BLOCKS_FROM = 6  # features: with fewer, a dense covariance matrix is as quick (benchmarks/logistic_gradient.py)
-FLATNESS, FLATNESS_SPREAD = 1.5, 3.0  # of the factor of E[y x], in units of `shape_spread`
-_PROBIT_VARIANCE = 2.9  # of the normal distribution that is nearest to the logistic one
 _NORM_STRETCH = 3.0  # the table of norms runs over 3 log ρ in [−9, 9]
 
 
@@ -189,8 +174,8 @@ class LogisticRegression(EngineModel):
 
     def parameters(self, prior: LogisticPrior, position: Array) -> dict[str, Array]:
         """Model and data parameters at a position; data parameters have a leading axis of parties unless shared."""
-        names, found = ("feature_mean", "feature_covariance", "feature_shape"), self.features(prior, position)
-        data = {name: part[0] if self.shared else part for name, part in zip(names, found, strict=False)}
+        names, found = ("feature_mean", "feature_covariance"), self.features(prior, position)
+        data = {name: part[0] if self.shared else part for name, part in zip(names, found, strict=True)}
         return {"weights": self.coefficients(prior, position), **data}
 
     def row_moments(self, prior: LogisticPrior, position: Array) -> RowMoments:
@@ -198,10 +183,10 @@ class LogisticRegression(EngineModel):
         weights = self.coefficients(prior, position)
         return jax.vmap(partial(self.moments_of_row, weights))(*self.features(prior, position))
 
-    def moments_of_row(self, weights: Array, mean: Array, covariance: Array, shape: Array | None = None) -> RowMoments:
+    def moments_of_row(self, weights: Array, mean: Array, covariance: Array) -> RowMoments:
         """Moments of one row's statistic, in the order of the statistic, given parameters."""
         order = statistic_order(self.width)
-        found = moments(weights[:-1], weights[-1], mean, covariance, shape)
+        found = moments(weights[:-1], weights[-1], mean, covariance)
         return RowMoments(found.mean[order], found.covariance[order[:, None], order])
 
     def labelled_rows(self, prior: LogisticPrior, position: Array) -> LabelledRow:
@@ -238,12 +223,6 @@ class LogisticRegression(EngineModel):
         found: LabelledEvidence = jax.tree.map(lambda part: part[None] if self.shared else part[:, None], evidence)
         return found
 
-    def moments_of_draws(self, prior: Any, draws: Draws, own: Floats | None, party: int) -> RowMoments:  # noqa: ARG002
-        """Moments of one row's statistic at every draw."""
-        features = features_of_party(draws, party, shared=self.shared)
-        found: RowMoments = _moments_of_draws(self, draws["weights"], *features)
-        return found
-
     def repaired(self, statistic: Floats, count: float) -> Floats:
         """The statistic whose matrix over (x, y, 1) is positive semi-definite, with y² = 1 known."""
         width = self.width
@@ -257,136 +236,12 @@ class LogisticRegression(EngineModel):
         fixed = repaired(matrix, fixed=[width, width + 1])
         return np.concatenate([fixed[-1, : width + 1], fixed[rows, columns]])
 
-    def deviation_coordinates(self, prior: Any, deviations: Floats) -> Floats:
-        """Standard normal coordinates of the deviations of the features' truncated normal distributions."""
-        fraction = np.clip(deviations / float(prior.largest_deviation), 1e-12, 1 - 1e-12)
-        return inverse_at(prior.deviation, special.logit(fraction))
 
-
-@dataclass(frozen=True)
-class _Shaped(Standardised):
-    """What logistic regressions with a standardised prior share: the last coordinate is that of the factor 1 + f c."""
-
-    @property
-    def _first(self) -> int:
-        return 0
-
-    def _unit(self, prior: StandardisedPrior, position: Array) -> float:  # noqa: ARG002  (log odds have no other)
-        return 1.0
-
-    def bend(self, prior: StandardisedPrior, position: Array) -> Array:
-        """Move the last coordinate by what the variance of the log odds does to E[y x].
-
-        That tells their product with the factor; of strong effects either can be anything, along a bent ridge.
-        """
-        bent = super().bend(prior, position)
-        return bent.at[-1].add(self._saturation(prior, bent)) if self.shared else bent
-
-    def unbend(self, prior: StandardisedPrior, bent: Array) -> Array:
-        """The inverse of `bend`."""
-        position = bent.at[-1].add(-self._saturation(prior, bent)) if self.shared else bent
-        return super().unbend(prior, position)
-
-    def _saturation(self, prior: StandardisedPrior, position: Array) -> Array:
-        """Log e₁v for v² ≫ 1, nearly, in the last coordinate's units; it depends on neither that nor the bias."""
-        rise = -0.5 * jnp.log1p(_PROBIT_VARIANCE / (1 + self._variance(prior, position)))
-        return jnp.where(prior.shape_spread > 0, rise / (FLATNESS_SPREAD * jnp.maximum(prior.shape_spread, 1e-3)), 0.0)
-
-    @abstractmethod
-    def _variance(self, prior: StandardisedPrior, position: Array) -> Array:
-        """Of the log odds within a cell."""
-
-
-@dataclass(frozen=True)
-class StandardisedLogistic(_Shaped, LogisticRegression):
-    """Logistic regression with a standardised prior."""
-
-    @property
-    def _block(self) -> int:
-        return super()._block + self.width + 1
-
-    def coefficients(self, prior: StandardisedPrior, position: Array) -> Array:  # type: ignore[override]
-        """Weights, then the bias."""
-        return self._coefficients(prior, position, 1.0)
-
-    def features(self, prior: StandardisedPrior, position: Array) -> tuple[Array, Array, Array]:  # type: ignore[override]
-        """Means, covariances and shapes of the feature distributions: [1 or slots, …]."""
-        means, roots = self._distributions(prior, position)
-        coordinates = position[self.focus :].reshape(-1, self._block)[:, -self.width - 1 :]
-        return means, roots @ roots.mT, jax.vmap(partial(_shape, prior))(roots, coordinates)
-
-    def _variance(self, prior: StandardisedPrior, position: Array) -> Array:
-        _, roots = self._distributions(prior, position)
-        through = roots[0].T @ self.coefficients(prior, position)[:-1]
-        return through @ through
-
-
-@dataclass(frozen=True)
-class MixedLogistic(_Shaped, Mixed):
-    """Logistic regression some of whose terms are 0 or 1."""
-
-    def _regression(self, prior: StandardisedPrior, position: Array) -> dict[str, Array]:
-        return {"weights": self._coefficients(prior, position, 1.0)}
-
-    @property
-    def _sizes(self) -> tuple[int, ...]:
-        return (*super()._sizes, len(self.coding.numbers) + 1)
-
-    def _features(self, prior: StandardisedPrior, block: Array) -> tuple[Array, ...]:
-        _, root = self._spread(prior, block)
-        return *super()._features(prior, block), _shape(prior, root, self._parts(block)[-1])
-
-    def _variance(self, prior: StandardisedPrior, position: Array) -> Array:
-        _, root = self._spread(prior, position[self.focus :])
-        through = root.T @ self._coefficients(prior, position, 1.0)[self._numbers]
-        return through @ through
-
-    def _moments_in_cell(
-        self,
-        own: dict[str, Array],  # noqa: ARG002
-        weights: Array,
-        mean: Array,
-        covariance: Array,
-        *shape: Array,
-    ) -> RowMoments:
-        found = moments(weights[:-1], weights[-1], mean, covariance, *shape)
-        # From (y, y x, x, products) to the upper triangle of (x, 1, y), where 1 and y² are known.
-        known = RowMoments(jnp.append(found.mean, 1.0), jnp.pad(found.covariance, ((0, 1), (0, 1))))
-        order = triangle_order(len(mean))
-        return RowMoments(known.mean[order], known.covariance[order[:, None], order])
-
-
-def _shape(prior: StandardisedPrior, root: Array, coordinates: Array) -> Array:
-    """By how much E[y x̃] differs from that of normal x, where effects are large: in any direction, and by a factor."""
-    factor = FLATNESS + FLATNESS_SPREAD * coordinates[-1]
-    return prior.shape_spread * jnp.append(root @ coordinates[:-1], factor)
-
-
-@partial(jax.jit, static_argnames=("model",), compiler_options=compiler_options(0))
-def _moments_of_draws(model: LogisticRegression, weights: Array, *features: Array) -> RowMoments:
-    return jax.vmap(model.moments_of_row)(weights, *features)
-
-
-def build(agreed: "LogisticModel", slots: int) -> tuple[LogisticRegression | MixedLogistic, Any]:
-    """The agreed model and prior."""
-    coding = agreed.coding
-    width = len(coding.terms)
+def build(agreed: "LogisticModel", slots: int) -> tuple[LogisticRegression, Any]:
+    """Build the agreed model and its conjugate prior."""
+    width = len(agreed.features)
     prior, data = agreed.prior, agreed.data_prior
-    if prior.kind == "standardised":
-        assert data.kind == "standardised"
-        shared = data.scope == "shared"
-        model: LogisticRegression | MixedLogistic = StandardisedLogistic(width, slots, shared)
-        if not coding.only_numbers:
-            model = MixedLogistic(width, slots, shared, entries_of(agreed))
-        return model, standardised_prior(
-            [Typical(*one) for one in agreed.typical_terms],
-            effect=prior.effect,
-            concentration=data.concentration,
-            mean_spread=data.mean_spread,
-            target_middle=0.0,
-            target_spread=prior.bias_spread,
-            shape_spread=data.shape_spread,
-        )
+    assert prior.kind == "conjugate"
     assert data.kind == "conjugate"
     centred = data.mean_spread == 0
     return LogisticRegression(width, slots, data.scope == "shared", centred), logistic_prior(

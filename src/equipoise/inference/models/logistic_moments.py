@@ -37,14 +37,14 @@ def expected_derivatives(mean: Array, variance: Array) -> tuple[Array, Array, Ar
     )
 
 
-def moments(weights: Array, bias: Array, mean: Array, covariance: Array, shape: Array | None = None) -> RowMoments:
+def moments(weights: Array, bias: Array, mean: Array, covariance: Array) -> RowMoments:
     """Moments of (y, y x, x, products j ≤ k)."""
     width = weights.shape[0]
     first, second = np.triu_indices(width)
     u = covariance @ weights
     square = weights @ u
     e0, e1, e2, e3 = expected_derivatives(bias + mean @ weights, square)
-    yx = _bent(e1 * u, square, shape)
+    yx = e1 * u
     s = covariance
     uu = u[first] * u[second]
 
@@ -80,9 +80,7 @@ def moments(weights: Array, bias: Array, mean: Array, covariance: Array, shape: 
     return RowMoments(expectation, uncentre(uncentre(centred).T))
 
 
-def labelled_row(
-    weights: Array, bias: Array, mean: Array, covariance: Array, shape: Array | None = None
-) -> LabelledRow:
+def labelled_row(weights: Array, bias: Array, mean: Array, covariance: Array) -> LabelledRow:
     """The same moments, those of y v and v vᵀ with v = (x, 1), in O(n²) numbers.
 
     With V = Cov(v), m = E[v], U = V (weights, 0) and p = E[y v] = e₀ m + e₁ U of normal x, Stein's lemma gives
@@ -100,20 +98,13 @@ def labelled_row(
     twice = jnp.outer(along, along)
     return LabelledRow(
         second_moment=second_moment,
-        label_mean=e0 * centre + jnp.append(_bent(e1 * u, square, shape), 0.0),
+        label_mean=normal,
         label_covariance=second_moment - jnp.outer(normal, normal),
         covariance=spread,
         direction=normal,
         coefficients=jnp.stack([centre, along], axis=1),
         matrices=jnp.stack([e1 * both + e2 * twice, e2 * both + e3 * twice]),
     )
-
-
-def _bent(normal: Array, square: Array, shape: Array | None) -> Array:
-    """E[y x̃], given what it is for normal x."""
-    if shape is None:
-        return normal
-    return normal + 2 * square / (1 + 2 * square) * (shape[-1] * normal + shape[:-1])
 
 
 def statistic_order(width: int) -> np.ndarray:
@@ -125,14 +116,3 @@ def statistic_order(width: int) -> np.ndarray:
         products += width - j
         order.append(1 + j)
     return np.array(order)
-
-
-def triangle_order(width: int) -> np.ndarray:
-    """Where each product of two of (x, 1, y) is in `moments`, the constant 1 after all others."""
-    products = 1 + 2 * width
-    constant = products + width * (width + 1) // 2
-    order = []
-    for j in range(width):
-        order += [*range(products, products + width - j), 1 + width + j, 1 + j]
-        products += width - j
-    return np.array([*order, constant, 0, constant])
