@@ -357,8 +357,8 @@ class Regression(Model):
     def imagine_targets(self, truth: Draws, predicted: Floats, rng: np.random.Generator) -> tuple[Floats, float]:
         """Targets of one truth as `log_probability` takes them, where the predictor is as given, and their unit."""
 
-    def imagine(self, truth: Draws, number: int, rng: np.random.Generator) -> Rows:
-        features = np.column_stack([self._draw_terms(truth, 0, number, rng), np.ones(number)])
+    def imagine(self, truth: Draws, features: Floats, rng: np.random.Generator) -> Rows:
+        """Draw targets of one truth, of which there is a single draw, for rows of scaled features."""
         return Rows(features, *self.imagine_targets(truth, features @ truth["weights"][0], rng), self)
 
     def likely_features(self, draws: Draws, slot: int, number: int, rng: np.random.Generator) -> Floats:
