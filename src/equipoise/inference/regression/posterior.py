@@ -85,12 +85,18 @@ def _diagnostics(draws: int, dimension: int, effective: float, shape: float) -> 
 
 
 def build_problem(
-    model: RegressionModel, releases: Releases, *, power: float = 1.0, sampling: float = 1.0
+    model: RegressionModel,
+    releases: Releases,
+    *,
+    power: float = 1.0,
+    sampling: float = 1.0,
+    start: Floats | None = None,
 ) -> tuple[Problem, Mode]:
     """Find the mode for a coalition's releases, taking the covariance of a row where the mode is.
 
     The mode is followed from where next to nothing is known: the likelihood is tempered less and less. Tempering to a
-    `power` comes last, so that it does not change the likelihood.
+    `power` comes last, so that it does not change the likelihood. From a `start` near the mode, such as that of nearly
+    the same releases, a single round of both will do for an approximation.
     """
     moments = model.moments
     rows = float(releases.rows.sum())
@@ -102,10 +108,10 @@ def build_problem(
     square = max(0.0, float(means[-1])) if moments.has_square else 1.0
     features = moments.second_moments(means[:split])
     covariance = row_covariance(moments, features, means[split : split + len(features)], square)
-    centre = np.zeros(model.dimension)
-    first = min(1.0, FIRST_ROWS / rows)
+    centre = np.zeros(model.dimension) if start is None else start
+    first = min(1.0, FIRST_ROWS / rows) if start is None else 1.0
     powers = np.geomspace(first, 1.0, math.ceil(math.log(1 / first, COOLING)) + 1)
-    for iteration in range(ITERATIONS):
+    for iteration in range(ITERATIONS if start is None else 1):
         pooled = pool(releases, covariance, sampling=sampling)
         for part in powers if iteration == 0 else powers[-1:]:
             likelihood = _likelihood(model, pooled, float(part))

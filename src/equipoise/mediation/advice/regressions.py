@@ -85,10 +85,12 @@ class RegressionEngine(Engine):
         return best
 
     def approximate(self, one: ImaginedRound, asked: Sequence[Coalition]) -> list[Normal]:
-        """Approximate by the normal distribution at the mode."""
-        found = []
+        """Approximate by the normal distribution at the mode, sought from that of the same parties at another τ."""
+        found, modes = [], dict[bytes, Floats]()
         for coalition in asked:
-            _, mode = build_problem(self.prepared, self._releases(one, coalition))
+            members = coalition.member.tobytes()
+            _, mode = build_problem(self.prepared, self._releases(one, coalition), start=modes.get(members))
+            modes[members] = mode.centre
             inverse = np.linalg.inv(mode.root)
             found.append(Normal(mode.centre, inverse.T @ inverse - np.eye(self.dimension)))
         return found
