@@ -1,14 +1,13 @@
 """What sampling costs on this machine, before anything is sampled: gradients of all chains, timed.
 
 Nearly all time goes into gradients, and what one takes depends on the model and the number of parties, not on anybody's
-data. How many a posterior takes does depend on the data; `leaps_of` is what is usual.
+data. How many a posterior takes does depend on the data; `LEAPS` is what is usual.
 
 On a CPU the time is that of the processor, not of the clock on the wall: what else the machine does at the moment would
 make the same question take minutes or hours. All cores that work on one gradient count, so that the seconds are those
 of one core. An accelerator works beside the processor, and there only the clock tells.
 """
 
-import math
 from collections.abc import Callable
 from functools import partial
 from time import perf_counter, process_time
@@ -34,11 +33,8 @@ from equipoise.inference.runtime import (
     use_compilation_cache,
 )
 from equipoise.inference.scenario import Scenario
-from equipoise.models.regression import Regression
 
 LEAPS = 3  # gradients of one iteration, usually 2 to 6
-# Every doubling of the combinations of levels makes posteriors of noisy releases so many gradients harder.
-LEAPS_FOR_LEVELS = 1.0
 SEEN = 0.3  # seconds of looking
 MOST = 50  # times to look
 
@@ -46,20 +42,18 @@ MOST = 50  # times to look
 class Speed(NamedTuple):
     """Seconds: of one gradient of all chains of a scenario, of diagnosing its draws, and of compiling the gradient.
 
-    They are seconds of one core, or of the accelerator. `dimension` is the number of coordinates, `leaps` that of the
-    gradients of one iteration.
+    They are seconds of one core, or of the accelerator. `dimension` is the number of coordinates.
     """
 
     gradient: float
     diagnosing: float
     compiling: float
     dimension: int = 0
-    leaps: float = LEAPS
 
     def posterior(self, settings: Settings) -> float:
         """Seconds of one scenario's posterior on one core, if its chains agree at once."""
         iterations = engine.planned_rounds(settings, self.dimension) * chains_of(settings).round_length(settings.chains)
-        return self.leaps * iterations * self.gradient + self.diagnosing
+        return LEAPS * iterations * self.gradient + self.diagnosing
 
 
 @double_precision
@@ -90,14 +84,7 @@ def measure(agreement: Agreement, settings: Settings, scenarios: int = 1) -> Spe
         diagnosing=seconds_of(lambda: diagnose(draws)),
         compiling=max(0.0, first - times[0]),
         dimension=model.dimension,
-        leaps=leaps_of(agreement),
     )
-
-
-def leaps_of(agreement: Agreement) -> float:
-    """Return how many gradients one iteration usually takes: more where features have many combinations of levels."""
-    combinations = agreement.model.coding.cells if isinstance(agreement.model, Regression) else 1
-    return LEAPS + LEAPS_FOR_LEVELS * math.log2(combinations)
 
 
 @partial(CachedProgram, static=(0,), effort=1, like=(0, 0))

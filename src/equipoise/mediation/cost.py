@@ -2,19 +2,25 @@
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from equipoise._util.canonical import MAX_DOCUMENT_BYTES, strict_json
+from equipoise._util.cores import usable_cores
 from equipoise._util.text import counted, duration
 from equipoise.agreement import Agreement
 from equipoise.inference.cost import measure, seconds_of
 from equipoise.inference.hmc import ROUND
 from equipoise.inference.infer import engine_settings, prior_posterior
 from equipoise.inference.processes import processes_for
+from equipoise.inference.scenario import check_method
+from equipoise.mediation.advice.imagined import Assumed, Coalition, engine_of, imagine
 from equipoise.mediation.journal import FORMAT
 from equipoise.mediation.settings import WITH_NOISE, Mechanism, SettlementSettings, coalitions_to_value
 from equipoise.valuation.surprise import surprise
 
+TYPICAL_ROWS = 1_000  # of a party, to measure with
 LIKELY_DRAWS = 2_560  # of a coalition's posterior, by which its chains agree
 CURVE = 7  # posteriors of the tempering curve; a few more where a target is next to nothing
 TRIES = 1.5  # verifications of a reward by tempering
@@ -75,7 +81,7 @@ class Cost:
         return (
             f"This will take about {duration(self.seconds)} here, perhaps half or twice that: "
             f"{counted(self.coalitions, 'coalition')} to value and about {self.rewards} posteriors for rewards{kept}, "
-            f"about {max(self.posterior, 0.1):.2g} s of a core each{at_once}. Estimated from gradients on this "
+            f"about {max(self.posterior, 0.1):.2g} s of a core each{at_once}. Estimated from a measurement on this "
             "machine, if it does nothing else, and for usual data."
         )
 
@@ -109,19 +115,44 @@ def estimate_cost(
     mechanism = settings.mechanism or agreement.reward.mechanism
     coalitions, rewards = planned_posteriors(parties or len(agreement.parties), settings, mechanism)
     kept = min(0 if journal is None else _entries(Path(journal)), coalitions + rewards)
-    here = engine_settings(settings.method, settings.chains, settings.draws)
-    speed = measure(agreement, here, coalitions + rewards)
-    valuing = _valuing_seconds(agreement, settings)
-    processes = processes_for(coalitions + rewards)
-    valued = speed.posterior(replace(here, draws=min(here.draws, LIKELY_DRAWS)))
-    one = speed.posterior(here)
-    compiling = COMPILING * speed.compiling + (STARTING if processes > 1 else 0.0)
+    speed = _measure(agreement, settings, coalitions + rewards)
     # Rewards made by noise are found one after the other.
     at_once, in_turn = (0, rewards) if mechanism in WITH_NOISE else (rewards, 0)
-    seconds = MORE_DRAWS * coalitions * (valued / processes + valuing)
-    seconds += at_once * (one / processes + valuing) + in_turn * (one + valuing)
+    seconds = MORE_DRAWS * coalitions * (speed.coalition / speed.processes + speed.valuing)
+    seconds += at_once * (speed.reward / speed.processes + speed.valuing) + in_turn * (speed.reward + speed.valuing)
     share_left = 1 - kept / (coalitions + rewards)
-    return Cost(coalitions, rewards, kept, one + valuing, processes, compiling + share_left * seconds, compiling)
+    seconds = speed.compiling + share_left * seconds
+    return Cost(coalitions, rewards, kept, speed.reward + speed.valuing, speed.processes, seconds, speed.compiling)
+
+
+class _Speed(NamedTuple):
+    """Seconds of one core: of a coalition's posterior, of a reward's, of valuing either, of compiling all programs."""
+
+    coalition: float
+    reward: float
+    valuing: float
+    compiling: float
+    processes: int
+
+
+def _measure(agreement: Agreement, settings: SettlementSettings, posteriors: int) -> _Speed:
+    """Measure how fast this machine is with posteriors of an agreement."""
+    if check_method(settings.method, agreement.model) == "moments":
+        engine = engine_of(agreement)
+        assumed = [Assumed(TYPICAL_ROWS, agreement.privacy.max_epsilon)] * len(agreement.parties)
+        (one,) = imagine(engine, assumed, 1, np.random.default_rng(0))
+        everybody = Coalition(np.ones(len(assumed)), np.zeros(len(assumed)))
+        seconds = seconds_of(lambda: engine.sample(one, [everybody], 0))
+        return _Speed(seconds, seconds, 0.0, 0.0, min(usable_cores(), posteriors))
+    here = engine_settings(settings.method, settings.chains, settings.draws)
+    speed, processes = measure(agreement, here, posteriors), processes_for(posteriors)
+    return _Speed(
+        speed.posterior(replace(here, draws=min(here.draws, LIKELY_DRAWS))),
+        speed.posterior(here),
+        _valuing_seconds(agreement, settings),
+        COMPILING * speed.compiling + (STARTING if processes > 1 else 0.0),
+        processes,
+    )
 
 
 def _valuing_seconds(agreement: Agreement, settings: SettlementSettings) -> float:

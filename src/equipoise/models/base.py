@@ -208,10 +208,6 @@ class Model(Section, ABC):
     def simulate(self, draws: Draws, features: Floats | None, size: int, rng: np.random.Generator) -> NDArray[Any]:
         """New observations [draws, rows]: one for each row of features, or `size` where there are none."""
 
-    @abstractmethod
-    def imagine(self, truth: Draws, number: int, rng: np.random.Generator) -> Rows:
-        """So many rows of one truth, of which there is a single draw; nothing is clipped."""
-
     def check_targets(self, answers: NDArray[Any]) -> tuple[Floats, float]:
         """Targets of test rows as `log_probability` takes them, and their unit; refuse what cannot be one."""
         if isinstance(self.target, LabelColumn | CategoryColumn):
@@ -245,10 +241,6 @@ class Model(Section, ABC):
 
     def measured_error(self, draws: Draws, rows: Rows) -> float | None:  # noqa: ARG002
         """How far off it is at rows whose targets are known; None where single rows are not predicted."""
-        return None
-
-    def likely_features(self, draws: Draws, slot: int, number: int, rng: np.random.Generator) -> Floats | None:  # noqa: ARG002
-        """Rows of scaled features like those that a whole posterior, not a reward, believes one party to have."""
         return None
 
     # Words.
@@ -345,6 +337,10 @@ class Family(Model):
         own, true = self.own_units(draws), self.own_units(truth)
         names = [one.name for one in self.axes()[0].parameters]
         return max(root_mean_square(true[name] - own[name].mean()) for name in names)
+
+    @abstractmethod
+    def imagine(self, truth: Draws, number: int, rng: np.random.Generator) -> Rows:
+        """Draw rows of one truth, of which there is a single draw; nothing is clipped."""
 
     def simulate(self, draws: Draws, features: Floats | None, size: int, rng: np.random.Generator) -> NDArray[Any]:
         """New observations [draws, size]."""

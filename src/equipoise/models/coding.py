@@ -5,7 +5,6 @@ The coding is public and decided row by row, so that whatever is proved of coded
 is the reference. A number whose gaps are marked has an *indicator* beside it, and is 0 where the indicator is 1.
 """
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +12,6 @@ from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
-import numpy as np
-
-from equipoise._util.arrays import Floats
 from equipoise.models.columns import BinaryFeature, CategoryFeature, NumberFeature, OrdinalFeature
 from equipoise.models.layout import (
     BASE_WEIGHT,
@@ -84,11 +80,6 @@ class Coding:
         return not self.blocks
 
     @property
-    def cells(self) -> int:
-        """Combinations of levels."""
-        return math.prod(len(block) + 1 for block in self.blocks)
-
-    @property
     def directions(self) -> int:
         """How many terms of one row can be other than 0 at once: a number and its indicator count as one."""
         return len(self.numbers) + len(self.blocks) - len(self.gaps)
@@ -103,22 +94,6 @@ class Coding:
     def level_terms(self) -> tuple[int, ...]:
         """Places of all terms that are 0 or 1, in order."""
         return tuple(sorted(place for block in self.blocks for place in block))
-
-    @cached_property
-    def levels_of_cells(self) -> Floats:
-        """Every combination of levels, as terms of which the numbers are 0 [cells, terms]."""
-        found = np.zeros((self.cells, len(self.terms)))
-        for cell, chosen in enumerate(itertools.product(*((None, *block) for block in self.blocks))):
-            found[cell, [place for place in chosen if place is not None]] = 1.0
-        return found
-
-    @cached_property
-    def present(self) -> Floats:
-        """1 where a number is there in a cell, 0 where its indicator says that it is missing [cells, numbers]."""
-        found = np.ones((self.cells, len(self.numbers)))
-        for number, indicator in self.gaps:
-            found[:, self.numbers.index(number)] -= self.levels_of_cells[:, indicator]
-        return found
 
     def entries(self, target: str, square_weight: int, target_weight: int) -> tuple[Entry, ...]:
         """Sums of all columns, then of all products of two that say something: see `sensitivity`."""

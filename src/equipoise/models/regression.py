@@ -378,33 +378,9 @@ class Regression(Model):
     def imagine_targets(self, truth: Draws, predicted: Floats, rng: np.random.Generator) -> tuple[Floats, float]:
         """Targets of one truth as `log_probability` takes them, where the predictor is as given, and their unit."""
 
-    def imagine(self, truth: Draws, number: int, rng: np.random.Generator) -> Rows:
-        features = np.column_stack([self._draw_terms(truth, 0, number, rng), np.ones(number)])
+    def imagine(self, truth: Draws, features: Floats, rng: np.random.Generator) -> Rows:
+        """Draw targets of one truth, of which there is a single draw, for rows of scaled features."""
         return Rows(features, *self.imagine_targets(truth, features @ truth["weights"][0], rng), self)
-
-    def likely_features(self, draws: Draws, slot: int, number: int, rng: np.random.Generator) -> Floats:
-        terms = self._draw_terms(draws, slot, number, rng)
-        return np.column_stack([np.clip(terms, -1.0, 1.0), np.ones(number)])
-
-    def _draw_terms(self, draws: Draws, slot: int, number: int, rng: np.random.Generator) -> Floats:
-        """Rows of terms, each from the features' distribution at one draw, by party where each has its own."""
-        coding = self.coding
-        names = ("feature_mean", "feature_covariance", *(() if coding.only_numbers else ("cell_probability", "shift")))
-        own = [draws[name] for name in names]
-        if own[0].ndim == 3:  # every party has its own distribution of features
-            own = [values[:, slot] for values in own]
-        chosen = rng.integers(len(own[0]), size=number)
-        mean, covariance, *discrete = (values[chosen] for values in own)
-        noise = rng.normal(size=mean.shape)
-        numbers = mean + np.einsum("nij,nj->ni", np.linalg.cholesky(covariance), noise)
-        if coding.only_numbers:
-            return np.asarray(numbers)
-        probability, shift = discrete
-        cells = (rng.uniform(size=(number, 1)) > probability.cumsum(axis=1)[:, :-1]).sum(axis=1)
-        terms = coding.levels_of_cells[cells]
-        levels = terms[:, list(coding.level_terms)]
-        terms[:, list(coding.numbers)] = coding.present[cells] * (numbers + np.einsum("nd,ndj->nj", levels, shift))
-        return np.asarray(terms)
 
     # Words.
 

@@ -93,29 +93,37 @@ class Settled(NamedTuple):
 
 
 def build_problem(
-    model: RegressionModel, releases: Releases, *, power: float = 1.0, sampling: float = 1.0
+    model: RegressionModel,
+    releases: Releases,
+    *,
+    power: float = 1.0,
+    sampling: float = 1.0,
+    start: Floats | None = None,
 ) -> tuple[Problem, Mode]:
     """Find the mode for a coalition's releases, taking the covariance of a row where the mode is.
 
-    Tempering to a `power` comes last, so that it does not change the likelihood.
+    Tempering to a `power` comes last, so that it does not change the likelihood. From a `start` near the mode, such as
+    that of nearly the same releases, a single round of both will do for an approximation.
     """
-    settled = settle_row_covariance(model, releases, sampling=sampling)
+    settled = settle_row_covariance(model, releases, sampling=sampling, start=start)
     pooled = pool(releases, settled.covariance, sampling=sampling)
     problem = _problem(model, _likelihood(model, pooled, power))
     return problem, find_mode(problem, settled.centre)
 
 
-def settle_row_covariance(model: RegressionModel, releases: Releases, *, sampling: float = 1.0) -> Settled:
+def settle_row_covariance(
+    model: RegressionModel, releases: Releases, *, sampling: float = 1.0, start: Floats | None = None
+) -> Settled:
     """Find mode and covariance of a row in turns.
 
     The mode is followed from where next to nothing is known: the likelihood is tempered less and less.
     """
     covariance = first_row_covariance(model.moments, releases)
     _check_possible(releases)
-    centre = np.zeros(model.dimension)
-    first = min(1.0, FIRST_ROWS / float(releases.rows.sum()))
+    centre = np.zeros(model.dimension) if start is None else start
+    first = min(1.0, FIRST_ROWS / float(releases.rows.sum())) if start is None else 1.0
     powers = np.geomspace(first, 1.0, math.ceil(math.log(1 / first, COOLING)) + 1)
-    for iteration in range(ITERATIONS):
+    for iteration in range(ITERATIONS if start is None else 1):
         pooled = pool(releases, covariance, sampling=sampling)
         for part in powers if iteration == 0 else powers[-1:]:
             likelihood = _likelihood(model, pooled, float(part))

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import jax
 import numpy as np
 
 from equipoise._util.arrays import Floats
@@ -18,14 +17,11 @@ from equipoise._util.display import Chart, Interval, Table
 from equipoise.agreement import Agreement
 from equipoise.errors import AgreementError
 from equipoise.estimate import UNSURE, Estimate
-from equipoise.inference.problem import model_of
-from equipoise.inference.processes import processes_for, spread
 from equipoise.inference.progress import phase_of
-from equipoise.inference.runtime import double_precision
 from equipoise.inference.scenario import is_whole
 from equipoise.mediation.advice import at_home as home
 from equipoise.mediation.advice import expected, quality
-from equipoise.mediation.advice.imagined import Assumed, imagine
+from equipoise.mediation.advice.imagined import Assumed, engine_of, imagine
 from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee
 from equipoise.reward.targets import PRECISION, Stakes, Targets, Terms, least_among, set_targets, who_counts
 
@@ -221,7 +217,6 @@ class Advice:
         return asdict(self)
 
 
-@double_precision
 def advise(
     agreement: Agreement | str | Path,
     *,
@@ -283,7 +278,7 @@ def advise(
     _check_whole("simulations", simulations, 2)
     _check_whole("seed", seed, 0)
 
-    model, prior = model_of(agreement)
+    engine = engine_of(agreement)
     place = agreement.party_names.index(party)
     weakest = ladder[-1]
     parties = [Assumed(rows, weakest) if name == party else assumed[name] for name in agreement.party_names]
@@ -292,8 +287,8 @@ def advise(
 
     rng = np.random.default_rng(seed)
     tasks = [
-        expected.Task(model, prior, one, expected.plan(len(parties), rng), choices)
-        for one in imagine(agreement, model, prior, parties, simulations + SAMPLED, rng)
+        expected.Task(engine, one, expected.plan(len(parties), rng), choices)
+        for one in imagine(engine, parties, simulations + SAMPLED, rng)
     ]
     rough, normals, found = _value(tasks, simulations, anchors, seed, progress)
     corrected = np.array([_between(ladder, anchors, one) for one in found])
@@ -308,7 +303,7 @@ def advise(
     )
     degrade = agreement.reward.mechanism == "degraded"
     losses, widths, evidence = quality.predictions(tasks[:simulations], normals, shares, rng, degrade=degrade)
-    at_home, home_widths = home.predictions(agreement, tasks[:simulations], evidence, rows, seed)
+    at_home, home_widths = home.predictions(tasks[:simulations], evidence, rows, seed)
     losses, widths = np.concatenate([losses, at_home], axis=2), np.concatenate([widths, home_widths], axis=2)
     worst, best = losses[:, :, :1], losses[:, :, 3:4]
     gained = np.median((worst - losses) / (worst - best), axis=0)  # some imagined truths are extreme
@@ -364,19 +359,14 @@ def advise(
 def _value(
     tasks: Sequence[expected.Task], simulations: int, anchors: Sequence[int], seed: int, progress: bool | None
 ) -> tuple[Floats, list[Any], Floats]:
-    """Approximate the first rounds, correct by the rest; one process per core, the longest work first."""
-    plain = [jax.tree.map(np.asarray, (task.prior, task.one.observations)) for task in tasks]
-    packed = [
-        replace(task, prior=prior, one=replace(task.one, observations=observations))
-        for task, (prior, observations) in zip(tasks, plain, strict=True)
-    ]
+    """Approximate the first rounds, correct by the rest; the longest work first."""
     work: list[tuple[Any, ...]] = [
-        (expected.correction, task, anchors, seed + place) for place, task in enumerate(packed[simulations:])
+        (expected.correction, task, anchors, seed + place) for place, task in enumerate(tasks[simulations:])
     ]
-    work += [(expected.by_approximation, task) for task in packed[:simulations]]
+    work += [(expected.by_approximation, task) for task in tasks[:simulations]]
     results: dict[int, Any] = {}
     with phase_of(progress, "imagining rounds", len(work), 1) as tick:
-        for place, result in spread(_call, work, processes_for(len(work))):
+        for place, result in tasks[0].engine.spread(_call, work):
             results[place] = result
             if tick:
                 tick(1)

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from equipoise._util.arrays import Floats
-from equipoise.agreement import Agreement
-from equipoise.inference import collapsed
 from equipoise.mediation.advice.expected import Pull, Task
 from equipoise.mediation.advice.quality import DRAWS, width
 from equipoise.reward.evidence import Normal
@@ -24,38 +22,32 @@ _STREAM = 0x40E
 
 
 def predictions(
-    agreement: Agreement,
-    tasks: Sequence[Task],
-    evidence: Sequence[Sequence[Pull | None]],
-    rows: int,
-    seed: int,
+    tasks: Sequence[Task], evidence: Sequence[Sequence[Pull | None]], rows: int, seed: int
 ) -> tuple[Floats, Floats]:
     """Losses, and widths of prediction intervals, both [rounds, choices, (own rows, own rows and reward)]."""
-    model = agreement.model
     shape = (len(tasks), len(evidence[0]), 2)
     losses, widths = np.empty(shape), np.empty(shape)
     for place, task in enumerate(tasks):
         rng = np.random.default_rng([_STREAM, seed, place])
-        own = _own_rows(agreement, task, rows, rng)
+        own = _own_rows(task, rows, rng)
         noise = rng.normal(size=(DRAWS, len(own.mean)))
         for k, others in enumerate(evidence[place]):
             both = own
             if others is not None:
-                moments = collapsed.own_normal(task.model, task.prior, *others.posterior())
-                both = _product(own, Normal.narrowed(*moments))
+                both = _product(own, Normal.narrowed(*others.posterior()))
             for column, normal in enumerate((own, both)):
-                draws = model.at_coordinates(normal.mean + noise @ normal.root.T)
+                draws = task.engine.model.at_coordinates(normal.mean + noise @ normal.root.T)
                 losses[place, k, column] = loss_on(task.one.new_rows, draws).value
                 widths[place, k, column] = width(task.one.new_rows, draws)
     return losses, widths
 
 
-def _own_rows(agreement: Agreement, task: Task, rows: int, rng: np.random.Generator) -> Normal:
-    """Posterior of exact rows of the round's truth."""
-    model = agreement.model
+def _own_rows(task: Task, rows: int, rng: np.random.Generator) -> Normal:
+    """Find the posterior of exact rows of the round's truth."""
+    model = task.engine.model
     number = min(rows, MOST_ROWS)
-    likelihood = model.likelihood_of(model.imagine(task.one.truth, number, rng))
-    prior = Normal.prior(len(model.coordinate_names()))
+    likelihood = model.likelihood_of(task.one.truth.draw_rows(number, rng))
+    prior = Normal.prior(task.engine.dimension)
 
     def log_density(points: Floats) -> Floats:
         with np.errstate(all="ignore"):

@@ -10,27 +10,15 @@ are less biased, and what those of one size have in common cancels in a Shapley 
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from equipoise._util.arrays import Floats
-from equipoise.inference import collapsed, engine
-from equipoise.inference.engine import Problem, Settings
-from equipoise.inference.observations import Scenarios
-from equipoise.inference.runtime import ONE_AT_A_TIME, use_compilation_cache
-from equipoise.mediation.advice.imagined import ImaginedRound
-from equipoise.valuation.divergence import divergence
-from equipoise.valuation.proxy import normal_surprise
+from equipoise.mediation.advice.imagined import Coalition, Engine, ImaginedRound, Normal
 
 EVERY_ORDER_UP_TO = 4  # parties; beyond, each round has one random order of arrival and its reverse
 SAMPLED_SIZE = 1  # parties of the largest coalition that is sampled, where there are more than two
-SAMPLED_DRAWS = 1_600  # starting chains takes most of the time
-AT_ONCE = 16  # scenarios to approximate; one compiled program for any number
-NUMBERS_AT_ONCE = 20_000_000  # of double precision, in one batch of matrices
 
 
 @dataclass(frozen=True)
@@ -42,14 +30,6 @@ class Plan:
 
     coalitions: tuple[frozenset[int], ...]
     counts: Floats
-
-
-@dataclass(frozen=True)
-class Normal:
-    """N(mean, (I + information)⁻¹): an approximate posterior where the prior is N(0, I)."""
-
-    mean: Floats
-    information: Floats
 
 
 @dataclass(frozen=True)
@@ -88,10 +68,9 @@ def plan(parties: int, rng: np.random.Generator) -> Plan:
 
 @dataclass(frozen=True)
 class Task:
-    """One round to be valued: its model, everything of the round that a process needs, and for which choices."""
+    """One round to be valued: by which engine, everything of the round, and for which choices."""
 
-    model: Any
-    prior: Any
+    engine: Engine
     one: ImaginedRound
     plan: Plan
     choices: Choices
@@ -106,14 +85,13 @@ class Known(NamedTuple):
 
 
 def by_approximation(task: Task) -> tuple[Floats, list[Known]]:
-    """Quantities [choices, quantities] of a round, and approximate posteriors by choice."""
-    use_compilation_cache()
+    """Value a round by approximate posteriors: quantities [choices, quantities], and the posteriors by choice."""
     indices = range(len(task.choices.tau))
     others = task.plan.coalitions[0] - {task.choices.party}
     coalitions = [*task.plan.coalitions, others] if others else task.plan.coalitions
     asked = _asked(task.choices, indices, coalitions)
-    found = dict(zip(asked, _approximate(task, asked), strict=True))
-    values = {name: _surprise(task, normal) for name, normal in found.items()}
+    found = dict(zip(asked, task.engine.approximate(task.one, _coalitions(task, asked)), strict=True))
+    values = {name: worth(pull_of(normal)) for name, normal in found.items()}
     everybody, alone = task.plan.coalitions[0], frozenset([task.choices.party])
     known = [
         Known(
@@ -127,25 +105,16 @@ def by_approximation(task: Task) -> tuple[Floats, list[Known]]:
 
 
 def correction(task: Task, anchors: Sequence[int], seed: int) -> Floats:
-    """What sampling adds to the approximated quantities of a round [anchors, quantities]."""
-    use_compilation_cache()
-    largest = 2 if task.model.slots == 2 else SAMPLED_SIZE
-    small = [members for members in task.plan.coalitions if len(members) <= largest]
-    asked = _asked(task.choices, anchors, small)
-    rough = [_surprise(task, normal) for normal in _approximate(task, asked)]
-    scenarios, unit_noise = _scenarios(task, asked), np.asarray(task.one.observations.unit_noise)
-    sampled = engine.run(
-        jax.random.split(jax.random.key(seed), len(asked)),
-        Problem(task.model, task.prior, task.one.observations),
-        # Each with the noise stated, so that the programs are those of settlements.
-        scenarios._replace(noise=jnp.asarray(np.broadcast_to(unit_noise, (len(asked), *unit_noise.shape)))),
-        Settings(draws=SAMPLED_DRAWS, max_thinning=1),  # a mean of many: none need be perfect
-    )
-    differences = {}
-    for name, result, value in zip(asked, sampled, rough, strict=True):
-        assert result.positions is not None
-        own = collapsed.own_coordinates(task.model, task.prior, result.positions)
-        differences[name] = divergence(own).value - value
+    """Find what sampling adds to the approximated quantities of a round [anchors, quantities]."""
+    parties = len(task.one.noise)
+    largest = 2 if parties == 2 else SAMPLED_SIZE
+    asked = _asked(task.choices, anchors, [members for members in task.plan.coalitions if len(members) <= largest])
+    coalitions = _coalitions(task, asked)
+    rough = task.engine.approximate(task.one, coalitions)
+    sampled = task.engine.sample(task.one, coalitions, seed)
+    differences = {
+        name: value - worth(pull_of(normal)) for name, value, normal in zip(asked, sampled, rough, strict=True)
+    }
     return np.array([_quantities(task, differences, index) for index in anchors])
 
 
@@ -161,42 +130,20 @@ def _asked(choices: Choices, indices: Sequence[int], coalitions: Sequence[frozen
 
 
 def _quantities(task: Task, values: dict[_Name, float], index: int) -> Floats:
-    """What advice is about, at one choice; coalitions without a value count nothing."""
-    worth = np.array([values.get(_name(members, task.choices, index), 0.0) for members in task.plan.coalitions])
-    return np.asarray(task.plan.counts @ worth)
+    """Add up what advice is about, at one choice; coalitions without a value count nothing."""
+    each = np.array([values.get(_name(members, task.choices, index), 0.0) for members in task.plan.coalitions])
+    return np.asarray(task.plan.counts @ each)
 
 
-def _scenarios(task: Task, asked: Sequence[_Name]) -> Scenarios:
-    member, tau = np.zeros((len(asked), task.model.slots)), np.zeros((len(asked), task.model.slots))
-    for place, (members, index) in enumerate(asked):
-        member[place, list(members)] = 1
+def _coalitions(task: Task, asked: Sequence[_Name]) -> list[Coalition]:
+    parties, found = len(task.one.noise), []
+    for members, index in asked:
+        member, tau = np.zeros(parties), np.zeros(parties)
+        member[list(members)] = 1
         if index is not None:
-            tau[place, task.choices.party] = task.choices.tau[index]
-    return Scenarios(jnp.asarray(member), jnp.ones(len(asked)), jnp.asarray(tau))
-
-
-def _approximate(task: Task, asked: Sequence[_Name]) -> list[Normal]:
-    model = task.model
-    everything = _scenarios(task, asked)
-    size = min(AT_ONCE, max(1, NUMBERS_AT_ONCE // model.dimension**2))
-    found: list[Normal] = []
-    for start in range(0, len(asked), size):
-        places = np.resize(np.arange(start, min(start + size, len(asked))), size)
-        with ONE_AT_A_TIME:
-            part = collapsed.approximations(
-                model, task.prior, task.one.observations, jax.tree.map(itemgetter(places), everything)
-            )
-            centre, inverse_root = np.asarray(part.centre), np.asarray(part.inverse_root)
-        precision = np.swapaxes(inverse_root, 1, 2) @ inverse_root
-        found += [
-            Normal(centre[place], precision[place] - np.eye(model.dimension))
-            for place in range(min(size, len(asked) - start))
-        ]
+            tau[task.choices.party] = task.choices.tau[index]
+        found.append(Coalition(member, tau))
     return found
-
-
-def _surprise(task: Task, normal: Normal) -> float:
-    return worth(task, pull_of(normal))
 
 
 class Pull(NamedTuple):
@@ -231,6 +178,7 @@ def pull_of(normal: Normal) -> Pull:
     return Pull(normal.mean + normal.information @ normal.mean, normal.information)
 
 
-def worth(task: Task, pull: Pull) -> float:
-    """KL divergence from the prior of the model's own parameters."""
-    return float(normal_surprise(task.model, task.prior, *pull.posterior()))
+def worth(pull: Pull) -> float:
+    """KL divergence from the prior N(0, I) of the posterior, in nats."""
+    mean, covariance = pull.posterior()
+    return float(0.5 * (np.trace(covariance) + mean @ mean - len(mean) - np.linalg.slogdet(covariance)[1]))

@@ -1,28 +1,24 @@
-"""Rounds that might be: parameters from the agreed prior, then what the parties would release, and rows to predict.
+"""Rounds that might be: a truth from the agreed prior, then what the parties would release, and rows to predict.
 
-Nothing here has seen a row. A statistic of n rows is drawn as inference believes it to be, normal with n times the mean
-and covariance of one row, so what follows is an expectation under the very model that will value the real releases.
+Nothing here has seen a row. Regressions and the other kinds differ in how truths are drawn and how posteriors are
+found; an `Engine` is all that advice knows of that.
 """
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 
 from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
-from equipoise.inference import collapsed
-from equipoise.inference.collapsed import row_moments
-from equipoise.inference.observations import Observations
-from equipoise.inference.runtime import ONE_AT_A_TIME
-from equipoise.models import layout_of
-from equipoise.models.base import Rows
+from equipoise.inference.regression.batch import ReleasedSums
+from equipoise.models.base import Draws, Model, Rows
 from equipoise.models.guarantee import Guarantee
+from equipoise.models.regression import Regression
 
 NEW_ROWS = 200  # to predict, in each imagined round
-TRIES = 100  # for truths that rows within the bounds can have
 
 
 @dataclass(frozen=True)
@@ -34,50 +30,99 @@ class Assumed:
 
 
 @dataclass(frozen=True)
-class ImaginedRound:
-    """What all parties released, the truth behind it, and new rows of that truth."""
+class Truth(ABC):
+    """Parameters, a single draw of them, and rows that follow them."""
 
-    observations: Observations
-    truth: dict[str, Floats]
+    draws: Draws
+
+    @abstractmethod
+    def draw_rows(self, number: int, rng: np.random.Generator) -> Rows:
+        """Draw rows to learn from or to predict; their targets are not clipped."""
+
+    @abstractmethod
+    def add_up(self, number: int, rng: np.random.Generator) -> Floats:
+        """Draw rows of a party, and add up all entries of its statistic."""
+
+
+@dataclass(frozen=True)
+class ImaginedRound:
+    """What all parties released, the unit noise that τ scales, the truth behind it, and new rows of that truth."""
+
+    sums: ReleasedSums
+    noise: Floats
+    truth: Truth
     new_rows: Rows
 
 
-def imagine(
-    agreement: Agreement, model: Any, prior: Any, parties: Sequence[Assumed], number: int, rng: np.random.Generator
-) -> list[ImaginedRound]:
-    """Independent rounds that the agreement, its prior and the parties' assumed sizes could lead to.
+class Coalition(NamedTuple):
+    """Who is in [parties], of 0 and 1, and τ of each [parties]."""
 
-    A prior of means has tails beyond the bounds, where no row can be. Truths with such means are drawn anew; with
-    thousands of rows, approximations there are wrong by hundreds of nats.
-    """
-    layout = layout_of(agreement)
-    positions = rng.normal(size=(number, model.dimension))
-    for attempt in range(TRIES):
-        with ONE_AT_A_TIME:
-            found = collapsed.parameters(model, prior, jnp.asarray(positions[None]))
-            draws = {name: np.asarray(values)[0] for name, values in found.items()}
-        moments = [row_moments(model, prior, draws, positions[:, : model.focus], slot) for slot in range(len(parties))]
-        impossible = np.max([np.abs(mean).max(axis=1) for mean, _ in moments], axis=0) > 1  # in scaled units
-        if not impossible.any() or attempt == TRIES - 1:
-            break
-        positions[impossible] = rng.normal(size=(int(impossible.sum()), model.dimension))
-    deviations = np.array(
-        [layout.noise_deviations(Guarantee(agreement.privacy.order, party.epsilon)) for party in parties]
-    )
+    member: Floats
+    tau: Floats
+
+
+@dataclass(frozen=True)
+class Normal:
+    """N(mean, (I + information)⁻¹): an approximate posterior where the prior is N(0, I)."""
+
+    mean: Floats
+    information: Floats
+
+
+@dataclass(frozen=True)
+class Engine(ABC):
+    """Draws truths of an agreement, and finds posteriors where the prior of the model's parameters is N(0, I)."""
+
+    agreement: Agreement
+
+    @property
+    def model(self) -> Model:
+        """The agreed model."""
+        return self.agreement.model
+
+    @property
+    def dimension(self) -> int:
+        """Number of coordinates."""
+        return len(self.model.coordinate_names())
+
+    @abstractmethod
+    def draw_truths(self, number: int, rng: np.random.Generator) -> Sequence[Truth]:
+        """Draw truths from the prior, of which rows can lie within the agreed bounds."""
+
+    @abstractmethod
+    def approximate(self, one: ImaginedRound, asked: Sequence[Coalition]) -> list[Normal]:
+        """Approximate the posterior of each coalition."""
+
+    @abstractmethod
+    def sample(self, one: ImaginedRound, asked: Sequence[Coalition], seed: int) -> list[float]:
+        """Sample the posterior of each coalition, for its divergence from the prior in nats."""
+
+    @abstractmethod
+    def spread(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
+        """Call a function with each task's arguments, on all cores; yield places and results as they come."""
+
+
+def engine_of(agreement: Agreement) -> Engine:
+    """Choose the engine of an agreement's kind of model; that of regressions does without JAX."""
+    if isinstance(agreement.model, Regression):
+        from equipoise.mediation.advice.regressions import RegressionEngine
+
+        return RegressionEngine(agreement)
+    from equipoise.mediation.advice.families import FamilyEngine
+
+    return FamilyEngine(agreement)
+
+
+def imagine(engine: Engine, parties: Sequence[Assumed], number: int, rng: np.random.Generator) -> list[ImaginedRound]:
+    """Draw independent rounds that the agreement, its prior and the parties' assumed sizes could lead to."""
+    layout, order = engine.model.layout, engine.agreement.privacy.order
+    deviations = np.array([layout.noise_deviations(Guarantee(order, party.epsilon)) for party in parties])
     rows = np.array([float(party.rows) for party in parties])
     epsilons = np.array([party.epsilon for party in parties])
+    added = np.sqrt(epsilons[:, None]) * deviations  # what τ = 1 adds: see `observations_of`
     rounds = []
-    for index in range(number):
-        sums = np.stack(
-            [
-                rng.multivariate_normal(count * mean[index], count * covariance[index], method="eigh")
-                for count, (mean, covariance) in zip(rows, moments, strict=True)
-            ]
-        )
-        released = sums + deviations * rng.normal(size=sums.shape)
-        added = np.sqrt(epsilons[:, None]) * deviations  # what τ = 1 adds: see `observations_of`
-        arrays = (released, rows, deviations**2, added, rng.normal(size=sums.shape))
-        truth = {name: values[index : index + 1] for name, values in draws.items()}
-        observations = Observations(*(jnp.asarray(array) for array in arrays))
-        rounds.append(ImaginedRound(observations, truth, agreement.model.imagine(truth, NEW_ROWS, rng)))
+    for truth in engine.draw_truths(number, rng):
+        exact = np.stack([truth.add_up(party.rows, rng) for party in parties])
+        sums = ReleasedSums(exact + deviations * rng.normal(size=exact.shape), rows, deviations**2, added)
+        rounds.append(ImaginedRound(sums, rng.normal(size=exact.shape), truth, truth.draw_rows(NEW_ROWS, rng)))
     return rounds

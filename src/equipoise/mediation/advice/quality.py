@@ -7,13 +7,10 @@ Quality is the share of what could be gained: 0 for the prior's loss, 1 for that
 
 from collections.abc import Callable, Mapping, Sequence
 
-import jax.numpy as jnp
 import numpy as np
 from scipy import optimize, special
 
 from equipoise._util.arrays import Floats
-from equipoise.inference import collapsed
-from equipoise.inference.runtime import ONE_AT_A_TIME
 from equipoise.mediation.advice.expected import Known, Pull, Task, pull_of, worth
 from equipoise.models.base import Rows
 from equipoise.reward.scoring import loss_on
@@ -41,27 +38,24 @@ def predictions(
     widths: list[list[list[float]]] = []
     evidence: list[list[Pull | None]] = []
     for task, choices in zip(tasks, normals, strict=True):
-        model, one = task.model, task.one
-        noise = rng.normal(size=(DRAWS, model.dimension))  # the same for all choices, so that they can be compared
+        engine, one = task.engine, task.one
+        noise = rng.normal(size=(DRAWS, engine.dimension))  # the same for all choices, so that they can be compared
         positions = [noise]
-        path = rng.normal(size=model.dimension) if degrade else None
+        path = rng.normal(size=engine.dimension) if degrade else None
         evidence.append([])
         for known, (of_own, of_all) in zip(choices, shares, strict=True):
             alone, everybody = pull_of(known.alone), pull_of(known.everybody)
-            first = alone.tempered(_kappa(task, alone.tempered, of_own * worth(task, alone)))
+            first = alone.tempered(_kappa(alone.tempered, of_own * worth(alone)))
             others = None if known.others is None else pull_of(known.others)
-            reward, held_back = _reward(task, alone, everybody, others, of_all, path)
+            reward, held_back = _reward(alone, everybody, others, of_all, path)
             evidence[-1].append(held_back)
             for pull in (first, reward):
                 mean, covariance = pull.posterior()
                 positions.append(mean + noise @ np.linalg.cholesky(covariance).T)
-        with ONE_AT_A_TIME:
-            drawn = collapsed.parameters(model, task.prior, jnp.asarray(np.stack(positions)))
-            draws = {name: np.asarray(values) for name, values in drawn.items()}
-        each = [{name: values[place] for name, values in draws.items()} for place in range(len(positions))]
+        each = [engine.model.at_coordinates(part) for part in positions]
         places = [(0, 1 + 2 * k, 2 + 2 * k, -1) for k in range(len(choices))]
         for table, measure in ((found, lambda rows, known: loss_on(rows, known).value), (widths, width)):
-            measured = [measure(one.new_rows, draws_) for draws_ in (*each, one.truth)]
+            measured = [measure(one.new_rows, draws_) for draws_ in (*each, one.truth.draws)]
             table.append([[measured[place] for place in four] for four in places])
     return np.array(found), np.array(widths), evidence
 
@@ -79,27 +73,27 @@ def width(rows: Rows, draws: Mapping[str, Floats]) -> float:
 
 
 def _reward(
-    task: Task, alone: Pull, everybody: Pull, others: Pull | None, share: float, path: Floats | None
+    alone: Pull, everybody: Pull, others: Pull | None, share: float, path: Floats | None
 ) -> tuple[Pull, Pull | None]:
     """The likelihood of a reward that is worth a share of what everybody's is, and what of it is the others'."""
-    target = share * worth(task, everybody)
+    target = share * worth(everybody)
     if others is None:
         return everybody, None
     if path is None:
-        kappa = _kappa(task, everybody.tempered, target)
+        kappa = _kappa(everybody.tempered, target)
         return everybody.tempered(kappa), others.tempered(kappa)
 
     def held_back(kappa: float) -> Pull:
         return alone.and_(others.degraded(kappa, path))
 
-    kappa = _kappa(task, held_back, target)
+    kappa = _kappa(held_back, target)
     return held_back(kappa), others.degraded(kappa, path)
 
 
-def _kappa(task: Task, held_back: Callable[[float], Pull], target: float) -> float:
+def _kappa(held_back: Callable[[float], Pull], target: float) -> float:
     """A κ at which what is held back is worth its target, or the end that comes closest."""
-    if worth(task, held_back(1.0)) <= target:
+    if worth(held_back(1.0)) <= target:
         return 1.0
-    if worth(task, held_back(0.0)) >= target:
+    if worth(held_back(0.0)) >= target:
         return 0.0
-    return float(optimize.brentq(lambda kappa: worth(task, held_back(kappa)) - target, 0.0, 1.0, xtol=1e-4))
+    return float(optimize.brentq(lambda kappa: worth(held_back(kappa)) - target, 0.0, 1.0, xtol=1e-4))
