@@ -1,19 +1,15 @@
 """Scenarios of many parties: small coalitions look at few slots, and see the same."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import Array
 
 from equipoise.inference import collapsed, engine
 from equipoise.inference.engine import Problem, Settings
 from equipoise.inference.models.linear import LinearRegression, linear_prior
-from equipoise.inference.observations import MANY_SLOTS, Observations, Scenarios, by_size, observe, taken_by_kind
+from equipoise.inference.observations import MANY_SLOTS, Observations, Scenarios, by_size, observe
 from equipoise.inference.runtime import double_precision
-from equipoise.inference.scenario import Rule
 
 pytestmark = pytest.mark.engine
 
@@ -99,62 +95,3 @@ def test_a_batch_of_many_sizes_comes_back_in_order() -> None:
         alone = jax.tree.map(lambda part, place=place: part[place : place + 1], scenarios)
         by_itself = engine.run(keys[place : place + 1], problem(), alone, settings)[0]
         np.testing.assert_array_equal(one.positions, by_itself.positions)
-
-
-@double_precision
-def alike(slots: int = 24) -> Problem:
-    """Many releases of two kinds."""
-    rng = np.random.default_rng(5)
-    kind = rng.integers(2, size=slots)
-    rows = np.array([40.0, 90.0])[kind]
-    x = rng.normal(size=(slots, 90, 3))
-    x[:, :, 2] = x[:, :, 0] - 0.5 * x[:, :, 1] + 0.3 * x[:, :, 2]
-    used = np.arange(90) < rows[:, None]
-    sums = np.einsum("sri,sr->si", x, used)
-    products = np.einsum("sri,srj,sr->sij", x, x, used)[:, *np.triu_indices(3)]
-    variance = np.array([4.0, 9.0])[kind][:, None] * np.where(np.isin(np.arange(9), [3, 6, 8]), 1.5, 1.0)
-    statistic = np.concatenate([sums, products], axis=1) + rng.normal(size=(slots, 9)) * np.sqrt(variance)
-    seen = Observations(*map(jnp.asarray, (statistic, rows, variance, variance, 0 * variance)))
-    return Problem(LinearRegression(2, slots, shared=True), problem().prior, seen)
-
-
-@double_precision
-@pytest.mark.parametrize("rule", ["power", "scaled"])
-def test_equal_releases_are_taken_at_once(rule: Rule) -> None:
-    """Log density, its gradient and the information are those of one slot each, whoever is in."""
-    whole = alike()
-    model, prior, observations = whole.model, whole.prior, whole.observations
-    kinds = taken_by_kind(observations)
-    assert kinds.alike is not None
-    assert kinds.alike.shape == (2, 24)
-    rng = np.random.default_rng(6)
-    position = jnp.asarray(0.4 * rng.normal(size=model.dimension))
-    members = [np.ones(24), rng.integers(2, size=24), np.arange(24) == 3, kinds.alike[1]]
-    for member in members:
-        scenario = Scenarios(jnp.asarray(member, float), jnp.asarray(0.6), jnp.zeros(24))
-
-        def found(seen: Observations, scenario: Scenarios = scenario) -> tuple[Array, Array, Array]:
-            evidence = model.prepare(observe(seen, scenario, rule))
-            density = partial(collapsed.log_density, model, prior, evidence)
-            return density(position), jax.grad(density)(position), model.information(prior, evidence, position)
-
-        for one, other in zip(found(kinds), found(observations), strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
-
-
-@double_precision
-def test_what_parties_outside_sent_does_not_matter() -> None:
-    """Not even what no 0 can be multiplied with."""
-    whole = alike()
-    kinds = taken_by_kind(whole.observations)
-    scenario = Scenarios(jnp.ones(24).at[3].set(0.0), jnp.asarray(1.0), jnp.zeros(24))
-    hostile = kinds._replace(statistic=kinds.statistic.at[3].set(jnp.inf))
-    for one, other in zip(observe(hostile, scenario, "power"), observe(kinds, scenario, "power"), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_few_equal_releases_keep_their_slots() -> None:
-    observations = alike(slots=19).observations
-    assert taken_by_kind(observations).alike is None
-    unequal = alike().observations._replace(rows=jnp.arange(24.0))
-    assert taken_by_kind(unequal).alike is None

@@ -6,10 +6,8 @@ from unittest import mock
 
 import pytest
 
-import builders
 import rounds
-from equipoise.agreement import Agreement
-from equipoise.inference.cost import LEAPS, Speed, leaps_of, seconds_of
+from equipoise.inference.cost import LEAPS, Speed, seconds_of
 from equipoise.inference.engine import Settings, planned_rounds
 from equipoise.inference.hmc import round_length
 from equipoise.mediation import cost
@@ -25,7 +23,7 @@ PLENTY = Speed(gradient=0.001, diagnosing=0.1, compiling=0.5)
 
 def estimated(parties: int, journal: Path | None = None, **settings: object) -> Cost:
     """The estimate of a machine of known speed, on two cores, which values a posterior in no time."""
-    agreed = rounds.agreement("linear", parties)
+    agreed = rounds.agreement("gaussian", parties)
     with (
         mock.patch.object(cost, "measure", return_value=PLENTY),
         mock.patch.object(cost, "processes_for", lambda number: 2 if number >= 18 else 1),
@@ -78,22 +76,6 @@ def test_waiting_for_other_processes_is_no_cost() -> None:
     assert seconds_of(lambda: [index**2 for index in range(200_000)]) <= time.process_time() - begun
 
 
-def test_combinations_of_levels_count() -> None:
-    features = ", ".join(
-        f'{{ name = "{name}", kind = "category", levels = ["a", "b", "c", "d"] }}' for name in ("ward", "region")
-    )
-    plain = builders.linear(2)
-    levels = Agreement.parse(
-        f'format = 2\n[model]\nkind = "linear"\nfeatures = [{features}]\ntarget = {{ name = "y", bounds = [0, 10] }}\n'
-        '[privacy]\nmax_epsilon = 1\n[[parties]]\nname = "north"\n'
-    )
-    assert leaps_of(plain) == leaps_of(builders.bernoulli()) == LEAPS
-    assert leaps_of(levels) == LEAPS + 4
-    slow = PLENTY._replace(leaps=2 * LEAPS)
-    settings = Settings(draws=4_000)
-    assert slow.posterior(settings) - 0.1 == pytest.approx(2 * (PLENTY.posterior(settings) - 0.1))
-
-
 def test_what_an_earlier_run_left_is_taken_off(tmp_path: Path) -> None:
     whole = estimated(3)
     with FileJournal(tmp_path / "journal.jsonl", "inputs") as journal:
@@ -106,6 +88,14 @@ def test_what_an_earlier_run_left_is_taken_off(tmp_path: Path) -> None:
     for nonsense in ("nonsense", "[" * 100_000, "[]", ""):
         (tmp_path / "journal.jsonl").write_text(f"{nonsense}\n")
         assert estimated(3, tmp_path / "journal.jsonl").kept == 0
+
+
+@pytest.mark.parametrize("kind", ["linear", "logistic"])
+def test_regressions_are_measured_by_a_posterior(kind: str) -> None:
+    found = estimate_cost(rounds.agreement(kind, 3))
+    assert found.compiling == 0
+    assert 0.005 < found.posterior < 20
+    assert found.seconds > found.coalitions * found.posterior / found.processes
 
 
 @pytest.mark.engine

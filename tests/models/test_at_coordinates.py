@@ -37,12 +37,12 @@ def agreed(name: str) -> Agreement:
 
 
 @pytest.mark.engine
-@every_agreement
+@pytest.mark.parametrize("name", [name for name in AGREEMENTS if name not in KINDS[:2] and "levels" not in name])
 def test_parameters_are_those_of_the_engine(name: str) -> None:
     model, prior = model_of(agreed(name))
     positions = 1.2 * np.random.default_rng(3).normal(size=(1, 50, model.dimension))
     expected = collapsed.parameters(model, prior, jnp.asarray(positions))
-    found = agreed(name).model.at_coordinates(collapsed.own_coordinates(model, prior, positions)[0])
+    found = agreed(name).model.at_coordinates(positions[0, :, : model.focus])
     assert set(found) == set(agreed(name).model.parameters)
     for parameter, values in found.items():
         np.testing.assert_allclose(values, np.asarray(expected[parameter])[0], rtol=1e-4, atol=1e-6)

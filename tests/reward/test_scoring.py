@@ -13,6 +13,7 @@ from equipoise.errors import MediationError, TableError
 from equipoise.inference.diagnostics import independent
 from equipoise.inference.infer import infer
 from equipoise.inference.posterior import Posterior
+from equipoise.inference.released_features import rows_like
 from equipoise.inference.scenario import Scenario
 from equipoise.reward.scoring import loss_on, mean_negative_log_probability, scaled_rows, typical_errors
 
@@ -100,7 +101,7 @@ def test_errors_on_test_rows_are_those_that_others_measure(tmp_path: Path) -> No
     table = rounds.table("linear", 40, 5)
     rows = scaled_rows(agreed, table["x"][:, None], table["y"])
     drawn = dict.fromkeys(("alone", "reward", "team"), posterior.draws)
-    found = typical_errors(agreed.model, drawn, rows, 0)
+    found = typical_errors(agreed.model, drawn, rows, None)
     slope, bias = posterior.draws["weights"].mean(axis=0)
     expected = np.sqrt(mean_squared_error(table["y"], 3 * (slope * table["x"] / 2 + bias)))
     assert found == {name: pytest.approx(expected, rel=1e-12) for name in drawn}
@@ -111,19 +112,20 @@ def test_errors_to_expect_are_those_of_rows_simulated_from_the_reward(tmp_path: 
     agreed = rounds.agreement("linear")
     sent = rounds.submissions(agreed, tmp_path, (50.0, 5.0))
     alone, reward = (infer(agreed, sent, coalition=who, draws=2_000).draws for who in (("north",), ("north", "south")))
-    found = typical_errors(agreed.model, {"alone": alone, "reward": reward, "team": reward}, None, 0)
+    likely = rows_like(agreed, sent[0], 5_000, np.random.default_rng(0))
+    found = typical_errors(agreed.model, {"alone": alone, "reward": reward, "team": reward}, None, likely)
     assert set(found) == {"alone", "reward"}  # others' posterior is nobody's to see
     assert found["reward"] <= found["alone"]
     rng = np.random.default_rng(1)
-    picked, true = rng.integers(2_000, size=20_000), rng.integers(2_000, size=20_000)
-    x = alone["feature_mean"][picked, 0] + np.sqrt(alone["feature_covariance"][picked, 0, 0]) * rng.normal(size=20_000)
-    x = np.clip(x, -1, 1)
+    true = rng.integers(2_000, size=20_000)
+    mean, square = (sent[0].values(agreed)[place] / sent[0].count for place in (0, 2))
+    x = np.clip(rng.normal(mean, np.sqrt(square - mean**2), size=20_000), -1, 1)
     y = reward["weights"][true, 0] * x + reward["weights"][true, 1]
     y = np.clip(y + np.sqrt(reward["variance"][true]) * rng.normal(size=20_000), -1, 1)
     for name, draws in (("alone", alone), ("reward", reward)):
         slope, bias = draws["weights"].mean(axis=0)
         assert found[name] == pytest.approx(3 * np.sqrt(np.mean((y - slope * x - bias) ** 2)), rel=0.05)
-    assert typical_errors(agreed.model, {"reward": reward, "team": reward}, None, 0) == {}
+    assert typical_errors(agreed.model, {"reward": reward, "team": reward}, None, likely) == {}
 
 
 def test_wrong_labels_are_counted() -> None:

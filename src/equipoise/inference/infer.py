@@ -327,17 +327,17 @@ class _Batch:
 def _sample(batch: _Batch, *, processes: int | None, progress: bool | Meter | None, label: str) -> list[Posterior]:
     """Sample a batch by whatever its method is for its model."""
     agreed, places = batch.agreement.model, range(len(batch.scenarios))
-    from_moments = batch.method == "moments" or (batch.is_exact and "gibbs" not in agreed.samplers)
     if batch.method == "prior":
         for place in places:
             batch.keep_sample(place, _draw_from_prior(agreed, batch.settings[place].draws, int(batch.seeds[place])))
-    elif batch.is_exact and (problem := problem_of(batch.agreement, batch.observations)).model.conjugate:
+    elif batch.is_exact and ("gibbs" in agreed.samplers or not isinstance(agreed, Regression)):
+        problem = problem_of(batch.agreement, batch.observations)
         for place in places:
             _draw_conjugate(batch, problem, place)
     else:
         rounds = float(np.mean([batch.planned(place) for place in places]))
         with phase_of(progress, label, len(places), rounds) as tick:
-            if isinstance(agreed, Regression) and from_moments:
+            if isinstance(agreed, Regression) and (batch.is_exact or batch.method == "moments"):
                 _sample_from_moments(batch, agreed, processes, tick)
             else:
                 _run_programs(batch, processes, tick)
@@ -387,8 +387,6 @@ def _sample_from_moments(batch: _Batch, agreed: Regression, threads: int | None,
 def _run_programs(batch: _Batch, processes: int | None, tick: Tick | None) -> None:
     """Sample by compiled programs, here or in processes."""
     problem = problem_of(batch.agreement, batch.observations)
-    if batch.is_exact:
-        problem = baselines.without_noise(problem, repair=batch.method == "naive")
     # A superchain's chains are told as one: R-hat of whoever has the draws then compares what it should.
     settings = batch.settings
     together = settings[0].chains // superchains_of(settings[0].chains) if settings[0].sampler == "collapsed" else 1

@@ -239,7 +239,7 @@ def prior_conflicts(agreement: Agreement, submissions: Sequence[Submission], eve
         model, prior = model_of(agreement)
         own = model.own_of_draws(prior, everybody.draws)
     found = [] if own is None else _far(agreed.coordinate_names(), own.mean(axis=0), _WIDEN)
-    if isinstance(agreed, Regression) and agreed.number_names:
+    if isinstance(agreed, Regression) and agreed.number_names and submissions:
         groups = [submissions] if _one_population(agreement) else [[one] for one in submissions]
         coordinates = np.stack([_nearest_coordinates(agreement, agreed, group) for group in groups])
         furthest = coordinates[np.argmax(np.abs(coordinates), axis=0), np.arange(coordinates.shape[1])]

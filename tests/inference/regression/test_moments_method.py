@@ -9,7 +9,7 @@ import pytest
 
 import equipoise as eq
 from equipoise.agreement.templates import example_agreement
-from equipoise.errors import InferenceError, MediationError
+from equipoise.errors import InferenceError
 from equipoise.models.columns import LabelColumn
 from regressions import agree, draw_rows, draw_targets
 from rounds import seeded
@@ -100,10 +100,6 @@ def test_hard_releases_end(tmp_path: Path) -> None:
 
 
 def test_it_refuses_others_models_and_rounds(tmp_path: Path) -> None:
-    agreed = agree("linear", NUMBERS)
-    sent = release(agreed, "linear", tmp_path)
-    with pytest.raises(MediationError, match='"moments" samples single posteriors'):
-        eq.mediate(agreed, sent, method="moments")
     apart = agree("linear", NUMBERS, '[model.data_prior]\nscope = "per-party"')
     own = release(apart, "linear", tmp_path / "apart")
     with pytest.raises(InferenceError, match='scope = "per-party"; use method "collapsed"'):
