@@ -83,7 +83,7 @@ def test_rewards_hold_the_models_own_parameters(settled: eq.Settlement, out: Pat
         for held in (award.posterior, loaded.awards[party].posterior):
             assert set(held.draws) == {"weights", "variance"}
             assert held.coordinates is not None
-            assert len(held.diagnostics.rhat) == held.coordinates.shape[1] + 1
+            assert len(held.diagnostics.rhat) == held.coordinates.shape[1]
             assert held.scores is None
     assert loaded.audit["P3"].verdict == "holds"
 

@@ -150,7 +150,7 @@ def test_diab(diab: Setting) -> None:
 
 
 def test_the_prior_of_diab_is_the_papers_in_its_own_units(diab: Setting) -> None:
-    """Norms up to 2.5 times the best, deviations of features between 0 and 2 and around 1, means of 0."""
+    """Norms are up to 2.5 times the best."""
     draws = prior_draws(diab, DRAWS)
     coefficients = draws["weights"] / np.array([2.2] * 4 + [1.0])
     norms = np.sum(coefficients**2, axis=1)
@@ -158,10 +158,6 @@ def test_the_prior_of_diab_is_the_papers_in_its_own_units(diab: Setting) -> None
     assert 0.99 * limit < norms.max() <= limit * (1 + 1e-9)
     expected = 4 * special.gammainc(3, limit / 2) / special.gammainc(2, limit / 2)  # of χ² with 4 degrees, cut there
     assert norms.mean() == pytest.approx(expected, rel=0.02)
-    deviations = 2.2 * np.sqrt(np.diagonal(draws["feature_covariance"], axis1=1, axis2=2))
-    assert deviations.max() <= 2 + 1e-9
-    assert deviations.mean() == pytest.approx(1, abs=0.02)
-    assert not draws["feature_mean"].any()
 
 
 def test_calih(calih: Setting) -> None:

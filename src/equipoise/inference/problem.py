@@ -51,13 +51,9 @@ def observations_of(
         guarantee = submission.stated
         variance[slot] = np.square(layout.noise_deviations(guarantee))
         added[slot] = np.sqrt(guarantee.epsilon * variance[slot])  # ½ λ Δ² = ε · ½ (λ/ε) Δ²
-    return Observations(
-        jnp.asarray(statistic),
-        jnp.asarray(count),
-        jnp.asarray(variance),
-        jnp.asarray(added),
-        jnp.asarray(np.zeros((slots, entries))) if seed is None else _unit_noise(seed, (slots, entries)),
-    )
+    unit_noise: Any = np.zeros((slots, entries)) if seed is None else _unit_noise(seed, (slots, entries))
+    arrays: tuple[Any, ...] = (statistic, count, variance, added)
+    return Observations(*arrays, unit_noise)
 
 
 def _unit_noise(seed: UnitNoise, shape: tuple[int, int]) -> jax.Array:
@@ -69,7 +65,7 @@ def _unit_noise(seed: UnitNoise, shape: tuple[int, int]) -> jax.Array:
 
 def noises_of(
     agreement: Agreement, submissions: Sequence[Submission], tau: jax.Array | np.ndarray, seeds: Sequence[UnitNoise]
-) -> jax.Array:
+) -> Any:
     """The unit noise of every scenario [scenarios, slots, entries], for its τ [slots]; 0 where nothing is added.
 
     A path (64 digits) is of the release, by its digest: whoever settles the same release again adds the same noise.
@@ -93,7 +89,7 @@ def noises_of(
             if seed not in draws:
                 draws[seed] = np.asarray(_unit_noise(seed, shape))
             noises[place] = draws[seed]
-    return jnp.asarray(noises)
+    return noises
 
 
 def exact_observations(agreement: Agreement, statistics: Mapping[str, tuple[int, Sequence[float]]]) -> Observations:
@@ -118,8 +114,8 @@ def exact_observations(agreement: Agreement, statistics: Mapping[str, tuple[int,
             )
         slot = names.index(party)
         statistic[slot], count[slot] = numbers, rows
-    nothing = jnp.zeros((slots, entries))
-    return Observations(jnp.asarray(statistic), jnp.asarray(count), nothing, nothing, nothing)
+    arrays: tuple[Any, ...] = (statistic, count, *(np.zeros((slots, entries)) for _ in range(3)))
+    return Observations(*arrays)
 
 
 def scenario_arrays(agreement: Agreement, present: Sequence[str], scenarios: Sequence[Scenario]) -> Scenarios:
@@ -139,7 +135,8 @@ def scenario_arrays(agreement: Agreement, present: Sequence[str], scenarios: Seq
                 agreement.party(party)
             tau[index, slots[party]] = amount
     kappa = np.array([scenario.kappa for scenario in scenarios], dtype=float)
-    return Scenarios(jnp.asarray(member), jnp.asarray(kappa), jnp.asarray(tau))
+    arrays: tuple[Any, ...] = (member, kappa, tau)
+    return Scenarios(*arrays)
 
 
 def problem_of(agreement: Agreement, observations: Observations) -> Problem:

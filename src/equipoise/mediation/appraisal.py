@@ -140,7 +140,7 @@ class Appraiser:
     @double_precision  # in its own thread
     def _value(self, request: Request, posterior: Posterior) -> Appraisal:
         if request.by_draws_alone:
-            posterior = replace(posterior, scores=None)
+            posterior = replace(posterior, scores=None, divergence=None)
         value = surprise(self._believed, posterior, estimator=self._settings.estimator, seed=request.seed, force=True)
         found = posterior.diagnostics
         return Appraisal(

@@ -22,7 +22,7 @@ class Request:
 
     `recipient` names a member whose own statistic stays as it is; `extra` members to whose statistics more is added.
     Requests are written down, and may be read: where noise comes from the round's path, they say `PATH`, not its
-    secret. A reward is valued `by_draws_alone`: who gets them can do the same, and has no scores of theirs.
+    secret. A reward is valued `by_draws_alone`: who gets them can do the same, and has no scores or weights of theirs.
     """
 
     coalition: tuple[str, ...]

@@ -19,7 +19,7 @@ from equipoise.inference.posterior import Posterior
 def own_part(agreement: Agreement, posterior: Posterior) -> Posterior:
     """A posterior with draws and diagnostics of the model's own parameters alone, and without scores.
 
-    Scores are exact numbers of everybody's releases: who had them could work out more than draws tell.
+    Scores and divergence are exact numbers of everybody's releases: who had them could work out more than draws tell.
     Draws can be no better than the chains they are from: the worst diagnostic of all other parameters stays, as one.
     """
     focus = len(agreement.model.coordinate_names())  # of the model's own parameters, which come first
@@ -34,6 +34,7 @@ def own_part(agreement: Agreement, posterior: Posterior) -> Posterior:
             ess_tail=_own(found.ess_tail, focus, np.min),
         ),
         scores=None,
+        divergence=None,
     )
 
 

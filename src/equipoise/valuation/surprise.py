@@ -64,9 +64,9 @@ def surprise(
     posterior.require_converged(force=force)
     if posterior.divergence is not None and estimator == "knn-entropy":
         return posterior.divergence
-    model, prior = model_of(agreement)
     coordinates = own_coordinates(agreement, posterior)
     if estimator == "conjugate-fit":
+        model, prior = model_of(agreement)
         draws = {name: _by_chain(posterior, values) for name, values in posterior.draws.items()}
         return conjugate_fit(model, prior, draws, coordinates)
     chosen: OfCoordinates = estimator
