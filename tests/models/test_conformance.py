@@ -23,7 +23,8 @@ from equipoise.inference.observations import Observations
 from equipoise.inference.problem import model_of
 from equipoise.mediation.other_priors import widened
 from equipoise.models import KINDS, CodedColumn, Layout, ScaledColumn
-from equipoise.models.base import Rows
+from equipoise.models.base import Family, Rows
+from equipoise.models.regression import Regression
 from equipoise.party.ledger import domains_of
 from equipoise.party.statistics import exact_statistic
 from equipoise.reward.scoring import loss_on, scaled_rows
@@ -73,6 +74,15 @@ def one_truth(kind: str, place: int) -> dict[str, Floats]:
     return {name: values[place : place + 1] for name, values in truths(kind)[1].items()}
 
 
+def imagine(kind: str, place: int, number: int, rng: np.random.Generator) -> Rows:
+    """Rows of one truth, as rounds that are imagined have them."""
+    model, truth = agreed(kind).model, one_truth(kind, place)
+    if isinstance(model, Regression):
+        return model.imagine(truth, model.likely_features(truth, 0, number, rng), rng)
+    assert isinstance(model, Family)
+    return model.imagine(truth, number, rng)
+
+
 def own_features(rows: Rows) -> Floats | None:
     """Features of imagined rows in the columns' own units."""
     if rows.features is None:
@@ -84,7 +94,7 @@ def own_features(rows: Rows) -> Floats | None:
 def table_of(kind: str, place: int, number: int) -> dict[str, Any]:
     """Rows of one truth as a party has them."""
     model, truth = agreed(kind).model, one_truth(kind, place)
-    features = own_features(model.imagine(truth, number, np.random.default_rng(place)))
+    features = own_features(imagine(kind, place, number, np.random.default_rng(place)))
     target = model.simulate(truth, features, number, np.random.default_rng([place, 1]))[0]
     columns = {} if features is None else {c.name: x for c, x in zip(model.columns, features.T, strict=False)}
     return {**columns, model.target.name: target.tolist()}
@@ -212,7 +222,7 @@ def test_an_error_is_least_where_predictions_are_of_the_truth(kind: str) -> None
 def test_units_go_both_ways(kind: str) -> None:
     """New observations in own units score, once scaled, as rows that were scaled all along."""
     model, truth = agreed(kind).model, one_truth(kind, 0)
-    imagined = model.imagine(truth, ROWS, np.random.default_rng(1))
+    imagined = imagine(kind, 0, ROWS, np.random.default_rng(1))
     features = own_features(imagined)
     new = model.simulate(truth, features, ROWS, np.random.default_rng(2))
     assert new.shape == (1, ROWS)
@@ -227,7 +237,7 @@ def test_units_go_both_ways(kind: str) -> None:
 def test_the_truth_predicts_best(kind: str) -> None:
     model, gains = agreed(kind).model, []
     for place in range(TRUTHS):
-        rows = model.imagine(one_truth(kind, place), 100, np.random.default_rng(place))
+        rows = imagine(kind, place, 100, np.random.default_rng(place))
         assert rows.target.shape == (100,)
         another = one_truth(kind, (place + 1) % TRUTHS)
         gains.append(loss_on(rows, another).value - loss_on(rows, one_truth(kind, place)).value)
@@ -238,7 +248,7 @@ def test_the_truth_predicts_best(kind: str) -> None:
 @every_kind
 def test_predictions_have_the_shape_of_rows(kind: str) -> None:
     model, draws = agreed(kind).model, truths(kind)[1]
-    rows = own_features(model.imagine(one_truth(kind, 0), 7, np.random.default_rng(1)))
+    rows = own_features(imagine(kind, 0, 7, np.random.default_rng(1)))
     assert bool(model.score_name) == (model.estimator_type != "density_estimator") == (rows is not None)
     if rows is None:
         assert model.columns == (model.target,)
