@@ -235,7 +235,7 @@ def test_units_go_both_ways(kind: str) -> None:
 @pytest.mark.engine
 @every_kind
 def test_the_truth_predicts_best(kind: str) -> None:
-    model, gains = agreed(kind).model, []
+    gains = []
     for place in range(TRUTHS):
         rows = imagine(kind, place, 100, np.random.default_rng(place))
         assert rows.target.shape == (100,)
