@@ -1,6 +1,6 @@
 """Laplace's approximation of imagined rounds against sampling them all: how good, and how fast.
 
-For advice, values are approximated and corrected by a few sampled rounds (`equipoise/advice/expected.py`). Here every
+For advice, values are approximated and corrected by a few sampled rounds (`mediation/advice/expected.py`). Here every
 coalition of some rounds is both approximated and sampled: mean difference in nats, and the ratio of the times.
 """
 
@@ -11,26 +11,23 @@ import numpy as np
 from equipoise.agreement import Agreement
 from equipoise.agreement.templates import example_agreement
 from equipoise.cli.demo.examples import EXAMPLES
-from equipoise.inference.problem import model_of
-from equipoise.inference.runtime import double_precision
 from equipoise.mediation.advice import expected
-from equipoise.mediation.advice.imagined import Assumed, imagine
+from equipoise.mediation.advice.imagined import Assumed, engine_of, imagine
 
 ROUNDS = 5
 EPSILONS = (0.01, 0.1, 1.0)
 ROWS = 300
 
 
-@double_precision
 def compare(name: str, agreement: Agreement) -> None:
     """Print one line for each ε of the first party; all others release at 1."""
-    model, prior = model_of(agreement)
+    engine = engine_of(agreement)
     rng = np.random.default_rng(0)
     parties = [Assumed(ROWS, EPSILONS[-1])] * len(agreement.parties)
     choices = expected.Choices(0, np.array([1 / epsilon - 1 for epsilon in EPSILONS]))
     tasks = [
-        expected.Task(model, prior, one, expected.plan(len(parties), rng), choices)
-        for one in imagine(agreement, model, prior, parties, ROUNDS + 1, rng)
+        expected.Task(engine, one, expected.plan(len(parties), rng), choices)
+        for one in imagine(engine, parties, ROUNDS + 1, rng)
     ]
     expected.SAMPLED_SIZE = len(parties)
     for task in tasks[:1]:  # compile

@@ -8,17 +8,13 @@ rows. Values, targets and the κ of rewards follow as in a settlement, without e
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import jax.numpy as jnp
 import numpy as np
 
 from equipoise.agreement import Agreement
-from equipoise.inference import collapsed
-from equipoise.inference.observations import Observations
-from equipoise.inference.problem import model_of
-from equipoise.inference.runtime import double_precision
+from equipoise.inference.regression.batch import ReleasedSums
 from equipoise.mediation.advice import expected
 from equipoise.mediation.advice.at_home import _product
-from equipoise.mediation.advice.imagined import ImaginedRound
+from equipoise.mediation.advice.imagined import ImaginedRound, Truth, engine_of
 from equipoise.mediation.advice.quality import _kappa
 from equipoise.models import layout_of
 from equipoise.models.base import Rows
@@ -60,6 +56,16 @@ class Outcome:
         return (self.target - self.alone) / max(self.whole - self.alone, 1e-9)
 
 
+class _Tables(Truth):
+    """Given tables, in place of rows that are imagined."""
+
+    def draw_rows(self, number: int, rng: np.random.Generator) -> Rows:
+        raise NotImplementedError
+
+    def add_up(self, number: int, rng: np.random.Generator) -> np.ndarray:
+        raise NotImplementedError
+
+
 def rows_of(agreement: Agreement, table: Columns) -> Rows:
     """A table's rows, scaled."""
     *features, target = [column.name for column in agreement.columns]
@@ -82,7 +88,7 @@ def own_posterior(agreement: Agreement, table: Columns) -> Normal:
 
 def _released(
     agreement: Agreement, tables: Mapping[str, Columns], epsilons: Mapping[str, float], rng: np.random.Generator
-) -> Observations:
+) -> ReleasedSums:
     layout, unit = layout_of(agreement), Guarantee(agreement.privacy.order, 1.0)
     step = np.asarray(layout.noise_deviations(unit)) / layout.noise_steps(unit)
     exact = [exact_statistic(layout, tables[name]) for name in agreement.party_names]
@@ -92,11 +98,9 @@ def _released(
     sums = np.array([np.array(one.values, float) * step for one in exact])
     released = sums + deviations * rng.normal(size=sums.shape)
     rows = np.array([float(one.count) for one in exact])
-    arrays = (released, rows, deviations**2, np.sqrt(levels)[:, None] * deviations, np.zeros_like(sums))
-    return Observations(*(jnp.asarray(array) for array in arrays))
+    return ReleasedSums(released, rows, deviations**2, np.sqrt(levels)[:, None] * deviations)
 
 
-@double_precision
 def play(
     agreement: Agreement,
     tables: Mapping[str, Columns],
@@ -107,26 +111,25 @@ def play(
     rhos: Sequence[float | str] = ("max",),
 ) -> list[Outcome]:
     """One round with the noise of a seed, settled at every ρ."""
-    model, prior = model_of(agreement)
+    engine = engine_of(agreement)
     names, rng = agreement.party_names, np.random.default_rng(seed)
     number = len(names)
-    one = ImaginedRound(_released(agreement, tables, epsilons, rng), {}, test)
+    sums = _released(agreement, tables, epsilons, rng)
+    one = ImaginedRound(sums, np.zeros_like(sums.statistic), _Tables({}), test)
     plan = expected.plan(number, rng)
-    tasks = [expected.Task(model, prior, one, plan, expected.Choices(k, np.zeros(1))) for k in range(number)]
+    tasks = [expected.Task(engine, one, plan, expected.Choices(k, np.zeros(1))) for k in range(number)]
     found = [expected.by_approximation(task) for task in tasks]
     values, known = found[0][0][0], [normals[0] for _, normals in found]
     shapley, alone, whole = np.maximum(values[1 + number :], 0), values[1 : 1 + number], values[0]
     nothing = np.zeros((2 * number + 1, 2 * number + 1))
     stakes = Stakes(shapley, alone, values[:1], np.zeros(number, np.intp), nothing)
-    noise = rng.normal(size=(DRAWS, model.dimension))
+    noise = rng.normal(size=(DRAWS, engine.dimension))
 
     def loss_of_team(mean: np.ndarray, covariance: np.ndarray) -> float:
-        positions = jnp.asarray((mean + noise @ np.linalg.cholesky(covariance).T)[None])
-        drawn = collapsed.parameters(model, prior, positions)
-        return float(losses_on(test, {name: np.asarray(one)[0] for name, one in drawn.items()}).mean())
+        return loss_at_home(Normal.of(mean, covariance))
 
     def loss_at_home(normal: Normal) -> float:
-        points = normal.mean + noise[:, : len(normal.mean)] @ normal.root.T
+        points = normal.mean + noise @ normal.root.T
         return float(losses_on(test, agreement.model.at_coordinates(points)).mean())
 
     own_losses = {name: loss_at_home(owns[name]) for name in names}
@@ -138,9 +141,8 @@ def play(
             falls_back, normal = bool(targets.falls_back[place]), known[place].others
             assert normal is not None
             everybody, others = expected.pull_of(known[place].everybody), expected.pull_of(normal)
-            kappa = 0.0 if falls_back else _kappa(tasks[place], everybody.tempered, float(targets.values[place]))
-            moments = collapsed.own_normal(model, prior, *others.tempered(kappa).posterior())
-            evidence = Normal.narrowed(*moments)
+            kappa = 0.0 if falls_back else _kappa(everybody.tempered, float(targets.values[place]))
+            evidence = Normal.narrowed(*others.tempered(kappa).posterior())
             losses = {
                 "own rows": own_losses[name],
                 "alone": alone_losses[place],

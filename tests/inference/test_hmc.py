@@ -54,9 +54,7 @@ def test_scores_are_those_of_the_draws_along_what_is_asked_for() -> None:
         return 3 * x[0] - jnp.exp(x[0]) - 0.5 * (x[1] - 0.5 * x[0]) ** 2
 
     ensemble = jit(lambda key: hmc.begin(key, log_density, wrong_guess(2), 32))(jax.random.key(0))
-    advance = jit(
-        lambda key, ensemble, adapt: hmc.advance(key, log_density, ensemble, adapt, None, lambda x: x[1:] + x[0] ** 2)
-    )
+    advance = jit(lambda key, ensemble, adapt: hmc.advance(key, log_density, ensemble, adapt, 1))
     for number in range(5):
         ensemble, _, _ = advance(jax.random.key(number + 1), ensemble, jnp.asarray(True))
     centre, root = (np.asarray(part) for part in ensemble.geometry)
@@ -65,7 +63,7 @@ def test_scores_are_those_of_the_draws_along_what_is_asked_for() -> None:
         ensemble, draws, _ = advance(jax.random.key(number + 9), ensemble, jnp.asarray(False))
         rounds.append(draws)
     position, along, score = (np.concatenate(part, axis=1) for part in zip(*rounds, strict=True))
-    direction = np.array([2 * centre[0], 1.0]) @ root
+    direction = np.array([1.0, 0.0]) @ root
     direction /= np.linalg.norm(direction)
     x, y = position[..., 0], position[..., 1]
     gradient = np.stack([3 - np.exp(x) + 0.5 * (y - 0.5 * x), 0.5 * x - y], axis=-1)

@@ -60,7 +60,9 @@ def quick(submissions: list[eq.Submission], **options: Any) -> eq.Posterior:
     return infer(AGREEMENT, submissions, draws=1_500, **options)
 
 
-@pytest.mark.parametrize("method", ["auto", "collapsed", pytest.param("gibbs", marks=pytest.mark.slow), "naive", "prior"])
+@pytest.mark.parametrize(
+    "method", ["auto", "collapsed", pytest.param("gibbs", marks=pytest.mark.slow), "naive", "prior"]
+)
 def test_every_method_gives_named_draws_and_diagnostics(submissions: list[eq.Submission], method: Any) -> None:
     posterior = quick(submissions, method=method, seed=1)
     assert posterior.draws["weights"].shape == (len(posterior), 4)

@@ -9,26 +9,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import special
+from scipy import special, stats
 
 import engine_setup  # noqa: F401
 import equipoise as eq
 import rounds
 from equipoise.agreement.templates import example_agreement
 from equipoise.errors import AgreementError, GuaranteeError
-from equipoise.inference import engine
-from equipoise.inference.observations import Scenarios
-from equipoise.inference.problem import model_of
-from equipoise.inference.runtime import double_precision
 from equipoise.mediation.advice import Advice, _median, advise, expected, knee, quality
-from equipoise.mediation.advice.imagined import Assumed, imagine
+from equipoise.mediation.advice.imagined import Assumed, Coalition, engine_of, imagine
+from equipoise.mediation.advice.population import draw_correlation, draw_population
+from equipoise.mediation.advice.regressions import RegressionEngine, RegressionTruth
 from equipoise.models import KINDS
 from equipoise.models.base import Rows
-from equipoise.valuation.divergence import divergence
+from equipoise.models.regression import Regression
 from equipoise.valuation.shapley import exact_shapley
 
 pytestmark = pytest.mark.engine
@@ -44,7 +40,7 @@ def shares() -> eq.Agreement:
 def one_process() -> Iterator[None]:
     """Processes take longer to start than these simulations to run; `test_advice_cannot_see_a_row` has them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("equipoise.mediation.advice.processes_for", lambda _work: 1)
+        patch.setattr("equipoise.mediation.advice.families.processes_for", lambda _work: 1)
         yield
 
 
@@ -114,28 +110,15 @@ def test_the_same_seed_gives_the_same_advice(shares: eq.Agreement) -> None:
     assert json.loads(json.dumps(first.to_json()))["choices"][0]["reward"]["value"] == first.choices[0].reward.value
 
 
-@pytest.mark.slow
 def test_sampling_corrects_the_approximation() -> None:
     """Regression with much noise is where Laplace's approximation is worst; corrected, it is what sampling says."""
-    agreed = rounds.agreement("linear", 2)
-
-    @double_precision
-    def three() -> tuple[float, float, float]:
-        model, prior = model_of(agreed)
-        rng = np.random.default_rng(2)
-        one = imagine(agreed, model, prior, [Assumed(300, 100.0)] * 2, 1, rng)[0]
-        tau = 1 / 0.02 - 1 / 100
-        task = expected.Task(model, prior, one, expected.plan(2, rng), expected.Choices(0, np.array([tau])))
-        alone = Scenarios(jnp.array([[1.0, 0.0]]), jnp.ones(1), jnp.array([[tau, 0.0]]))
-        keys = jax.random.split(jax.random.key(99), 1)
-        sampled = engine.run(keys, engine.Problem(model, prior, one.observations), alone, engine.Settings())[0]
-        assert sampled.positions is not None
-        truth = divergence(sampled.positions[..., : model.focus]).value
-        rough, _ = expected.by_approximation(task)
-        return truth, float(rough[0, 1]), float(expected.correction(task, [0], 7)[0, 1])
-
-    truth, rough, added = three()
-    assert abs(rough - truth) > 0.25  # or there would be nothing to correct
+    engine, rng = engine_of(rounds.agreement("linear", 2)), np.random.default_rng(2)
+    [one] = imagine(engine, [Assumed(300, 100.0)] * 2, 1, rng)
+    tau = 1 / 0.02 - 1 / 100
+    task = expected.Task(engine, one, expected.plan(2, rng), expected.Choices(0, np.array([tau])))
+    [truth] = engine.sample(one, [Coalition(np.array([1.0, 0.0]), np.array([tau, 0.0]))], 99)
+    rough, added = float(expected.by_approximation(task)[0][0, 1]), float(expected.correction(task, [0], 7)[0, 1])
+    assert abs(rough - truth) > 0.2  # or there would be nothing to correct
     assert rough + added == pytest.approx(truth, abs=0.15)
 
 
@@ -312,25 +295,147 @@ def test_errors_of_gains_cover_the_median() -> None:
         assert np.mean([abs(one.value - 0.1) <= 2 * one.error for one in estimates]) > least
 
 
-def test_imagined_rows_can_lie_within_the_bounds() -> None:
-    """Where columns are used from end to end, the prior's means reach far beyond; sharp posteriors there are wrong."""
-    scores = ", ".join(f'{{ name = "{name}", bounds = [0, 4], typical = [0, 4] }}' for name in "abcde")
-    agreed = eq.Agreement.parse(
-        f'format = 2\n[model]\nkind = "linear"\nfeatures = [{scores}]\n'
-        'target = { name = "y", bounds = [0, 100], typical = [5, 95] }\n'
-        '[privacy]\nmax_epsilon = 4\n[[parties]]\nname = "north"\n'
+SCORES = ", ".join(f'{{ name = "{name}", bounds = [0, 4], typical = [0, 4] }}' for name in "abcde")
+LEVELS = """
+  { name = "age", bounds = [18, 100] },
+  { name = "region", kind = "category", levels = ["a", "b", "c"] },
+  { name = "bmi", bounds = [15, 60], typical = [18, 40], missing = "indicator" },
+"""
+CONJUGATE = 'prior.kind = "conjugate"'
+
+
+def agree(kind: str, features: str, more: str = "") -> eq.Agreement:
+    target = "bounds = [0, 100], typical = [5, 95]" if kind == "linear" else 'labels = ["no", "yes"]'
+    target = "bounds = [0, 100]" if more == CONJUGATE and kind == "linear" else target
+    return eq.Agreement.parse(
+        f'format = 2\n[model]\nkind = "{kind}"\nfeatures = [{features}]\ntarget = {{ name = "y", {target} }}\n{more}\n'
+        '[privacy]\nmax_epsilon = 4\n[[parties]]\nname = "north"\n[[parties]]\nname = "south"\n'
     )
-    with jax.enable_x64(True):
-        model, prior = model_of(agreed)
-        found = imagine(agreed, model, prior, [Assumed(5_000, 4.0)], 50, np.random.default_rng(1))
-    means = np.array([one.truth["feature_mean"][0] for one in found])
-    targets = [
-        one.truth["weights"][0, :-1] @ mean + one.truth["weights"][0, -1]
-        for one, mean in zip(found, means, strict=True)
-    ]
-    assert np.max(np.abs(means)) <= 1
-    assert np.max(np.abs(targets)) <= 1
+
+
+def regression_of(agreement: eq.Agreement) -> Regression:
+    assert isinstance(agreement.model, Regression)
+    return agreement.model
+
+
+def test_imagined_rows_can_lie_within_the_bounds() -> None:
+    """Where columns are used from end to end, the prior's means reach far beyond; no row could be there."""
+    truths = engine_of(agree("linear", SCORES)).draw_truths(50, np.random.default_rng(1))
+    means = []
+    for truth in truths:
+        rows = truth.draw_rows(1_000, np.random.default_rng(2))
+        assert rows.features is not None
+        assert np.max(np.abs(rows.features)) <= 1
+        assert np.mean(np.abs(rows.target) > 1) < 0.1
+        means.append(rows.features[:, :-1].mean(axis=0))
     assert np.std(means) > 0.3  # and still differ
+
+
+@pytest.mark.parametrize("kind", ["linear", "logistic"])
+def test_imagined_sums_are_those_of_rows(kind: str) -> None:
+    """Of few parties' rows, and of more rows than are simulated: means over rows agree with integrals by name."""
+    rng = np.random.default_rng(3)
+    agreed = agree(kind, LEVELS)
+    [truth] = engine_of(agreed).draw_truths(1, rng)
+    assert isinstance(truth, RegressionTruth)
+    rows = truth.draw_rows(200_000, rng)
+    assert rows.features is not None
+    columns = dict(zip(["age", "region=b", "region=c", "bmi", "bmi missing"], rows.features.T, strict=False))
+    columns["y"] = np.clip(rows.target, -1, 1)
+    for number in (15_000, 400_000):
+        found = truth.add_up(number, rng) / number
+        for entry, value in zip(agreed.model.layout.entries, found, strict=True):
+            product = np.prod([columns[name] for name in entry.name.split(" × ")], axis=0)
+            error = np.std(product) * np.sqrt(1 / min(number, 20_000) + 1 / 200_000)
+            assert value == pytest.approx(product.mean(), abs=5 * error + 1e-9), entry.name
+    assert np.all(columns["bmi"][columns["bmi missing"] == 1] == 0)
+    assert np.all(columns["region=b"] + columns["region=c"] <= 1)
+
+
+def test_populations_are_as_agreed() -> None:
+    """Parameters have the agreed prior, effects of one deviation of a feature too, and the target's level as well."""
+    model = regression_of(agree("logistic", '{ name = "x", bounds = [-1, 1], typical = [-0.2, 0.2] }'))
+    rng = np.random.default_rng(4)
+    drawn = [draw_population(model, rng) for _ in range(4_000)]
+    weights = np.array([draws["weights"][0] for draws, _ in drawn])
+    deviations = np.array([population.deviation[0] for _, population in drawn])
+    means = np.array([population.mean[0] for _, population in drawn])
+    effect = 1.25 / np.sqrt((np.e**2 - 1) / 2)
+    coordinates = model.weight_coordinates(weights, None)
+    standard = {
+        "weight": coordinates[:, 0],
+        "bias": coordinates[:, 1],
+        "effect": np.arcsinh(weights[:, 0] * deviations / effect),
+        "deviation": np.log(deviations / 0.1) / 0.5,
+        "mean": means / 0.2,
+        "level": (weights[:, 1] + weights[:, 0] * means) / 2,
+    }
+    for name, values in standard.items():
+        assert stats.kstest(values, "norm").pvalue > 1e-3, name
+    assert abs(np.corrcoef(standard["effect"], standard["deviation"])[0, 1]) < 0.06
+
+
+def test_correlations_are_as_agreed() -> None:
+    """Each of an LKJ distribution's is 2 Beta(η + (d − 2)/2) − 1."""
+    rng = np.random.default_rng(5)
+    roots = np.array([draw_correlation(4, 2.0, rng) for _ in range(4_000)])
+    correlations = roots @ roots.transpose(0, 2, 1)
+    np.testing.assert_allclose(np.diagonal(correlations, axis1=1, axis2=2), 1.0)
+    for i, j in itertools.combinations(range(4), 2):
+        assert stats.kstest((correlations[:, i, j] + 1) / 2, stats.beta(3, 3).cdf).pvalue > 1e-3
+
+
+def test_conjugate_features_are_as_agreed() -> None:
+    """Their covariance is a quarter of the squared half width in expectation, and means differ with it."""
+    model = regression_of(agree("linear", SCORES.replace(", typical = [0, 4]", ""), CONJUGATE))
+    rng = np.random.default_rng(6)
+    drawn = [draw_population(model, rng)[1] for _ in range(4_000)]
+    scales = np.array([one.deviation[:, None] * one.root for one in drawn])
+    np.testing.assert_allclose((scales @ scales.transpose(0, 2, 1)).mean(axis=0), 0.25 * np.eye(5), atol=0.03)
+    white = np.array([np.linalg.solve(scale, one.mean) for scale, one in zip(scales, drawn, strict=True)])
+    is_inside = np.all([np.abs(one.mean) < 1 for one in drawn], axis=1)
+    assert 0.7 < white[is_inside].std() < 1  # those within the bounds are smaller
+
+
+@pytest.mark.parametrize(
+    ("kind", "features", "more"),
+    [
+        ("linear", LEVELS, ""),
+        ("logistic", LEVELS, ""),
+        ("linear", SCORES.replace(", typical = [0, 4]", ""), CONJUGATE),
+        ("logistic", SCORES.replace(", typical = [0, 4]", ""), CONJUGATE),
+        ("linear", SCORES, "norm_bound = 1.5"),
+    ],
+)
+def test_imagined_rounds_tell_their_truth(kind: str, features: str, more: str) -> None:
+    """Posteriors of large parties without much noise lie about the truth, as far as they say that they do."""
+    agreed = agree(kind, features, more)
+    engine, rng = engine_of(agreed), np.random.default_rng(7)
+    distances = []
+    for one in imagine(engine, [Assumed(3_000, 4.0)] * 2, 12, rng):
+        [normal] = engine.approximate(one, [Coalition(np.ones(2), np.zeros(2))])
+        true, variance = one.truth.draws["weights"], one.truth.draws.get("variance")
+        assert isinstance(engine, RegressionEngine)
+        residual = None
+        if variance is not None:
+            # The residual's coordinate is found by bisection of what `at_coordinates` makes of it.
+            grid = np.column_stack([np.linspace(-6, 6, 4_001), np.zeros((4_001, engine.dimension - 1))])
+            place = np.argmin(np.abs(np.log(engine.model.at_coordinates(grid)["variance"] / variance)))
+            residual = grid[[place], 0]
+        away = regression_of(agreed).weight_coordinates(true, residual)[0] - normal.mean
+        distances.append(away @ (np.eye(len(away)) + normal.information) @ away / len(away))
+    assert 0.4 < np.median(distances) < 2.0
+
+
+def test_many_combinations_of_levels_have_advice() -> None:
+    """Sixty-four of them, which no mixture has to hold any more."""
+    features = ", ".join(f'{{ name = "x{k}", kind = "binary", labels = ["no", "yes"] }}' for k in range(6))
+    found = advise(
+        agree("logistic", features), party="north", rows=400, epsilons=[0.1, 4.0], simulations=4, progress=False
+    )
+    strong, weak = found.choices
+    assert strong.alone.value < weak.alone.value
+    assert strong.quality_reward < weak.quality_reward < 1.1
 
 
 def test_a_degraded_likelihood_is_that_of_less_data() -> None:

@@ -10,7 +10,6 @@ import equipoise as eq
 import rounds
 from equipoise.agreement.templates import example_agreement
 from equipoise.inference.infer import infer
-from equipoise.inference.problem import model_of
 from equipoise.mediation.other_priors import AGREED, other_priors, widened
 from equipoise.models import KINDS
 from equipoise.report import write_report
@@ -55,7 +54,7 @@ def test_every_prior_can_be_widened(kind: str) -> None:
         other = widened(agreed, width)
         assert other.identity != agreed.identity
         assert other.columns == agreed.columns
-        model_of(other)
+        assert other.model.at_coordinates(np.zeros((1, len(other.model.coordinate_names()))))
     assert widened(agreed, 1.0).model.prior.model_dump(exclude={"effect"}) == agreed.model.prior.model_dump(
         exclude={"effect"}
     )

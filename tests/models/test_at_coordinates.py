@@ -17,7 +17,7 @@ from equipoise.agreement.templates import example_agreement
 from equipoise.inference import collapsed
 from equipoise.inference.problem import model_of
 from equipoise.models import KINDS
-from equipoise.models.base import Rows
+from equipoise.models.base import Family, Rows
 from equipoise.models.linear import LinearModel
 from equipoise.models.regression import Regression
 
@@ -92,11 +92,15 @@ def test_slopes_are_pulled_back_to_coordinates(name: str) -> None:
 @every_agreement
 def test_rows_are_as_probable_together_as_one_by_one(name: str) -> None:
     model = agreed(name).model
-    engine, prior = model_of(agreed(name))
-    positions = 0.3 * np.random.default_rng(5).normal(size=(1, 4, engine.dimension))
-    draws = {key: np.asarray(values)[0] for key, values in collapsed.parameters(engine, prior, positions).items()}
+    draws = model.at_coordinates(0.3 * np.random.default_rng(5).normal(size=(4, len(model.coordinate_names()))))
     singly = [{key: values[[place]] for key, values in draws.items()} for place in range(4)]
-    rows = model.imagine(singly[0], 60, np.random.default_rng(6))
+    rng = np.random.default_rng(6)
+    if isinstance(model, Regression):
+        terms = rng.uniform(-1, 1, size=(60, len(model.coding.terms)))
+        rows = model.imagine(singly[0], np.column_stack([terms, np.ones(60)]), rng)
+    else:
+        assert isinstance(model, Family)
+        rows = model.imagine(singly[0], 60, rng)
     expected = [model.log_probability(one, rows.features, rows.target).sum() for one in singly]
     np.testing.assert_allclose(model.likelihood_of(rows)(draws), expected, rtol=1e-9)
 

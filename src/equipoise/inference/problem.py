@@ -52,8 +52,8 @@ def observations_of(
         variance[slot] = np.square(layout.noise_deviations(guarantee))
         added[slot] = np.sqrt(guarantee.epsilon * variance[slot])  # ½ λ Δ² = ε · ½ (λ/ε) Δ²
     unit_noise: Any = np.zeros((slots, entries)) if seed is None else _unit_noise(seed, (slots, entries))
-    arrays: tuple[Any, ...] = (statistic, count, variance, added)
-    return Observations(*arrays, unit_noise)
+    arrays: tuple[Any, ...] = (statistic, count, variance, added, unit_noise)
+    return Observations(*arrays)
 
 
 def _unit_noise(seed: UnitNoise, shape: tuple[int, int]) -> jax.Array:

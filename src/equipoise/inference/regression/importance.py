@@ -121,15 +121,15 @@ class Weighted(NamedTuple):
         return np.asarray(self.points[rng.permutation(np.minimum(chosen, len(self.points) - 1))])
 
 
-def sample(problem: Problem, mode: Mode, rng: np.random.Generator, number: int) -> Weighted:
-    """Draw `number` weighted points, after as many trials as it takes to make their weights even."""
+def sample(problem: Problem, mode: Mode, rng: np.random.Generator, number: int, *, even: float = EVEN) -> Weighted:
+    """Draw `number` weighted points, after as many trials as it takes to make their weights `even`."""
     dimension = len(mode.centre)
     prior = Proposal(np.zeros(dimension), np.eye(dimension), math.inf)
     around = Proposal(mode.centre, WIDENING * mode.root, DEGREES)
     best = Mixture([around, prior], np.array([1 - FROM_PRIOR, FROM_PRIOR]))
     trial = _draw(problem, best, rng, FIRST_TRIAL)
     highest = trial.effective / FIRST_TRIAL
-    if highest < EVEN:
+    if highest < even:
         # Components begin beside each other, so that each can move to where the others are too narrow.
         moved = [mode.centre + mode.root @ shift for shift in SPREAD * rng.normal(size=(COMPONENTS - 1, dimension))]
         shares = np.append(np.full(COMPONENTS, (1 - FROM_PRIOR) / COMPONENTS), FROM_PRIOR)
@@ -138,7 +138,7 @@ def sample(problem: Problem, mode: Mode, rng: np.random.Generator, number: int) 
             trial = _draw(problem, proposals, rng, TRIAL)
             if trial.effective > highest * TRIAL:
                 highest, best = trial.effective / TRIAL, proposals
-            if highest >= EVEN:
+            if highest >= even:
                 break
             proposals = _fit(proposals, trial)
     found = _draw(problem, best, rng, number)

@@ -23,6 +23,7 @@ from equipoise.inference.regression.statistic import MomentMap
 
 ROWS = 4_096
 SMALLEST_SHARE = 0.002  # of rows with a level, in the simulation
+SMALLEST_PRESENT = 0.05  # share of rows in which a number is there
 NEWTON_STEPS = 30
 FEWEST_EFFECTIVE = 200.0  # rows, below which the weights are too uneven to stand for a population
 MOST_MOMENTS = 600  # which so few rows can be weighted by
@@ -82,8 +83,8 @@ class Population:
 def simulate(moments: MomentMap, blocks: Blocks, second_moments: Floats) -> Floats:
     """Simulate rows u of the agreed kinds, with about the second moments given; the same rows for the same moments."""
     width = moments.width
-    mean = second_moments[:width, -1]
-    covariance = nearest_covariance(second_moments[:width, :width], mean)
+    mean, products = _without_gaps(blocks, second_moments)
+    covariance = nearest_covariance(products, mean)
     of_gap = dict(blocks.gaps)
     features = [(place,) for place in blocks.numbers] + list(blocks.levels)
     cuts = [None] * len(blocks.numbers) + [_cuts(mean[list(block)]) for block in blocks.levels]
@@ -110,11 +111,27 @@ def simulate(moments: MomentMap, blocks: Blocks, second_moments: Floats) -> Floa
                 rows[:, place] = chosen == number + 1
     for k, place in enumerate(blocks.numbers):
         present = 1.0 if place not in of_gap else 1 - rows[:, of_gap[place]]
-        share = 1.0 if place not in of_gap else max(1 - mean[of_gap[place]], 0.05)
-        middle = mean[place] / share
-        square = max(second_moments[place, place] / share - middle**2, 1e-4)
-        rows[:, place] = present * np.clip(middle + np.sqrt(square) * normal[:, k], -1.0, 1.0)
+        square = max(products[place, place] - mean[place] ** 2, 1e-4)
+        rows[:, place] = present * np.clip(mean[place] + np.sqrt(square) * normal[:, k], -1.0, 1.0)
     return rows
+
+
+def _without_gaps(blocks: Blocks, second_moments: Floats) -> tuple[Floats, Floats]:
+    """Return means and second moments of terms as they would be without gaps, were these where they are by chance.
+
+    A number is 0 where its indicator is 1, and nothing tells how the two would correlate otherwise.
+    """
+    width = len(second_moments) - 1
+    mean, products = second_moments[:width, -1].copy(), second_moments[:width, :width].copy()
+    for place, indicator in blocks.gaps:
+        share = max(1 - mean[indicator], SMALLEST_PRESENT)
+        square = products[place, place] / share
+        mean[place] /= share
+        products[place] /= share
+        products[:, place] /= share
+        products[place, place] = square
+        products[place, indicator] = products[indicator, place] = mean[place] * mean[indicator]
+    return mean, products
 
 
 @cache

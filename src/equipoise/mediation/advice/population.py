@@ -1,6 +1,7 @@
 """Populations that rows of a regression might come from, drawn from what is agreed about columns.
 
-Numbers, and normal variables that levels are cut from, have correlations from an LKJ distribution. Under a standardised
+Numbers, and normal variables that levels are cut from, have correlations from an LKJ distribution; gaps are where they
+are by chance. Under a standardised
 prior, weights and the bias are relative to the features' deviations s and means μ, which are integrated out of their
 coordinates. They are drawn together, as agreed:
 
@@ -84,7 +85,7 @@ def draw_population(agreed: Regression, rng: np.random.Generator) -> tuple[Draws
     else:
         assert isinstance(data, StandardisedFeatures)
         draws, mean, deviation = _draw_standardised(agreed, data, coordinates, rng)
-        root = draw_correlation(len(mean) + len(agreed.coding.blocks), data.concentration, rng)
+        root = _draw_root(agreed.coding, data.concentration, rng)
         cuts = tuple(_draw_cuts(len(block), rng) for block in agreed.coding.blocks)
         return draws, Population(agreed.coding, mean, deviation, root, cuts, agreed.norm_bound)
     return agreed.at_coordinates(coordinates), Population(agreed.coding, mean, deviation, root, (), agreed.norm_bound)
@@ -137,6 +138,16 @@ def _draw_normal(
     root = np.linalg.cholesky(covariance)
     mean = np.asarray(data.mean or np.zeros(width)) + root @ rng.normal(size=width) / np.sqrt(data.mean_strength)
     return np.clip(mean, -1.0, 1.0), deviation, root / deviation[:, None]
+
+
+def _draw_root(coding: Coding, concentration: float, rng: np.random.Generator) -> Floats:
+    """Draw a root of the correlations of numbers and blocks; gaps are where they are by chance."""
+    indicators = {indicator for _, indicator in coding.gaps}
+    by_chance = [len(coding.numbers) + k for k, block in enumerate(coding.blocks) if block[0] in indicators]
+    root = np.eye(len(coding.numbers) + len(coding.blocks))
+    others = np.delete(np.arange(len(root)), by_chance)
+    root[np.ix_(others, others)] = draw_correlation(len(others), concentration, rng)
+    return root
 
 
 def draw_correlation(size: int, concentration: float, rng: np.random.Generator) -> Floats:
