@@ -7,7 +7,7 @@ from scipy import stats
 from equipoise.errors import InferenceError
 from equipoise.inference.regression.importance import sample, smooth
 from equipoise.inference.regression.likelihood import Normals
-from equipoise.inference.regression.mode import Problem, find_mode
+from equipoise.inference.regression.mode import Observation, Problem, find_mode
 
 
 def no_slopes(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -18,7 +18,7 @@ def linear_problem(observed: np.ndarray, matrix: np.ndarray, spread: np.ndarray)
     def normals(points: np.ndarray) -> Normals:
         return Normals(points @ matrix.T, np.broadcast_to(spread, (len(points), *spread.shape)))
 
-    return Problem(observed, normals, lambda points: points, lambda points: points, no_slopes)
+    return Problem([Observation(observed, normals)], lambda points: points, lambda points: points, no_slopes)
 
 
 @pytest.mark.statistical
@@ -56,7 +56,9 @@ def test_two_modes_are_both_found() -> None:
             np.column_stack([points[:, 0] ** 2, points[:, 1]]), np.broadcast_to(0.1 * np.eye(2), (len(points), 2, 2))
         )
 
-    problem = Problem(np.array([1.5, 0.0]), normals, lambda points: points, lambda points: points, no_slopes)
+    problem = Problem(
+        [Observation(np.array([1.5, 0.0]), normals)], lambda points: points, lambda points: points, no_slopes
+    )
     rng = np.random.default_rng(0)
     found = sample(problem, find_mode(problem, np.array([0.5, 0.5])), rng, 8_000)
     assert found.reliable

@@ -1,6 +1,7 @@
 """Posterior of a regression's parameters from the releases of a coalition."""
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -14,11 +15,12 @@ from equipoise.inference.regression.hamiltonian import CHAINS, sample_chains
 from equipoise.inference.regression.importance import sample
 from equipoise.inference.regression.likelihood import Likelihood, LinearLikelihood, Normals
 from equipoise.inference.regression.logistic import LogisticLikelihood
-from equipoise.inference.regression.mode import Mode, Problem, find_mode
+from equipoise.inference.regression.mode import Mode, Observation, Problem, find_mode
 from equipoise.inference.regression.model import RegressionModel
 from equipoise.inference.regression.pooling import Pooled, Releases, TargetObservation, observe_targets, pool
 from equipoise.inference.regression.population import MOST_MOMENTS, Population, simulate, weigh
 from equipoise.inference.regression.row_covariance import row_covariance
+from equipoise.inference.regression.statistic import MomentMap
 
 ITERATIONS = 3  # of the covariance of a row, which is taken at the mode
 FIRST_ROWS = 10.0  # as many rows tell where the search for the mode begins
@@ -89,34 +91,50 @@ def build_problem(
 ) -> tuple[Problem, Mode]:
     """Find the mode for a coalition's releases, taking the covariance of a row where the mode is.
 
+    If every party's features have a distribution of their own, the density is the product of those of all parties'
+    releases, each with its own feature moments integrated out and its own covariance of a row. Parties share the
+    parameters alone.
+
     The mode is followed from where next to nothing is known: the likelihood is tempered less and less. Tempering to a
     `power` comes last, so that it does not change the likelihood.
     """
-    moments = model.moments
-    rows = float(releases.rows.sum())
-    means = np.clip(releases.statistic.sum(axis=0) / rows, -1.0, 1.0)  # of what spans [−1, 1]
-    if not np.all(np.isfinite(means)):
-        raise InferenceError("a release has sums that are not finite numbers; ask its party for another submission")
     _check_possible(releases)
+    groups = releases.apart() if model.per_party else [releases]
+    covariances = [_first_row_covariance(model.moments, group) for group in groups]
+
+    def combine(pooled: Sequence[Pooled], part: float) -> list[Likelihood]:
+        return [_likelihood(model, one, part) for one in pooled]
+
+    centre = np.zeros(model.dimension)
+    first = min(1.0, FIRST_ROWS / float(releases.rows.sum()))
+    powers = np.geomspace(first, 1.0, math.ceil(math.log(1 / first, COOLING)) + 1)
+    for iteration in range(ITERATIONS):
+        pooled = _pool_groups(groups, covariances, sampling)
+        for part in powers if iteration == 0 else powers[-1:]:
+            likelihoods = combine(pooled, float(part))
+            centre = find_mode(_problem(model, likelihoods), centre).centre
+        covariances = [_row_covariance(model, one, centre) for one in likelihoods]
+    problem = _problem(model, combine(_pool_groups(groups, covariances, sampling), power))
+    return problem, find_mode(problem, centre)
+
+
+def _pool_groups(groups: Sequence[Releases], covariances: Sequence[Floats], sampling: float) -> list[Pooled]:
+    return [pool(group, one, sampling=sampling) for group, one in zip(groups, covariances, strict=True)]
+
+
+def _first_row_covariance(moments: MomentMap, releases: Releases) -> Floats:
+    """Covariance of a row before any mode is known: that of the mean sums, as if there were no noise."""
+    means = np.clip(releases.statistic.sum(axis=0) / releases.rows.sum(), -1.0, 1.0)  # of what spans [−1, 1]
     split = moments.features
     square = max(0.0, float(means[-1])) if moments.has_square else 1.0
     features = moments.second_moments(means[:split])
-    covariance = row_covariance(moments, features, means[split : split + len(features)], square)
-    centre = np.zeros(model.dimension)
-    first = min(1.0, FIRST_ROWS / rows)
-    powers = np.geomspace(first, 1.0, math.ceil(math.log(1 / first, COOLING)) + 1)
-    for iteration in range(ITERATIONS):
-        pooled = pool(releases, covariance, sampling=sampling)
-        for part in powers if iteration == 0 else powers[-1:]:
-            likelihood = _likelihood(model, pooled, float(part))
-            centre = find_mode(_problem(model, likelihood), centre).centre
-        covariance = _row_covariance(model, likelihood, centre)
-    problem = _problem(model, _likelihood(model, pool(releases, covariance, sampling=sampling), power))
-    return problem, find_mode(problem, centre)
+    return row_covariance(moments, features, means[split : split + len(features)], square)
 
 
 def _check_possible(releases: Releases) -> None:
     """Refuse sums that rows within [−1, 1] do not have, whatever the noise."""
+    if not np.all(np.isfinite(releases.statistic)):
+        raise InferenceError("a release has sums that are not finite numbers; ask its party for another submission")
     deviations = np.sqrt(releases.scale[:, None] * releases.shape)
     beyond = np.abs(releases.statistic) - releases.rows[:, None] - FAR * deviations
     if np.any(beyond > 0):
@@ -154,28 +172,34 @@ def _row_covariance(model: RegressionModel, likelihood: Likelihood, centre: Floa
     return row_covariance(model.moments, likelihood.second_moments, products[0], float(squares[0]))
 
 
-def _problem(model: RegressionModel, likelihood: Likelihood) -> Problem:
+def _problem(model: RegressionModel, likelihoods: Sequence[Likelihood]) -> Problem:
     return Problem(
-        likelihood.observation.observed,
-        partial(_normals, model, likelihood),
+        [Observation(one.observation.observed, partial(_normals, model, one)) for one in likelihoods],
         model.flatten,
         model.unflatten,
-        partial(_value_and_slopes, model, likelihood),
+        partial(_value_and_slopes, model, likelihoods),
     )
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def _normals(model: RegressionModel, likelihood: Likelihood, coordinates: Floats) -> Normals:
-    """Distribution of the observation; at points so far off that it overflows, the density becomes −∞."""
+    """Distribution of an observation; at points so far off that it overflows, the density becomes −∞."""
     return likelihood.moments_at(model.parameters(coordinates))
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def _value_and_slopes(model: RegressionModel, likelihood: Likelihood, coordinates: Floats) -> tuple[Floats, Floats]:
+def _value_and_slopes(
+    model: RegressionModel, likelihoods: Sequence[Likelihood], coordinates: Floats
+) -> tuple[Floats, Floats]:
     """Log density of the posterior at coordinates [points, d], and its slopes."""
     far = np.logical_not((np.abs(coordinates) < FARTHEST).all(axis=1))
     coordinates = np.where(far[:, None], 0.0, coordinates)
     parameters = model.parameters(coordinates)
-    value, by_weights, by_variance = likelihood.value_and_slopes(parameters)
-    value = np.where(far, -np.inf, value - 0.5 * np.sum(coordinates**2, axis=1))
+    value = np.where(far, -np.inf, -0.5 * np.sum(coordinates**2, axis=1))
+    by_weights, by_variance = np.zeros_like(parameters.weights), np.zeros(len(coordinates))
+    for likelihood in likelihoods:
+        found = likelihood.value_and_slopes(parameters)
+        value += found[0]
+        by_weights += found[1]
+        by_variance += found[2]
     return value, model.pull_back(coordinates, by_weights, by_variance) - coordinates
