@@ -87,8 +87,8 @@ def infer(
     tau : mapping of str to float, optional
         Noise to add to parties' statistics: 1/ε′ − 1/ε makes a release at ε one at ε′.
     method : {"auto", "collapsed", "moments", "gibbs", "naive", "prior"}
-        "collapsed" integrates statistics out, and is what "auto" picks. "moments" is for regressions with features of
-        one distribution: it integrates the features' moments out as well, compiles nothing, and needs a few seconds
+        "collapsed" integrates statistics out, and is what "auto" picks. "moments" is for regressions: it
+        integrates the features' moments out as well, compiles nothing, and needs a few seconds
         at most for up to a dozen parameters; its draws have the model's own parameters only. "gibbs" is the paper's
         Algorithm 1, for linear regression with the conjugate prior only; "naive" (which ignores the noise) and "prior"
         are baselines.
