@@ -45,13 +45,15 @@ class Problem(NamedTuple):
     """Independent observations, and how to move among the coordinates.
 
     `value_and_slopes` gives the log density of the posterior and its slopes, perhaps approximate ones.
-    `flatten` maps coordinates to those in which the search for the mode moves, and `unflatten` back.
+    `flatten` maps coordinates to those in which the search for the mode moves, and `unflatten` back; `log_volume` is
+    the logarithm of the determinant of the derivatives of `flatten`, where it is known.
     """
 
     observations: Sequence[Observation]
     flatten: Callable[[Floats], Floats]
     unflatten: Callable[[Floats], Floats]
     value_and_slopes: Callable[[Floats], tuple[Floats, Floats]]
+    log_volume: Callable[[Floats], Floats] | None = None
 
     def log_likelihood(self, coordinates: Floats) -> Floats:
         """Log density of all observations at coordinates [points, d]."""

@@ -71,6 +71,15 @@ class RegressionModel:
         first = flat.shape[1] - self.moments.width - 1
         return self.agreed.weight_coordinates(flat[:, first:], flat[:, 0] if first else None)
 
+    @property
+    def has_volume(self) -> bool:
+        """True if `log_volume` is known: under standardised priors."""
+        return str(self.agreed.prior.kind) == "standardised"  # type: ignore[attr-defined]
+
+    def log_volume(self, coordinates: Floats) -> Floats:
+        """Log determinant of the derivatives of `flatten`; each weight moves with its own coordinate and others'."""
+        return self.agreed.log_volume(coordinates)
+
     def pull_back(self, coordinates: Floats, slopes: Floats, of_variance: Floats) -> Floats:
         """Return slopes by coordinates, given those by weights and by the residual variance."""
         return self.agreed.pull_back(coordinates, slopes, of_variance)

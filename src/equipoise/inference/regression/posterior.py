@@ -178,6 +178,7 @@ def _problem(model: RegressionModel, likelihoods: Sequence[Likelihood]) -> Probl
         model.flatten,
         model.unflatten,
         partial(_value_and_slopes, model, likelihoods),
+        model.log_volume if model.has_volume else None,
     )
 
 
