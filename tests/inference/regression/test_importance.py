@@ -8,6 +8,7 @@ from equipoise.errors import InferenceError
 from equipoise.inference.regression.importance import sample, smooth
 from equipoise.inference.regression.likelihood import Normals
 from equipoise.inference.regression.mode import Observation, Problem, find_mode
+from regressions import agree, model_of
 
 
 def no_slopes(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -82,3 +83,46 @@ def test_the_shape_of_a_tail_is_found(shape: float) -> None:
     assert abs(found - shape) < 0.15
     assert np.exp(smoothed).max() <= draws.max() * (1 + 1e-9)
     np.testing.assert_array_equal(np.sort(smoothed)[:30_000], np.sort(np.log(draws))[:30_000])
+
+
+@pytest.mark.parametrize("kind", ["linear", "logistic"])
+def test_volumes_are_determinants_of_differences(kind: str) -> None:
+    model = model_of(agree(kind))
+    coordinates = np.random.default_rng(0).normal(size=(3, model.dimension))
+    steps = 1e-5 * np.eye(model.dimension)
+    differences = [model.flatten(coordinates + one) - model.flatten(coordinates - one) for one in steps]
+    determinants = np.linalg.slogdet(np.stack(differences, axis=2) / 2e-5)[1]
+    np.testing.assert_allclose(model.log_volume(coordinates), determinants, atol=1e-6)
+
+
+@pytest.mark.statistical
+def test_a_ridge_that_is_bent_in_coordinates_is_covered_by_flat_proposals() -> None:
+    """The sum of two exponentials is known to 1 %: importance weights of bent proposals alone are uneven."""
+    spread = 1e-4 * np.eye(1)
+
+    def normals(points: np.ndarray) -> Normals:
+        mean = np.exp(1.5 * points).sum(axis=1, keepdims=True)
+        return Normals(mean, np.broadcast_to(spread, (len(points), 1, 1)))
+
+    def flatten(points: np.ndarray) -> np.ndarray:
+        return np.asarray(np.exp(1.5 * points))
+
+    @np.errstate(invalid="ignore", divide="ignore")
+    def unflatten(points: np.ndarray) -> np.ndarray:
+        return np.asarray(np.log(points) / 1.5)
+
+    def log_volume(points: np.ndarray) -> np.ndarray:
+        return np.asarray(np.sum(np.log(1.5) + 1.5 * points, axis=1))
+
+    problem = Problem([Observation(np.array([3.0]), normals)], flatten, unflatten, no_slopes, log_volume)
+    rng = np.random.default_rng(0)
+    found = sample(problem, find_mode(problem, np.zeros(2)), rng, 8_000)
+    assert found.reliable
+    draws = found.resample(rng, 4_000)
+    # On the ridge, the first exponential's share of 3 has the density below.
+    share = (np.arange(100_000) + 0.5) / 100_000
+    log_density = stats.norm.logpdf(np.log(3 * share) / 1.5) + stats.norm.logpdf(np.log(3 - 3 * share) / 1.5)
+    density = np.exp(log_density) / (share * (1 - share))
+    assert abs(np.mean(np.exp(1.5 * draws[:, 0]) / 3) - 0.5) < 0.02
+    expected = np.sqrt(np.sum(density * (share - 0.5) ** 2) / density.sum())
+    assert abs(np.std(np.exp(1.5 * draws[:, 0]) / 3) / expected - 1) < 0.03

@@ -58,12 +58,20 @@ def sample_posterior(
         coordinates = rng.normal(size=(draws, model.dimension))
         return Sample(coordinates, _diagnostics(draws, model.dimension, float(draws), 0.0), Estimate(0.0, 0.0))
     try:
-        problem, mode = build_problem(model, releases, power=power, sampling=sampling)
+        return _sample_by_dimension(model, releases, rng, draws, power, sampling)
     except np.linalg.LinAlgError as error:
         raise InferenceError(
-            "the released sums leave parameters on a ridge that double precision cannot resolve, as columns do that "
-            'hardly vary or repeat each other; leave one out, or use method "collapsed"'
+            f"the released sums of {releases.rows.sum():,.0f} rows leave weights on a ridge that double precision "
+            "cannot resolve, as columns do that hardly vary or repeat each other where there is next to no noise; "
+            "leave a column out or merge levels"
         ) from error
+
+
+def _sample_by_dimension(
+    model: RegressionModel, releases: Releases, rng: np.random.Generator, draws: int, power: float, sampling: float
+) -> Sample:
+    """Sample by importance weights where coordinates are few and weights even, by chains elsewhere."""
+    problem, mode = build_problem(model, releases, power=power, sampling=sampling)
     if model.dimension > MOST_WEIGHTED:
         starts = mode.centre + rng.normal(size=(CHAINS, model.dimension)) @ mode.root.T
         return _sample_chains(problem, starts, mode, rng, draws)
