@@ -182,6 +182,8 @@ def _surround(problem: Problem, mode: Mode, prior: Proposal, rng: np.random.Gene
     return Mixture(problem, [*parts, prior], shares)
 
 
+# A point that is too far off for its coordinates to be computed has no weight.
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def _draw(problem: Problem, mixture: "Mixture", rng: np.random.Generator, number: int) -> Weighted:
     """Draw from a mixture in proportion to its shares, and weight by the posterior."""
     points = mixture.draw(rng, number)
@@ -196,6 +198,7 @@ def _draw(problem: Problem, mixture: "Mixture", rng: np.random.Generator, number
     return Weighted(points, np.exp(smoothed - total), log_likelihood, total - math.log(number), shape)
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def _fit(mixture: "Mixture", found: Weighted) -> "Mixture":
     """Move all parts but the prior to where the weighted points are, by one step of expectation–maximisation."""
     dimension = found.points.shape[1]
