@@ -1,11 +1,18 @@
 """Regressions of all kinds of columns, and rows for them from a generator that shares no code with the model."""
 
+from pathlib import Path
+from unittest import mock
+
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from equipoise.agreement import Agreement
 from equipoise.inference.regression.model import RegressionModel
 from equipoise.models.regression import Regression
+from equipoise.party.release import release
+from equipoise.protocol.submission import Submission
+from rounds import seeded
 
 Floats = NDArray[np.float64]
 
@@ -72,3 +79,24 @@ def sums_of(model: RegressionModel, rows: Floats, target: Floats) -> Floats:
     whole = np.column_stack([rows, target])
     i, j = model.moments.pairs.T
     return np.asarray((whole[:, i] * whole[:, j]).sum(axis=0))
+
+
+def release_tables(
+    agreed: Agreement, kind: str, weights: Floats, folder: Path, epsilons: tuple[float, float] = (4.0, 1.0)
+) -> list[Submission]:
+    """Release rows of two parties."""
+    found = []
+    folder.mkdir(exist_ok=True)
+    for seed, (party, epsilon) in enumerate(zip(agreed.party_names, epsilons, strict=True)):
+        rng = np.random.default_rng(seed)
+        rows = draw_rows(400 + 400 * seed, rng)
+        y = draw_targets(kind, rows, weights, 0.25, rng)
+        frame = pd.DataFrame({"age": rows[:, 0], "bmi": np.where(rows[:, 4] > 0, np.nan, rows[:, 3])})
+        frame["region"] = np.select([rows[:, 1] > 0, rows[:, 2] > 0], ["b", "c"], "a")
+        frame["y"] = np.clip(y, -1, 1) if kind == "linear" else np.where(y > 0, "yes", "no")
+        if "region" not in [one.name for one in agreed.columns]:
+            frame["bmi"] = frame["bmi"].fillna(0.0)
+        ledger = folder / f"{party}.ledger"
+        with mock.patch("equipoise.party.release.perturb", seeded(seed)):  # the same noise in every run
+            found.append(release(agreed, frame, party=party, epsilon=epsilon, ledger=ledger))
+    return found

@@ -84,6 +84,16 @@ def test_when_no_chain_is_good_nothing_is_relied_on() -> None:
     assert any("BFMI" in problem for problem in report.problems)
 
 
+def test_a_superchain_that_is_left_alone_is_not_relied_on() -> None:
+    draws = autoregressive(10, 8, 300, 0.1)[..., None]
+    energy = np.cumsum(np.random.default_rng(11).normal(size=(8, 300)), axis=1)
+    energy[:2] = np.random.default_rng(12).normal(size=(2, 300))
+    report, keep = diagnose(draws, energy=energy, superchains=4)
+    np.testing.assert_array_equal(keep, [0, 1])
+    assert not report.converged
+    assert "R-hat is nan" in report.problems[0]
+
+
 def test_divergences_and_few_draws_are_problems() -> None:
     draws = autoregressive(12, 4, 50, 0.0)[..., None]
     divergent = np.zeros((4, 50), bool)

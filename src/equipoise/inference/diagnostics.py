@@ -309,6 +309,8 @@ def _nested_rhat(draws: _Ranked, superchains: int) -> Floats:
 
 def _plain_nested_rhat(draws: Floats, superchains: int) -> Floats:
     coordinates, _, length = draws.shape
+    if superchains == 1:  # nothing to compare it with, where all others were dropped
+        return np.full(coordinates, np.nan)
     half = length // 2
     halves = np.stack([draws[..., :half].mean(axis=(1, 2)), draws[..., length - half :].mean(axis=(1, 2))])
     means = draws.mean(axis=2).reshape(coordinates, superchains, -1)

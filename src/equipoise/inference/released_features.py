@@ -17,7 +17,7 @@ from equipoise.inference.regression.batch import Asked, ReleasedSums, releases_o
 from equipoise.inference.regression.model import RegressionModel
 from equipoise.inference.regression.pooling import Releases, observe_targets, pool
 from equipoise.inference.regression.population import MOST_MOMENTS, simulate, weigh
-from equipoise.inference.regression.posterior import first_row_covariance, settle_row_covariance
+from equipoise.inference.regression.posterior import first_row_covariance, settle_row_covariances
 from equipoise.models.regression import Regression
 from equipoise.protocol.submission import Submission
 
@@ -49,7 +49,7 @@ def deviations_of(agreement: Agreement, submissions: Sequence[Submission]) -> De
 def row_covariance_of(agreement: Agreement, submissions: Sequence[Submission]) -> Floats:
     """Covariance of what one row adds to the statistic, in the statistic's order, at the mode of the posterior."""
     model, releases = _read(agreement, submissions)
-    found = settle_row_covariance(model, releases).covariance
+    (found, *_) = settle_row_covariances(model, releases).covariances
     ordered = np.empty_like(found)
     ordered[np.ix_(model.moments.order, model.moments.order)] = found
     return ordered

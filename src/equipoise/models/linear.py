@@ -266,6 +266,10 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
         of_unit = of_unit + 2 * unit * of_variance
         return np.column_stack([of_unit * unit * by_coordinate, found])
 
+    def log_volume(self, coordinates: Floats) -> Floats:
+        unit = self._residual_at(coordinates[:, 0])
+        return self.standardised_log_volume(coordinates[:, 1:], self.effect, unit, self._target_belief)
+
     def _residual_at(self, coordinates: Floats) -> Floats:
         """Residual deviations at their coordinates."""
         prior = self.prior

@@ -203,6 +203,12 @@ bias_spread = 2.0        # log odds where all features are at their means
         stretch = np.sqrt(np.sum(directions**2, axis=1) / squares)
         return np.asarray(slopes * self._scales * stretch[:, None])
 
+    def log_volume(self, coordinates: Floats) -> Floats:
+        prior = self.prior
+        assert isinstance(prior, StandardisedLogOdds)
+        unit = np.ones(len(coordinates))
+        return self.standardised_log_volume(coordinates, prior.effect, unit, (0.0, prior.bias_spread))
+
     @property
     def _degrees(self) -> float:
         """Degrees of freedom of the truncated norm."""

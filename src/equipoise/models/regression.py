@@ -320,6 +320,23 @@ class Regression(Model):
         found = np.column_stack([through * moved * scale[:, None], of_bias * deviation])
         return found, np.sum(through * weights, axis=1) / unit
 
+    def standardised_log_volume(
+        self, coordinates: Floats, effect: float, unit: Floats, target: tuple[float, float]
+    ) -> Floats:
+        """Log determinant of the derivatives of weights by their coordinates [draws, terms + 1].
+
+        A weight moves with its own coordinate alone and the bias with all, so that the determinant is the product of
+        what each moves with its own.
+        """
+        scale = unit * (effect / SINH_DEVIATION)
+        slopes = np.empty((len(coordinates), len(self.typical_terms)))
+        ratios = np.empty_like(slopes)
+        for alike, typical, spread in self._alike_terms:
+            ratios[:, alike] = ratio_quantile(coordinates[:, alike], typical, spread, LARGEST_DEVIATION)
+            slopes[:, alike] = ratio_slope(coordinates[:, alike], typical, spread, LARGEST_DEVIATION)
+        _, deviation = self._bias_given(ratios * scale[:, None], target)
+        return np.asarray(np.sum(np.log(slopes * scale[:, None]), axis=1) + np.log(deviation))
+
     @cached_property
     def _means_of_terms(self) -> tuple[Floats, Floats]:
         """Middles of what is believed of each term's mean, and spreads."""
@@ -346,6 +363,10 @@ class Regression(Model):
     @abstractmethod
     def pull_back(self, coordinates: Floats, slopes: Floats, of_variance: Floats) -> Floats:
         """Return slopes by coordinates, given those by weights [draws, terms + 1] and by the variance [draws]."""
+
+    @abstractmethod
+    def log_volume(self, coordinates: Floats) -> Floats:
+        """Log determinant of the derivatives of weights by their coordinates, under a standardised prior."""
 
     # Predictions.
 

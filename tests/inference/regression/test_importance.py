@@ -7,7 +7,8 @@ from scipy import stats
 from equipoise.errors import InferenceError
 from equipoise.inference.regression.importance import sample, smooth
 from equipoise.inference.regression.likelihood import Normals
-from equipoise.inference.regression.mode import Problem, find_mode
+from equipoise.inference.regression.mode import Observation, Problem, find_mode
+from regressions import agree, model_of
 
 
 def no_slopes(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -18,7 +19,7 @@ def linear_problem(observed: np.ndarray, matrix: np.ndarray, spread: np.ndarray)
     def normals(points: np.ndarray) -> Normals:
         return Normals(points @ matrix.T, np.broadcast_to(spread, (len(points), *spread.shape)))
 
-    return Problem(observed, normals, lambda points: points, lambda points: points, no_slopes)
+    return Problem([Observation(observed, normals)], lambda points: points, lambda points: points, no_slopes)
 
 
 @pytest.mark.statistical
@@ -56,7 +57,9 @@ def test_two_modes_are_both_found() -> None:
             np.column_stack([points[:, 0] ** 2, points[:, 1]]), np.broadcast_to(0.1 * np.eye(2), (len(points), 2, 2))
         )
 
-    problem = Problem(np.array([1.5, 0.0]), normals, lambda points: points, lambda points: points, no_slopes)
+    problem = Problem(
+        [Observation(np.array([1.5, 0.0]), normals)], lambda points: points, lambda points: points, no_slopes
+    )
     rng = np.random.default_rng(0)
     found = sample(problem, find_mode(problem, np.array([0.5, 0.5])), rng, 8_000)
     assert found.reliable
@@ -80,3 +83,43 @@ def test_the_shape_of_a_tail_is_found(shape: float) -> None:
     assert abs(found - shape) < 0.15
     assert np.exp(smoothed).max() <= draws.max() * (1 + 1e-9)
     np.testing.assert_array_equal(np.sort(smoothed)[:30_000], np.sort(np.log(draws))[:30_000])
+
+
+@pytest.mark.parametrize("kind", ["linear", "logistic"])
+def test_volumes_are_determinants_of_differences(kind: str) -> None:
+    model = model_of(agree(kind))
+    coordinates = np.random.default_rng(0).normal(size=(3, model.dimension))
+    steps = 1e-5 * np.eye(model.dimension)
+    differences = [model.flatten(coordinates + one) - model.flatten(coordinates - one) for one in steps]
+    determinants = np.linalg.slogdet(np.stack(differences, axis=2) / 2e-5)[1]
+    np.testing.assert_allclose(model.log_volume(coordinates), determinants, atol=1e-6)
+
+
+@pytest.mark.statistical
+def test_a_ridge_that_is_bent_in_coordinates_is_covered_by_flat_proposals() -> None:
+    """The sum of two hyperbolic sines is known to 1 %: the first one has the density below."""
+    spread = 1e-4 * np.eye(1)
+
+    def flatten(points: np.ndarray) -> np.ndarray:
+        return np.asarray(np.sinh(2 * points))
+
+    def unflatten(points: np.ndarray) -> np.ndarray:
+        return np.asarray(np.arcsinh(points) / 2)
+
+    def normals(points: np.ndarray) -> Normals:
+        return Normals(flatten(points).sum(axis=1, keepdims=True), np.broadcast_to(spread, (len(points), 1, 1)))
+
+    def log_volume(points: np.ndarray) -> np.ndarray:
+        return np.asarray(np.sum(np.log(2 * np.cosh(2 * points)), axis=1))
+
+    problem = Problem([Observation(np.array([3.0]), normals)], flatten, unflatten, no_slopes, log_volume)
+    rng = np.random.default_rng(0)
+    found = sample(problem, find_mode(problem, np.zeros(2)), rng, 8_000)
+    assert found.reliable
+    draws = flatten(found.resample(rng, 4_000))[:, 0]
+    grid = np.linspace(-100, 103, 400_001)
+    parts = unflatten(np.stack([grid, 3 - grid], axis=1))
+    density = np.exp(np.sum(stats.norm.logpdf(parts), axis=1) - log_volume(parts))
+    for low, high in ((-1e9, 0.0), (0.0, 1.5), (1.5, 3.0), (3.0, 1e9)):
+        expected = density[(grid > low) & (grid < high)].sum() / density.sum()
+        assert abs(np.mean((draws > low) & (draws < high)) - expected) < 0.03

@@ -11,7 +11,7 @@ import equipoise as eq
 from equipoise.agreement.templates import example_agreement
 from equipoise.errors import InferenceError
 from equipoise.models.columns import LabelColumn
-from regressions import agree, draw_rows, draw_targets
+from regressions import agree, release_tables
 from rounds import seeded
 
 pytestmark = [pytest.mark.engine, pytest.mark.statistical]
@@ -20,25 +20,9 @@ WEIGHTS = np.array([0.3, -0.2, 0.25, 0.15, -0.1, 0.05])
 NUMBERS = '{ name = "age", bounds = [-1, 1] }, { name = "bmi", bounds = [-1, 1] }'
 
 
-def release(
-    agreed: eq.Agreement, kind: str, folder: Path, epsilons: tuple[float, float] = (4.0, 1.0)
-) -> list[eq.Submission]:
+def release(agreed: eq.Agreement, kind: str, folder: Path) -> list[eq.Submission]:
     """Release rows of two parties."""
-    found = []
-    folder.mkdir(exist_ok=True)
-    for seed, (party, epsilon) in enumerate(zip(agreed.party_names, epsilons, strict=True)):
-        rng = np.random.default_rng(seed)
-        rows = draw_rows(400 + 400 * seed, rng)
-        y = draw_targets(kind, rows, WEIGHTS if kind == "linear" else 5 * WEIGHTS, 0.25, rng)
-        frame = pd.DataFrame({"age": rows[:, 0], "bmi": np.where(rows[:, 4] > 0, np.nan, rows[:, 3])})
-        frame["region"] = np.select([rows[:, 1] > 0, rows[:, 2] > 0], ["b", "c"], "a")
-        frame["y"] = np.clip(y, -1, 1) if kind == "linear" else np.where(y > 0, "yes", "no")
-        if "region" not in [one.name for one in agreed.columns]:
-            frame["bmi"] = frame["bmi"].fillna(0.0)
-        ledger = folder / f"{party}.ledger"
-        with mock.patch("equipoise.party.release.perturb", seeded(seed)):  # the same noise in every run
-            found.append(eq.release(agreed, frame, party=party, epsilon=epsilon, ledger=ledger))
-    return found
+    return release_tables(agreed, kind, WEIGHTS if kind == "linear" else 5 * WEIGHTS, folder)
 
 
 @pytest.mark.parametrize("kind", ["linear", "logistic"])
@@ -100,10 +84,6 @@ def test_hard_releases_end(tmp_path: Path) -> None:
 
 
 def test_it_refuses_others_models_and_rounds(tmp_path: Path) -> None:
-    apart = agree("linear", NUMBERS, '[model.data_prior]\nscope = "per-party"')
-    own = release(apart, "linear", tmp_path / "apart")
-    with pytest.raises(InferenceError, match='scope = "per-party"; use method "collapsed"'):
-        eq.infer(apart, own, method="moments")
     shares = eq.Agreement.parse(example_agreement("bernoulli"))
     target = shares.model.target
     assert isinstance(target, LabelColumn)

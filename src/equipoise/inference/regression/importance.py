@@ -20,7 +20,7 @@ from equipoise._util.arrays import Floats
 from equipoise.errors import InferenceError
 from equipoise.estimate import Estimate
 from equipoise.inference.diagnostics import TAIL_SHAPE_LIMIT
-from equipoise.inference.regression.mode import Mode, Problem
+from equipoise.inference.regression.mode import STEP, Mode, Problem
 
 DEGREES = 3.0  # of freedom of the t distributions
 WIDENING = 1.2  # of the first one, around the mode
@@ -36,11 +36,15 @@ SMALLEST_SHARE = 0.01  # of a component that is kept
 
 
 class Proposal(NamedTuple):
-    """A multivariate t distribution; with infinite degrees of freedom a normal one."""
+    """A multivariate t distribution; with infinite degrees of freedom a normal one.
+
+    If it is `flat`, its points are those in which the search for the mode moves, not coordinates.
+    """
 
     centre: Floats
     root: Floats
     degrees: float
+    flat: bool = False
 
     def draw(self, rng: np.random.Generator, number: int) -> Floats:
         """Draw points [number, d]."""
@@ -64,20 +68,28 @@ class Proposal(NamedTuple):
 class Mixture(NamedTuple):
     """A mixture of distributions, the last of which is the prior."""
 
+    problem: Problem
     parts: list[Proposal]
     shares: Floats
 
     def draw(self, rng: np.random.Generator, number: int) -> Floats:
-        """Draw points [number, d], of each part in proportion to its share, in any order."""
+        """Draw coordinates [number, d], of each part in proportion to its share, in any order."""
         counts = np.diff(np.round(np.cumsum([0.0, *self.shares]) * number).astype(int))
-        points = np.concatenate([one.draw(rng, count) for one, count in zip(self.parts, counts, strict=True)])
-        return np.asarray(rng.permutation(points))
+        drawn = []
+        for part, count in zip(self.parts, counts, strict=True):
+            points = part.draw(rng, count)
+            drawn.append(self.problem.unflatten(points) if part.flat else points)
+        return np.asarray(rng.permutation(np.concatenate(drawn)))
 
     def log_densities(self, points: Floats) -> Floats:
-        """Log densities of the parts, times their shares [parts, n]."""
-        return np.stack(
-            [math.log(share) + part.log_density(points) for part, share in zip(self.parts, self.shares, strict=True)]
-        )
+        """Log densities of the parts at coordinates, times their shares [parts, n]."""
+        found = np.empty((len(self.parts), len(points)))
+        if any(part.flat for part in self.parts):
+            assert self.problem.log_volume is not None
+            flat, volume = self.problem.flatten(points), self.problem.log_volume(points)
+        for k, (share, part) in enumerate(zip(self.shares, self.parts, strict=True)):
+            found[k] = math.log(share) + (part.log_density(flat) + volume if part.flat else part.log_density(points))
+        return found
 
 
 class Weighted(NamedTuple):
@@ -126,14 +138,11 @@ def sample(problem: Problem, mode: Mode, rng: np.random.Generator, number: int, 
     dimension = len(mode.centre)
     prior = Proposal(np.zeros(dimension), np.eye(dimension), math.inf)
     around = Proposal(mode.centre, WIDENING * mode.root, DEGREES)
-    best = Mixture([around, prior], np.array([1 - FROM_PRIOR, FROM_PRIOR]))
+    best = Mixture(problem, [around, prior], np.array([1 - FROM_PRIOR, FROM_PRIOR]))
     trial = _draw(problem, best, rng, FIRST_TRIAL)
     highest = trial.effective / FIRST_TRIAL
     if highest < even:
-        # Components begin beside each other, so that each can move to where the others are too narrow.
-        moved = [mode.centre + mode.root @ shift for shift in SPREAD * rng.normal(size=(COMPONENTS - 1, dimension))]
-        shares = np.append(np.full(COMPONENTS, (1 - FROM_PRIOR) / COMPONENTS), FROM_PRIOR)
-        proposals = Mixture([around, *(around._replace(centre=centre) for centre in moved), prior], shares)
+        proposals = _surround(problem, mode, prior, rng)
         for _ in range(TRIALS):
             trial = _draw(problem, proposals, rng, TRIAL)
             if trial.effective > highest * TRIAL:
@@ -151,6 +160,30 @@ def sample(problem: Problem, mode: Mode, rng: np.random.Generator, number: int, 
     return found
 
 
+def _surround(problem: Problem, mode: Mode, prior: Proposal, rng: np.random.Generator) -> "Mixture":
+    """Place components around the mode: half of them flat, if there is a volume to weigh their points by.
+
+    Weights that the observation leaves on a ridge are on a straight one if they are taken as they are, and on a bent
+    one in coordinates. Weights of which it says nothing at all are normal in coordinates alone.
+    """
+    dimension = len(mode.centre)
+    spaces = [Proposal(mode.centre, WIDENING * mode.root, DEGREES)]
+    if problem.log_volume is not None:
+        steps = STEP * np.eye(dimension)
+        slopes = (problem.flatten(mode.centre + steps) - problem.flatten(mode.centre - steps)).T / (2 * STEP)
+        centre = problem.flatten(mode.centre[None])[0]
+        spaces.append(Proposal(centre, WIDENING * slopes @ mode.root, DEGREES, flat=True))
+    # Components begin beside each other, so that each can move to where the others are too narrow.
+    parts = list(spaces)
+    for k in range(COMPONENTS - len(spaces)):
+        part = spaces[k % len(spaces)]
+        parts.append(part._replace(centre=part.centre + part.root @ (SPREAD / WIDENING * rng.normal(size=dimension))))
+    shares = np.append(np.full(COMPONENTS, (1 - FROM_PRIOR) / COMPONENTS), FROM_PRIOR)
+    return Mixture(problem, [*parts, prior], shares)
+
+
+# A point that is too far off for its coordinates to be computed has no weight.
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def _draw(problem: Problem, mixture: "Mixture", rng: np.random.Generator, number: int) -> Weighted:
     """Draw from a mixture in proportion to its shares, and weight by the posterior."""
     points = mixture.draw(rng, number)
@@ -165,15 +198,20 @@ def _draw(problem: Problem, mixture: "Mixture", rng: np.random.Generator, number
     return Weighted(points, np.exp(smoothed - total), log_likelihood, total - math.log(number), shape)
 
 
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def _fit(mixture: "Mixture", found: Weighted) -> "Mixture":
     """Move all parts but the prior to where the weighted points are, by one step of expectation–maximisation."""
-    points, dimension = found.points, found.points.shape[1]
-    each = mixture.log_densities(points)
+    dimension = found.points.shape[1]
+    each = mixture.log_densities(found.points)
     responsible = np.exp(each - np.logaddexp.reduce(each)) * found.weights
-    centre = found.weights @ points
-    overall = ((points - centre) * found.weights[:, None]).T @ (points - centre)
+    flat = mixture.problem.flatten(found.points) if any(part.flat for part in mixture.parts) else found.points
+    usable = found.weights > 0  # others may be too far off to be flattened
+    weights, responsible = found.weights[usable], responsible[:, usable]
+    spaces = {False: found.points[usable], True: flat[usable]}
+    covariances = {space: _weighted_covariance(points, weights) for space, points in spaces.items()}
     parts, shares = [], []
     for part, owned in zip(mixture.parts[:-1], responsible[:-1], strict=True):
+        points, overall = spaces[part.flat], covariances[part.flat]
         share = float(owned.sum())
         if share < SMALLEST_SHARE:
             continue
@@ -191,13 +229,18 @@ def _fit(mixture: "Mixture", found: Weighted) -> "Mixture":
         except np.linalg.LinAlgError:
             continue
         if np.isfinite(root).all() and np.all(np.diagonal(root) > 0):
-            parts.append(Proposal(middle, root, DEGREES))
+            parts.append(part._replace(centre=middle, root=root))
             shares.append(share)
     if not parts:  # hardly any weight is where the mixture is
         return mixture
     of_prior = max(FROM_PRIOR, float(responsible[-1].sum()))
     total = np.array([*shares, of_prior])
-    return Mixture([*parts, mixture.parts[-1]], total / total.sum())
+    return Mixture(mixture.problem, [*parts, mixture.parts[-1]], total / total.sum())
+
+
+def _weighted_covariance(points: Floats, weights: Floats) -> Floats:
+    moved = points - weights @ points
+    return np.asarray((moved * weights[:, None]).T @ moved)
 
 
 def smooth(log_weights: Floats) -> tuple[Floats, float]:

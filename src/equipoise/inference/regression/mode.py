@@ -7,7 +7,7 @@ Derivatives are central differences of the mean and the covariance of the observ
 d coordinates that is 2d points, which costs less than a few draws do.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,23 +29,38 @@ class Mode(NamedTuple):
     root: Floats
 
 
-class Problem(NamedTuple):
-    """Observed moments, and the normal distribution that they have at coordinates [points, d].
-
-    `value_and_slopes` gives the log density of the posterior and its slopes, perhaps approximate ones.
-    `flatten` maps coordinates to those in which the search for the mode moves, and `unflatten` back.
-    """
+class Observation(NamedTuple):
+    """Observed moments, and the normal distribution that they have at coordinates [points, d]."""
 
     observed: Floats
     normals: Callable[[Floats], Normals]
+
+    def log_density(self, coordinates: Floats) -> Floats:
+        """Log density of the observed moments at coordinates [points, d]."""
+        mean, covariance = self.normals(coordinates)
+        return normal_log_density(self.observed - mean, covariance)
+
+
+class Problem(NamedTuple):
+    """Independent observations, and how to move among the coordinates.
+
+    `value_and_slopes` gives the log density of the posterior and its slopes, perhaps approximate ones.
+    `flatten` maps coordinates to those in which the search for the mode moves, and `unflatten` back; `log_volume` is
+    the logarithm of the determinant of the derivatives of `flatten`, where it is known.
+    """
+
+    observations: Sequence[Observation]
     flatten: Callable[[Floats], Floats]
     unflatten: Callable[[Floats], Floats]
     value_and_slopes: Callable[[Floats], tuple[Floats, Floats]]
+    log_volume: Callable[[Floats], Floats] | None = None
 
     def log_likelihood(self, coordinates: Floats) -> Floats:
-        """Log density of the observation at coordinates [points, d]."""
-        mean, covariance = self.normals(coordinates)
-        return normal_log_density(self.observed - mean, covariance)
+        """Log density of all observations at coordinates [points, d]."""
+        found = np.zeros(len(coordinates))
+        for observation in self.observations:
+            found += observation.log_density(coordinates)
+        return found
 
     def log_posterior(self, coordinates: Floats) -> Floats:
         """Log density of the posterior at coordinates [points, d], up to a constant."""
@@ -73,20 +88,23 @@ def find_mode(problem: Problem, start: Floats) -> Mode:
 
 
 def _derivatives(problem: Problem, place: Floats, coordinates: Callable[[Floats], Floats]) -> tuple[Floats, Floats]:
-    """Gradient of the log posterior, and the Fisher information of the observation plus that of the prior."""
+    """Gradient of the log posterior, and the Fisher information of the observations plus that of the prior."""
     number = len(place)
     steps = STEP * np.diag(np.maximum(np.abs(place), 1.0))
     points = coordinates(np.concatenate([place[None], place + steps, place - steps]))
-    means, covariances = problem.normals(points)
-    precision = np.linalg.inv(covariances[0])
     widths = 2 * np.diagonal(steps)
-    slopes = (means[1 : number + 1] - means[number + 1 :]) / widths[:, None]
-    widenings = (covariances[1 : number + 1] - covariances[number + 1 :]) / widths[:, None, None]
     turns = (points[1 : number + 1] - points[number + 1 :]) / widths[:, None]
-    residual = precision @ (problem.observed - means[0])
-    relative = np.matmul(precision, widenings)
-    gradient = slopes @ residual - turns @ points[0]
-    gradient += 0.5 * (np.einsum("i,kij,j->k", residual, widenings, residual) - np.trace(relative, axis1=1, axis2=2))
-    flat = relative.reshape(number, -1)
-    turned = relative.transpose(0, 2, 1).reshape(number, -1)
-    return gradient, slopes @ precision @ slopes.T + 0.5 * flat @ turned.T + turns @ turns.T
+    gradient, information = -turns @ points[0], turns @ turns.T
+    for observation in problem.observations:
+        means, covariances = observation.normals(points)
+        precision = np.linalg.inv(covariances[0])
+        slopes = (means[1 : number + 1] - means[number + 1 :]) / widths[:, None]
+        widenings = (covariances[1 : number + 1] - covariances[number + 1 :]) / widths[:, None, None]
+        residual = precision @ (observation.observed - means[0])
+        relative = np.matmul(precision, widenings)
+        gradient += slopes @ residual + 0.5 * np.einsum("i,kij,j->k", residual, widenings, residual)
+        gradient -= 0.5 * np.trace(relative, axis1=1, axis2=2)
+        flat = relative.reshape(number, -1)
+        turned = relative.transpose(0, 2, 1).reshape(number, -1)
+        information += slopes @ precision @ slopes.T + 0.5 * flat @ turned.T
+    return gradient, information

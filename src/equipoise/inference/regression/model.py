@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from equipoise._util.arrays import Floats
-from equipoise.errors import InferenceError
 from equipoise.inference.regression.likelihood import Parameters
 from equipoise.inference.regression.pooling import FeaturePrior
 from equipoise.inference.regression.population import Blocks
@@ -31,12 +30,7 @@ class RegressionModel:
 
     @classmethod
     def of(cls, agreed: "Regression") -> "RegressionModel":
-        """Prepare an agreed regression; refuse one whose parties have feature distributions of their own."""
-        if getattr(agreed.data_prior, "scope", "shared") != "shared":
-            raise InferenceError(
-                'method "moments" pools the feature moments of all parties, and this agreement has scope = '
-                '"per-party"; use method "collapsed"'
-            )
+        """Prepare an agreed regression."""
         moments = MomentMap.of(agreed)
         return cls(agreed, moments, _feature_prior(agreed, moments))
 
@@ -44,6 +38,11 @@ class RegressionModel:
     def dimension(self) -> int:
         """Number of coordinates."""
         return len(self.agreed.coordinate_names())
+
+    @property
+    def per_party(self) -> bool:
+        """True if the features of every party have a distribution of their own."""
+        return str(getattr(self.agreed.data_prior, "scope", "shared")) == "per-party"
 
     @property
     def blocks(self) -> Blocks:
@@ -66,10 +65,20 @@ class RegressionModel:
         first = coordinates.shape[1] - self.moments.width - 1
         return np.column_stack([coordinates[:, :first], self.agreed.at_coordinates(coordinates)["weights"]])
 
+    @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def unflatten(self, flat: Floats) -> Floats:
-        """Invert `flatten`."""
+        """Invert `flatten`; a step that is far too long has no coordinates, and no density either."""
         first = flat.shape[1] - self.moments.width - 1
         return self.agreed.weight_coordinates(flat[:, first:], flat[:, 0] if first else None)
+
+    @property
+    def has_volume(self) -> bool:
+        """True if `log_volume` is known: under standardised priors."""
+        return str(self.agreed.prior.kind) == "standardised"  # type: ignore[attr-defined]
+
+    def log_volume(self, coordinates: Floats) -> Floats:
+        """Log determinant of the derivatives of `flatten`; each weight moves with its own coordinate and others'."""
+        return self.agreed.log_volume(coordinates)
 
     def pull_back(self, coordinates: Floats, slopes: Floats, of_variance: Floats) -> Floats:
         """Return slopes by coordinates, given those by weights and by the residual variance."""

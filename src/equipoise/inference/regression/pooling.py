@@ -41,6 +41,11 @@ class Releases(NamedTuple):
     scale: Floats
     shape: Floats
 
+    def apart(self) -> list["Releases"]:
+        """Separate the releases of all parties."""
+        alone = [slice(place, place + 1) for place in range(len(self.rows))]
+        return [Releases(self.statistic[one], self.rows[one], self.scale[one], self.shape) for one in alone]
+
 
 class Pooled(NamedTuple):
     """One observation of all moments: its precision Λ, and Λ μ̂."""

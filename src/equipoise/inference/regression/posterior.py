@@ -1,6 +1,7 @@
 """Posterior of a regression's parameters from the releases of a coalition."""
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from equipoise.inference.regression.hamiltonian import CHAINS, sample_chains
 from equipoise.inference.regression.importance import sample
 from equipoise.inference.regression.likelihood import Likelihood, LinearLikelihood, Normals
 from equipoise.inference.regression.logistic import LogisticLikelihood
-from equipoise.inference.regression.mode import Mode, Problem, find_mode
+from equipoise.inference.regression.mode import Mode, Observation, Problem, find_mode
 from equipoise.inference.regression.model import RegressionModel
 from equipoise.inference.regression.pooling import Pooled, Releases, TargetObservation, observe_targets, pool
 from equipoise.inference.regression.population import MOST_MOMENTS, Population, simulate, weigh
@@ -57,12 +58,20 @@ def sample_posterior(
         coordinates = rng.normal(size=(draws, model.dimension))
         return Sample(coordinates, _diagnostics(draws, model.dimension, float(draws), 0.0), Estimate(0.0, 0.0))
     try:
-        problem, mode = build_problem(model, releases, power=power, sampling=sampling)
+        return _sample_by_dimension(model, releases, rng, draws, power, sampling)
     except np.linalg.LinAlgError as error:
         raise InferenceError(
-            "the released sums leave parameters on a ridge that double precision cannot resolve, as columns do that "
-            'hardly vary or repeat each other; leave one out, or use method "collapsed"'
+            f"the released sums of {releases.rows.sum():,.0f} rows leave weights on a ridge that double precision "
+            "cannot resolve, as columns do that hardly vary or repeat each other where there is next to no noise; "
+            "leave a column out or merge levels"
         ) from error
+
+
+def _sample_by_dimension(
+    model: RegressionModel, releases: Releases, rng: np.random.Generator, draws: int, power: float, sampling: float
+) -> Sample:
+    """Sample by importance weights where coordinates are few and weights even, by chains elsewhere."""
+    problem, mode = build_problem(model, releases, power=power, sampling=sampling)
     if model.dimension > MOST_WEIGHTED:
         starts = mode.centre + rng.normal(size=(CHAINS, model.dimension)) @ mode.root.T
         return _sample_chains(problem, starts, mode, rng, draws)
@@ -86,9 +95,10 @@ def _diagnostics(draws: int, dimension: int, effective: float, shape: float) -> 
 
 
 class Settled(NamedTuple):
-    """Covariance of a row that goes with a mode, and the mode's coordinates."""
+    """Releases whose features have one distribution, the covariance of a row of each, and the mode they go with."""
 
-    covariance: Floats
+    groups: Sequence[Releases]
+    covariances: list[Floats]
     centre: Floats
 
 
@@ -102,41 +112,48 @@ def build_problem(
 ) -> tuple[Problem, Mode]:
     """Find the mode for a coalition's releases, taking the covariance of a row where the mode is.
 
+    If every party's features have a distribution of their own, the density is the product of those of all parties'
+    releases, each with its own feature moments integrated out and its own covariance of a row. Parties share the
+    parameters alone.
+
     Tempering to a `power` comes last, so that it does not change the likelihood. From a `start` near the mode, such as
     that of nearly the same releases, a single round of both will do for an approximation.
     """
-    settled = settle_row_covariance(model, releases, sampling=sampling, start=start)
-    pooled = pool(releases, settled.covariance, sampling=sampling)
-    problem = _problem(model, _likelihood(model, pooled, power))
+    settled = settle_row_covariances(model, releases, sampling=sampling, start=start)
+    pooled = _pool_groups(settled.groups, settled.covariances, sampling)
+    problem = _problem(model, [_likelihood(model, one, power) for one in pooled])
     return problem, find_mode(problem, settled.centre)
 
 
-def settle_row_covariance(
+def settle_row_covariances(
     model: RegressionModel, releases: Releases, *, sampling: float = 1.0, start: Floats | None = None
 ) -> Settled:
-    """Find mode and covariance of a row in turns.
+    """Find mode and covariances of a row in turns.
 
     The mode is followed from where next to nothing is known: the likelihood is tempered less and less.
     """
-    covariance = first_row_covariance(model.moments, releases)
     _check_possible(releases)
+    groups = releases.apart() if model.per_party else [releases]
+    covariances = [first_row_covariance(model.moments, group) for group in groups]
     centre = np.zeros(model.dimension) if start is None else start
     first = min(1.0, FIRST_ROWS / float(releases.rows.sum())) if start is None else 1.0
     powers = np.geomspace(first, 1.0, math.ceil(math.log(1 / first, COOLING)) + 1)
     for iteration in range(ITERATIONS if start is None else 1):
-        pooled = pool(releases, covariance, sampling=sampling)
+        pooled = _pool_groups(groups, covariances, sampling)
         for part in powers if iteration == 0 else powers[-1:]:
-            likelihood = _likelihood(model, pooled, float(part))
-            centre = find_mode(_problem(model, likelihood), centre).centre
-        covariance = _row_covariance(model, likelihood, centre)
-    return Settled(covariance, centre)
+            likelihoods = [_likelihood(model, one, float(part)) for one in pooled]
+            centre = find_mode(_problem(model, likelihoods), centre).centre
+        covariances = [_row_covariance(model, one, centre) for one in likelihoods]
+    return Settled(groups, covariances, centre)
+
+
+def _pool_groups(groups: Sequence[Releases], covariances: Sequence[Floats], sampling: float) -> list[Pooled]:
+    return [pool(group, one, sampling=sampling) for group, one in zip(groups, covariances, strict=True)]
 
 
 def first_row_covariance(moments: MomentMap, releases: Releases) -> Floats:
-    """Covariance of a row from the sums alone, as if terms and target were normal."""
+    """Covariance of a row before any mode is known: that of the mean sums, as if there were no noise."""
     means = np.clip(releases.statistic.sum(axis=0) / releases.rows.sum(), -1.0, 1.0)  # of what spans [−1, 1]
-    if not np.all(np.isfinite(means)):
-        raise InferenceError("a release has sums that are not finite numbers; ask its party for another submission")
     split = moments.features
     square = max(0.0, float(means[-1])) if moments.has_square else 1.0
     features = moments.second_moments(means[:split])
@@ -145,6 +162,8 @@ def first_row_covariance(moments: MomentMap, releases: Releases) -> Floats:
 
 def _check_possible(releases: Releases) -> None:
     """Refuse sums that rows within [−1, 1] do not have, whatever the noise."""
+    if not np.all(np.isfinite(releases.statistic)):
+        raise InferenceError("a release has sums that are not finite numbers; ask its party for another submission")
     deviations = np.sqrt(releases.scale[:, None] * releases.shape)
     beyond = np.abs(releases.statistic) - releases.rows[:, None] - FAR * deviations
     if np.any(beyond > 0):
@@ -182,28 +201,35 @@ def _row_covariance(model: RegressionModel, likelihood: Likelihood, centre: Floa
     return row_covariance(model.moments, likelihood.second_moments, products[0], float(squares[0]))
 
 
-def _problem(model: RegressionModel, likelihood: Likelihood) -> Problem:
+def _problem(model: RegressionModel, likelihoods: Sequence[Likelihood]) -> Problem:
     return Problem(
-        likelihood.observation.observed,
-        partial(_normals, model, likelihood),
+        [Observation(one.observation.observed, partial(_normals, model, one)) for one in likelihoods],
         model.flatten,
         model.unflatten,
-        partial(_value_and_slopes, model, likelihood),
+        partial(_value_and_slopes, model, likelihoods),
+        model.log_volume if model.has_volume else None,
     )
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def _normals(model: RegressionModel, likelihood: Likelihood, coordinates: Floats) -> Normals:
-    """Distribution of the observation; at points so far off that it overflows, the density becomes −∞."""
+    """Distribution of an observation; at points so far off that it overflows, the density becomes −∞."""
     return likelihood.moments_at(model.parameters(coordinates))
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def _value_and_slopes(model: RegressionModel, likelihood: Likelihood, coordinates: Floats) -> tuple[Floats, Floats]:
+def _value_and_slopes(
+    model: RegressionModel, likelihoods: Sequence[Likelihood], coordinates: Floats
+) -> tuple[Floats, Floats]:
     """Log density of the posterior at coordinates [points, d], and its slopes."""
     far = np.logical_not((np.abs(coordinates) < FARTHEST).all(axis=1))
     coordinates = np.where(far[:, None], 0.0, coordinates)
     parameters = model.parameters(coordinates)
-    value, by_weights, by_variance = likelihood.value_and_slopes(parameters)
-    value = np.where(far, -np.inf, value - 0.5 * np.sum(coordinates**2, axis=1))
+    value = np.where(far, -np.inf, -0.5 * np.sum(coordinates**2, axis=1))
+    by_weights, by_variance = np.zeros_like(parameters.weights), np.zeros(len(coordinates))
+    for likelihood in likelihoods:
+        found = likelihood.value_and_slopes(parameters)
+        value += found[0]
+        by_weights += found[1]
+        by_variance += found[2]
     return value, model.pull_back(coordinates, by_weights, by_variance) - coordinates
