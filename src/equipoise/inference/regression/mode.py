@@ -32,7 +32,7 @@ class Mode(NamedTuple):
 class Problem(NamedTuple):
     """Observed moments, and the normal distribution that they have at coordinates [points, d].
 
-    `value_and_slopes` gives the log density of the posterior and its slopes, perhaps approximate ones.
+    `slopes` are those of the posterior's log density, perhaps approximate ones; `single` allows single precision.
     `flatten` maps coordinates to those in which the search for the mode moves, and `unflatten` back.
     """
 
@@ -40,7 +40,7 @@ class Problem(NamedTuple):
     normals: Callable[[Floats], Normals]
     flatten: Callable[[Floats], Floats]
     unflatten: Callable[[Floats], Floats]
-    value_and_slopes: Callable[[Floats], tuple[Floats, Floats]]
+    slopes: Callable[..., Floats]
 
     def log_likelihood(self, coordinates: Floats) -> Floats:
         """Log density of the observation at coordinates [points, d]."""

@@ -11,7 +11,7 @@ found moments the weighted ones may differ from m̂ by what is uncertain anyway,
 """
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -100,7 +100,7 @@ def simulate(moments: MomentMap, blocks: Blocks, second_moments: Floats) -> Floa
     values, vectors = np.linalg.eigh(correlation)
     root = vectors * np.sqrt(np.maximum(values, 1e-3))
     root /= np.linalg.norm(root, axis=1, keepdims=True)
-    normal = scipy.special.ndtri(_even_points(len(features))) @ root.T
+    normal = _even_points(len(features)) @ root.T
     rows = np.zeros((ROWS, width + 1))
     rows[:, -1] = 1.0
     for k, (places, cut) in enumerate(zip(features, cuts, strict=True)):
@@ -117,10 +117,13 @@ def simulate(moments: MomentMap, blocks: Blocks, second_moments: Floats) -> Floa
     return rows
 
 
+@lru_cache(maxsize=4)
 def _even_points(dimension: int) -> Floats:
-    """Points spread evenly over the unit cube: a scrambled Sobol sequence, the same at every call."""
+    """Normal points from a scrambled Sobol sequence, which spreads them evenly; the same at every call."""
     sampler = scipy.stats.qmc.Sobol(dimension, rng=np.random.default_rng(0))
-    return np.clip(sampler.random(ROWS), 1e-9, 1 - 1e-9)
+    points = np.asarray(scipy.special.ndtri(np.clip(sampler.random(ROWS), 1e-9, 1 - 1e-9)))
+    points.flags.writeable = False
+    return points
 
 
 def _cuts(shares: Floats) -> Floats:
