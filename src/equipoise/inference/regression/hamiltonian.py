@@ -134,4 +134,4 @@ def sample_chains(
             continue
         if report.mixed or wanted >= LONGEST or report.hopeless:
             return Chains(np.stack(kept, axis=1)[keep], report)
-        wanted = min(2 * wanted, LONGEST)
+        wanted = min(3 * wanted // 2, LONGEST)

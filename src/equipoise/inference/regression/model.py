@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 SKEWNESS_PER_SPREAD = 15.0  # skewness of a number for an agreed `shape_spread` of 1
 LEVEL_SHARE_DEVIATION = 0.25  # of what is believed of a level's share
 LEVEL_SIZE = 0.5  # of a 0/1 term, in products with others
+# Coefficients of the likelihood grow as the fourth power of the terms: 120 take about 3 GB for each thread.
+MOST_TERMS = 120
 CONJUGATE_DEVIATION = 0.5  # of a number, under the priors that format 1 knows
 
 
@@ -31,13 +33,18 @@ class RegressionModel:
 
     @classmethod
     def of(cls, agreed: "Regression") -> "RegressionModel":
-        """Prepare an agreed regression; refuse one whose parties have feature distributions of their own."""
+        """Prepare an agreed regression; refuse one that is too wide, or whose parties' features differ."""
         if getattr(agreed.data_prior, "scope", "shared") != "shared":
             raise InferenceError(
                 'method "moments" pools the feature moments of all parties, and this agreement has scope = '
                 '"per-party"; use method "collapsed"'
             )
         moments = MomentMap.of(agreed)
+        if moments.width > MOST_TERMS:
+            raise InferenceError(
+                f'the features have {moments.width} terms, and method "moments" takes at most {MOST_TERMS}, beyond which '
+                'it would fill the memory; agree on fewer features or levels, or use method "collapsed"'
+            )
         return cls(agreed, moments, _feature_prior(agreed, moments))
 
     @property
