@@ -27,11 +27,14 @@ def test_a_normal_posterior_is_sampled() -> None:
     root = rng.normal(size=(dimension, dimension)) / 4 + np.eye(dimension)
     precision, mean = np.linalg.inv(root @ root.T), rng.normal(size=dimension)
 
-    def density(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        slopes = (mean - points) @ precision
-        return 0.5 * np.sum(slopes * (points - mean), axis=1), slopes
+    def slopes(points: np.ndarray) -> np.ndarray:
+        return np.asarray((mean - points) @ precision)
 
-    found = sample_chains(density, mean + rng.normal(size=(64, dimension)), np.eye(dimension), rng, 4_000)
+    def log_density(points: np.ndarray) -> np.ndarray:
+        return np.asarray(0.5 * np.sum(slopes(points) * (points - mean), axis=1))
+
+    starts = mean + rng.normal(size=(64, dimension))
+    found = sample_chains(log_density, slopes, starts, np.eye(dimension), rng, 4_000)
     assert found.diagnostics.converged, found.diagnostics
     draws = found.draws.reshape(-1, dimension)
     deviations = np.sqrt(np.diagonal(root @ root.T))
@@ -43,8 +46,8 @@ def test_slopes_of_a_linear_regression_are_differences() -> None:
     model, releases = released("linear")
     problem, mode = posterior.build_problem(model, releases)
     points = mode.centre + 2 * np.random.default_rng(1).normal(size=(5, model.dimension)) @ mode.root.T
-    value, slopes = problem.value_and_slopes(points)
-    np.testing.assert_allclose(value, problem.log_posterior(points))
+    slopes = problem.slopes(points)
+    np.testing.assert_allclose(problem.slopes(points, single=True), slopes, rtol=1e-3, atol=1e-2)
     steps = 1e-6 * np.eye(model.dimension)
     differences = [problem.log_posterior(points + one) - problem.log_posterior(points - one) for one in steps]
     np.testing.assert_allclose(slopes, np.stack(differences, axis=1) / 2e-6, rtol=1e-4, atol=1e-3)
@@ -71,7 +74,7 @@ def test_points_that_are_far_or_no_numbers_have_no_density() -> None:
     model, releases = released("linear")
     problem, _ = posterior.build_problem(model, releases)
     points = np.stack([np.full(model.dimension, value) for value in (np.nan, np.inf, 1e9, 0.0)])
-    value, slopes = problem.value_and_slopes(points)
+    value, slopes = posterior._log_density(problem, points), problem.slopes(points)
     assert np.isneginf(value[:3]).all()
     assert np.isfinite(value[3])
-    assert np.isfinite(slopes[3]).all()
+    assert np.isfinite(slopes).all()

@@ -33,8 +33,8 @@ CASES = (
 
 def draw_hard_rows(case: str, number: int, rng: np.random.Generator) -> Floats:
     """Draw terms of `COLUMNS` and a constant."""
-    a = np.clip(0.3 * rng.normal(size=number), -1, 1)
-    b = np.clip(0.4 * a + 0.3 * rng.normal(size=number), -1, 1)
+    a: Floats = np.clip(0.3 * rng.normal(size=number), -1, 1)
+    b: Floats = np.clip(0.4 * a + 0.3 * rng.normal(size=number), -1, 1)
     q = rng.uniform(size=number) < 0.3
     r = (rng.uniform(size=number) < 0.3) & ~q
     if case in {"an empty level", "empty levels", "a full level"}:

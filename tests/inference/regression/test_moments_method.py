@@ -89,7 +89,7 @@ def test_it_refuses_others_models_and_rounds(tmp_path: Path) -> None:
     assert isinstance(target, LabelColumn)
     rows = pd.DataFrame({target.name: list(target.values) * 10})
     answers = eq.release(shares, rows, party=shares.party_names[0], epsilon=1.0, ledger=tmp_path / "shares.ledger")
-    with pytest.raises(InferenceError, match="is for linear and logistic regression, and this agreement is bernoulli"):
+    with pytest.raises(InferenceError, match="is for regressions, and this agreement is bernoulli"):
         eq.infer(shares, [answers], method="moments")
 
 

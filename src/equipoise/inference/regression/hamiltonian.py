@@ -1,8 +1,12 @@
 """Hamiltonian Monte Carlo with many chains at once, for posteriors whose importance weights are too uneven.
 
 Chains move where the posterior is about N(0, I): around the mode, scaled by the information there and, from the second
-round of warm-up on, by the covariance of all chains. Steps are of random length, and long enough for two thirds of the
-proposals to be accepted. Chains begin at points of the importance sampler, in as many groups as nested R̂ compares.
+round of warm-up on, by the covariance of all chains. Steps are of random length, and long enough for four fifths of the
+proposals to be accepted; a trajectory has as many as take it to where the posterior's width has been crossed. Chains
+begin at points of the importance sampler, in as many groups as nested R̂ compares, and warm-up ends when they agree.
+
+Slopes may be approximate. Any field of slopes that depends on the position alone makes trajectories that can be
+reversed and keep volumes, so that accepting their ends by the exact density leaves the posterior as it is.
 """
 
 from collections.abc import Callable
@@ -12,20 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
-from equipoise.inference.diagnostics import SUPERCHAINS, Diagnostics, diagnose
+from equipoise.inference.diagnostics import SUPERCHAINS, Diagnostics, diagnose, settled
 
 CHAINS = 64
-LEAPS = 8
 STEP = 0.35  # at first, in units of the scaled posterior
+TRAVEL = 2.2  # length of a trajectory in these units; a quarter of an orbit, which forgets its beginning, is π/2
+FEWEST_LEAPS, MOST_LEAPS = 2, 12
 ACCEPTANCE = 0.8
-WARM_UP = 6  # rounds
-ROUND = 15  # transitions of a round of warm-up
-THIN = 2
-LONGEST = 640  # draws of a chain
+WARM_UP = 10  # rounds at most
+ROUND = 8  # transitions of a round of warm-up
+LONGEST = 1_280  # draws of a chain
 MOST_HALVINGS = 3  # of the step, where trajectories break; draws are then taken again
 BROKEN = 1_000.0  # loss of energy
 
-Density = Callable[[Floats], tuple[Floats, Floats]]
+Field = Callable[[Floats], Floats]
 
 
 class Chains(NamedTuple):
@@ -46,10 +50,12 @@ class Transition(NamedTuple):
 class _Ensemble:
     """All chains [chains, d] with their log densities and gradients, and how they move."""
 
-    def __init__(self, density: Density, points: Floats, root: Floats, rng: np.random.Generator) -> None:
-        self._density, self._rng = density, rng
+    def __init__(
+        self, log_density: Field, slopes: Field, points: Floats, root: Floats, rng: np.random.Generator
+    ) -> None:
+        self._log_density, self._slopes, self._rng = log_density, slopes, rng
         self.points, self.root, self.step = points, root, STEP
-        self._value, self._gradient = density(points)
+        self._value, self._gradient = log_density(points), slopes(points)
         self.gradients = len(points)
 
     def transition(self) -> "Transition":
@@ -58,15 +64,17 @@ class _Ensemble:
         momentum = rng.normal(size=self.points.shape)
         length = self.step * rng.uniform(0.6, 1.2, size=(len(self.points), 1))
         energy = 0.5 * np.sum(momentum**2, axis=1) - self._value
-        points, value, gradient = self.points, self._value, self._gradient
+        points, gradient = self.points, self._gradient
+        leaps = round(np.clip(TRAVEL / self.step, FEWEST_LEAPS, MOST_LEAPS))
         with np.errstate(all="ignore"):  # a trajectory that leaves what can be computed is refused below
-            for _ in range(LEAPS):
+            for _ in range(leaps):
                 momentum = momentum + 0.5 * length * (gradient @ root)
                 points = points + length * (momentum @ root.T)
-                value, gradient = self._density(points)
+                gradient = self._slopes(points)
                 momentum = momentum + 0.5 * length * (gradient @ root)
+            value = self._log_density(points)
             loss = 0.5 * np.sum(momentum**2, axis=1) - value - energy
-        self.gradients += LEAPS * len(points)
+        self.gradients += leaps * len(points)
         loss = np.where(np.isfinite(loss), loss, np.inf)
         accepted = np.log(rng.uniform(size=len(loss))) < -loss
         self.points = np.where(accepted[:, None], points, self.points)
@@ -82,34 +90,40 @@ class _Ensemble:
         self.root = np.linalg.cholesky(covariance)
 
 
-def sample_chains(density: Density, starts: Floats, root: Floats, rng: np.random.Generator, number: int) -> Chains:
+def sample_chains(
+    log_density: Field, slopes: Field, starts: Floats, root: Floats, rng: np.random.Generator, number: int
+) -> Chains:
     """Draw at least `number` points from starts [starts, d], until the chains agree or patience ends.
 
-    `density` gives the log density and its gradient at points [points, d].
+    `slopes` are those of the log density at points [points, d], or near them.
     """
     # Chains of a group begin at one place, so that nested R̂ sees what they remember of it.
     places = np.repeat(rng.choice(len(starts), SUPERCHAINS, replace=False), CHAINS // SUPERCHAINS)
-    ensemble = _Ensemble(density, starts[places], root, rng)
+    ensemble = _Ensemble(log_density, slopes, starts[places], root, rng)
+    before = None
     for _ in range(WARM_UP):
         visited = []
         for _ in range(ROUND):
-            ensemble.step *= float(np.exp(0.3 * (ensemble.transition().acceptance - ACCEPTANCE)))
+            ensemble.step *= float(np.exp(0.5 * (ensemble.transition().acceptance - ACCEPTANCE)))
             visited.append(ensemble.points)
-        ensemble.rescale(np.concatenate(visited[ROUND // 2 :]))
+        after = np.stack(visited[ROUND // 2 :], axis=1)
+        ensemble.rescale(after.reshape(-1, after.shape[2]))
+        if before is not None and settled(before, after, SUPERCHAINS):
+            break
+        before = after
     kept: list[Floats] = []
     transitions: list[Transition] = []
     halvings = 0
     wanted = max(1, -(-number // CHAINS))
     while True:
         while len(kept) < wanted:
-            transitions += [ensemble.transition() for _ in range(THIN)]
+            transitions.append(ensemble.transition())
             kept.append(ensemble.points)
         report, keep = diagnose(
             np.stack(kept, axis=1),
             energy=np.stack([one.energies for one in transitions], axis=1),
             divergent=np.stack([one.broken for one in transitions], axis=1),
             acceptance=float(np.mean([one.acceptance for one in transitions])),
-            thin=THIN,
             gradients=ensemble.gradients,
             superchains=SUPERCHAINS,
         )
@@ -120,4 +134,4 @@ def sample_chains(density: Density, starts: Floats, root: Floats, rng: np.random
             continue
         if report.mixed or wanted >= LONGEST or report.hopeless:
             return Chains(np.stack(kept, axis=1)[keep], report)
-        wanted = min(2 * wanted, LONGEST)
+        wanted = min(3 * wanted // 2, LONGEST)

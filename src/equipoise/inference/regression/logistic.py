@@ -13,13 +13,14 @@ The f_k are closed forms, because the logistic function is a scale mixture of no
 Kolmogorov's distribution; 20 scales are accurate to 1e-9 (docs/maths.md).
 """
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import scipy
 
 from equipoise._util.arrays import Floats
-from equipoise.inference.regression.likelihood import Likelihood, Normals, Parameters, inverses, normal_log_density
+from equipoise.inference.regression.likelihood import Likelihood, Normals, Parameters, inverses
 from equipoise.inference.regression.pooling import TargetObservation
 from equipoise.inference.regression.population import Population
 from equipoise.inference.regression.statistic import MomentMap
@@ -29,6 +30,7 @@ SMALLEST_VARIANCE = 1e-6  # of the linear predictor
 LEAST_LEFT = 0.02  # of that variance, where a level is given
 SMALLEST_SPREAD = 1e-4  # variance of a number
 AT_ONCE = 512  # points at which synthetic rows are looked at together
+SMALLEST_SLOPE = 1e-6  # f₁, of labels that are as good as certain
 LARGEST_MEAN = 60.0  # of the linear predictor, beyond which a label is certain
 
 _SCALES = np.geomspace(0.18, 3.8, 20)
@@ -82,7 +84,7 @@ class LogisticLikelihood(Likelihood):
     ) -> None:
         super().__init__(moments, observation)
         self.skewness = skewness
-        self._population = population
+        self.population = population
         # Moments found under noise may belong to no rows; those of the synthetic rows do, so h is expanded there.
         self._around = self.second_moments if population is None else moments.second_moments(population.moments)
 
@@ -97,24 +99,52 @@ class LogisticLikelihood(Likelihood):
         parts = [self._moments(part, self._labels(part))[0] for part in _split(weights)]
         return Normals(*(np.concatenate(both) for both in zip(*parts, strict=True)))
 
-    def value_and_slopes(self, parameters: Parameters) -> tuple[Floats, Floats, Floats]:
-        """Log density at each point, and the slopes that the mean gives it; those of the covariance are left out."""
+    def slopes(self, parameters: Parameters, *, single: bool = False) -> tuple[Floats, Floats]:  # noqa: ARG002
+        """Derivatives of the log density by weights, and by the variance, of which there is none.
+
+        Those of the covariance are approximate, and what skewness adds to it is taken to stand still.
+        """
         weights = parameters.weights
         labels = self._labels(weights)
         (mean, covariance), by_moments = self._moments(weights, labels)
         residual = self.observation.observed - mean
-        value = normal_log_density(residual, covariance)
-        solved = np.matmul(inverses(covariance, usable=np.isfinite(value)), residual[:, :, None])[:, :, 0]
+        inverse = inverses(covariance)
+        solved = np.matmul(inverse, residual[:, :, None])[:, :, 0]
+        outer = 0.5 * (solved[:, :, None] * solved[:, None, :] - inverse)
+        slopes = self._slopes_of_covariance(weights, by_moments, outer)
         through = np.matmul(solved[:, None], by_moments[:, :, : weights.shape[1]])[:, 0]
-        if labels is None or self._population is None:
-            return value, through @ self.second_moments, np.zeros(len(value))
-        rows = self._population.rows
-        slopes = (0.5 * (1 - labels**2) * self._population.weights * (solved @ rows.T)) @ rows
-        return value, slopes + through @ (self.second_moments - self._around), np.zeros(len(value))
+        if labels is None or self.population is None:
+            return slopes + through @ self.second_moments, np.zeros(len(weights))
+        rows = self.population.rows
+        slopes += (0.5 * (1 - labels**2) * self.population.weights * (solved @ rows.T)) @ rows
+        return slopes + through @ (self.second_moments - self._around), np.zeros(len(weights))
+
+    def _slopes_of_covariance(self, weights: Floats, by_moments: Floats, outer: Floats) -> Floats:
+        """Derivatives by θ of tr(D S), D held fixed, S = H K Hᵀ − H L − (H L)ᵀ: those of K and L, and about those of H.
+
+        H is taken to move in proportion to f₁, which is close: slopes are then within a twentieth of the density's.
+        """
+        size = weights.shape[1]
+        joint, carried = self._joint(weights)
+        turned = np.matmul(outer, by_moments)
+        by_products, by_ends = turned[:, :, :size], by_moments[:, :, size:]
+        found = self.slopes_of_spread(weights, np.matmul(by_moments[:, :, :size].transpose(0, 2, 1), by_products))
+        across = np.matmul(by_products.transpose(0, 2, 1), by_ends)
+        found += 2 * across.reshape(len(weights), -1) @ self._across.transpose(0, 2, 1).reshape(-1, size)
+        found -= 2 * by_products.transpose(0, 2, 1).reshape(len(weights), -1) @ self._coefficients.T
+        moved = np.matmul(by_moments, joint) - carried.transpose(0, 2, 1)
+        growth = 2 * np.sum(turned * moved, axis=(1, 2))  # of tr(D S), for each e-fold of f₁
+        a = weights @ self._around
+        nu, of_nu = a[:, -1], self._around[:, -1]
+        v = np.maximum(np.sum(weights * a, axis=1) - nu**2, SMALLEST_VARIANCE)
+        f = expected_derivatives(np.clip(nu, -LARGEST_MEAN, LARGEST_MEAN), v)
+        slope = np.maximum(f.f1, SMALLEST_SLOPE)
+        found += (growth * f.f2 / slope)[:, None] * of_nu
+        return np.asarray(found + (growth * f.f3 / slope)[:, None] * (a - nu[:, None] * of_nu))
 
     def _labels(self, weights: Floats) -> Floats | None:
         """Expected labels of the synthetic rows [points, rows], if there are any."""
-        return None if self._population is None else np.tanh(weights @ (0.5 * self._population.rows.T))
+        return None if self.population is None else np.tanh(weights @ (0.5 * self.population.rows.T))
 
     def _expectation(self, weights: Floats, closed: Floats, slopes: Floats, labels: Floats | None) -> Floats:
         """E[y u] at the found moments: that of the synthetic rows, and a linear step from their moments."""
@@ -122,25 +152,35 @@ class LogisticLikelihood(Likelihood):
         step = self.second_moments - self._around
         away = np.matmul(slopes[:, :, :size], (weights @ step)[:, :, None])[:, :, 0]
         away += slopes[:, :, size:] @ step[: size - 1, -1]
-        if labels is None or self._population is None:
+        if labels is None or self.population is None:
             return np.asarray(closed + away)
-        return np.asarray((labels * self._population.weights) @ self._population.rows + away)
+        return np.asarray(labels @ (self.population.weights[:, None] * self.population.rows) + away)
 
-    def _moments(self, weights: Floats, labels: Floats | None) -> tuple[Normals, Floats]:
-        """Mean and covariance of the observed target moments, and the derivatives of E[y u] by (a, p)."""
-        closed, slopes, a, f = self._closed_form(weights)
-        mean = self._expectation(weights, closed, slopes, labels)
+    @cached_property
+    def _across(self) -> Floats:
+        """Coefficients of Cov(a_i, p_k) in θ_j [terms + 1, terms + 1, terms]; p is the last column of E[u uᵀ]."""
+        places = self.moments.places
+        return np.asarray(self._covariance[places][:, :, places[:-1, -1]])
+
+    def _joint(self, weights: Floats) -> tuple[Floats, Floats]:
+        """K = Cov((a, p)) and L = Cov((a, p), G m) at each point."""
         size = weights.shape[1]
         ends = self.moments.places[: size - 1, -1]
-        # Covariances of (a, p): p are the feature moments in the last column of E[u uᵀ].
         joint = np.empty((len(weights), 2 * size - 1, 2 * size - 1))
         joint[:, :size, :size] = self.spread_of_products(weights)
-        across = np.tensordot(weights, self._covariance[self.moments.places][:, :, ends], axes=(1, 0))
+        across = np.tensordot(weights, self._across, axes=(1, 0))
         joint[:, :size, size:], joint[:, size:, :size] = across, across.transpose(0, 2, 1)
         joint[:, size:, size:] = self._covariance[np.ix_(ends, ends)]
         carried = np.empty((len(weights), 2 * size - 1, size))
         carried[:, :size] = self.spread_with_carried(weights)
         carried[:, size:] = self._through[ends]
+        return joint, carried
+
+    def _moments(self, weights: Floats, labels: Floats | None) -> tuple[Normals, Floats]:
+        """Mean and covariance of the observed target moments, and the derivatives of E[y u] by (a, p)."""
+        closed, slopes, a, f = self._closed_form(weights)
+        mean = self._expectation(weights, closed, slopes, labels)
+        joint, carried = self._joint(weights)
         covariance = np.matmul(np.matmul(slopes, joint), slopes.transpose(0, 2, 1))
         shared = np.matmul(slopes, carried)
         covariance += self._carried - shared - shared.transpose(0, 2, 1)
@@ -222,15 +262,15 @@ class LogisticLikelihood(Likelihood):
         p, nu = self._around[:width, -1], a[:, -1]
         covariance = self._around[:width, :width] - np.outer(p, p)
         c = a[:, :width] - nu[:, None] * p
-        found = np.zeros((len(weights), size, size))
-        for j in np.flatnonzero(~self.moments.levels):
+        numbers = np.flatnonzero(~self.moments.levels)
+        moves = np.zeros((len(weights), len(numbers), size))
+        for place, j in enumerate(numbers):
             deviation = np.sqrt(max(covariance[j, j], SMALLEST_SPREAD))
             pull = weights[:, j] * c[:, j] / deviation
             third = pull * c[:, j]  # a sixth of κ_ηηη, for δ = 1
-            moved = np.empty((len(weights), size))
+            moved = moves[:, place]
             moved[:, -1] = third * f.f3
             moved[:, :width] = p * moved[:, -1:] + c * (third * f.f4)[:, None]
             moved[:, :width] += (2 * pull * f.f2)[:, None] * covariance[j]
             moved[:, j] += f.f2 * c[:, j] ** 2 / deviation
-            found += moved[:, :, None] * moved[:, None, :]
-        return (self.skewness / 6) ** 2 * found
+        return np.asarray((self.skewness / 6) ** 2 * np.matmul(moves.transpose(0, 2, 1), moves))

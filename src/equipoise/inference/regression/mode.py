@@ -44,7 +44,7 @@ class Observation(NamedTuple):
 class Problem(NamedTuple):
     """Independent observations, and how to move among the coordinates.
 
-    `value_and_slopes` gives the log density of the posterior and its slopes, perhaps approximate ones.
+    `slopes` are those of the posterior's log density, perhaps approximate ones; `single` allows single precision.
     `flatten` maps coordinates to those in which the search for the mode moves, and `unflatten` back; `log_volume` is
     the logarithm of the determinant of the derivatives of `flatten`, where it is known.
     """
@@ -52,7 +52,7 @@ class Problem(NamedTuple):
     observations: Sequence[Observation]
     flatten: Callable[[Floats], Floats]
     unflatten: Callable[[Floats], Floats]
-    value_and_slopes: Callable[[Floats], tuple[Floats, Floats]]
+    slopes: Callable[..., Floats]
     log_volume: Callable[[Floats], Floats] | None = None
 
     def log_likelihood(self, coordinates: Floats) -> Floats:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from equipoise._util.arrays import Floats
+from equipoise.errors import InferenceError
 from equipoise.inference.regression.likelihood import Parameters
 from equipoise.inference.regression.pooling import FeaturePrior
 from equipoise.inference.regression.population import Blocks
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 SKEWNESS_PER_SPREAD = 15.0  # skewness of a number for an agreed `shape_spread` of 1
 LEVEL_SHARE_DEVIATION = 0.25  # of what is believed of a level's share
 LEVEL_SIZE = 0.5  # of a 0/1 term, in products with others
+# Coefficients of the likelihood grow as the fourth power of the terms: 120 take about 3 GB for each thread.
+MOST_TERMS = 120
 CONJUGATE_DEVIATION = 0.5  # of a number, under the priors that format 1 knows
 
 
@@ -30,8 +33,13 @@ class RegressionModel:
 
     @classmethod
     def of(cls, agreed: "Regression") -> "RegressionModel":
-        """Prepare an agreed regression."""
+        """Prepare an agreed regression; refuse one that is too wide."""
         moments = MomentMap.of(agreed)
+        if moments.width > MOST_TERMS:
+            raise InferenceError(
+                f"the features have {moments.width} terms; more than {MOST_TERMS} would fill the memory: agree on "
+                "fewer features or levels"
+            )
         return cls(agreed, moments, _feature_prior(agreed, moments))
 
     @property

@@ -2,11 +2,12 @@ r"""Make one observation of any number of releases, and integrate the feature mo
 
 Party j releases z_j ~ N(n_j μ, n_j V + s_j² D): sums over n_j rows of mean μ and covariance V, with noise whose shape D
 is agreed and whose scale s_j² is the party's own. With D^(−½) V D^(−½) = U diag(l) Uᵀ every covariance is diagonal in
-the same basis, so that the precision and the mean of all releases together cost one decomposition:
+the same basis, so that the precision and the mean of many releases together cost one decomposition:
 
     Λ = D^(−½) U diag(Σ_j n_j² / (n_j l + s_j²)) Uᵀ D^(−½),   Λ μ̂ = D^(−½) U Σ_j n_j / (n_j l + s_j²) Uᵀ D^(−½) z_j
 
-and μ̂ ~ N(μ, Λ⁻¹) is sufficient for μ. Tempering by the power κ multiplies Λ by κ, since V is held fixed.
+and μ̂ ~ N(μ, Λ⁻¹) is sufficient for μ. Tempering by the power κ multiplies Λ by κ, since V is held fixed. Of a few
+releases each covariance is inverted by itself, because a decomposition takes as long as a dozen Cholesky factors.
 
 Split μ̂ into feature moments x and target moments y. Given μ̂_x, m ~ N(m̂, C) by a normal prior, and
 
@@ -22,11 +23,13 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
 from equipoise.inference.regression.statistic import MomentMap
 
 SMALLEST_SHARE = 1e-12  # of the largest eigenvalue, of one row's covariance
+MOST_INVERTED = 8  # covariances of releases, each by itself
 
 
 class Releases(NamedTuple):
@@ -87,13 +90,39 @@ class TargetObservation:
 def pool(releases: Releases, row_covariance: Floats, *, sampling: float = 1.0) -> Pooled:
     """Make one observation of all releases; `sampling` multiplies the covariance of a row."""
     root = np.sqrt(releases.shape)
-    values, vectors = np.linalg.eigh(row_covariance / np.outer(root, root))
+    covariance = row_covariance / np.outer(root, root)
+    kinds, kind = np.unique(np.column_stack([releases.rows, releases.scale]), axis=0, return_inverse=True)
+    if len(kinds) <= MOST_INVERTED and _is_definite(covariance):
+        return _pool_few(releases, covariance, root, kinds, kind.ravel(), sampling)
+    values, vectors = np.linalg.eigh(covariance)
     values = np.maximum(values, SMALLEST_SHARE * values[-1])
     weight = releases.rows[:, None] / (sampling * np.outer(releases.rows, values) + releases.scale[:, None])
     total = (weight * ((releases.statistic / root) @ vectors)).sum(axis=0)
     vectors = vectors / root[:, None]
     precision = (vectors * (weight * releases.rows[:, None]).sum(axis=0)) @ vectors.T
     return Pooled(precision, vectors @ total)
+
+
+def _pool_few(
+    releases: Releases, covariance: Floats, root: Floats, kinds: Floats, kind: NDArray[np.intp], sampling: float
+) -> Pooled:
+    """Pool releases by inverting the covariance of each kind (rows, scale) of them."""
+    precision, natural = np.zeros_like(covariance), np.zeros(len(root))
+    for place, (rows, scale) in enumerate(kinds):
+        whole = sampling * rows * covariance
+        whole[np.diag_indices(len(whole))] += scale
+        inverse = _inverse(whole)
+        alike = releases.statistic[kind == place]
+        natural += rows * (inverse @ (alike.sum(axis=0) / root))
+        inverse *= len(alike) * rows**2
+        precision += inverse
+    return Pooled(precision / np.outer(root, root), natural / root)
+
+
+def _is_definite(matrix: Floats) -> bool:
+    """True if no eigenvalue is below 0, but for rounding."""
+    moved = matrix + SMALLEST_SHARE * np.trace(matrix) / len(matrix) * np.eye(len(matrix))
+    return not scipy.linalg.lapack.dpotrf(moved, lower=True, overwrite_a=True)[1]
 
 
 def observe_targets(

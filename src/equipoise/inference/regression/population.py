@@ -11,7 +11,7 @@ found moments the weighted ones may differ from m̂ by what is uncertain anyway,
 """
 
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -134,7 +134,7 @@ def _without_gaps(blocks: Blocks, second_moments: Floats) -> tuple[Floats, Float
     return mean, products
 
 
-@cache
+@lru_cache(maxsize=4)
 def _even_points(dimension: int) -> Floats:
     """Spread points evenly over N(0, I): a scrambled Sobol sequence, the same at every call."""
     sampler = scipy.stats.qmc.Sobol(dimension, rng=np.random.default_rng(0))

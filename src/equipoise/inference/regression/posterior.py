@@ -6,6 +6,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
 from equipoise.errors import InferenceError
@@ -29,6 +30,7 @@ POINTS_PER_DRAW = 2
 # Importance weights of wide models are hopelessly uneven, so that chains are begun at once.
 MOST_WEIGHTED = 12
 FAR = 12.0  # standard deviations of the noise
+LARGEST_ROUNDING = 0.02  # of slopes, by coordinates in standard deviations
 FARTHEST = 20.0  # coordinate, in standard deviations of the prior, where chains turn back
 
 
@@ -84,7 +86,10 @@ def _sample_by_dimension(
 
 
 def _sample_chains(problem: Problem, starts: Floats, mode: Mode, rng: np.random.Generator, draws: int) -> Sample:
-    chains = sample_chains(problem.value_and_slopes, starts, mode.root, rng, draws)
+    # Where single precision is too coarse, as of hardly any noise, no trajectory would be accepted.
+    rounding = (problem.slopes(starts, single=True) - problem.slopes(starts)) @ mode.root
+    slopes = partial(problem.slopes, single=bool(np.abs(rounding).max() < LARGEST_ROUNDING))
+    chains = sample_chains(partial(_log_density, problem), slopes, starts, mode.root, rng, draws)
     number = len(chains.draws) * SUPERCHAINS // CHAINS
     return Sample(chains.draws.reshape(-1, starts.shape[1]), chains.diagnostics, superchains=number)
 
@@ -193,7 +198,10 @@ def _population(model: RegressionModel, observation: TargetObservation) -> Popul
 def _row_covariance(model: RegressionModel, likelihood: Likelihood, centre: Floats) -> Floats:
     """Covariance of a row where parameters are at a mode."""
     parameters = model.parameters(centre[None])
-    population = _population(model, likelihood.observation)
+    if isinstance(likelihood, LogisticLikelihood):
+        population = likelihood.population
+    else:
+        population = _population(model, likelihood.observation)
     if population is not None:
         variance = float(parameters.variance[0]) if model.moments.has_square else None
         return population.row_covariance(parameters.weights[0], variance)
@@ -206,7 +214,7 @@ def _problem(model: RegressionModel, likelihoods: Sequence[Likelihood]) -> Probl
         [Observation(one.observation.observed, partial(_normals, model, one)) for one in likelihoods],
         model.flatten,
         model.unflatten,
-        partial(_value_and_slopes, model, likelihoods),
+        partial(_slopes, model, likelihoods),
         model.log_volume if model.has_volume else None,
     )
 
@@ -218,18 +226,25 @@ def _normals(model: RegressionModel, likelihood: Likelihood, coordinates: Floats
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def _value_and_slopes(
-    model: RegressionModel, likelihoods: Sequence[Likelihood], coordinates: Floats
-) -> tuple[Floats, Floats]:
-    """Log density of the posterior at coordinates [points, d], and its slopes."""
-    far = np.logical_not((np.abs(coordinates) < FARTHEST).all(axis=1))
-    coordinates = np.where(far[:, None], 0.0, coordinates)
+def _slopes(
+    model: RegressionModel, likelihoods: Sequence[Likelihood], coordinates: Floats, *, single: bool = False
+) -> Floats:
+    """Slopes of the posterior's log density at coordinates [points, d]; at far ones, those where the prior peaks."""
+    coordinates = np.where(_is_near(coordinates)[:, None], coordinates, 0.0)
     parameters = model.parameters(coordinates)
-    value = np.where(far, -np.inf, -0.5 * np.sum(coordinates**2, axis=1))
     by_weights, by_variance = np.zeros_like(parameters.weights), np.zeros(len(coordinates))
     for likelihood in likelihoods:
-        found = likelihood.value_and_slopes(parameters)
-        value += found[0]
-        by_weights += found[1]
-        by_variance += found[2]
-    return value, model.pull_back(coordinates, by_weights, by_variance) - coordinates
+        found = likelihood.slopes(parameters, single=single)
+        by_weights += found[0]
+        by_variance += found[1]
+    return np.asarray(model.pull_back(coordinates, by_weights, by_variance) - coordinates)
+
+
+def _log_density(problem: Problem, coordinates: Floats) -> Floats:
+    """Log density of the posterior at coordinates [points, d]; −∞ at far ones."""
+    near = _is_near(coordinates)
+    return np.where(near, problem.log_posterior(np.where(near[:, None], coordinates, 0.0)), -np.inf)
+
+
+def _is_near(coordinates: Floats) -> NDArray[np.bool_]:
+    return np.asarray((np.abs(coordinates) < FARTHEST).all(axis=1))
