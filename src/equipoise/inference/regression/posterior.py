@@ -27,6 +27,7 @@ POINTS_PER_DRAW = 2
 # Importance weights of wide models are hopelessly uneven, so that chains are begun at once.
 MOST_WEIGHTED = 12
 FAR = 12.0  # standard deviations of the noise
+WORST_FIT = 10.0  # mean square of what a mode leaves of an observed moment, in its variance
 FARTHEST = 20.0  # coordinate, in standard deviations of the prior, where chains turn back
 
 
@@ -115,10 +116,25 @@ def build_problem(
         pooled = pool(releases, covariance, sampling=sampling)
         for part in powers if iteration == 0 else powers[-1:]:
             likelihood = _likelihood(model, pooled, float(part))
-            centre = find_mode(_problem(model, likelihood), centre).centre
+            centre = _find_mode(_problem(model, likelihood), centre).centre
         covariance = _row_covariance(model, likelihood, centre)
     problem = _problem(model, _likelihood(model, pool(releases, covariance, sampling=sampling), power))
-    return problem, find_mode(problem, centre)
+    return problem, _find_mode(problem, centre)
+
+
+def _find_mode(problem: Problem, start: Floats) -> Mode:
+    """Find a mode from a start, and from the prior's if nothing near the first one explains what was observed.
+
+    A search can stick where weights make labels so certain that they hardly move.
+    """
+    mode = find_mode(problem, start)
+    mean, covariance = problem.normals(mode.centre[None])
+    residual = problem.observed - mean[0]
+    if residual @ np.linalg.solve(covariance[0], residual) <= WORST_FIT * len(residual):
+        return mode
+    again = find_mode(problem, np.zeros_like(start))
+    first, second = problem.log_posterior(np.stack([mode.centre, again.centre]))
+    return again if second > first else mode
 
 
 def _check_possible(releases: Releases) -> None:
