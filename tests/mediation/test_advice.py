@@ -18,6 +18,8 @@ import equipoise as eq
 import rounds
 from equipoise.agreement.templates import example_agreement
 from equipoise.errors import AgreementError, GuaranteeError
+from equipoise.inference.regression.pooling import Releases
+from equipoise.inference.regression.posterior import build_problem
 from equipoise.mediation.advice import Advice, _median, advise, expected, knee, quality
 from equipoise.mediation.advice.imagined import Assumed, Coalition, engine_of, imagine
 from equipoise.mediation.advice.population import draw_correlation, draw_population
@@ -427,6 +429,26 @@ def test_imagined_rounds_tell_their_truth(kind: str, features: str, more: str) -
     assert 0.4 < np.median(distances) < 2.0
 
 
+@pytest.mark.parametrize("features", [LEVELS, LEVELS.replace(', missing = "indicator"', "")])
+def test_truths_are_as_probable_as_what_is_found(features: str) -> None:
+    """Of labels and levels, where searches for a mode can stick, and gaps make distributions of numbers uneven."""
+    agreed = agree("logistic", features)
+    engine, rng = engine_of(agreed), np.random.default_rng(7)
+    assert isinstance(engine, RegressionEngine)
+    for one in imagine(engine, [Assumed(3_000, 4.0)] * 2, 22, rng):
+        releases = Releases(
+            engine.prepared.moments.ordered(one.sums.statistic),
+            one.sums.rows,
+            np.ones(2),
+            engine.prepared.moments.ordered(one.sums.variance[0]),
+        )
+        problem, mode = build_problem(engine.prepared, releases)
+        truth = regression_of(agreed).weight_coordinates(one.truth.draws["weights"], None)[0]
+        true, found = problem.log_posterior(np.stack([truth, mode.centre]))
+        assert found - 40 < true < found + 1
+
+
+@pytest.mark.slow
 def test_many_combinations_of_levels_have_advice() -> None:
     """Sixty-four of them, which no mixture has to hold any more."""
     features = ", ".join(f'{{ name = "x{k}", kind = "binary", labels = ["no", "yes"] }}' for k in range(6))

@@ -40,6 +40,12 @@ class Observation(NamedTuple):
         mean, covariance = self.normals(coordinates)
         return normal_log_density(self.observed - mean, covariance)
 
+    def misfit(self, centre: Floats) -> float:
+        """Mean square of what is left of an observed moment at a point [d], in its variance."""
+        mean, covariance = self.normals(centre[None])
+        residual = self.observed - mean[0]
+        return float(residual @ np.linalg.solve(covariance[0], residual)) / len(residual)
+
 
 class Problem(NamedTuple):
     """Independent observations, and how to move among the coordinates.

@@ -31,6 +31,7 @@ POINTS_PER_DRAW = 2
 MOST_WEIGHTED = 12
 FAR = 12.0  # standard deviations of the noise
 LARGEST_ROUNDING = 0.02  # of slopes, by coordinates in standard deviations
+WORST_FIT = 10.0  # mean square of what a mode leaves of an observed moment, in its variance
 FARTHEST = 20.0  # coordinate, in standard deviations of the prior, where chains turn back
 
 
@@ -127,7 +128,7 @@ def build_problem(
     settled = settle_row_covariances(model, releases, sampling=sampling, start=start)
     pooled = _pool_groups(settled.groups, settled.covariances, sampling)
     problem = _problem(model, [_likelihood(model, one, power) for one in pooled])
-    return problem, find_mode(problem, settled.centre)
+    return problem, _find_mode(problem, settled.centre)
 
 
 def settle_row_covariances(
@@ -147,7 +148,7 @@ def settle_row_covariances(
         pooled = _pool_groups(groups, covariances, sampling)
         for part in powers if iteration == 0 else powers[-1:]:
             likelihoods = [_likelihood(model, one, float(part)) for one in pooled]
-            centre = find_mode(_problem(model, likelihoods), centre).centre
+            centre = _find_mode(_problem(model, likelihoods), centre).centre
         covariances = [_row_covariance(model, one, centre) for one in likelihoods]
     return Settled(groups, covariances, centre)
 
@@ -163,6 +164,19 @@ def first_row_covariance(moments: MomentMap, releases: Releases) -> Floats:
     square = max(0.0, float(means[-1])) if moments.has_square else 1.0
     features = moments.second_moments(means[:split])
     return row_covariance(moments, features, means[split : split + len(features)], square)
+
+
+def _find_mode(problem: Problem, start: Floats) -> Mode:
+    """Find a mode from a start, and from the prior's if nothing near the first one explains what was observed.
+
+    A search can stick where weights make labels so certain that they hardly move.
+    """
+    mode = find_mode(problem, start)
+    if all(one.misfit(mode.centre) <= WORST_FIT for one in problem.observations):
+        return mode
+    again = find_mode(problem, np.zeros_like(start))
+    first, second = problem.log_posterior(np.stack([mode.centre, again.centre]))
+    return again if second > first else mode
 
 
 def _check_possible(releases: Releases) -> None:
