@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from equipoise.estimate import Estimate
-from equipoise.valuation.sampling import Coalition, Sample, sampled_shapley, smallest_budget
+from equipoise.valuation.sampling import Coalition, ProxyGame, Sample, estimate, sampled_shapley, smallest_budget
 from equipoise.valuation.shapley import exact_shapley
 
 Floats = NDArray[np.float64]
@@ -245,3 +245,34 @@ def test_a_sample_grows_by_pairs_of_all_sizes() -> None:
     sample.grow(10_000)
     assert sample.complete
     assert len(sample) == 2**11 - 1
+
+
+@pytest.mark.parametrize("pairs", [40, 60, 64])
+def test_errors_are_no_smaller_where_an_additive_game_fits_all_pairs(pairs: int) -> None:
+    parties, rounds = 60, 4
+    errors, stated = [], []
+    for seed in range(rounds):
+        rng = np.random.default_rng(seed)
+        brought = rng.normal(size=parties)
+
+        def evaluate(
+            coalitions: Sequence[Coalition], rng: np.random.Generator = rng, brought: Floats = brought
+        ) -> list[Estimate]:
+            sizes = np.array([len(one) for one in coalitions])
+            extra = np.where((sizes > 1) & (sizes < parties - 1), rng.normal(size=len(sizes)), 0.0)
+            return [
+                Estimate(float(brought[list(one)].sum() + more), 0.0)
+                for one, more in zip(coalitions, extra, strict=True)
+            ]
+
+        sample = Sample(parties, seed=seed)
+        sample.grow(2 * parties + 1 + 2 * pairs)
+        found = estimate(
+            sample,
+            evaluate([frozenset(np.flatnonzero(row).tolist()) for row in sample.inside[1:]]),
+            ProxyGame(parties, None, seed=0),
+        ).shapley
+        errors.append(found.values - brought)
+        stated.append(found.errors)
+    ratio = np.mean(np.square(errors)) / np.mean(np.square(stated))
+    assert 0.3 < ratio < 1.5

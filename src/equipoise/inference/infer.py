@@ -227,7 +227,8 @@ def infer_batch(
     present = tuple(submission.party for submission in submissions)
     arrays = scenario_arrays(agreement, present, scenarios)
     observations = observations_of(agreement, submissions)
-    if np.any(arrays.tau) or len(scenarios) <= FEW:  # of many parties and coalitions, zeros would fill the memory
+    # Of many parties and coalitions, zeros would fill the memory, and moments do without them.
+    if np.any(arrays.tau) or (chosen != "moments" and len(scenarios) <= FEW):
         arrays = arrays._replace(noise=noises_of(agreement, submissions, arrays.tau, noise_seeds))
     scenarios = [scenario.resolved(present) for scenario in scenarios]
     settings = [replace(engine_settings(chosen, chains, number), rule=rule) for number in numbers]

@@ -36,7 +36,7 @@ SMALLEST = 640  # draws
 TOLD = ABOVE_ZERO + 1  # errors
 UNTOLD = 1 / 3  # of the precision
 MAX_STAGES = 16  # in which a sample grows
-GROWTH = (1.25, 2.0)  # of its pairs in a stage, at least and at most: errors of few pairs are hardly known
+GROWTH = (1.25, 1.5)  # of its pairs in a stage, at least and at most: errors of few pairs are hardly known
 NEARLY_ALL = 0.6  # of all coalitions; whoever wants so many takes all, and no error of their choice is left
 
 

@@ -44,6 +44,8 @@ PROXY_COALITIONS_EACH = 16  # … so many times their number
 SHRINKAGE = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, np.inf)  # over the mean squared singular value
 PRIOR_PAIRS = 4  # that the variance of all pairs counts as in the variance of one size
 LEAST_FREE = 0.02  # of a pair's remainder that is not its own fit
+# Of that on average: a fit with hardly more pairs than coefficients tells nothing of its errors.
+LEAST_FREE_OF_ALL = 0.1
 
 
 class Sample:
@@ -277,8 +279,11 @@ def _fit(smaller: Mask, sizes: NDArray[np.intp], cheap: Floats, difference: Floa
     best: tuple[float, _Fit] = (math.inf, nothing)
     for shrinkage in SHRINKAGE:
         kept_share = scale**2 / (scale**2 + shrinkage * np.mean(scale**2))
+        free_share = 1 - own - squares @ kept_share
+        if np.mean(free_share) < LEAST_FREE_OF_ALL and shrinkage < np.inf:
+            continue
         remainder = plain - basis @ (kept_share * along)
-        left_out = remainder / np.maximum(1 - own - squares @ kept_share, LEAST_FREE)
+        left_out = remainder / np.maximum(free_share, LEAST_FREE)
         press = float(np.sum(left_out**2))
         if press < best[0]:
             additive = right.T @ (kept_share * along / scale)

@@ -46,7 +46,7 @@ def draw_hard_rows(case: str, number: int, rng: np.random.Generator) -> Floats:
     if case in {"equal", "nearly equal"}:
         b = np.clip(a + (case != "equal") * 1e-4 * rng.normal(size=number), -1, 1)
     if case == "opposite":
-        b = -a
+        b = -1.0 * a
     if case == "a level that is a number":
         b = 2.0 * q - 1
     return np.column_stack([a, b, q, r, np.ones(number)]).astype(float)

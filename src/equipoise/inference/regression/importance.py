@@ -29,7 +29,11 @@ FIRST_TRIAL = 2_048  # points
 TRIAL = 4_096
 TRIALS = 15
 REFITS = 8  # of the mixture to all points, while the tail of their weights is heavy
-EVEN = 0.5  # effective share of a trial's points, from which on no further trial is made
+EVEN = 0.25  # effective share of a trial's points, from which on no further trial is made
+FULL = 0.5  # effective share, below which more points are drawn: they cost less than trials do
+MOST_MORE = 2.0  # times the points asked for
+PATIENCE = 4  # trials that make weights hardly more even, after which no further one is made
+BETTER = 1.1  # times the effective share, by which one does
 COMPONENTS = 12
 SPREAD = 1.5  # standard deviations between their first centres and the mode
 SMALLEST_SHARE = 0.01  # of a component that is kept
@@ -134,7 +138,7 @@ class Weighted(NamedTuple):
 
 
 def sample(problem: Problem, mode: Mode, rng: np.random.Generator, number: int, *, even: float = EVEN) -> Weighted:
-    """Draw `number` weighted points, after as many trials as it takes to make their weights `even`."""
+    """Draw `number` weighted points or more, after as many trials as it takes to make their weights `even`."""
     dimension = len(mode.centre)
     prior = Proposal(np.zeros(dimension), np.eye(dimension), math.inf)
     around = Proposal(mode.centre, WIDENING * mode.root, DEGREES)
@@ -142,14 +146,17 @@ def sample(problem: Problem, mode: Mode, rng: np.random.Generator, number: int, 
     trial = _draw(problem, best, rng, FIRST_TRIAL)
     highest = trial.effective / FIRST_TRIAL
     if highest < even:
-        proposals = _surround(problem, mode, prior, rng)
+        proposals, waited = _surround(problem, mode, prior, rng), 0
         for _ in range(TRIALS):
             trial = _draw(problem, proposals, rng, TRIAL)
-            if trial.effective > highest * TRIAL:
-                highest, best = trial.effective / TRIAL, proposals
-            if highest >= even:
+            share = trial.effective / TRIAL
+            waited = 0 if share > BETTER * highest or not trial.reliable else waited + 1
+            if share > highest:
+                highest, best = share, proposals
+            if highest >= even or waited == PATIENCE:
                 break
             proposals = _fit(proposals, trial)
+    number = math.ceil(number * min(max(FULL / highest, 1.0), MOST_MORE))
     found = _draw(problem, best, rng, number)
     for _ in range(REFITS):
         if found.reliable:

@@ -93,7 +93,7 @@ class Likelihood(ABC):
 
     def slopes_of_spread(self, weights: Floats, outer: Floats, *, single: bool = False) -> Floats:
         """Derivatives by θ of Σ_ik outer_ik Cov(a)_ik."""
-        coefficients = self._single if single else self._quadratic
+        coefficients: NDArray[Any] = self._single if single else self._quadratic
         rows, columns = self._rows, self._columns
         packed = (outer[:, rows, columns] + outer[:, columns, rows]) * np.where(rows == columns, 0.5, 1.0)
         square = np.zeros((len(weights), weights.shape[1], weights.shape[1]))

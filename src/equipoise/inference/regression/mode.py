@@ -73,11 +73,11 @@ class Problem(NamedTuple):
         return np.asarray(self.log_likelihood(coordinates) - 0.5 * np.sum(coordinates**2, axis=1))
 
 
-def find_mode(problem: Problem, start: Floats) -> Mode:
-    """Climb from a start to the mode, by scoring steps, damped as far as it takes to gain."""
+def find_mode(problem: Problem, start: Floats, *, steps: int = STEPS) -> Mode:
+    """Climb from a start to the mode, by at most so many scoring steps, damped as far as it takes to gain."""
     place = problem.flatten(start[None])[0]
     value = float(problem.log_posterior(problem.unflatten(place[None]))[0])
-    for _ in range(STEPS):
+    for _ in range(steps):
         gradient, information = _derivatives(problem, place, problem.unflatten)
         damped = information + DAMPING[:, None, None] * np.diag(np.diagonal(information))
         points = place + np.linalg.solve(damped, np.broadcast_to(gradient, damped.shape[:2])[:, :, None])[:, :, 0]

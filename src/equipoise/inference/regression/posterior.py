@@ -179,6 +179,14 @@ def _find_mode(problem: Problem, start: Floats) -> Mode:
     return again if second > first else mode
 
 
+def approximate_problem(model: RegressionModel, pooled: Pooled) -> Problem:
+    """Take releases as pooled, and E[y u] of logistic regression by its closed form, without synthetic rows."""
+    observation = observe_targets(model.moments, pooled, model.feature_prior)
+    if model.moments.has_square:
+        return _problem(model, [LinearLikelihood(model.moments, observation)])
+    return _problem(model, [LogisticLikelihood(model.moments, observation, None, model.skewness)])
+
+
 def _check_possible(releases: Releases) -> None:
     """Refuse sums that rows within [−1, 1] do not have, whatever the noise."""
     if not np.all(np.isfinite(releases.statistic)):
