@@ -42,13 +42,13 @@ def draw_hard_rows(case: str, number: int, rng: np.random.Generator) -> Floats:
     if case in {"empty levels", "a full level"}:
         q = np.full(number, case == "a full level")
     if case.startswith("constant"):
-        a = np.full(number, float(case.split()[1]))
+        a = float(case.split()[1]) * np.ones(number)
     if case in {"equal", "nearly equal"}:
         b = np.clip(a + (case != "equal") * 1e-4 * rng.normal(size=number), -1, 1)
     if case == "opposite":
         b = -1.0 * a
     if case == "a level that is a number":
-        b = 2.0 * q - 1
+        b = np.where(q, 1.0, -1.0)
     return np.column_stack([a, b, q, r, np.ones(number)]).astype(float)
 
 

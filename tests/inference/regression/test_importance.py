@@ -116,6 +116,7 @@ def test_a_ridge_that_is_bent_in_coordinates_is_covered_by_flat_proposals() -> N
     rng = np.random.default_rng(0)
     found = sample(problem, find_mode(problem, np.zeros(2)), rng, 8_000)
     assert found.reliable
+    assert found.effective > 2_000  # without flat proposals it is below 100
     draws = flatten(found.resample(rng, 4_000))[:, 0]
     grid = np.linspace(-100, 103, 400_001)
     parts = unflatten(np.stack([grid, 3 - grid], axis=1))

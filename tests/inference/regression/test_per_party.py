@@ -155,12 +155,8 @@ def measure_coverage(kind: str, number: int, rounds: int) -> tuple[float, float]
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(
-    ("kind", "rounds"),
-    [("linear", 60), pytest.param("logistic", 40, marks=pytest.mark.slow)],
-)
-def test_intervals_cover_where_features_differ(kind: str, rounds: int) -> None:
+def test_intervals_cover_where_features_differ() -> None:
     """With one distribution for both parties they would not: a pooled mean belongs to neither."""
-    shared, per_party = measure_coverage(kind, 30_000, rounds)
+    shared, per_party = measure_coverage("linear", 30_000, 60)
     assert shared < 0.80
     assert 0.84 < per_party < 0.97
