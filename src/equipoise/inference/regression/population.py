@@ -10,6 +10,7 @@ for rows' products g: of all weights with about these moments, those nearest to 
 found moments the weighted ones may differ from m̂ by what is uncertain anyway, and exist however impossible m̂ is.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -26,6 +27,10 @@ SMALLEST_SHARE = 0.002  # of rows with a level, in the simulation
 SMALLEST_PRESENT = 0.05  # share of rows in which a number is there
 NEWTON_STEPS = 30
 FEWEST_EFFECTIVE = 200.0  # rows, below which the weights are too uneven to stand for a population
+FAR_BOUNDS = 3.5  # standard deviations from the mean
+MOST_EXTREME = 0.98  # mean of a number, and share of the largest variance that goes with it
+LONGEST_STEP = 5.0
+_POWERS = np.linspace(-1, 1, 401)[:, None] ** [1, 2]
 MOST_MOMENTS = 600  # which so few rows can be weighted by
 
 
@@ -111,9 +116,35 @@ def simulate(moments: MomentMap, blocks: Blocks, second_moments: Floats) -> Floa
                 rows[:, place] = chosen == number + 1
     for k, place in enumerate(blocks.numbers):
         present = 1.0 if place not in of_gap else 1 - rows[:, of_gap[place]]
-        square = max(products[place, place] - mean[place] ** 2, 1e-4)
-        rows[:, place] = present * np.clip(mean[place] + np.sqrt(square) * normal[:, k], -1.0, 1.0)
+        variance = max(products[place, place] - mean[place] ** 2, 1e-4)
+        rows[:, place] = present * _bounded(float(mean[place]), float(variance), normal[:, k])
     return rows
+
+
+def _bounded(mean: float, variance: float, normal: Floats) -> Floats:
+    """Map normal points to numbers within [−1, 1] of about this mean and variance, otherwise as random as possible.
+
+    Of all densities there the one of largest entropy is ∝ exp(a x + b x²): a normal one where the bounds are far off,
+    an even one of variance ⅓, and one that leans towards the ends of larger variances.
+    """
+    deviation = math.sqrt(variance)
+    if abs(mean) + FAR_BOUNDS * deviation <= 1:
+        return np.asarray(np.clip(mean + deviation * normal, -1.0, 1.0))
+    mean = min(max(mean, -MOST_EXTREME), MOST_EXTREME)
+    variance = min(variance, MOST_EXTREME * (1 - mean**2))
+    wanted = np.array([mean, mean**2 + variance])
+    dual = np.array([mean / variance, -0.5 / variance])
+    shares = scipy.special.softmax(_POWERS @ dual)
+    for _ in range(NEWTON_STEPS):
+        off = shares @ _POWERS - wanted
+        if np.abs(off).max() < 1e-4:
+            break
+        moved = _POWERS - shares @ _POWERS
+        step = np.linalg.solve((moved * shares[:, None]).T @ moved + 1e-9 * np.eye(2), off)
+        dual = dual - step / max(1.0, np.abs(step).max() / LONGEST_STEP)
+        shares = scipy.special.softmax(_POWERS @ dual)
+    below = np.cumsum(shares) - 0.5 * shares
+    return np.asarray(np.interp(scipy.special.ndtr(normal), below, _POWERS[:, 0]))
 
 
 def _without_gaps(blocks: Blocks, second_moments: Floats) -> tuple[Floats, Floats]:
