@@ -1,11 +1,12 @@
 """Approximate divergences of many coalitions' posteriors from the prior, at a few milliseconds each.
 
 The covariance of a row is held at that of everybody's mode, so that one decomposition diagonalises the releases of all
-parties: what a coalition observed is a sum over its members (`pooling.py`). From everybody's mode a few scoring steps
+parties: what a coalition observed is a sum over its members (`pooling.py`). Where every party has a covariance of its
+own, each release stays an observation. From everybody's mode a few scoring steps
 lead to about where a coalition's is, and the normal distribution there has a divergence in closed form.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from equipoise._util.arrays import Floats
 from equipoise._util.cores import single_threaded_blas
 from equipoise.inference.regression.mode import Mode, find_mode
 from equipoise.inference.regression.model import RegressionModel
-from equipoise.inference.regression.pooling import SMALLEST_SHARE, Pooled, Releases
+from equipoise.inference.regression.pooling import SMALLEST_SHARE, Pooled, Releases, pool
 from equipoise.inference.regression.posterior import approximate_problem, settle_row_covariances
 
 SCORING_STEPS = 2  # from everybody's mode; more bring approximations no nearer to sampled divergences
@@ -50,25 +51,25 @@ def approximate_divergences(model: RegressionModel, releases: Releases) -> Calla
     """Return a function from memberships [coalitions, parties] to approximate divergences from the prior in nats."""
     with single_threaded_blas():
         settled = settle_row_covariances(model, releases)
-        # A control variate may take features of several distributions for those of one.
-        parts = Parts.of(releases, np.mean(settled.covariances, axis=0))
+        pairs = list(zip(settled.groups, settled.covariances, strict=True))
+        each = [pool(*pair) for pair in pairs] if model.per_party else []
+        parts = Parts.of(*pairs[0])
 
-    def divergence_of(precision: Floats, natural: Floats) -> float:
-        problem = approximate_problem(model, parts.pooled(precision, natural))
+    def divergence_of(pooled: Sequence[Pooled]) -> float:
+        problem = approximate_problem(model, pooled)
         try:
             return _divergence(find_mode(problem, settled.centre, steps=SCORING_STEPS))
         except np.linalg.LinAlgError:
             return 0.0  # sums that double precision cannot resolve: a control variate may be any number
 
+    def pooled_of(row: NDArray[np.bool_]) -> list[Pooled]:
+        if each:  # features of every party have a distribution, and a covariance of a row, of their own
+            return [each[party] for party in np.flatnonzero(row)]
+        return [parts.pooled(row @ parts.precision, row @ parts.natural)]
+
     def divergences(inside: NDArray[np.bool_]) -> Floats:
-        member = inside.astype(float)
         with single_threaded_blas():
-            precisions, naturals = member @ parts.precision, member @ parts.natural
-            found = [
-                divergence_of(*sums) if some else 0.0
-                for *sums, some in zip(precisions, naturals, member.sum(axis=1), strict=True)
-            ]
-        return np.array(found)
+            return np.array([divergence_of(pooled_of(row)) if row.any() else 0.0 for row in inside])
 
     return divergences
 

@@ -179,12 +179,16 @@ def _find_mode(problem: Problem, start: Floats) -> Mode:
     return again if second > first else mode
 
 
-def approximate_problem(model: RegressionModel, pooled: Pooled) -> Problem:
+def approximate_problem(model: RegressionModel, pooled: Sequence[Pooled]) -> Problem:
     """Take releases as pooled, and E[y u] of logistic regression by its closed form, without synthetic rows."""
-    observation = observe_targets(model.moments, pooled, model.feature_prior)
-    if model.moments.has_square:
-        return _problem(model, [LinearLikelihood(model.moments, observation)])
-    return _problem(model, [LogisticLikelihood(model.moments, observation, None, model.skewness)])
+
+    def likelihood_of(one: Pooled) -> Likelihood:
+        observation = observe_targets(model.moments, one, model.feature_prior)
+        if model.moments.has_square:
+            return LinearLikelihood(model.moments, observation)
+        return LogisticLikelihood(model.moments, observation, None, model.skewness)
+
+    return _problem(model, [likelihood_of(one) for one in pooled])
 
 
 def _check_possible(releases: Releases) -> None:
