@@ -135,8 +135,8 @@ def normal_log_density(residuals: Floats, covariances: Floats) -> Floats:
         if usable.any():
             found[usable] = normal_log_density(residuals[usable], covariances[usable])
         return found
-    # Target moments differ by orders of magnitude where weights are large, so correlations are factorised. Residuals are
-    # a last row: what stands in its place in the factor solves for them, faster than NumPy's solver of a batch does.
+    # Target moments differ by orders of magnitude where weights are large, so correlations are factorised. Residuals
+    # are a last row: the factor's last row then solves for them, faster than NumPy's solver of a batch does.
     size = residuals.shape[1]
     bordered = np.empty((len(residuals), size + 1, size + 1))
     bordered[:, :size, :size] = covariances / (deviations[:, :, None] * deviations[:, None, :])

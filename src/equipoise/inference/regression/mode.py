@@ -52,8 +52,11 @@ class Problem(NamedTuple):
         return np.asarray(self.log_likelihood(coordinates) - 0.5 * np.sum(coordinates**2, axis=1))
 
 
-def find_mode(problem: Problem, start: Floats) -> Mode:
-    """Climb from a start to the mode, by scoring steps, damped as far as it takes to gain."""
+def find_mode(problem: Problem, start: Floats, *, gain: float = GAIN) -> Mode:
+    """Climb from a start to the mode, by scoring steps, damped as far as it takes to gain.
+
+    The search ends with a step that raises the log density by less than `gain`.
+    """
     place = problem.flatten(start[None])[0]
     value = float(problem.log_posterior(problem.unflatten(place[None]))[0])
     for _ in range(STEPS):
@@ -65,7 +68,7 @@ def find_mode(problem: Problem, start: Floats) -> Mode:
         if not values[best] > value:
             break
         gained, value, place = float(values[best]) - value, float(values[best]), points[best]
-        if gained < GAIN:
+        if gained < gain:
             break
     centre = problem.unflatten(place[None])[0]
     _, information = _derivatives(problem, centre, lambda points: points)

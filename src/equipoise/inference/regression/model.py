@@ -42,8 +42,8 @@ class RegressionModel:
         moments = MomentMap.of(agreed)
         if moments.width > MOST_TERMS:
             raise InferenceError(
-                f'the features have {moments.width} terms, and method "moments" takes at most {MOST_TERMS}, beyond which '
-                'it would fill the memory; agree on fewer features or levels, or use method "collapsed"'
+                f'the features have {moments.width} terms, and method "moments" takes at most {MOST_TERMS}, beyond '
+                'which it would fill the memory; agree on fewer features or levels, or use method "collapsed"'
             )
         return cls(agreed, moments, _feature_prior(agreed, moments))
 

@@ -15,7 +15,7 @@ from equipoise.inference.regression.hamiltonian import CHAINS, sample_chains
 from equipoise.inference.regression.importance import sample
 from equipoise.inference.regression.likelihood import Likelihood, LinearLikelihood, Normals
 from equipoise.inference.regression.logistic import LogisticLikelihood
-from equipoise.inference.regression.mode import Mode, Problem, find_mode
+from equipoise.inference.regression.mode import GAIN, Mode, Problem, find_mode
 from equipoise.inference.regression.model import RegressionModel
 from equipoise.inference.regression.pooling import Pooled, Releases, TargetObservation, observe_targets, pool
 from equipoise.inference.regression.population import MOST_MOMENTS, Population, simulate, weigh
@@ -24,6 +24,7 @@ from equipoise.inference.regression.row_covariance import row_covariance
 ITERATIONS = 3  # of the covariance of a row, which is taken at the mode
 FIRST_ROWS = 10.0  # as many rows tell where the search for the mode begins
 COOLING = 5.0  # factor from one power of the likelihood to the next
+ON_THE_WAY = 0.1  # gain of log density that ends the search for the mode of such a power
 POINTS_PER_DRAW = 2
 # Importance weights of wide models are hopelessly uneven, so that chains are begun at once.
 MOST_WEIGHTED = 12
@@ -114,7 +115,7 @@ def build_problem(
         pooled = pool(releases, covariance, sampling=sampling)
         for part in powers if iteration == 0 else powers[-1:]:
             likelihood = _likelihood(model, pooled, float(part))
-            centre = find_mode(_problem(model, likelihood), centre).centre
+            centre = find_mode(_problem(model, likelihood), centre, gain=GAIN if part == 1 else ON_THE_WAY).centre
         covariance = _row_covariance(model, likelihood, centre)
     problem = _problem(model, _likelihood(model, pool(releases, covariance, sampling=sampling), power))
     return problem, find_mode(problem, centre)
