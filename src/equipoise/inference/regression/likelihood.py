@@ -13,7 +13,7 @@ O(w⁴) each in place of O(w⁵). Slopes may take it in single precision, which 
 
 from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,7 +78,7 @@ class Likelihood(ABC):
 
     def spread_of_products(self, weights: Floats, *, single: bool = False) -> Floats:
         """Cov(a) [points, terms + 1, terms + 1] of a = E[u uᵀ] θ."""
-        coefficients = self._single if single else self._quadratic
+        coefficients: NDArray[Any] = self._single if single else self._quadratic
         products = weights[:, self._rows] * weights[:, self._columns]
         packed = products.astype(coefficients.dtype) @ coefficients.T
         size = weights.shape[1]
@@ -93,7 +93,7 @@ class Likelihood(ABC):
 
     def slopes_of_spread(self, weights: Floats, outer: Floats, *, single: bool = False) -> Floats:
         """Derivatives by θ of Σ_ik outer_ik Cov(a)_ik."""
-        coefficients = self._single if single else self._quadratic
+        coefficients: NDArray[Any] = self._single if single else self._quadratic
         rows, columns = self._rows, self._columns
         packed = (outer[:, rows, columns] + outer[:, columns, rows]) * np.where(rows == columns, 0.5, 1.0)
         square = np.zeros((len(weights), weights.shape[1], weights.shape[1]))
@@ -162,7 +162,7 @@ def normal_log_density(residuals: Floats, covariances: Floats) -> Floats:
 def inverses(covariances: Floats) -> Floats:
     """Invert covariances [points, d, d]; identities stand for those that are singular or no numbers."""
     variances = np.diagonal(covariances, axis1=1, axis2=2)
-    usable = np.isfinite(covariances).all(axis=(1, 2)) & (variances > 0).all(axis=1)
+    usable = np.asarray(np.isfinite(covariances).all(axis=(1, 2)) & (variances > 0).all(axis=1))
     if not usable.all():
         covariances = np.where(usable[:, None, None], covariances, np.eye(covariances.shape[1]))
         variances = np.diagonal(covariances, axis1=1, axis2=2)
