@@ -160,7 +160,7 @@ def normal_log_density(residuals: Floats, covariances: Floats) -> Floats:
 
 
 def inverses(covariances: Floats) -> Floats:
-    """Invert covariances [points, d, d]; identities stand for those that are singular or no numbers."""
+    """Invert covariances [points, d, d]; identities stand for those that are no numbers."""
     variances = np.diagonal(covariances, axis1=1, axis2=2)
     usable = np.asarray(np.isfinite(covariances).all(axis=(1, 2)) & (variances > 0).all(axis=1))
     if not usable.all():
