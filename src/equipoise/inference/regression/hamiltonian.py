@@ -23,8 +23,8 @@ STEP = 0.35  # at first, in units of the scaled posterior
 TRAVEL = 2.2  # length of a trajectory in these units; a quarter of an orbit, which forgets its beginning, is π/2
 FEWEST_LEAPS, MOST_LEAPS = 2, 12
 ACCEPTANCE = 0.8
-WARM_UP = 10  # rounds at most
-ROUND = 8  # transitions of a round of warm-up
+WARM_UP = 6  # rounds at most
+ROUND = 8  # transitions of the first two rounds of warm-up; every second one is longer by as many
 LONGEST = 1_280  # draws of a chain
 MOST_HALVINGS = 3  # of the step, where trajectories break; draws are then taken again
 BROKEN = 1_000.0  # loss of energy
@@ -101,12 +101,13 @@ def sample_chains(
     places = np.repeat(rng.choice(len(starts), SUPERCHAINS, replace=False), CHAINS // SUPERCHAINS)
     ensemble = _Ensemble(log_density, slopes, starts[places], root, rng)
     before = None
-    for _ in range(WARM_UP):
+    for number_of_round in range(WARM_UP):
         visited = []
-        for _ in range(ROUND):
+        length = ROUND * (1 + number_of_round // 2)
+        for _ in range(length):
             ensemble.step *= float(np.exp(0.5 * (ensemble.transition().acceptance - ACCEPTANCE)))
             visited.append(ensemble.points)
-        after = np.stack(visited[ROUND // 2 :], axis=1)
+        after = np.stack(visited[length // 2 :], axis=1)
         ensemble.rescale(after.reshape(-1, after.shape[2]))
         if before is not None and settled(before, after, SUPERCHAINS):
             break

@@ -136,7 +136,7 @@ def normal_log_density(residuals: Floats, covariances: Floats) -> Floats:
             found[usable] = normal_log_density(residuals[usable], covariances[usable])
         return found
     # Target moments differ by orders of magnitude where weights are large, so correlations are factorised. Residuals
-    # are a last row: what stands in its place in the factor solves for them, faster than NumPy's solver of a batch.
+    # are a last row: the factor's last row then solves for them, faster than NumPy's solver of a batch does.
     size = residuals.shape[1]
     bordered = np.empty((len(residuals), size + 1, size + 1))
     bordered[:, :size, :size] = covariances / (deviations[:, :, None] * deviations[:, None, :])
@@ -160,7 +160,7 @@ def normal_log_density(residuals: Floats, covariances: Floats) -> Floats:
 
 
 def inverses(covariances: Floats) -> Floats:
-    """Invert covariances [points, d, d]; identities stand for those that are singular or no numbers."""
+    """Invert covariances [points, d, d]; identities stand for those that are no numbers."""
     variances = np.diagonal(covariances, axis1=1, axis2=2)
     usable = np.asarray(np.isfinite(covariances).all(axis=(1, 2)) & (variances > 0).all(axis=1))
     if not usable.all():

@@ -122,7 +122,7 @@ class LogisticLikelihood(Likelihood):
     def _slopes_of_covariance(self, weights: Floats, by_moments: Floats, outer: Floats) -> Floats:
         """Derivatives by θ of tr(D S), D held fixed, S = H K Hᵀ − H L − (H L)ᵀ: those of K and L, and about those of H.
 
-        H is taken to move in proportion to f₁, which is close: slopes are then within a twentieth of the density's.
+        H is taken to move in proportion to f₁, which is close: measured, slopes are within a tenth of the density's.
         """
         size = weights.shape[1]
         joint, carried = self._joint(weights)

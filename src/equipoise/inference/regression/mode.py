@@ -73,8 +73,11 @@ class Problem(NamedTuple):
         return np.asarray(self.log_likelihood(coordinates) - 0.5 * np.sum(coordinates**2, axis=1))
 
 
-def find_mode(problem: Problem, start: Floats, *, steps: int = STEPS) -> Mode:
-    """Climb from a start to the mode, by at most so many scoring steps, damped as far as it takes to gain."""
+def find_mode(problem: Problem, start: Floats, *, gain: float = GAIN, steps: int = STEPS) -> Mode:
+    """Climb from a start to the mode, by at most so many scoring steps, damped as far as it takes to gain.
+
+    The search ends with a step that raises the log density by less than `gain`.
+    """
     place = problem.flatten(start[None])[0]
     value = float(problem.log_posterior(problem.unflatten(place[None]))[0])
     for _ in range(steps):
@@ -86,7 +89,7 @@ def find_mode(problem: Problem, start: Floats, *, steps: int = STEPS) -> Mode:
         if not values[best] > value:
             break
         gained, value, place = float(values[best]) - value, float(values[best]), points[best]
-        if gained < GAIN:
+        if gained < gain:
             break
     centre = problem.unflatten(place[None])[0]
     _, information = _derivatives(problem, centre, lambda points: points)

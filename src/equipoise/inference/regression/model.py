@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SKEWNESS_PER_SPREAD = 15.0  # skewness of a number for an agreed `shape_spread` of 1
 LEVEL_SHARE_DEVIATION = 0.25  # of what is believed of a level's share
 LEVEL_SIZE = 0.5  # of a 0/1 term, in products with others
-# Coefficients of the likelihood grow as the fourth power of the terms: 120 take about 3 GB for each thread.
+# Coefficients of the likelihood grow as the fourth power of the terms: 120 are estimated to take 3 GB a thread.
 MOST_TERMS = 120
 CONJUGATE_DEVIATION = 0.5  # of a number, under the priors that format 1 knows
 

@@ -16,7 +16,7 @@ from equipoise.inference.regression.hamiltonian import CHAINS, sample_chains
 from equipoise.inference.regression.importance import sample
 from equipoise.inference.regression.likelihood import Likelihood, LinearLikelihood, Normals
 from equipoise.inference.regression.logistic import LogisticLikelihood
-from equipoise.inference.regression.mode import Mode, Observation, Problem, find_mode
+from equipoise.inference.regression.mode import GAIN, Mode, Observation, Problem, find_mode
 from equipoise.inference.regression.model import RegressionModel
 from equipoise.inference.regression.pooling import Pooled, Releases, TargetObservation, observe_targets, pool
 from equipoise.inference.regression.population import MOST_MOMENTS, Population, simulate, weigh
@@ -26,6 +26,7 @@ from equipoise.inference.regression.statistic import MomentMap
 ITERATIONS = 3  # of the covariance of a row, which is taken at the mode
 FIRST_ROWS = 10.0  # as many rows tell where the search for the mode begins
 COOLING = 5.0  # factor from one power of the likelihood to the next
+ON_THE_WAY = 0.1  # gain of log density that ends the search for the mode of such a power
 POINTS_PER_DRAW = 2
 # Importance weights of wide models are hopelessly uneven, so that chains are begun at once.
 MOST_WEIGHTED = 12
@@ -148,7 +149,8 @@ def settle_row_covariances(
         pooled = _pool_groups(groups, covariances, sampling)
         for part in powers if iteration == 0 else powers[-1:]:
             likelihoods = [_likelihood(model, one, float(part)) for one in pooled]
-            centre = _find_mode(_problem(model, likelihoods), centre).centre
+            gain = GAIN if part == 1 else ON_THE_WAY
+            centre = _find_mode(_problem(model, likelihoods), centre, gain).centre
         covariances = [_row_covariance(model, one, centre) for one in likelihoods]
     return Settled(groups, covariances, centre)
 
@@ -166,15 +168,15 @@ def first_row_covariance(moments: MomentMap, releases: Releases) -> Floats:
     return row_covariance(moments, features, means[split : split + len(features)], square)
 
 
-def _find_mode(problem: Problem, start: Floats) -> Mode:
+def _find_mode(problem: Problem, start: Floats, gain: float = GAIN) -> Mode:
     """Find a mode from a start, and from the prior's if nothing near the first one explains what was observed.
 
     A search can stick where weights make labels so certain that they hardly move.
     """
-    mode = find_mode(problem, start)
+    mode = find_mode(problem, start, gain=gain)
     if all(one.misfit(mode.centre) <= WORST_FIT for one in problem.observations):
         return mode
-    again = find_mode(problem, np.zeros_like(start))
+    again = find_mode(problem, np.zeros_like(start), gain=gain)
     first, second = problem.log_posterior(np.stack([mode.centre, again.centre]))
     return again if second > first else mode
 
