@@ -137,8 +137,20 @@ class Weighted(NamedTuple):
         return np.asarray(self.points[rng.permutation(np.minimum(chosen, len(self.points) - 1))])
 
 
+class Adapted(NamedTuple):
+    """A mixture that was moved to where the posterior is, and the effective share of points drawn from it."""
+
+    mixture: Mixture
+    share: float
+
+
 def sample(problem: Problem, mode: Mode, rng: np.random.Generator, number: int, *, even: float = EVEN) -> Weighted:
     """Draw `number` weighted points or more, after as many trials as it takes to make their weights `even`."""
+    return draw_adapted(problem, adapt(problem, mode, rng, even=even), rng, number)
+
+
+def adapt(problem: Problem, mode: Mode, rng: np.random.Generator, *, even: float = EVEN) -> Adapted:
+    """Move a mixture until weights are `even`, or hardly become more so."""
     dimension = len(mode.centre)
     prior = Proposal(np.zeros(dimension), np.eye(dimension), math.inf)
     around = Proposal(mode.centre, WIDENING * mode.root, DEGREES)
@@ -156,7 +168,13 @@ def sample(problem: Problem, mode: Mode, rng: np.random.Generator, number: int, 
             if highest >= even or waited == PATIENCE:
                 break
             proposals = _fit(proposals, trial)
-    number = math.ceil(number * min(max(FULL / highest, 1.0), MOST_MORE))
+    return Adapted(best, highest)
+
+
+def draw_adapted(problem: Problem, adapted: Adapted, rng: np.random.Generator, number: int) -> Weighted:
+    """Draw `number` weighted points, or more where weights are uneven; refit the mixture while their tail is heavy."""
+    best = adapted.mixture
+    number = math.ceil(number * min(max(FULL / adapted.share, 1.0), MOST_MORE))
     found = _draw(problem, best, rng, number)
     for _ in range(REFITS):
         if found.reliable:

@@ -23,6 +23,7 @@ from equipoise.inference.regression.pooling import TargetObservation
 from equipoise.inference.regression.statistic import MomentMap
 
 SMALLEST_EIGENVALUE = 1e-14  # of a matrix of correlations that is factorised
+FEW_TO_SEARCH = 64  # matrices
 SMALLEST_PIVOT = 1e-12  # of one that is not taken for singular
 HUGE = 1e100  # deviations of the observation, at which it is impossible
 
@@ -145,7 +146,12 @@ def normal_log_density(residuals: Floats, covariances: Floats) -> Floats:
     try:
         lower = np.linalg.cholesky(bordered)
     except np.linalg.LinAlgError:
-        # Rounding takes some matrices across zero where weights are so huge that the observation is impossible.
+        # Rounding takes some matrices across zero where weights are so huge that the observation is impossible. They
+        # are few, and looked for by halves.
+        if len(residuals) > FEW_TO_SEARCH:
+            middle = len(residuals) // 2
+            parts = (slice(None, middle), slice(middle, None))
+            return np.concatenate([normal_log_density(residuals[part], covariances[part]) for part in parts])
         definite = np.linalg.eigvalsh(bordered[:, :size, :size])[:, 0] > SMALLEST_EIGENVALUE
         found = np.full(len(residuals), -np.inf)
         if definite.any():

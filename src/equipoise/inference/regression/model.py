@@ -1,6 +1,7 @@
 """A regression as its sampler sees it: places of moments, beliefs about them, and the prior of the parameters."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -41,6 +42,11 @@ class RegressionModel:
                 "fewer features or levels"
             )
         return cls(agreed, moments, _feature_prior(agreed, moments))
+
+    @cached_property
+    def name(self) -> str:
+        """Everything that is agreed about the model, as a text."""
+        return self.agreed.model_dump_json()
 
     @property
     def dimension(self) -> int:

@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
+from equipoise._util.recent import Recent
 from equipoise.errors import InferenceError
 from equipoise.estimate import Estimate
 from equipoise.inference.diagnostics import ESS_LIMIT, SUPERCHAINS, Diagnostics
 from equipoise.inference.regression.hamiltonian import CHAINS, sample_chains
-from equipoise.inference.regression.importance import sample
+from equipoise.inference.regression.importance import Adapted, adapt, draw_adapted
 from equipoise.inference.regression.likelihood import Likelihood, LinearLikelihood, Normals
 from equipoise.inference.regression.logistic import LogisticLikelihood
 from equipoise.inference.regression.mode import GAIN, Mode, Observation, Problem, find_mode
@@ -27,7 +28,8 @@ ITERATIONS = 3  # of the covariance of a row, which is taken at the mode
 FIRST_ROWS = 10.0  # as many rows tell where the search for the mode begins
 COOLING = 5.0  # factor from one power of the likelihood to the next
 ON_THE_WAY = 0.1  # gain of log density that ends the search for the mode of such a power
-POINTS_PER_DRAW = 2
+POINTS_PER_DRAW = 4
+REMEMBERED = 64  # coalitions
 # Importance weights of wide models are hopelessly uneven, so that chains are begun at once.
 MOST_WEIGHTED = 12
 FAR = 12.0  # standard deviations of the noise
@@ -74,12 +76,18 @@ def sample_posterior(
 def _sample_by_dimension(
     model: RegressionModel, releases: Releases, rng: np.random.Generator, draws: int, power: float, sampling: float
 ) -> Sample:
-    """Sample by importance weights where coordinates are few and weights even, by chains elsewhere."""
-    problem, mode = build_problem(model, releases, power=power, sampling=sampling)
+    """Sample by importance weights where coordinates are few and weights even, by chains elsewhere.
+
+    A coalition is often asked for again, with more draws or tempered, so that what no draws go into is remembered.
+    """
+    name = (model.name, *(part.tobytes() for part in releases), sampling)
+    settled = _settled.find(name, lambda: settle_row_covariances(model, releases, sampling=sampling))
+    problem, mode = _problems.find((*name, power), lambda: _final_problem(model, settled, power, sampling))
     if model.dimension > MOST_WEIGHTED:
         starts = mode.centre + rng.normal(size=(CHAINS, model.dimension)) @ mode.root.T
         return _sample_chains(problem, starts, mode, rng, draws)
-    found = sample(problem, mode, rng, POINTS_PER_DRAW * draws)
+    adapted = _adapted.find((*name, power), lambda: adapt(problem, mode, np.random.default_rng(0)))
+    found = draw_adapted(problem, adapted, rng, POINTS_PER_DRAW * draws)
     effective = min(found.effective, float(draws))
     diagnostics = _diagnostics(draws, model.dimension, effective, found.shape)
     if found.reliable and found.effective >= ESS_LIMIT:
@@ -109,6 +117,11 @@ class Settled(NamedTuple):
     centre: Floats
 
 
+_settled = Recent[Settled](REMEMBERED)
+_problems = Recent[tuple[Problem, Mode]](REMEMBERED)
+_adapted = Recent[Adapted](REMEMBERED)
+
+
 def build_problem(
     model: RegressionModel,
     releases: Releases,
@@ -126,7 +139,13 @@ def build_problem(
     Tempering to a `power` comes last, so that it does not change the likelihood. From a `start` near the mode, such as
     that of nearly the same releases, a single round of both will do for an approximation.
     """
-    settled = settle_row_covariances(model, releases, sampling=sampling, start=start)
+    return _final_problem(
+        model, settle_row_covariances(model, releases, sampling=sampling, start=start), power, sampling
+    )
+
+
+def _final_problem(model: RegressionModel, settled: Settled, power: float, sampling: float) -> tuple[Problem, Mode]:
+    """Take the covariances of a row as they were settled, and find the mode of the tempered posterior."""
     pooled = _pool_groups(settled.groups, settled.covariances, sampling)
     problem = _problem(model, [_likelihood(model, one, power) for one in pooled])
     return problem, _find_mode(problem, settled.centre)
