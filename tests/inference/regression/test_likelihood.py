@@ -87,7 +87,8 @@ def test_expected_derivatives_are_those_of_quadrature() -> None:
     third = -(first**2 + f * second)
     fourth = -(3 * first * second + f * third)
     found = logistic.expected_derivatives(np.array([0.7]), np.array([2.0]))
-    for one, exact in zip(found, (f, first, second, third, fourth), strict=True):
+    fifth = -(3 * second**2 + 4 * first * third + f * fourth)
+    for one, exact in zip(found, (f, first, second, third, fourth, fifth), strict=True):
         np.testing.assert_allclose(one[0], shares @ exact / shares.sum(), atol=1e-8)
 
 
@@ -103,7 +104,7 @@ def test_slopes_of_expected_labels_are_differences() -> None:
     def likelihood(features: np.ndarray) -> logistic.LogisticLikelihood:
         spread = 1e-4 * np.eye(len(features))
         observation = TargetObservation(np.zeros(moments.targets), features, spread, nothing, np.eye(moments.targets))
-        return logistic.LogisticLikelihood(moments, observation, None, 0.0)
+        return logistic.LogisticLikelihood(moments, observation, None, logistic.Shape(0.0, 0.0))
 
     # What J C Jᵀ is by differences of the mean: the covariance less that of the observation itself.
     steps = 1e-6 * np.eye(len(features))
@@ -119,6 +120,32 @@ def test_slopes_of_expected_labels_are_differences() -> None:
     )
     found = likelihood(features).moments_at(Parameters(weights, np.ones(4))).covariance - np.eye(moments.targets)
     np.testing.assert_allclose(found, 1e-4 * np.einsum("kna,knb->nab", slopes, slopes), atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [logistic.Shape(6.0, 0.0), logistic.Shape(0.0, 24.0)], ids=["skewness", "kurtosis"])
+def test_shapes_of_numbers_move_labels_as_integrals_do(shape: logistic.Shape) -> None:
+    """Derivatives of E[y u] by how far two correlated numbers are bent, by quadrature over the normal variables."""
+    columns = ", ".join(f'{{ name = "{name}", bounds = [-1, 1] }}' for name in ("a", "b"))
+    moments = model_of(agree("logistic", columns)).moments
+    nodes, shares = np.polynomial.hermite_e.hermegauss(60)
+    t, v = (part.ravel() for part in np.meshgrid(nodes, nodes))
+    share = np.outer(shares, shares).ravel() / shares.sum() ** 2
+    normal = np.stack([t, 0.6 * t + 0.8 * v])
+    rows = np.column_stack([*(np.array([[0.1], [-0.2]]) + np.array([[0.5], [0.3]]) * normal), np.ones(len(t))])
+    weights = np.array([1.2, -0.8, 0.3])
+    label = np.tanh(rows @ weights / 2)
+    bend = normal**2 - 1 if shape.skewness else normal**3 - 3 * normal
+    moved = np.zeros((2, 3))
+    for j, deviation in enumerate((0.5, 0.3)):
+        moved[j] = share @ (rows * (0.5 * (1 - label**2) * weights[j] * deviation * bend[j])[:, None])
+        moved[j, j] += share @ (label * deviation * bend[j])
+    i, j = moments.feature_pairs.T
+    features = share @ (rows[:, i] * rows[:, j])
+    nothing, none = np.zeros((3, moments.features)), np.zeros((moments.features, moments.features))
+    observation = TargetObservation(np.zeros(3), features, none, nothing, np.zeros((3, 3)))
+    likelihood = logistic.LogisticLikelihood(moments, observation, None, shape)
+    found = likelihood.moments_at(Parameters(weights[None], np.ones(1))).covariance[0]
+    np.testing.assert_allclose(found, moved.T @ moved, atol=2e-7)
 
 
 def test_synthetic_rows_have_the_moments_and_the_labels_of_real_ones() -> None:
@@ -140,13 +167,13 @@ def test_synthetic_rows_have_the_moments_and_the_labels_of_real_ones() -> None:
         expected = np.tanh(rows @ weights / 2) @ rows / len(rows)
         found = (population.weights * np.tanh(made @ weights / 2)) @ made
         np.testing.assert_allclose(found, expected, atol=0.01)
-    # A row's covariance, label and all, against that of real rows: within a tenth of its deviations.
+    # A row's covariance, label and all, against that of real rows, whose numbers were clipped: within a fifth.
     label = np.where(rng.uniform(size=len(rows)) < 1 / (1 + np.exp(-rows @ weights)), 1.0, -1.0)
     pairs = moments.pairs.T
     whole = np.column_stack([rows, label])
     real = np.cov((whole[:, pairs[0]] * whole[:, pairs[1]]).T)
     scale = np.sqrt(np.outer(np.diagonal(real), np.diagonal(real)))
-    assert np.abs((population.row_covariance(weights, None) - real) / scale).max() < 0.12
+    assert np.abs((population.row_covariance(weights, None) - real) / scale).max() < 0.2
 
 
 def test_weights_exist_however_impossible_the_moments_are() -> None:

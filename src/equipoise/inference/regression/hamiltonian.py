@@ -23,6 +23,7 @@ STEP = 0.35  # at first, in units of the scaled posterior
 TRAVEL = 2.2  # length of a trajectory in these units; a quarter of an orbit, which forgets its beginning, is π/2
 FEWEST_LEAPS, MOST_LEAPS = 2, 12
 ACCEPTANCE = 0.8
+FEWEST = 10  # draws of each chain
 WARM_UP = 6  # rounds at most
 ROUND = 8  # transitions of the first two rounds of warm-up; every second one is longer by as many
 LONGEST = 1_280  # draws of a chain
@@ -115,7 +116,7 @@ def sample_chains(
     kept: list[Floats] = []
     transitions: list[Transition] = []
     halvings = 0
-    wanted = max(1, -(-number // CHAINS))
+    wanted = max(FEWEST, -(-number // CHAINS))
     while True:
         while len(kept) < wanted:
             transitions.append(ensemble.transition())

@@ -49,18 +49,26 @@ _SHARES = _SCALES * _kolmogorov_density(_SCALES)
 _SHARES = _SHARES / _SHARES.sum()
 
 
+class Shape(NamedTuple):
+    """Standard deviations of what is believed of a number's skewness, and of its excess kurtosis."""
+
+    skewness: float
+    kurtosis: float
+
+
 class Derivatives(NamedTuple):
-    """Expected derivatives of tanh(η/2), from the function itself to the fourth."""
+    """Expected derivatives of tanh(η/2), from the function itself to the fifth."""
 
     f0: Floats
     f1: Floats
     f2: Floats
     f3: Floats
     f4: Floats
+    f5: Floats
 
 
 def expected_derivatives(mean: Floats, variance: Floats) -> Derivatives:
-    """Expected tanh(η/2) and its first four derivatives, η ~ N(mean, variance), elementwise."""
+    """Expected tanh(η/2) and its first five derivatives, η ~ N(mean, variance), elementwise."""
     scale = 1 / np.sqrt(4 * _SCALES**2 + variance[..., None])
     z = scale * mean[..., None]
     density = (2 / np.sqrt(2 * np.pi)) * np.exp(-0.5 * z**2) * scale
@@ -68,7 +76,8 @@ def expected_derivatives(mean: Floats, variance: Floats) -> Derivatives:
     second = -(density * scale * z) @ _SHARES
     third = (density * scale**2 * (z**2 - 1)) @ _SHARES
     fourth = -(density * scale**3 * (z**3 - 3 * z)) @ _SHARES
-    return Derivatives(scipy.special.erf(z / np.sqrt(2.0)) @ _SHARES, first, second, third, fourth)
+    fifth = (density * scale**4 * (z**4 - 6 * z**2 + 3)) @ _SHARES
+    return Derivatives(scipy.special.erf(z / np.sqrt(2.0)) @ _SHARES, first, second, third, fourth, fifth)
 
 
 def _split(weights: Floats) -> list[Floats]:
@@ -80,10 +89,10 @@ class LogisticLikelihood(Likelihood):
     """Logistic regression: E[y u] is not linear in feature moments and is linearised around what was found."""
 
     def __init__(
-        self, moments: MomentMap, observation: TargetObservation, population: Population | None, skewness: float
+        self, moments: MomentMap, observation: TargetObservation, population: Population | None, shape: Shape
     ) -> None:
         super().__init__(moments, observation)
-        self.skewness = skewness
+        self.shape = shape
         self.population = population
         # Moments found under noise may belong to no rows; those of the synthetic rows do, so h is expanded there.
         self._around = self.second_moments if population is None else moments.second_moments(population.moments)
@@ -184,7 +193,7 @@ class LogisticLikelihood(Likelihood):
         covariance = np.matmul(np.matmul(slopes, joint), slopes.transpose(0, 2, 1))
         shared = np.matmul(slopes, carried)
         covariance += self._carried - shared - shared.transpose(0, 2, 1)
-        if self.skewness:
+        if any(self.shape):
             covariance += self._shape_covariance(weights, a, f)
         return Normals(mean, covariance), slopes
 
@@ -248,14 +257,19 @@ class LogisticLikelihood(Likelihood):
             )
 
     def _shape_covariance(self, weights: Floats, a: Floats, f: Derivatives) -> Floats:
-        """Covariance of what skewness does to E[y u] [points, terms + 1, terms + 1], for numbers of unknown skewness.
+        """Covariance of what the shape of numbers does to E[y u] [points, terms + 1, terms + 1], where it is unknown.
 
         A number x_j = E x_j + s_j (t + δ (t² − 1)), t normal, has about the skewness 6 δ. Edgeworth's expansion then
         adds κ_ηηη f₃ / 6 to E[f(η)], and κ_kηη f₂ / 2 + c_k κ_ηηη f₄ / 6 to Cov(x_k, f(η)), with third cumulants
 
             κ_ηηη = 6 δ θ_j c_j² / s_j,   κ_kηη = 4 δ θ_j c_j Cov(x_j, x_k) / s_j,   and 2 δ c_j² / s_j more if k = j.
 
-        δ is unknown, and what it adds is linear in it, so that it integrates out.
+        One with s_j (t + γ (t³ − 3t)) in its place has about the excess kurtosis 24 γ. That adds κ_ηηηη f₄ / 24 to
+        E[f(η)], and κ_kηηη f₃ / 6 + c_k κ_ηηηη f₅ / 24 to Cov(x_k, f(η)), with
+
+            κ_ηηηη = 24 γ θ_j c_j³ / s_j²,   κ_kηηη = 18 γ θ_j c_j² Cov(x_j, x_k) / s_j²,   and 6 γ c_j³ / s_j² more.
+
+        δ and γ are unknown, and what they add is linear in them, so that they integrate out.
         """
         size = weights.shape[1]
         width = size - 1
@@ -263,7 +277,7 @@ class LogisticLikelihood(Likelihood):
         covariance = self._around[:width, :width] - np.outer(p, p)
         c = a[:, :width] - nu[:, None] * p
         numbers = np.flatnonzero(~self.moments.levels)
-        moves = np.zeros((len(weights), len(numbers), size))
+        moves = np.zeros((len(weights), 2 * len(numbers), size))
         for place, j in enumerate(numbers):
             deviation = np.sqrt(max(covariance[j, j], SMALLEST_SPREAD))
             pull = weights[:, j] * c[:, j] / deviation
@@ -273,4 +287,13 @@ class LogisticLikelihood(Likelihood):
             moved[:, :width] = p * moved[:, -1:] + c * (third * f.f4)[:, None]
             moved[:, :width] += (2 * pull * f.f2)[:, None] * covariance[j]
             moved[:, j] += f.f2 * c[:, j] ** 2 / deviation
-        return np.asarray((self.skewness / 6) ** 2 * np.matmul(moves.transpose(0, 2, 1), moves))
+            moved *= self.shape.skewness / 6
+            square = c[:, j] ** 2 / deviation**2
+            fourth = weights[:, j] * c[:, j] * square  # a 24th of κ_ηηηη, for γ = 1
+            moved = moves[:, len(numbers) + place]
+            moved[:, -1] = fourth * f.f4
+            moved[:, :width] = p * moved[:, -1:] + c * (fourth * f.f5)[:, None]
+            moved[:, :width] += (3 * weights[:, j] * square * f.f3)[:, None] * covariance[j]
+            moved[:, j] += f.f3 * c[:, j] * square
+            moved *= self.shape.kurtosis / 24
+        return np.asarray(np.matmul(moves.transpose(0, 2, 1), moves))

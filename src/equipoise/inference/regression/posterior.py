@@ -12,7 +12,7 @@ from equipoise._util.arrays import Floats
 from equipoise._util.recent import Recent
 from equipoise.errors import InferenceError
 from equipoise.estimate import Estimate
-from equipoise.inference.diagnostics import ESS_LIMIT, SUPERCHAINS, Diagnostics
+from equipoise.inference.diagnostics import SUPERCHAINS, Diagnostics
 from equipoise.inference.regression.hamiltonian import CHAINS, sample_chains
 from equipoise.inference.regression.importance import Adapted, adapt, draw_adapted
 from equipoise.inference.regression.likelihood import Likelihood, LinearLikelihood, Normals
@@ -29,6 +29,8 @@ FIRST_ROWS = 10.0  # as many rows tell where the search for the mode begins
 COOLING = 5.0  # factor from one power of the likelihood to the next
 ON_THE_WAY = 0.1  # gain of log density that ends the search for the mode of such a power
 POINTS_PER_DRAW = 4
+FEWEST_EFFECTIVE = 400.0  # points, below which weights are not relied on
+FEWEST_DRAWS = 640  # fewer would not be taken for converged
 REMEMBERED = 64  # coalitions
 # Importance weights of wide models are hopelessly uneven, so that chains are begun at once.
 MOST_WEIGHTED = 12
@@ -80,6 +82,7 @@ def _sample_by_dimension(
 
     A coalition is often asked for again, with more draws or tempered, so that what no draws go into is remembered.
     """
+    draws = max(draws, FEWEST_DRAWS)
     name = (model.name, *(part.tobytes() for part in releases), sampling)
     settled = _settled.find(name, lambda: settle_row_covariances(model, releases, sampling=sampling))
     problem, mode = _problems.find((*name, power), lambda: _final_problem(model, settled, power, sampling))
@@ -90,7 +93,7 @@ def _sample_by_dimension(
     found = draw_adapted(problem, adapted, rng, POINTS_PER_DRAW * draws)
     effective = min(found.effective, float(draws))
     diagnostics = _diagnostics(draws, model.dimension, effective, found.shape)
-    if found.reliable and found.effective >= ESS_LIMIT:
+    if found.reliable and found.effective >= FEWEST_EFFECTIVE:
         return Sample(found.resample(rng, draws), diagnostics, found.divergence())
     return _sample_chains(problem, found.resample(rng, CHAINS), mode, rng, draws)
 
@@ -207,7 +210,7 @@ def approximate_problem(model: RegressionModel, pooled: Sequence[Pooled]) -> Pro
         observation = observe_targets(model.moments, one, model.feature_prior)
         if model.moments.has_square:
             return LinearLikelihood(model.moments, observation)
-        return LogisticLikelihood(model.moments, observation, None, model.skewness)
+        return LogisticLikelihood(model.moments, observation, None, model.shape)
 
     return _problem(model, [likelihood_of(one) for one in pooled])
 
@@ -230,7 +233,7 @@ def _likelihood(model: RegressionModel, pooled: Pooled, power: float) -> Likelih
     observation = observe_targets(model.moments, pooled, model.feature_prior, power=power)
     if model.moments.has_square:
         return LinearLikelihood(model.moments, observation)
-    return LogisticLikelihood(model.moments, observation, _population(model, observation), model.skewness)
+    return LogisticLikelihood(model.moments, observation, _population(model, observation), model.shape)
 
 
 def _population(model: RegressionModel, observation: TargetObservation) -> Population | None:
