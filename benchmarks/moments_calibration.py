@@ -11,10 +11,12 @@ import argparse
 import itertools
 import json
 import math
+import multiprocessing
 import os
+import sys
 import time
 from collections import defaultdict
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
@@ -151,22 +153,26 @@ def main() -> None:
     asked = parser.parse_args()
     settings = [Setting(*one) for one in itertools.product(asked.kinds, asked.sets, ROWS, EPSILONS)]
     found: dict[Setting, list[Outcome]] = defaultdict(list)
-    end = time.monotonic() + asked.seconds
-    with ProcessPoolExecutor(asked.processes) as pool:
-        for seed in range(asked.first_seed, asked.first_seed + asked.rounds):
-            if time.monotonic() > end:
-                break
-            waiting = {setting: pool.submit(play, setting, asked.skewness, seed) for setting in settings}
-            for setting, future in waiting.items():
-                found[setting].append(future.result())
-    print(
-        "| model | columns | rows | ε | rounds | coverage | p | converged | CPU s |\n|---|---|---|---|---|---|---|---|---|"
-    )
-    for setting, outcomes in found.items():
-        print(summarise(setting, outcomes), flush=True)
+    pool = ProcessPoolExecutor(asked.processes)
+    seeds = range(asked.first_seed, asked.first_seed + asked.rounds)
+    waiting = {pool.submit(play, one, asked.skewness, seed): one for seed in seeds for one in settings}
+    try:
+        for future in as_completed(waiting, asked.seconds):
+            found[waiting[future]].append(future.result())
+    except TimeoutError:
+        print(f"{len(waiting) - sum(map(len, found.values())):,} rounds were not finished in time")
+    print("| model | columns | rows | ε | rounds | coverage | p | converged | CPU s |")
+    print(f"|{9 * '---|'}")
+    for setting in settings:
+        if setting in found:
+            print(summarise(setting, found[setting]), flush=True)
     if asked.output:
         kept = [{**setting._asdict(), "outcomes": outcomes} for setting, outcomes in found.items()]
         asked.output.write_text(json.dumps(kept))
+    sys.stdout.flush()
+    for process in multiprocessing.active_children():  # with rounds that are under way
+        process.terminate()
+    os._exit(0)
 
 
 if __name__ == "__main__":
