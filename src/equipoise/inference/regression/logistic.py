@@ -31,6 +31,8 @@ LEAST_LEFT = 0.02  # of that variance, where a level is given
 SMALLEST_SPREAD = 1e-4  # variance of a number
 AT_ONCE = 512  # points at which synthetic rows are looked at together
 SMALLEST_SLOPE = 1e-6  # f₁, of labels that are as good as certain
+SKEWNESS_PER_SPREAD = 15.0  # standard deviation of a number's skewness, for an agreed `shape_spread` of 1
+FACTOR_PER_SPREAD = 3.0
 LARGEST_MEAN = 60.0  # of the linear predictor, beyond which a label is certain
 
 _SCALES = np.geomspace(0.18, 3.8, 20)
@@ -49,26 +51,18 @@ _SHARES = _SCALES * _kolmogorov_density(_SCALES)
 _SHARES = _SHARES / _SHARES.sum()
 
 
-class Shape(NamedTuple):
-    """Standard deviations of what is believed of a number's skewness, and of its excess kurtosis."""
-
-    skewness: float
-    kurtosis: float
-
-
 class Derivatives(NamedTuple):
-    """Expected derivatives of tanh(η/2), from the function itself to the fifth."""
+    """Expected derivatives of tanh(η/2), from the function itself to the fourth."""
 
     f0: Floats
     f1: Floats
     f2: Floats
     f3: Floats
     f4: Floats
-    f5: Floats
 
 
 def expected_derivatives(mean: Floats, variance: Floats) -> Derivatives:
-    """Expected tanh(η/2) and its first five derivatives, η ~ N(mean, variance), elementwise."""
+    """Expected tanh(η/2) and its first four derivatives, η ~ N(mean, variance), elementwise."""
     scale = 1 / np.sqrt(4 * _SCALES**2 + variance[..., None])
     z = scale * mean[..., None]
     density = (2 / np.sqrt(2 * np.pi)) * np.exp(-0.5 * z**2) * scale
@@ -76,8 +70,7 @@ def expected_derivatives(mean: Floats, variance: Floats) -> Derivatives:
     second = -(density * scale * z) @ _SHARES
     third = (density * scale**2 * (z**2 - 1)) @ _SHARES
     fourth = -(density * scale**3 * (z**3 - 3 * z)) @ _SHARES
-    fifth = (density * scale**4 * (z**4 - 6 * z**2 + 3)) @ _SHARES
-    return Derivatives(scipy.special.erf(z / np.sqrt(2.0)) @ _SHARES, first, second, third, fourth, fifth)
+    return Derivatives(scipy.special.erf(z / np.sqrt(2.0)) @ _SHARES, first, second, third, fourth)
 
 
 def _split(weights: Floats) -> list[Floats]:
@@ -89,10 +82,10 @@ class LogisticLikelihood(Likelihood):
     """Logistic regression: E[y u] is not linear in feature moments and is linearised around what was found."""
 
     def __init__(
-        self, moments: MomentMap, observation: TargetObservation, population: Population | None, shape: Shape
+        self, moments: MomentMap, observation: TargetObservation, population: Population | None, shape_spread: float
     ) -> None:
         super().__init__(moments, observation)
-        self.shape = shape
+        self.shape_spread = shape_spread
         self.population = population
         # Moments found under noise may belong to no rows; those of the synthetic rows do, so h is expanded there.
         self._around = self.second_moments if population is None else moments.second_moments(population.moments)
@@ -193,7 +186,7 @@ class LogisticLikelihood(Likelihood):
         covariance = np.matmul(np.matmul(slopes, joint), slopes.transpose(0, 2, 1))
         shared = np.matmul(slopes, carried)
         covariance += self._carried - shared - shared.transpose(0, 2, 1)
-        if any(self.shape):
+        if self.shape_spread:
             covariance += self._shape_covariance(weights, a, f)
         return Normals(mean, covariance), slopes
 
@@ -264,12 +257,11 @@ class LogisticLikelihood(Likelihood):
 
             κ_ηηη = 6 δ θ_j c_j² / s_j,   κ_kηη = 4 δ θ_j c_j Cov(x_j, x_k) / s_j,   and 2 δ c_j² / s_j more if k = j.
 
-        One with s_j (t + γ (t³ − 3t)) in its place has about the excess kurtosis 24 γ. That adds κ_ηηηη f₄ / 24 to
-        E[f(η)], and κ_kηηη f₃ / 6 + c_k κ_ηηηη f₅ / 24 to Cov(x_k, f(η)), with
+        δ is unknown, and what it adds is linear in it, so that it integrates out.
 
-            κ_ηηηη = 24 γ θ_j c_j³ / s_j²,   κ_kηηη = 18 γ θ_j c_j² Cov(x_j, x_k) / s_j²,   and 6 γ c_j³ / s_j² more.
-
-        δ and γ are unknown, and what they add is linear in them, so that they integrate out.
+        Numbers whose covariance differs from level to level, heavy tails and flat ones move E[y u] in other ways. With
+        the covariance Σ of numbers given levels, v = θᵀΣθ and S = 2v / (1 + 2v), which grows with the effects, E[y x]
+        may be off by N(0, (s S)² Σ), in any direction, and by a factor, N(0, (3 s S f₁)²) along Σθ; s is `shape_spread`.
         """
         size = weights.shape[1]
         width = size - 1
@@ -277,7 +269,7 @@ class LogisticLikelihood(Likelihood):
         covariance = self._around[:width, :width] - np.outer(p, p)
         c = a[:, :width] - nu[:, None] * p
         numbers = np.flatnonzero(~self.moments.levels)
-        moves = np.zeros((len(weights), 2 * len(numbers), size))
+        moves = np.zeros((len(weights), len(numbers), size))
         for place, j in enumerate(numbers):
             deviation = np.sqrt(max(covariance[j, j], SMALLEST_SPREAD))
             pull = weights[:, j] * c[:, j] / deviation
@@ -287,13 +279,23 @@ class LogisticLikelihood(Likelihood):
             moved[:, :width] = p * moved[:, -1:] + c * (third * f.f4)[:, None]
             moved[:, :width] += (2 * pull * f.f2)[:, None] * covariance[j]
             moved[:, j] += f.f2 * c[:, j] ** 2 / deviation
-            moved *= self.shape.skewness / 6
-            square = c[:, j] ** 2 / deviation**2
-            fourth = weights[:, j] * c[:, j] * square  # a 24th of κ_ηηηη, for γ = 1
-            moved = moves[:, len(numbers) + place]
-            moved[:, -1] = fourth * f.f4
-            moved[:, :width] = p * moved[:, -1:] + c * (fourth * f.f5)[:, None]
-            moved[:, :width] += (3 * weights[:, j] * square * f.f3)[:, None] * covariance[j]
-            moved[:, j] += f.f3 * c[:, j] * square
-            moved *= self.shape.kurtosis / 24
-        return np.asarray(np.matmul(moves.transpose(0, 2, 1), moves))
+        found = (SKEWNESS_PER_SPREAD * self.shape_spread / 6) ** 2 * np.matmul(moves.transpose(0, 2, 1), moves)
+        given = self._covariance_given_levels(covariance)
+        along = weights[:, numbers] @ given
+        square = np.sum(along * weights[:, numbers], axis=1)
+        strength = self.shape_spread * 2 * square / (1 + 2 * square)
+        along *= (FACTOR_PER_SPREAD * strength * f.f1)[:, None]
+        others = strength[:, None, None] ** 2 * given + along[:, :, None] * along[:, None, :]
+        found[:, numbers[:, None], numbers] += others
+        return np.asarray(found)
+
+    def _covariance_given_levels(self, covariance: Floats) -> Floats:
+        """Covariance of numbers given all levels, as if it were the same for all of them."""
+        levels = self.moments.levels
+        numbers = covariance[np.ix_(~levels, ~levels)]
+        if levels.any():
+            across = covariance[np.ix_(levels, ~levels)]
+            of_levels = covariance[np.ix_(levels, levels)] + SMALLEST_SPREAD * np.eye(int(levels.sum()))
+            numbers = numbers - across.T @ np.linalg.solve(of_levels, across)
+        values, vectors = np.linalg.eigh(numbers)
+        return np.asarray((vectors * np.maximum(values, SMALLEST_VARIANCE)) @ vectors.T)

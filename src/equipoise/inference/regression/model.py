@@ -9,7 +9,6 @@ import numpy as np
 from equipoise._util.arrays import Floats
 from equipoise.errors import InferenceError
 from equipoise.inference.regression.likelihood import Parameters
-from equipoise.inference.regression.logistic import Shape
 from equipoise.inference.regression.pooling import FeaturePrior
 from equipoise.inference.regression.population import Blocks
 from equipoise.inference.regression.statistic import MomentMap
@@ -17,8 +16,6 @@ from equipoise.inference.regression.statistic import MomentMap
 if TYPE_CHECKING:
     from equipoise.models.regression import Regression
 
-SKEWNESS_PER_SPREAD = 15.0  # skewness of a number for an agreed `shape_spread` of 1
-KURTOSIS_PER_SPREAD = 15.0
 LEVEL_SHARE_DEVIATION = 0.25  # of what is believed of a level's share
 LEVEL_SIZE = 0.5  # of a 0/1 term, in products with others
 # Coefficients of the likelihood grow as the fourth power of the terms: 120 are estimated to take 3 GB a thread.
@@ -67,10 +64,9 @@ class RegressionModel:
         return Blocks(coding.numbers, coding.blocks, coding.gaps)
 
     @property
-    def shape(self) -> Shape:
-        """What is believed of the shape of numbers, where it matters."""
-        spread = float(getattr(self.agreed.data_prior, "shape_spread", 0.0))
-        return Shape(SKEWNESS_PER_SPREAD * spread, KURTOSIS_PER_SPREAD * spread)
+    def shape_spread(self) -> float:
+        """How much E[y x] may differ from that of normal numbers, where their shape matters."""
+        return float(getattr(self.agreed.data_prior, "shape_spread", 0.0))
 
     def parameters(self, coordinates: Floats) -> Parameters:
         """Parameters at coordinates [points, d]."""

@@ -32,8 +32,8 @@ POINTS_PER_DRAW = 4
 FEWEST_EFFECTIVE = 400.0  # points, below which weights are not relied on
 FEWEST_DRAWS = 640  # fewer would not be taken for converged
 REMEMBERED = 64  # coalitions
-# Importance weights of wide models are hopelessly uneven, so that chains are begun at once.
-MOST_WEIGHTED = 12
+# Coordinates: importance weights of wider models are hopelessly uneven, and trying costs more where targets are labels.
+MOST_WEIGHTED, MOST_WEIGHTED_LABELS = 24, 14
 FAR = 12.0  # standard deviations of the noise
 LARGEST_ROUNDING = 0.02  # of slopes, by coordinates in standard deviations
 WORST_FIT = 10.0  # mean square of what a mode leaves of an observed moment, in its variance
@@ -86,7 +86,7 @@ def _sample_by_dimension(
     name = (model.name, *(part.tobytes() for part in releases), sampling)
     settled = _settled.find(name, lambda: settle_row_covariances(model, releases, sampling=sampling))
     problem, mode = _problems.find((*name, power), lambda: _final_problem(model, settled, power, sampling))
-    if model.dimension > MOST_WEIGHTED:
+    if model.dimension > (MOST_WEIGHTED if model.moments.has_square else MOST_WEIGHTED_LABELS):
         starts = mode.centre + rng.normal(size=(CHAINS, model.dimension)) @ mode.root.T
         return _sample_chains(problem, starts, mode, rng, draws)
     adapted = _adapted.find((*name, power), lambda: adapt(problem, mode, np.random.default_rng(0)))
@@ -210,7 +210,7 @@ def approximate_problem(model: RegressionModel, pooled: Sequence[Pooled]) -> Pro
         observation = observe_targets(model.moments, one, model.feature_prior)
         if model.moments.has_square:
             return LinearLikelihood(model.moments, observation)
-        return LogisticLikelihood(model.moments, observation, None, model.shape)
+        return LogisticLikelihood(model.moments, observation, None, model.shape_spread)
 
     return _problem(model, [likelihood_of(one) for one in pooled])
 
@@ -233,7 +233,7 @@ def _likelihood(model: RegressionModel, pooled: Pooled, power: float) -> Likelih
     observation = observe_targets(model.moments, pooled, model.feature_prior, power=power)
     if model.moments.has_square:
         return LinearLikelihood(model.moments, observation)
-    return LogisticLikelihood(model.moments, observation, _population(model, observation), model.shape)
+    return LogisticLikelihood(model.moments, observation, _population(model, observation), model.shape_spread)
 
 
 def _population(model: RegressionModel, observation: TargetObservation) -> Population | None:
