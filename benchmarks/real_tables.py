@@ -138,11 +138,15 @@ class Study:
 
     def released(self, rows: Rows, epsilon: float, rng: np.random.Generator) -> Releases:
         """Deal rows to three parties at random, a third each, and perturb their sums."""
+        places = np.array_split(rng.permutation(len(rows)), len(PARTIES))
+        return self.perturbed([rows.take(own) for own in places], epsilon, rng)
+
+    def perturbed(self, parts: Sequence[Rows], epsilon: float, rng: np.random.Generator) -> Releases:
+        """Perturb the sums of every party's rows."""
         deviations = self.deviations(epsilon)
-        parts = [rows.take(places) for places in np.array_split(rng.permutation(len(rows)), len(PARTIES))]
         sums = [self.sums(own) + deviations * rng.normal(size=len(deviations)) for own in parts]
         counts = np.array([len(own) for own in parts], float)
-        return Releases(np.stack(sums), counts, np.ones(len(PARTIES)), deviations**2)
+        return Releases(np.stack(sums), counts, np.ones(len(parts)), deviations**2)
 
     def sample(self, releases: Releases, seed: int) -> tuple[Floats, bool]:
         """Draw coefficients from everybody's posterior [draws, terms + 1], and say if the draws converged."""
