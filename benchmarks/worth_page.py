@@ -140,8 +140,8 @@ def section(setting: str, records: Sequence[Record]) -> str:
     lines += [
         "",
         f"{fell:.0%} of the parties fell back on their own release, because no share would have been worth more. "
-        f"Rewards are {missed:.2f} nats from their targets on average. {late:.0%} of rewards or others' evidence did not "
-        f"converge, and {poor:.0%} of the latter were fitted with more than 0.1 nats left.",
+        f"Rewards are {missed:.2f} nats from their targets on average. {late:.0%} of rewards or others' evidence did "
+        f"not converge, and {poor:.0%} of the latter were fitted with more than 0.1 nats left.",
         "",
     ]
     return "\n".join(lines)
