@@ -143,8 +143,9 @@ class Study:
 
     def perturbed(self, parts: Sequence[Rows], epsilon: float, rng: np.random.Generator) -> Releases:
         """Perturb the sums of every party's rows."""
-        deviations = self.deviations(epsilon)
-        sums = [self.sums(own) + deviations * rng.normal(size=len(deviations)) for own in parts]
+        deviations, moments = self.deviations(epsilon), self.model.moments
+        # Noise is drawn in the order of the layout, so that a seed gives the noise that earlier versions had.
+        sums = [self.sums(own) + deviations * moments.ordered(rng.normal(size=len(deviations))) for own in parts]
         counts = np.array([len(own) for own in parts], float)
         return Releases(np.stack(sums), counts, np.ones(len(parts)), deviations**2)
 
