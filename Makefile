@@ -80,7 +80,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/likelihood_gradient.py
 	$(BIN)/python benchmarks/logistic_gradient.py
 	$(BIN)/python benchmarks/auto_against_gibbs.py
-	$(BIN)/python benchmarks/fifty_features.py
+	$(BIN)/python benchmarks/wide_models.py linear-50 logistic-30
 	$(BIN)/python benchmarks/batching.py
 	$(BIN)/python benchmarks/logistic_draws.py
 	$(BIN)/python benchmarks/settlement.py

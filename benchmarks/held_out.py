@@ -13,13 +13,14 @@ from pathlib import Path
 
 import numpy as np
 
+import equipoise as eq
 from equipoise.agreement import Agreement
-from equipoise.inference.engine import Settings
-from equipoise.inference.scenario import Scenario
-from equipoise.reproduction import posteriors, settings
+from equipoise.reproduction import settings
 from equipoise.reproduction.releases import plain_submissions
 from equipoise.reproduction.settings import PARTIES, Setting
+from equipoise.reward.scoring import losses_on
 
+DRAWS = 3_200
 PRIORS = ("paper", "conjugate", "standardised", "typical")
 
 
@@ -59,13 +60,11 @@ def with_prior(setting: Setting, prior: str) -> Setting:
     return other
 
 
-def loss(setting: Setting, epsilon: float, number: int) -> tuple[float, float]:
-    """Of everybody's posterior with one round's noise, and R̂."""
+def loss(setting: Setting, epsilon: float, number: int) -> float:
+    """Measure the loss of everybody's posterior with one round's noise."""
     agreement, sent = plain_submissions(setting, dict.fromkeys(PARTIES, epsilon), number)
-    asked = [posteriors.Asked(Scenario(PARTIES), number)]
-    measure = posteriors.Measure(setting.test_rows)
-    (found,) = posteriors.find(agreement, sent, asked, Settings(draws=3_200), measure, noise_seed=number)
-    return found.loss, found.rhat
+    posterior = eq.infer(agreement, sent, draws=DRAWS, seed=number)
+    return float(losses_on(setting.test_rows, posterior.draws).mean())
 
 
 def main() -> None:
@@ -82,10 +81,9 @@ def main() -> None:
         for epsilon in options.epsilon:
             base: np.ndarray | None = None
             for prior in options.priors:
-                found = np.array([loss(with_prior(setting, prior), epsilon, n) for n in range(options.rounds)])
-                losses = found[:, 0]
+                losses = np.array([loss(with_prior(setting, prior), epsilon, n) for n in range(options.rounds)])
                 base = losses if prior == "conjugate" else base
-                line = f"{name:6} eps {epsilon:<4g} {prior:13} {losses.mean():.3f}  rhat up to {found[:, 1].max():.3f}"
+                line = f"{name:6} eps {epsilon:<4g} {prior:13} {losses.mean():.3f}"
                 if base is not None and prior != "conjugate":
                     apart = losses - base
                     line += f"  against conjugate {apart.mean():+.3f} ± {apart.std(ddof=1) / len(apart) ** 0.5:.3f}"

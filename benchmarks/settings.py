@@ -1,7 +1,7 @@
 """The posteriors that the inference benchmarks sample, rendered from the models themselves; no file is read.
 
-`syn`, `calih` and `diab` have the shapes, priors and privacy levels of the paper's three experiments (App. H.1), `wide`
-any number of features. Values of λ, Δ and the noise are the library's, in the units the data are in:
+`syn`, `calih` and `diab` have the shapes, priors and privacy levels of the paper's three experiments (App. H.1).
+Values of λ, Δ and the noise are the library's, in the units the data are in:
 
     variance = ½ (λ/ε) Δ²,  λ = 2,  Δ = 1 + Σb_j² + b_y² (linear) or 2 + Σb_j² (logistic)
 
@@ -131,50 +131,6 @@ def diab(epsilons: Sequence[float] = PAPER_EPSILONS, seed: int = 3) -> Setting:
     sensitivity = 2 + width * bound**2
     observations = _release(rng, statistics, rows, _squares(width)[:-1], sensitivity, (width + 5) / 2, epsilons)
     return _everybody(Problem(LogisticRegression(width, 3, shared=True, centred=True), prior, observations))
-
-
-@double_precision
-def wide(
-    width: int, parties: int, *, rows: int = 5_000, epsilon: float = 1.0, ball: bool = True, seed: int = 4
-) -> Setting:
-    """Any number of features: columns within ±1 with a standard deviation of 0.3, one distribution for all parties.
-
-    With many features an agreement bounds their norm, here to √(0.12 w), which few rows exceed: the sensitivity is then
-    √((2 + r)² + r), r = 0.12 w, instead of 2 + w. Without that `ball`, fifty features at ε = 1 drown in noise.
-    """
-    rng = np.random.default_rng(seed)
-    direction = rng.normal(size=(width, 3)) / np.sqrt(3)
-    covariance = 0.09 * (0.7 * np.eye(width) + 0.3 * _correlation(direction @ direction.T + np.eye(width)))
-    weights = np.append(rng.normal(size=width), 0.1)
-    weights[:-1] *= 0.2 / np.sqrt(weights[:-1] @ covariance @ weights[:-1])
-    radius = 0.12 * width
-    features, targets = [], []
-    for _ in range(parties):
-        x = rng.multivariate_normal(np.zeros(width), covariance, size=rows)
-        targets.append(np.clip(_linear_target(rng, x, weights, 0.04), -1, 1))
-        x = np.clip(x, -1, 1)
-        if ball:
-            x /= np.maximum(1.0, np.linalg.norm(x, axis=1, keepdims=True) / np.sqrt(radius))
-        features.append(x)
-    degrees = width + 4.0
-    prior = linear_prior(
-        shape=3.0,
-        scale=0.1,
-        weight_mean=np.zeros(width + 1),
-        weight_precision=0.1 * np.eye(width + 1),
-        feature_mean=np.zeros(width),
-        mean_strength=1.0,
-        scatter=(degrees - width - 1) * 0.1 * np.eye(width),
-        degrees_of_freedom=degrees,
-    )
-    if ball:
-        statistics = [_sums(x, y) for x, y in zip(features, targets, strict=True)]
-        sensitivity = float(np.sqrt((2 + radius) ** 2 + radius))
-        epsilons = [epsilon] * parties
-        observations = _release(rng, statistics, [rows] * parties, _squares(width), sensitivity, 1.0, epsilons)
-    else:
-        observations = _linear_observations(rng, features, targets, np.ones(width), 1.0, [epsilon] * parties)
-    return _everybody(Problem(LinearRegression(width, parties, shared=True), prior, observations))
 
 
 @double_precision

@@ -12,7 +12,6 @@ import resource
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
-from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,11 +70,10 @@ def agree(setting: Setting) -> eq.Agreement:
     target = "bounds = [-1, 1] }" if setting.kind == "linear" else 'labels = ["no", "yes"] }'
     norm = f"norm_bound = {np.sqrt(BALL * len(setting.columns))}\n" if setting.ball else ""
     parties = "".join(f'[[parties]]\nname = "party{place}"\n' for place in range(max(2, len(setting.rows))))
-    with mock.patch("equipoise.models.regression.MOST_CELLS", 10**9):  # which agreements do not allow yet
-        return eq.Agreement.parse(
-            f'format = 2\n[model]\nkind = "{setting.kind}"\n{norm}features = [{", ".join(features)}]\n'
-            f'target = {{ name = "y", {target}\n[privacy]\norder = 2\nmax_epsilon = 4.0\n{parties}'
-        )
+    return eq.Agreement.parse(
+        f'format = 2\n[model]\nkind = "{setting.kind}"\n{norm}features = [{", ".join(features)}]\n'
+        f'target = {{ name = "y", {target}\n[privacy]\norder = 2\nmax_epsilon = 4.0\n{parties}'
+    )
 
 
 def draw_rows(setting: Setting, number: int, rng: np.random.Generator) -> Floats:
@@ -100,8 +98,7 @@ def draw_rows(setting: Setting, number: int, rng: np.random.Generator) -> Floats
 def release(setting: Setting, seed: int) -> tuple[RegressionModel, Releases]:
     """Draw the parties' rows, and perturb their sums."""
     agreed, rng = agree(setting), np.random.default_rng(seed)
-    with mock.patch("equipoise.models.regression.MOST_CELLS", 10**9):
-        model = RegressionModel.of(agreed.model)  # type: ignore[arg-type]
+    model = RegressionModel.of(agreed.model)  # type: ignore[arg-type]
     weights = rng.normal(size=model.moments.width + 1)
     predictor = draw_rows(setting, 10_000, rng) @ weights
     weights *= (0.25 if setting.kind == "linear" else 1.5) / predictor.std()

@@ -1,14 +1,12 @@
 """Is a round worth joining? What every party can predict with, on held-out rows: five public tables, three ε.
 
-    python benchmarks/worth_joining.py export --data FOLDER --folder releases
-    PYTHONPATH=src python benchmarks/worth_posteriors.py releases --output rewards
+    python benchmarks/worth_posteriors.py --data FOLDER --output rewards
     python benchmarks/worth_joining.py home --data FOLDER --folder rewards --results worth.json
     python benchmarks/worth_joining.py page --results worth.json
 
-`export` deals rows to three parties of unequal size and makes their releases. `worth_posteriors.py` samples on an
-accelerator, or here with few `--repetitions`: coalitions, targets, rewards and the others' evidence. `home` does what
-each party does at home, with the code of `eq.combine`, and what it could do instead (`worth_others.py`). `page` writes
-tables into docs/worth.md and draws its pictures.
+`worth_posteriors.py` deals rows to three parties of unequal size, makes their releases, and samples coalitions, rewards
+and the others' evidence. `home` does what each party does at home, with the code of `eq.combine`, and what it could do
+instead (`worth_others.py`). `page` writes tables into docs/worth.md and draws its pictures.
 
 Rows are the tables' own, none drawn twice: up to 1,000 of three quarters of a table, of which 10, 30 and 60 % go to the
 parties, and up to 4,000 others to be predicted. Each of the repetitions deals and adds noise anew; ε differs for the
@@ -16,9 +14,7 @@ same deal. `fair` and `randhie` come with statsmodels, which must be installed f
 """
 
 import argparse
-import itertools
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +25,6 @@ from scipy import special
 from equipoise.client.home.model import evidence_of, posterior_at_home
 from equipoise.estimate import Estimate
 from equipoise.inference.diagnostics import independent
-from equipoise.inference.engine import Settings
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.runtime import double_precision
 from equipoise.inference.scenario import Scenario
@@ -40,7 +35,7 @@ from equipoise.reward.model import Reward
 from equipoise.reward.scoring import scaled_rows
 from equipoise.reward.slice_sampling import touching
 from public_tables import PARTIES, TABLES
-from real_tables import ORDER, Study, adassp, write_model
+from real_tables import ORDER, Study, adassp
 from worth_others import Problem, best_plan, fine_tuned, loss, scaled_at_home
 
 Floats = NDArray[np.float64]
@@ -74,31 +69,18 @@ def deal(study: Study, number: int) -> Deal:
     return Deal(np.split(places[:total], ends[:-1]), places[total : total + MOST_TESTED])
 
 
-def export(study: Study, epsilons: Sequence[float], repetitions: int, folder: Path) -> None:
-    """Write releases of every repetition at every ε, and the model."""
-    settings = list(itertools.product(epsilons, range(repetitions)))
-    made = []
-    for epsilon, number in settings:
-        rng = np.random.default_rng([number, round(1_000 * epsilon), *map(ord, study.table.name)])
-        deviations, parts = study.deviations(epsilon), [study.rows.take(part) for part in deal(study, number).parts]
-        sums = [study.sums(own) + deviations * rng.normal(size=len(deviations)) for own in parts]
-        made.append(study.observed(sums, [float(len(own)) for own in parts], epsilon))
-    kept = {name: np.stack([getattr(one, name) for one in made]) for name in ("statistic", "rows", "variance")}
-    write_model(study, folder, settings=np.array(settings), **kept)
-
-
 # At home.
 
 
 def reward_of(study: Study, party: int, reward: Floats, others: Floats | None) -> Reward:
-    """A reward as a party gets it, from draws of own coordinates [chains, draws, d]; its own release's if no others."""
-    coordinates, chains = reward.reshape(-1, reward.shape[2]).astype(float), len(reward)
+    """Make a party's reward of draws of own coordinates [draws, d]; that of its own release if there are no others."""
+    coordinates = reward.astype(float)
     scenario = Scenario(PARTIES[party : party + 1] if others is None else PARTIES)
     parameters = study.agreement.model.at_coordinates(coordinates)
     posterior = Posterior(
-        parameters, independent(*coordinates.shape), scenario, "collapsed", "power", 0, 0, chains, coordinates
+        parameters, independent(*coordinates.shape), scenario, "moments", "power", 0, 0, 1, coordinates
     )
-    evidence = None if others is None else others.astype(float)
+    evidence = None if others is None else others.astype(float)[None]
     return Reward(PARTIES[party], study.agreement, posterior, Estimate(0.0, 0.0), (), evidence)
 
 
@@ -195,7 +177,7 @@ def at_home(study: Study, data: Path | None, given: dict[str, Any]) -> list[dict
                         "target": float(given["targets"][place, party]),
                         "attained": float(given["attained"][place, party]),
                         "whole": float(given["values"][place, -1]),
-                        "rhat": float(given["rhat"][place, party]),
+                        "converged": bool(given["converged"][place, party]),
                         "misfit": None if evidence.misfit is None else evidence.misfit.value,
                         "worth": min(worth, clean[number][party][1], pooled[number][1]),
                         "plan": list(plan),
@@ -217,12 +199,10 @@ def at_home(study: Study, data: Path | None, given: dict[str, Any]) -> list[dict
 def main() -> None:
     """Do one of the stages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("export", "home", "page"))
+    parser.add_argument("what", choices=("home", "page"))
     parser.add_argument("--data", type=Path, help="folder of the two files")
     parser.add_argument("--tables", nargs="+", choices=tuple(TABLES), default=list(CHOSEN))
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[0.5, 1.0, 4.0])
-    parser.add_argument("--repetitions", type=int, default=20)
-    parser.add_argument("--folder", type=Path, help="of releases, to write; of rewards, to read")
+    parser.add_argument("--folder", type=Path, help="of rewards, to read")
     parser.add_argument("--results", type=Path, help="JSON, to which `home` adds")
     options = parser.parse_args()
     if options.what == "page":
@@ -231,11 +211,7 @@ def main() -> None:
         page(json.loads(options.results.read_text(encoding="utf-8")))
         return
     for name in options.tables:
-        study = Study(TABLES[name], options.data, Settings())
-        if options.what == "export":
-            export(study, options.epsilon, options.repetitions, options.folder)
-            continue
-        made = []
+        study, made = Study(TABLES[name], options.data, DRAWS), []
         for file in sorted(options.folder.glob(f"{name}-*.npz")):
             with np.load(file) as given:
                 made += at_home(study, options.data, dict(given))

@@ -133,15 +133,15 @@ def section(setting: str, records: Sequence[Record]) -> str:
             chosen = _where(few, table=table, epsilon=epsilon)
             texts = [_nats(mean(chosen, lambda one, model=model: -gain(one, model))) for model in MODELS[1:]]  # type: ignore[misc]
             lines.append(f"| `{table}` | {epsilon:g} | " + " | ".join(texts) + " |")
-    late = np.mean([one["rhat"] > 1.05 for one in records])
+    late = np.mean([not one["converged"] for one in records])
     fell = np.mean([one["amount"] is None for one in records])
     poor = np.mean([one["misfit"] is not None and one["misfit"] > 0.1 for one in records])
     missed = np.mean([abs(one["attained"] - one["target"]) for one in records])
     lines += [
         "",
         f"{fell:.0%} of the parties fell back on their own release, because no share would have been worth more. "
-        f"Rewards are {missed:.2f} nats from their targets on average. R̂ was above 1.05 in {late:.0%} of rewards or "
-        f"others' evidence, and {poor:.0%} of the latter were fitted with more than 0.1 nats left.",
+        f"Rewards are {missed:.2f} nats from their targets on average. {late:.0%} of rewards or others' evidence did "
+        f"not converge, and {poor:.0%} of the latter were fitted with more than 0.1 nats left.",
         "",
     ]
     return "\n".join(lines)

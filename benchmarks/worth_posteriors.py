@@ -1,40 +1,38 @@
-"""Sample what `worth_joining.py export` wrote: what coalitions are worth, rewards, and the others' evidence.
+"""Sample the rounds of docs/worth.md: what coalitions are worth, rewards, and the others' evidence.
 
-    PYTHONPATH=src python benchmarks/worth_posteriors.py FOLDER --output FOLDER [--tables pima] [--mechanism degraded]
+    python benchmarks/worth_posteriors.py --data FOLDER --output rewards [--tables pima] [--mechanism degraded]
 
-Needs JAX, NumPy and SciPy alone, so that it runs on a bare machine with an accelerator. All rounds of a table go side
-by side: every coalition; rewards held back by seven amounts, which give the curve that a target's amount is read from;
-and rewards held back by that amount, with the others' evidence beside them. The amount is κ for `tempering`, one curve
-for all, and τ for `degraded`, a curve for each party. Targets are the library's own, by default with the largest ρ that
-leaves nobody below alone. A reward is not tried again where it misses its target; what it is worth is kept.
+Every table is dealt to three parties of unequal size (`worth_joining.py`), in several repetitions and at several ε.
+Sampled are every coalition; rewards held back by seven amounts, which give the curve that a target's amount is read
+from; and rewards held back by that amount, with the others' evidence beside them. The amount is κ for `tempering`, with
+one curve for all parties, and τ for `degraded`, with a curve for each. Targets are the library's own, by default with
+the largest ρ that leaves nobody worse off than alone. A reward that misses its target is kept, and its value stated.
 `everything` is no mechanism: everybody gets all that the releases tell, which shows what fairness holds back.
 """
 
 import argparse
 import hashlib
 import itertools
-import math
-import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
+from equipoise._util.cores import single_threaded_blas, usable_cores
 from equipoise.estimate import Estimate
-from equipoise.inference import brownian, collapsed
-from equipoise.inference.diagnostics import rhat
-from equipoise.inference.observations import Observations, Scenarios
-from equipoise.inference.runtime import double_precision, on_accelerator, use_compilation_cache
+from equipoise.inference import brownian
+from equipoise.inference.regression.pooling import Releases
+from equipoise.inference.regression.posterior import sample_posterior
 from equipoise.reward.targets import PRECISION, TOLERANCE, Targets, Terms, decide, every_coalition
 from equipoise.reward.tempering import FIRST_LOOK, Curve, Point
 from equipoise.valuation.divergence import divergence
-from side_by_side import opened, positions_side_by_side
+from public_tables import TABLES
+from real_tables import Study
+from worth_joining import CHOSEN, deal
 
 Floats = NDArray[np.float64]
 
@@ -55,68 +53,55 @@ class Asked(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Draws of the model's own coordinates [chains, draws, d], their value, and the largest R̂."""
+    """Draws of the model's own coordinates [draws, d], their value, and if they converged."""
 
     draws: Floats
     value: Estimate
-    rhat: float
+    converged: bool
 
 
 class Sampler:
-    """The rounds of one table, and how they are sampled."""
+    """Sample the rounds of one table."""
 
-    def __init__(self, file: Path, chains: int, rounds: int) -> None:
-        with np.load(file) as given:
-            parts = [given[name] for name in ("statistic", "rows", "variance")]
-            self.settings: Floats = given["settings"]  # ε and number of every round
-            self.model, self.prior = opened(given, len(PARTIES))
-        arrays = (*parts, np.sqrt(parts[2]), np.zeros_like(parts[0]))
-        self._observations = Observations(*(jnp.asarray(part) for part in arrays))
-        self._secrets = [hashlib.sha256(f"{file.stem} {one}".encode()).hexdigest() for one in self.settings]
-        self._chains, self._rounds = chains, rounds
-        # One shape, so that nothing is compiled twice; on a CPU, quick ones need not wait for slow ones.
-        self._at_once = len(COALITIONS) * len(self.settings) if on_accelerator() else 1
-        self._seed = 0
+    def __init__(self, study: Study, epsilons: Sequence[float], repetitions: int) -> None:
+        self._study, self._seed = study, 0
+        self.settings = list(itertools.product(epsilons, range(repetitions)))  # of every round
+        self._releases = [self._released(*one) for one in self.settings]
+        self._secrets = [hashlib.sha256(f"{study.table.name} {one}".encode()).hexdigest() for one in self.settings]
+
+    def _released(self, epsilon: float, number: int) -> Releases:
+        """Perturb what every party was dealt; the deal is the same at every ε."""
+        study = self._study
+        rng = np.random.default_rng([number, round(1_000 * epsilon), *map(ord, study.table.name)])
+        parts = [study.rows.take(part) for part in deal(study, number).parts]
+        return study.perturbed(parts, epsilon, rng)
 
     def __call__(self, asked: Sequence[Asked]) -> list[Answer]:
         """Sample every posterior that is asked for."""
-        found: list[Answer] = []
-        for first in range(0, len(asked), self._at_once):
-            chosen = asked[first : first + self._at_once]
-            places = np.resize(np.arange(len(chosen)), self._at_once).tolist()  # a short batch repeats itself
-            rounds = np.array([chosen[place].round for place in places])
-            observations: Observations = jax.tree.map(lambda part, rounds=rounds: part[rounds], self._observations)
-            self._seed += 1
-            positions, _ = positions_side_by_side(
-                self.model,
-                self.prior,
-                observations,
-                self._scenarios([chosen[place] for place in places]),
-                self._chains,
-                self._rounds,
-                self._seed,
-            )
-            positions = positions[: len(chosen)]
-            flat = positions.reshape(-1, *positions.shape[2:])
-            own = collapsed.own_coordinates(self.model, self.prior, flat).reshape(*positions.shape[:3], -1)
-            with ThreadPoolExecutor(os.cpu_count()) as pool:
-                found += pool.map(_answer, own)
-        return found
+        seeds = range(self._seed, self._seed + len(asked))
+        self._seed += len(asked)
+        with single_threaded_blas(), ThreadPoolExecutor(usable_cores()) as pool:
+            return list(pool.map(self._sample, asked, seeds))
 
-    def _scenarios(self, asked: Sequence[Asked]) -> Scenarios:
-        """Posteriors as the engine is asked for them; noise is of one path for each release of a round."""
-        member = np.array([[party in one.members for party in PARTIES] for one in asked], float)
-        tau = np.array([[one.tau * (party != one.recipient) for party in PARTIES] for one in asked])
-        noise = np.zeros((*tau.shape, self._observations.statistic.shape[2]))
-        for place, slot in zip(*np.nonzero(tau), strict=True):
-            amount, secret = float(tau[place, slot]), self._secrets[asked[place].round]
-            noise[place, slot] = brownian.position(secret, PARTIES[slot], amount, noise.shape[2]) / math.sqrt(amount)
-        kappa = np.array([one.kappa for one in asked])
-        return Scenarios(*(jnp.asarray(part) for part in (member, kappa, tau, noise)))
+    def _sample(self, asked: Asked, seed: int) -> Answer:
+        releases, rng = self._releases_of(asked), np.random.default_rng(seed)
+        found = sample_posterior(self._study.model, releases, rng, self._study.draws, power=asked.kappa)
+        chains = found.coordinates.reshape(found.superchains, -1, found.coordinates.shape[1])
+        value = divergence(chains) if found.divergence is None else found.divergence
+        return Answer(found.coordinates, value, found.diagnostics.converged)
 
-
-def _answer(draws: Floats) -> Answer:
-    return Answer(draws, divergence(draws), float(rhat(draws).max()))
+    def _releases_of(self, asked: Asked) -> Releases:
+        """Take the members' releases, with noise along one Brownian path for each release of a round."""
+        whole, statistics, scales = self._releases[asked.round], [], []
+        places = [PARTIES.index(party) for party in asked.members]
+        for place in places:
+            statistic, scale = whole.statistic[place], whole.scale[place]
+            if asked.tau and PARTIES[place] != asked.recipient:
+                path = brownian.position(self._secrets[asked.round], PARTIES[place], asked.tau, len(statistic))
+                statistic, scale = statistic + np.sqrt(whole.shape) * path, scale * (1 + asked.tau)
+            statistics.append(statistic)
+            scales.append(scale)
+        return Releases(np.stack(statistics), whole.rows[places], np.array(scales), whole.shape)
 
 
 def reward_at(mechanism: str, number: int, party: str, amount: float) -> tuple[Asked, Asked]:
@@ -162,10 +147,8 @@ def _first_below(whole: float, values: Sequence[float], wanted: float) -> float:
     return float(np.exp(steps[place - 1] + share * (steps[place] - steps[place - 1])))
 
 
-def settled(
-    sampler: Sampler, valued: Sequence[Answer], mechanism: str, rho: Any, kept: Sequence[int]
-) -> dict[str, Any]:
-    """Values, targets and rewards of all rounds, `kept` draws of each reward and of the others' evidence."""
+def settled(sampler: Sampler, valued: Sequence[Answer], mechanism: str, rho: float | Literal["max"]) -> dict[str, Any]:
+    """Find values, targets and rewards of all rounds, and the others' evidence in each reward."""
     rounds = range(len(sampler.settings))
     by_round = [valued[len(COALITIONS) * number :][: len(COALITIONS)] for number in rounds]
     terms = Terms(rho, "alone", PRECISION, TOLERANCE, own_is_whole=mechanism == "degraded")
@@ -179,14 +162,14 @@ def settled(
             for party in range(len(PARTIES))
             for one in (everybody, everybody - (1 << party))
         ]
-        return _kept(sampler, by_round, targets, amounts, made, kept)
+        return _kept(sampler, by_round, targets, amounts, made)
     amounts = amounts_held_back(mechanism, sampler, targets, [row[-1].value for row in by_round])
     asked: list[Asked] = []
     for number, party in itertools.product(rounds, range(len(PARTIES))):
         own = Asked(number, (PARTIES[party],))  # for who falls back on it; nobody's evidence goes with it
         amount = float(amounts[number, party])
         asked += (own, own) if np.isnan(amount) else reward_at(mechanism, number, PARTIES[party], amount)
-    return _kept(sampler, by_round, targets, amounts, sampler(asked), kept)
+    return _kept(sampler, by_round, targets, amounts, sampler(asked))
 
 
 def _kept(
@@ -195,58 +178,55 @@ def _kept(
     targets: Sequence[Targets],
     amounts: Floats,
     made: Sequence[Answer],
-    kept: Sequence[int],
 ) -> dict[str, Any]:
-    """What is written of all rounds; `made` has each party's reward, then the others' evidence in it."""
+    """Collect what is written of all rounds; `made` has each party's reward, then the others' evidence in it."""
 
-    def thinned(answers: Sequence[Answer], draws: int) -> NDArray[np.float32]:
-        chains, length, _ = answers[0].draws.shape
-        some = np.stack([one.draws[:, :: max(1, chains * length // draws)] for one in answers])
-        return some.astype(np.float32).reshape(*amounts.shape, *some.shape[1:])
+    def stacked(answers: Sequence[Answer]) -> NDArray[np.float32]:
+        draws = min(len(one.draws) for one in answers)
+        some = np.stack([one.draws[:draws] for one in answers]).astype(np.float32)
+        return some.reshape(*amounts.shape, *some.shape[1:])
 
     return {
-        "settings": sampler.settings,
-        "reward": thinned(made[::2], kept[0]),
-        "others": thinned(made[1::2], kept[1]),
+        "settings": np.array(sampler.settings),
+        "reward": stacked(made[::2]),
+        "others": stacked(made[1::2]),
         "amount": amounts,
         "values": np.array([[one.value.value for one in row] for row in by_round]),
         "errors": np.array([[one.value.error for one in row] for row in by_round]),
         "targets": np.stack([one.values for one in targets]),
         "rho": np.array([one.rho for one in targets]),
         "attained": np.array([one.value.value for one in made[::2]]).reshape(amounts.shape),
-        "rhat": np.array([one.rhat for one in made]).reshape(*amounts.shape, 2).max(axis=2),
+        "converged": np.array([one.converged for one in made]).reshape(*amounts.shape, 2).all(axis=2),
     }
 
 
-@double_precision
 def main() -> None:
-    """Sample all tables of a folder, and write one file for each."""
+    """Sample the rounds of all tables, and write one file for each table and mechanism."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--tables", nargs="+", help="all of the folder unless said")
+    parser.add_argument("--data", type=Path, help="folder of the two files")
+    parser.add_argument("--tables", nargs="+", choices=tuple(TABLES), default=list(CHOSEN))
+    parser.add_argument("--epsilon", type=float, nargs="+", default=[0.5, 1.0, 4.0])
+    parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--mechanism", nargs="+", choices=MECHANISMS, default=["tempering"])
     parser.add_argument("--rho", default="max", help="the fairness exponent: a number up to 1, or max")
-    parser.add_argument("--chains", type=int, default=16)
-    parser.add_argument("--rounds", type=int, default=2, help="of 40 draws a chain")
-    parser.add_argument("--kept", type=int, nargs=2, default=(320, 1_280), help="draws of rewards, and of evidence")
-    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--draws", type=int, default=1_280)
+    parser.add_argument("--output", type=Path, required=True, help="folder to write to")
     options = parser.parse_args()
-    use_compilation_cache()
     options.output.mkdir(parents=True, exist_ok=True)
-    for name in options.tables or sorted(path.stem for path in options.folder.glob("*.npz")):
+    for name in options.tables:
         start = time.perf_counter()
-        sampler = Sampler(options.folder / f"{name}.npz", options.chains, options.rounds)
+        sampler = Sampler(Study(TABLES[name], options.data, options.draws), options.epsilon, options.repetitions)
         rounds = range(len(sampler.settings))
         valued = sampler([Asked(number, coalition) for number in rounds for coalition in COALITIONS])
         print(f"{name}: coalitions of {len(rounds)} rounds, {time.perf_counter() - start:.0f} s", flush=True)
-        rho = options.rho if options.rho == "max" else float(options.rho)
+        rho: float | Literal["max"] = "max" if options.rho == "max" else float(options.rho)
         for mechanism in options.mechanism:
-            found = settled(sampler, valued, mechanism, rho, options.kept)
+            found = settled(sampler, valued, mechanism, rho)
             np.savez(options.output / f"{name}-{mechanism}.npz", mechanism=mechanism, agreed=options.rho, **found)
-            late = np.mean(found["rhat"] > 1.05)
+            late = 1 - np.mean(found["converged"])
             miss = np.mean(np.abs(found["attained"] - found["targets"]))
             print(
-                f"{name}: {mechanism}, {time.perf_counter() - start:.0f} s, rhat > 1.05 in {late:.0%}, targets missed "
+                f"{name}: {mechanism}, {time.perf_counter() - start:.0f} s, {late:.0%} not converged, targets missed "
                 f"by {miss:.3f} nats",
                 flush=True,
             )

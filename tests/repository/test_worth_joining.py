@@ -1,4 +1,4 @@
-"""The stages of `benchmarks/worth_joining.py` go together, from releases of a tiny round to its page."""
+"""The stages of `benchmarks/worth_joining.py` go together, from a tiny round to its page."""
 
 import importlib
 import json
@@ -28,16 +28,11 @@ def test_from_releases_to_the_page(
         monkeypatch.setattr(sys, "argv", [name, *arguments])
         script(name).main()
 
-    releases, rewards, results = str(tmp_path / "releases"), str(tmp_path / "rewards"), tmp_path / "worth.json"
+    rewards, results = str(tmp_path / "rewards"), tmp_path / "worth.json"
     monkeypatch.setattr(script("worth_others"), "PLANS", script("worth_others").PLANS[:2])
-    stage(
-        *("worth_joining", "export", "--tables", "diabetes"),
-        *("--epsilon", "4", "--repetitions", "1", "--folder", releases),
-    )
-    few = ("--chains", "8", "--rounds", "1", "--kept", "160", "320")
-    monkeypatch.setattr(script("side_by_side"), "WARM_UP", 2)
     monkeypatch.setattr(script("worth_posteriors"), "FIRST_LOOK", (1 / 4, 1 / 64))
-    stage("worth_posteriors", releases, *few, "--mechanism", "tempering", "everything", "--output", rewards)
+    few = ("--tables", "diabetes", "--epsilon", "4", "--repetitions", "1", "--draws", "1280")
+    stage("worth_posteriors", *few, "--mechanism", "tempering", "everything", "--output", rewards)
     stage("worth_joining", "home", "--tables", "diabetes", "--folder", rewards, "--results", str(results))
     records = json.loads(results.read_text(encoding="utf-8"))
     assert [one["rows"] for one in records] == 2 * [33, 100, 199]
