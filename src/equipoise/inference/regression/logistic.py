@@ -261,7 +261,7 @@ class LogisticLikelihood(Likelihood):
 
         Numbers whose covariance differs from level to level, heavy tails and flat ones move E[y u] in other ways. With
         the covariance Σ of numbers given levels, v = θᵀΣθ and S = 2v / (1 + 2v), which grows with the effects, E[y x]
-        may be off by N(0, (s S)² Σ), in any direction, and by a factor, N(0, (3 s S f₁)²) along Σθ; s is `shape_spread`.
+        may be off by N(0, (s S)² Σ) in any direction, and by a factor, N(0, (3 s S f₁)²) along Σθ, s = `shape_spread`.
         """
         size = weights.shape[1]
         width = size - 1
