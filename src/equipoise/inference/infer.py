@@ -28,7 +28,7 @@ from equipoise.inference.problem import (
 from equipoise.inference.processes import processes_for
 from equipoise.inference.processes import run as run_in_processes
 from equipoise.inference.progress import Meter, Tick, phase_of
-from equipoise.inference.regression.batch import Asked, ReleasedSums, sample_batch
+from equipoise.inference.regression.batch import Asked, ReleasedSums, repair_sums, sample_batch
 from equipoise.inference.regression.model import RegressionModel
 from equipoise.inference.regression.posterior import Sample
 from equipoise.inference.runtime import double_precision, on_accelerator
@@ -381,8 +381,10 @@ def _sample_from_moments(batch: _Batch, agreed: Regression, threads: int | None,
         if tick:
             tick(batch.planned(place))
 
-    sums = ReleasedSums.of(batch.observations, is_exact=batch.is_exact)
-    sample_batch(RegressionModel.of(agreed), sums, asked, batch.settings[0].rule, keep, threads=threads)
+    model, sums = RegressionModel.of(agreed), ReleasedSums.of(batch.observations, is_exact=batch.is_exact)
+    if batch.method == "naive":
+        sums = repair_sums(model.moments, sums)
+    sample_batch(model, sums, asked, batch.settings[0].rule, keep, threads=threads)
 
 
 def _run_programs(batch: _Batch, processes: int | None, tick: Tick | None) -> None:
