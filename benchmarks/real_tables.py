@@ -55,18 +55,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
+from side_by_side import LIMIT, SHARE, compared
 from sklearn.linear_model import LogisticRegression
 
 from equipoise.inference import engine
 from equipoise.inference.engine import Problem, Settings
-from equipoise.inference.models.logistic_moments import expected_derivatives
 from equipoise.inference.observations import Observations, Scenarios
 from equipoise.inference.problem import model_of
+from equipoise.inference.regression.logistic import expected_derivatives
 from equipoise.inference.runtime import double_precision
 from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee
 from equipoise.reward.prediction import feature_matrix
 from public_tables import PARTIES, TABLES, Table
-from side_by_side import LIMIT, SHARE, compared
 
 Floats = NDArray[np.float64]
 
@@ -302,7 +302,7 @@ def shapes(study: Study) -> None:
     weights = truth[numbers]
     square = weights @ covariance @ weights
     middle = terms[:, levels] @ truth[levels] + means @ weights
-    slope = np.mean(jax.vmap(lambda at: expected_derivatives(at, jnp.asarray(square))[1])(jnp.asarray(middle)))
+    slope = np.mean(expected_derivatives(middle, np.full_like(middle, square))[1])
     root = np.linalg.cholesky(covariance)
     normal = np.linalg.solve(root, slope * covariance @ weights)
     real = np.linalg.solve(root, centred.T @ np.tanh((middle + centred @ weights) / 2) / len(terms))

@@ -25,6 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
+from side_by_side import opened, positions_side_by_side
 
 from equipoise.estimate import Estimate
 from equipoise.inference import brownian, collapsed
@@ -34,7 +35,6 @@ from equipoise.inference.runtime import double_precision, on_accelerator, use_co
 from equipoise.reward.targets import PRECISION, TOLERANCE, Targets, Terms, decide, every_coalition
 from equipoise.reward.tempering import FIRST_LOOK, Curve, Point
 from equipoise.valuation.divergence import divergence
-from side_by_side import opened, positions_side_by_side
 
 Floats = NDArray[np.float64]
 

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from equipoise.inference import chains, engine, observations, programs
-from equipoise.inference.observations import Scenarios, by_size
+from equipoise.inference import chains, engine, programs
+from equipoise.inference.observations import Scenarios
 from problems import simulate_linear
 
 pytestmark = pytest.mark.engine
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.engine
 
 @pytest.fixture
 def accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (chains, engine, observations):
+    for module in (chains, engine):
         monkeypatch.setattr(module, "on_accelerator", lambda: True)
 
 
@@ -47,20 +47,6 @@ def test_warm_up_is_short_where_rounds_are_long() -> None:
     assert [chains.warm_up_rounds(few, width) for width in (77, 1_377)] == [8, 13]
     assert chains.warm_up_rounds(engine.Settings(chains=128, sampler="gibbs"), 77) == 2
     assert chains.warm_up_rounds(engine.Settings(chains=128, warm_up=3), 77) == 3
-
-
-@pytest.mark.usefixtures("accelerator")
-def test_few_scenarios_of_a_size_take_the_next_program() -> None:
-    member = np.tril(np.ones((16, 16)))
-    few = Scenarios(*map(jnp.asarray, (member, np.ones(16), 0 * member)))
-    ((places, part),) = by_size(few)
-    assert places.tolist() == list(range(16))
-    assert part.chosen is None
-    many = Scenarios(*map(jnp.asarray, (np.repeat(member[:2], 200, axis=0), np.ones(400), np.zeros((400, 16)))))
-    ((places, part),) = by_size(many)
-    assert len(places) == 400
-    assert part.chosen is not None
-    assert part.chosen.shape == (400, 2)
 
 
 def test_tasks_are_at_work_while_their_forerunners_are_used() -> None:

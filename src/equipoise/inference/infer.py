@@ -88,9 +88,9 @@ def infer(
         Noise to add to parties' statistics: 1/ε′ − 1/ε makes a release at ε one at ε′.
     method : {"auto", "collapsed", "moments", "gibbs", "naive", "prior"}
         "auto" picks "moments" for regressions, which integrates the moments of the features out, and "collapsed" for
-        all else, which integrates statistics out with compiled programs. Regressions with the conjugate prior know
-        "collapsed" too, and linear ones "gibbs", the paper's Algorithm 1: what "moments" is checked against. "naive"
-        (which ignores the noise) and "prior" are baselines.
+        all else, which integrates statistics out with compiled programs. Linear regressions with the conjugate prior
+        know "gibbs" too, the paper's Algorithm 1: what "moments" is checked against. "naive" (which ignores the noise)
+        and "prior" are baselines.
     rule : {"power", "scaled"}, optional
         Tempering rule, see `docs/inference.md`; by default the method's own.
     draws : int
@@ -331,7 +331,7 @@ def _sample(batch: _Batch, *, processes: int | None, progress: bool | Meter | No
     if batch.method == "prior":
         for place in places:
             batch.keep_sample(place, _draw_from_prior(agreed, batch.settings[place].draws, int(batch.seeds[place])))
-    elif batch.is_exact and ("gibbs" in agreed.samplers or not isinstance(agreed, Regression)):
+    elif batch.is_exact and agreed.is_conjugate:
         problem = problem_of(batch.agreement, batch.observations)
         for place in places:
             _draw_conjugate(batch, problem, place)
