@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 SPECK = 1e-9  # of variance for each row
-LEAST = 1e-6  # eigenvalue of repaired moments, as a share of the largest: no mode is found on sharper ridges
+LEAST = 1e-4  # eigenvalue of repaired moments, as a share of the largest: no mode is found on sharper ridges
 
 
 class ReleasedSums(NamedTuple):
