@@ -10,10 +10,20 @@ import numpy as np
 import pytest
 
 from equipoise.inference import chains, engine, programs
-from equipoise.inference.observations import Scenarios
-from problems import simulate_linear
+from equipoise.inference.chains import Problem
+from equipoise.inference.models.bernoulli import Bernoulli, bernoulli_prior
+from equipoise.inference.observations import Observations, Scenarios
+from equipoise.inference.runtime import double_precision
 
 pytestmark = pytest.mark.engine
+
+
+@double_precision
+def small_problem() -> Problem:
+    """Three parties of a hundred rows each."""
+    ones = jnp.ones((3, 1))
+    observations = Observations(jnp.array([[30.0], [50.0], [20.0]]), 100 * ones[:, 0], 4 * ones, 2 * ones, 0 * ones)
+    return Problem(Bernoulli(3), bernoulli_prior(2.0, 3.0), observations)
 
 
 @pytest.fixture
@@ -98,7 +108,7 @@ def test_a_few_scenarios_of_a_batch_compile_nothing_more(monkeypatch: pytest.Mon
     monkeypatch.setattr(programs, "_ahead", {})
     monkeypatch.setattr(engine, "GROUPS", (2, 4))
     monkeypatch.setattr(engine, "IN_FLIGHT", 1)  # two programs at once may wait for each other on a CPU
-    problem = simulate_linear(1).problem
+    problem = small_problem()
     slots, entries = problem.observations.statistic.shape
     member = jnp.ones((4, slots))
     many = Scenarios(member, jnp.linspace(0.1, 1.0, 4), 0 * member)
@@ -115,7 +125,7 @@ def test_a_few_scenarios_of_a_batch_compile_nothing_more(monkeypatch: pytest.Mon
 
 @pytest.mark.slow
 def test_draws_do_not_depend_on_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = simulate_linear(1).problem
+    problem = small_problem()
     slots = problem.model.slots
     kappa = jnp.linspace(0.1, 1.0, 10)
     scenarios = Scenarios(jnp.ones((10, slots)), kappa, jnp.zeros((10, slots)))
