@@ -143,8 +143,10 @@ def fresh(program: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_batches_compile_once(submissions: list[eq.Submission]) -> None:
+def test_batches_compile_once(tmp_path: Path) -> None:
     """All coalitions, then a grid of κ, then added noise: one program each for starting and for going on."""
+    agreement = builders.ALL_MODELS["bernoulli"]
+    sent = released(agreement, tmp_path)
     coalitions = [eq.Scenario(("north",)), eq.Scenario(("north", "south"))]
     grid = [eq.Scenario(kappa=kappa) for kappa in (0.0, 0.3)]
     noisy = [eq.Scenario(tau={"north": 10.0})]
@@ -152,7 +154,7 @@ def test_batches_compile_once(submissions: list[eq.Submission]) -> None:
     begin, advance = (fresh(one.__wrapped__) for one in kept)
     for scenarios in (coalitions, grid, noisy):
         with mock.patch.object(programs, "CAN_KEEP", False):  # where traces are kept, JAX does not count
-            assert len(infer_batch(AGREEMENT, submissions, scenarios, draws=640)) == len(scenarios)
+            assert len(infer_batch(agreement, sent, scenarios, draws=640)) == len(scenarios)
     assert begin._cache_size() == 1
     assert advance._cache_size() == 1
 
@@ -405,11 +407,10 @@ def gentle_table(agreement: eq.Agreement, rows: int) -> dict[str, Any]:
     return table
 
 
-def test_an_unconverged_posterior_is_refused_unless_forced(
-    submissions: list[eq.Submission], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unconverged_posterior_is_refused_unless_forced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(diagnostics, "ESS_LIMIT", 1e6)
-    posterior = infer(AGREEMENT, submissions, draws=160)
+    agreement = builders.ALL_MODELS["bernoulli"]
+    posterior = infer(agreement, released(agreement, tmp_path), draws=160)
     assert not posterior.converged
     with pytest.raises(eq.ConvergenceError, match="has not converged"):
         posterior.require_converged()

@@ -67,9 +67,9 @@ def test_gibbs_at_kappa_zero_is_the_prior() -> None:
     assert min(stats.kstest(scaled[:, k], "norm").pvalue for k in range(3)) > 1e-3
 
 
-def test_value_grows_with_kappa_under_power_and_turns_up_under_scaled() -> None:
+def test_value_grows_with_kappa_under_power_and_does_not_vanish_under_scaled() -> None:
     """KL(q_κ ‖ prior) of a normal fit to the coordinates: monotone under `power`; under `scaled` a collapsed posterior
-    keeps the factor |K|^(−1/2) as κ → 0, draws the feature covariance together and moves *away* from the prior."""
+    keeps the factor |K|^(−1/2) as κ → 0, draws the feature covariance together and does not tend to the prior."""
     problem = simulate_linear(15, shared=True, epsilons=[1.0] * 3).problem
     kappas = [1e-6, 3e-3, 0.1, 1.0]
     member, nothing = jnp.ones((4, 3)), jnp.zeros((4, 3))
@@ -79,7 +79,7 @@ def test_value_grows_with_kappa_under_power_and_turns_up_under_scaled() -> None:
     assert power[0] < 0.1
     scaled = [divergence_from_prior(one) for one in sample(problem, scenarios, rule="scaled", draws=2_000)]
     assert scaled[3] == pytest.approx(power[3], abs=0.3)
-    assert scaled[0] > scaled[1] + 0.5
+    assert scaled[0] > power[0] + 2
 
 
 def divergence_from_prior(sampled: Sampled) -> float:
