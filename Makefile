@@ -77,15 +77,9 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/statistic_memory.py
 	$(BIN)/python benchmarks/start_up.py
 	$(BIN)/python benchmarks/compiling.py
-	$(BIN)/python benchmarks/likelihood_gradient.py
-	$(BIN)/python benchmarks/logistic_gradient.py
-	$(BIN)/python benchmarks/auto_against_gibbs.py
 	$(BIN)/python benchmarks/wide_models.py linear-50 logistic-30
-	$(BIN)/python benchmarks/batching.py
-	$(BIN)/python benchmarks/logistic_draws.py
 	$(BIN)/python benchmarks/settlement.py
 	$(BIN)/python benchmarks/advice.py
-	$(BIN)/python benchmarks/scaling.py
 	$(BIN)/python benchmarks/estimators.py
 	$(BIN)/python benchmarks/service_load.py
 

@@ -99,7 +99,7 @@ def regression(width: int, rows: int) -> Case:
         return {"weights": weights, "variance": variance}, regression_coordinates(prior, weights, variance)
 
     name = f"linear regression, {width} features, {rows:,} rows"
-    return Case(name, float(truth), LinearRegression(width, 1, shared=True), prior, draw)
+    return Case(name, float(truth), LinearRegression(1, width, shared=True), prior, draw)
 
 
 def share(ones: int, zeros: int) -> Case:
@@ -143,7 +143,7 @@ def estimate(case: Case, estimator: str, number: int, seed: int) -> tuple[Estima
     start = time.perf_counter()
     if estimator == "conjugate-fit":
         split = {name: part.reshape(CHAINS, -1, *part.shape[1:]) for name, part in parameters.items()}
-        found = conjugate_fit(case.model, case.prior, split, by_chain)
+        found = conjugate_fit(case.model, case.prior, split)
     else:
         found = divergence(by_chain, estimator, seed=seed)  # type: ignore[arg-type]
     return found, time.perf_counter() - start

@@ -42,7 +42,7 @@ def first_draw(setting: str, *, traced: bool) -> None:
 def main() -> None:
     """Print a line for each process."""
     parser = argparse.ArgumentParser(description="Seconds until the first draws.")
-    parser.add_argument("--setting", default="syn", choices=["syn", "calih", "diab"])
+    parser.add_argument("--setting", default="syn", choices=["syn"])
     parser.add_argument("--only", choices=["traced", "compiled"], help="be one of the processes")
     options = parser.parse_args()
     if options.only:

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from equipoise.inference.engine import Problem
 from equipoise.inference.models.linear import LinearPrior, LinearRegression, linear_prior
-from equipoise.inference.models.logistic import LogisticPrior, LogisticRegression, logistic_prior
 from equipoise.inference.observations import Observations, Scenarios
 
 Floats = NDArray[np.float64]
@@ -128,7 +127,7 @@ def simulate_linear(
     prior = prior or syn_prior()
     counts = counts or [100, 200, 400]
     epsilons = epsilons or [0.2, 0.1, 0.2]
-    model = LinearRegression(len(prior.scatter), len(counts), shared)
+    model = LinearRegression(len(counts), len(prior.scatter), shared)
     rng = np.random.default_rng(seed)
     position = rng.normal(size=model.dimension)
     parameters = jax.tree.map(np.asarray, model.parameters(prior, jnp.asarray(position)))
@@ -145,56 +144,4 @@ def simulate_housing(seed: int, *, epsilons: list[float] | None = None) -> Simul
         epsilons=epsilons or [0.2, 0.1, 0.2],
         shared=True,
         bound=2.0,
-    )
-
-
-def diabetes_prior(width: int = 4) -> LogisticPrior:
-    """The paper's diabetes setting."""
-    return logistic_prior(
-        width=width,
-        degrees_of_freedom=float(width),
-        max_squared_norm=12.0,
-        weight_scale=1.0,
-        bias_scale=1.0,
-        mean_spread=0.0,
-        concentration=2.0,
-        sd_mean=1.0,
-        sd_spread=1.0,
-        sd_max=2.0,
-    )
-
-
-def simulate_logistic(
-    seed: int,
-    *,
-    prior: LogisticPrior | None = None,
-    counts: list[int] | None = None,
-    epsilons: list[float] | None = None,
-    shared: bool = True,
-    centred: bool = True,
-    bound: float = 2.2,
-) -> Simulated:
-    """Draw everything from the model; the paper's diabetes setting by default."""
-    prior = prior or diabetes_prior()
-    counts = counts or [123, 184, 307]
-    epsilons = epsilons or [0.2, 0.1, 0.2]
-    width = len(prior.coefficient_scale) - 1
-    model = LogisticRegression(width, len(counts), shared, centred)
-    rng = np.random.default_rng(seed)
-    position = rng.normal(size=model.dimension)
-    parameters = jax.tree.map(np.asarray, model.parameters(prior, jnp.asarray(position)))
-    tables = []
-    for party, count in enumerate(counts):
-        mean, covariance = (
-            parameters[name] if shared else parameters[name][party] for name in ("feature_mean", "feature_covariance")
-        )
-        x = rng.multivariate_normal(mean, covariance, size=count)
-        chance = 1 / (1 + np.exp(-x @ parameters["weights"][:-1] - parameters["weights"][-1]))
-        tables.append(np.column_stack([x, np.where(rng.random(count) < chance, 1.0, -1.0)]))
-    exact = np.stack([linear_entries(table)[:-1] for table in tables])
-    variances = noise_variances(
-        2 + width * bound**2, epsilons, square_entries(width + 1)[:-1], np.sqrt((width + 5) / 2)
-    )
-    return Simulated(
-        Problem(model, prior, _observations(rng, exact, counts, variances, epsilons)), position, tables, exact
     )

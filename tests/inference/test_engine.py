@@ -9,16 +9,26 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from equipoise.inference import chains, engine, observations, programs
-from equipoise.inference.observations import Scenarios, by_size
-from problems import simulate_linear
+from equipoise.inference import chains, engine, programs
+from equipoise.inference.chains import Problem
+from equipoise.inference.models.bernoulli import Bernoulli, bernoulli_prior
+from equipoise.inference.observations import Observations, Scenarios
+from equipoise.inference.runtime import double_precision
 
 pytestmark = pytest.mark.engine
 
 
+@double_precision
+def small_problem() -> Problem:
+    """Three parties of a hundred rows each."""
+    ones = jnp.ones((3, 1))
+    observations = Observations(jnp.array([[30.0], [50.0], [20.0]]), 100 * ones[:, 0], 4 * ones, 2 * ones, 0 * ones)
+    return Problem(Bernoulli(3), bernoulli_prior(2.0, 3.0), observations)
+
+
 @pytest.fixture
 def accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (chains, engine, observations):
+    for module in (chains, engine):
         monkeypatch.setattr(module, "on_accelerator", lambda: True)
 
 
@@ -47,20 +57,6 @@ def test_warm_up_is_short_where_rounds_are_long() -> None:
     assert [chains.warm_up_rounds(few, width) for width in (77, 1_377)] == [8, 13]
     assert chains.warm_up_rounds(engine.Settings(chains=128, sampler="gibbs"), 77) == 2
     assert chains.warm_up_rounds(engine.Settings(chains=128, warm_up=3), 77) == 3
-
-
-@pytest.mark.usefixtures("accelerator")
-def test_few_scenarios_of_a_size_take_the_next_program() -> None:
-    member = np.tril(np.ones((16, 16)))
-    few = Scenarios(*map(jnp.asarray, (member, np.ones(16), 0 * member)))
-    ((places, part),) = by_size(few)
-    assert places.tolist() == list(range(16))
-    assert part.chosen is None
-    many = Scenarios(*map(jnp.asarray, (np.repeat(member[:2], 200, axis=0), np.ones(400), np.zeros((400, 16)))))
-    ((places, part),) = by_size(many)
-    assert len(places) == 400
-    assert part.chosen is not None
-    assert part.chosen.shape == (400, 2)
 
 
 def test_tasks_are_at_work_while_their_forerunners_are_used() -> None:
@@ -112,7 +108,7 @@ def test_a_few_scenarios_of_a_batch_compile_nothing_more(monkeypatch: pytest.Mon
     monkeypatch.setattr(programs, "_ahead", {})
     monkeypatch.setattr(engine, "GROUPS", (2, 4))
     monkeypatch.setattr(engine, "IN_FLIGHT", 1)  # two programs at once may wait for each other on a CPU
-    problem = simulate_linear(1).problem
+    problem = small_problem()
     slots, entries = problem.observations.statistic.shape
     member = jnp.ones((4, slots))
     many = Scenarios(member, jnp.linspace(0.1, 1.0, 4), 0 * member)
@@ -129,7 +125,7 @@ def test_a_few_scenarios_of_a_batch_compile_nothing_more(monkeypatch: pytest.Mon
 
 @pytest.mark.slow
 def test_draws_do_not_depend_on_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = simulate_linear(1).problem
+    problem = small_problem()
     slots = problem.model.slots
     kappa = jnp.linspace(0.1, 1.0, 10)
     scenarios = Scenarios(jnp.ones((10, slots)), kappa, jnp.zeros((10, slots)))
@@ -140,6 +136,7 @@ def test_draws_do_not_depend_on_the_group(monkeypatch: pytest.MonkeyPatch) -> No
     alone = run()
     monkeypatch.setattr(engine, "on_accelerator", lambda: True)
     monkeypatch.setattr(engine, "GROUPS", (4,))
+    monkeypatch.setattr(engine, "IN_FLIGHT", 1)  # two programs at once may wait for each other on a CPU
     for one, other in zip(alone, run(ticks.append), strict=True):
         assert one.positions is not None
         assert other.positions is not None

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dense import dense_covariance, upper
 from engine_setup import jit
 from equipoise.inference import gibbs
 from equipoise.inference.observations import Scenarios
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.engine
 
 
 # Compiled whole: operation by operation, each of them would be compiled by itself.
-temper = jit(gibbs.temper, static_argnums=0)
+temper = jit(gibbs.temper)
 start = jit(gibbs.start, static_argnums=0)
 step = jit(gibbs.step, static_argnums=0)
 conjugate = jit(gibbs._conjugate, static_argnums=0)
@@ -28,7 +27,7 @@ def prepared(shared: bool, kappa: float = 1.0) -> tuple:  # type: ignore[type-ar
     simulated = simulate_linear(1, shared=shared, epsilons=[2.0, 1.0, 4.0])
     problem = simulated.problem
     scenario = jax.tree.map(lambda part: part[0], everyone(problem, kappa=kappa))
-    evidence = temper(problem.model, problem.observations, scenario)
+    evidence = temper(problem.observations, scenario)
     state = start(problem.model, problem.prior, evidence, jnp.asarray(simulated.position))
     return problem, evidence, state
 
@@ -42,19 +41,13 @@ def test_drawn_statistics_have_the_conditional_mean_and_covariance(shared: bool)
     random = randomness(jax.random.key(0), model, problem.prior, evidence, (60_000,))
     draw = jit(jax.vmap(partial(gibbs._draw_statistics, model, evidence, state)))
     drawn = np.asarray(draw(random))
-    i, j = upper(model.width + 2, bias)
+    i, j = model.places_of_entries
     for party in range(3):
         moment = np.asarray(state.statistic[party] / evidence.rows[party])
         count = float(evidence.rows[party])
-        sampling = np.asarray(
-            dense_covariance(jnp.asarray(moment), jnp.asarray(count), jnp.asarray(0.0), jnp.zeros(4), bias)
-        )
-        noise = np.diag(
-            np.where(i == j, np.asarray(evidence.noise.diagonal)[party][i], evidence.noise.off_diagonal[party])
-        )
-        gain = sampling @ np.linalg.inv(sampling + noise)
-        residual = (np.asarray(evidence.statistic[party]) - count * moment)[i, j]
-        mean = (count * moment)[i, j] + gain @ residual
+        sampling = count * np.asarray(model.covariance_of_row(jnp.asarray(moment)))
+        gain = sampling @ np.linalg.inv(sampling + np.diag(evidence.noise[party]))
+        mean = (count * moment)[i, j] + gain @ (np.asarray(evidence.statistic[party]) - (count * moment)[i, j])
         covariance = sampling - gain @ sampling
         entries = drawn[:, party][:, i, j]
         scale = np.sqrt(np.diag(covariance))
@@ -69,7 +62,7 @@ def test_statistics_of_real_rows_are_valid_and_impossible_ones_are_not() -> None
     simulated = simulate_linear(2, shared=True)
     problem = simulated.problem
     scenario = jax.tree.map(lambda part: part[0], everyone(problem))
-    evidence = temper(problem.model, problem.observations, scenario)
+    evidence = temper(problem.observations, scenario)
     real = problem.model.matrices(jnp.asarray(simulated.exact), problem.observations.rows)
     check = partial(conjugate, problem.model, problem.prior, evidence)
     assert bool(check(real).valid)
@@ -110,6 +103,6 @@ def test_scaled_tempering_multiplies_statistic_rows_and_noise() -> None:
     _, part, _ = prepared(shared=True, kappa=0.25)
     np.testing.assert_allclose(part.statistic, 0.25 * whole.statistic)
     np.testing.assert_allclose(part.rows, 0.25 * whole.rows)
-    np.testing.assert_allclose(part.noise.off_diagonal, 0.25**2 * whole.noise.off_diagonal)
+    np.testing.assert_allclose(part.noise, 0.25**2 * whole.noise)
     nobody = Scenarios(jnp.ones(3), jnp.asarray(0.0), jnp.zeros(3))
-    assert float(jnp.sum(gibbs.temper(problem.model, problem.observations, nobody).member)) == 0
+    assert float(jnp.sum(gibbs.temper(problem.observations, nobody).member)) == 0

@@ -11,7 +11,6 @@ from equipoise.inference.quantile_maps import (
     beta_table,
     log_gamma_table,
     transport,
-    truncated_normal_table,
 )
 
 pytestmark = pytest.mark.engine
@@ -34,14 +33,6 @@ def test_beta(first: float, second: float) -> None:
     x = stats.beta.ppf(stats.norm.cdf(BETWEEN), first, second)
     rest = stats.beta.ppf(stats.norm.sf(BETWEEN), second, first)
     np.testing.assert_allclose(mapped, np.log(x) - np.log(rest), atol=1e-6)
-
-
-@pytest.mark.parametrize(("mean", "spread", "upper"), [(1.0, 1.0, 2.0), (0.5, 0.5, 1.0), (0.2, 0.05, 1.0)])
-def test_truncated_normal(mean: float, spread: float, upper: float) -> None:
-    table = truncated_normal_table(mean, spread, 0.0, upper)
-    mapped = upper * jax.nn.sigmoid(many(table, BETWEEN))
-    law = stats.truncnorm(-mean / spread, (upper - mean) / spread, mean, spread)
-    np.testing.assert_allclose(mapped, law.ppf(stats.norm.cdf(BETWEEN)), rtol=1e-5, atol=1e-9)
 
 
 def test_tiny_shapes_stay_finite_and_monotone() -> None:

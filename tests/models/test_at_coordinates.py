@@ -38,7 +38,7 @@ def agreed(name: str) -> Agreement:
 
 @pytest.mark.engine
 @pytest.mark.parametrize(
-    "name", [name for name in AGREEMENTS if name not in ("linear", "logistic") and "levels" not in name]
+    "name", ["linear, paper's prior", *(kind for kind in KINDS if kind not in ("linear", "logistic"))]
 )
 def test_parameters_are_those_of_the_engine(name: str) -> None:
     model, prior = model_of(agreed(name))

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from equipoise.inference.engine import Settings
 from equipoise.inference.infer import infer_exact
 from equipoise.inference.posterior import Posterior
 from equipoise.models import layout_of
@@ -10,7 +9,7 @@ from equipoise.reproduction.effort import Effort
 from equipoise.reproduction.releases import statistics_of
 from equipoise.reproduction.settings import PARTIES, Setting
 
-LITTLE = Settings(draws=640, max_thinning=1, warm_up=3)  # one round: enough to tell two nats from three
+LITTLE = 640  # draws: enough to tell two nats from three
 TINY = Effort("quick", 1, LITTLE, LITTLE)
 
 

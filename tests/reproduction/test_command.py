@@ -55,7 +55,7 @@ def test_a_figure_is_reproduced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     }
     assert json.loads((folder / "naive-syn.json").read_text()) == found
     assert found["command"] == "equipoise reproduce naive-syn"
-    assert found["settings"]["Syn"]["draws"] == TINY.linear.draws
+    assert found["settings"]["Syn"]["draws"] == TINY.linear
     with (folder / "naive-syn.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [float(row["epsilon"]) for row in rows] == [0.004, 0.02, 0.1, 0.5, 2.5, 12.5]

@@ -73,7 +73,7 @@ def test_a_posterior_is_like_itself_and_not_like_another(syn: Setting) -> None:
         agreement, sent, [Asked(Scenario(), 1), Asked(Scenario(), 2), Asked(Scenario(["1"]), 3)], LITTLE, as_drawn
     )
     chains, draws, own = whole.coordinates.shape
-    assert chains * draws >= LITTLE.draws
+    assert chains * draws >= LITTLE
     assert own == 4
     assert whole.parameters["weights"].shape == (chains * draws, 3)
     measure = Measure(syn.test_rows, whole.coordinates)

@@ -14,11 +14,10 @@ from equipoise.inference.models.categorical import Categorical, categorical_prio
 from equipoise.inference.models.exponential import Exponential
 from equipoise.inference.models.gaussian import Gaussian, gaussian_prior
 from equipoise.inference.models.linear import linear_prior
-from equipoise.inference.models.logistic import logistic_prior
 from equipoise.inference.models.poisson import Poisson
 from equipoise.inference.models.rate import rate_prior
 from equipoise.inference.observations import Observations
-from problems import Simulated, simulate_linear, simulate_logistic
+from problems import Simulated, simulate_linear
 from statistical.calibration import LEAST_PVALUE, RANKED, REPLICATIONS, Floats, Replication, ranks, uniformity
 
 pytestmark = [pytest.mark.slow, pytest.mark.engine]
@@ -36,18 +35,6 @@ LINEAR = linear_prior(
     mean_strength=2.0,
     scatter=2.0 * np.eye(2),
     degrees_of_freedom=12.0,
-)
-LOGISTIC = logistic_prior(
-    width=2,
-    degrees_of_freedom=2.0,
-    max_squared_norm=9.0,
-    weight_scale=1.5,
-    bias_scale=1.0,
-    mean_spread=0.3,
-    concentration=2.0,
-    sd_mean=0.5,
-    sd_spread=0.3,
-    sd_max=1.0,
 )
 
 
@@ -78,22 +65,18 @@ def all_parameters(values: dict[str, Floats]) -> Floats:
 
 
 @pytest.mark.parametrize(
-    ("method", "shared", "epsilons"),
+    ("shared", "epsilons"),
     [
-        pytest.param("collapsed", True, LARGE, id="collapsed, shared, little noise", marks=pytest.mark.exhaustive),
-        pytest.param("collapsed", True, SMALL, id="collapsed, shared, much noise"),
-        pytest.param("collapsed", False, LARGE, id="collapsed, per party, little noise", marks=pytest.mark.exhaustive),
-        pytest.param("collapsed", False, SMALL, id="collapsed, per party, much noise", marks=pytest.mark.exhaustive),
-        pytest.param("gibbs", True, LARGE, id="gibbs, shared, little noise", marks=pytest.mark.exhaustive),
-        pytest.param("gibbs", False, SMALL, id="gibbs, per party, much noise", marks=pytest.mark.exhaustive),
+        pytest.param(True, LARGE, id="shared, little noise"),
+        pytest.param(False, SMALL, id="per party, much noise", marks=pytest.mark.exhaustive),
     ],
 )
-def test_linear_regression_is_calibrated(method: str, shared: bool, epsilons: list[float]) -> None:
+def test_gibbs_sampling_is_calibrated(shared: bool, epsilons: list[float]) -> None:
     def replicate(number: int) -> Replication:
         simulated = simulate_linear(number, prior=LINEAR, counts=COUNTS, epsilons=epsilons, shared=shared)
         return replication(simulated, number)
 
-    pvalues = uniformity(ranks(replicate, all_parameters, method), method)
+    pvalues = uniformity(ranks(replicate, all_parameters, "gibbs"), "gibbs")
     assert pvalues.min() > LEAST_PVALUE, pvalues
 
 
@@ -116,26 +99,6 @@ def test_ignoring_the_noise_is_not_calibrated() -> None:
 
     pvalues = uniformity(ranks(replicate, model_parameters, "naive"), "naive")
     assert pvalues.max() < 1e-6, pvalues
-
-
-@pytest.mark.parametrize(
-    ("shared", "epsilons"),
-    [
-        pytest.param(True, SMALL, id="shared, much noise"),
-        pytest.param(False, LARGE, id="per party, little noise", marks=pytest.mark.exhaustive),
-        pytest.param(True, LARGE, id="shared, little noise", marks=pytest.mark.exhaustive),
-        pytest.param(False, SMALL, id="per party, much noise", marks=pytest.mark.exhaustive),
-    ],
-)
-def test_logistic_regression_is_calibrated(shared: bool, epsilons: list[float]) -> None:
-    def replicate(number: int) -> Replication:
-        simulated = simulate_logistic(
-            number, prior=LOGISTIC, counts=COUNTS, epsilons=epsilons, shared=shared, centred=False, bound=1.0
-        )
-        return replication(simulated, number)
-
-    pvalues = uniformity(ranks(replicate, all_parameters, "collapsed"), "collapsed")
-    assert pvalues.min() > LEAST_PVALUE, pvalues
 
 
 def family_rows(name: str, rng: np.random.Generator, values: dict[str, Floats], count: int) -> Floats:

@@ -8,16 +8,14 @@
 
 Tempering by κ multiplies statistics and row counts, for which both rules agree. Clipping is ignored, as the conjugate
 updates of the paper do. Logistic regression has no conjugate posterior, nor has linear regression with a standardised
-prior: their baselines are the collapsed posterior with the noise variance set to almost nothing (`without_noise`).
+prior: their baselines are posteriors with the noise variance set to almost nothing (`regression/batch.py`).
 """
 
-import jax.numpy as jnp
 import numpy as np
 
 from equipoise._util.arrays import Floats
 from equipoise.inference.engine import Problem
 from equipoise.inference.models.base import Released
-from equipoise.inference.observations import Observations
 
 
 def conjugate_draws(
@@ -29,17 +27,3 @@ def conjugate_draws(
     released = Released(statistic, np.asarray(problem.observations.rows)[inside], inside, kappa, repair)
     found: dict[str, Floats] = problem.model.conjugate_draws(rng, problem.prior, released, draws)
     return found
-
-
-def without_noise(problem: Problem, *, repair: bool) -> Problem:
-    """The same problem as if the statistics were exact, for models without a conjugate posterior."""
-    observations = problem.observations
-    statistic = np.asarray(observations.statistic)
-    count = np.asarray(observations.rows)
-    if repair:
-        statistic = np.stack([problem.model.repaired(*one) for one in zip(statistic, count, strict=True)])
-    # Exactly singular only where a statistic is constant; a speck of variance keeps the factorisation finite.
-    variance = np.broadcast_to(1e-9 * count[:, None], statistic.shape)
-    nothing = jnp.zeros(statistic.shape)
-    quiet = Observations(jnp.asarray(statistic), observations.rows, jnp.asarray(variance), nothing, nothing)
-    return Problem(problem.model, problem.prior, quiet)

@@ -7,14 +7,15 @@ from equipoise._util.arrays import Floats
 from equipoise.errors import InferenceError
 
 
-def repaired(matrix: Floats, *, fixed: list[int]) -> Floats:
+def repaired(matrix: Floats, *, fixed: list[int], least: float = 1e-9) -> Floats:
     """The second-moment matrix with negative eigenvalues removed, and the public diagonal entries as they were.
 
     Removing negative eigenvalues only adds to the diagonal, so scaling rows and columns down restores the public
-    entries and keeps the matrix positive semi-definite.
+    entries and keeps the matrix positive semi-definite. Before that, no eigenvalue is below a share `least` of the
+    largest.
     """
     values, vectors = np.linalg.eigh(matrix)
-    floor = 1e-9 * np.max(np.abs(values))
+    floor = least * np.max(np.abs(values))
     clipped = (vectors * np.maximum(values, floor)) @ vectors.T
     scale = np.ones(len(matrix))
     scale[fixed] = np.sqrt(np.diag(matrix)[fixed] / np.diag(clipped)[fixed])

@@ -27,7 +27,7 @@ from jax import Array
 from numpy.typing import NDArray
 
 from equipoise.inference.chains import Chains, Problem, Sampled, Sampler, Settings, chains_of, warm_up_rounds
-from equipoise.inference.observations import Scenarios, by_size
+from equipoise.inference.observations import Scenarios
 from equipoise.inference.programs import cancel_compiling
 from equipoise.inference.runtime import ONE_AT_A_TIME, double_precision, on_accelerator, use_compilation_cache
 
@@ -45,9 +45,8 @@ MAX_HALVINGS = 3  # of the step, when trajectories diverge
 
 
 class _Group(NamedTuple):
-    """Some `members` of the scenarios of one program, whose places in the batch are `places`, for a call of a size."""
+    """Scenarios of a batch that are `members` of one call, and the scenarios that it has room for."""
 
-    places: NDArray[np.intp]
     scenarios: Scenarios
     members: NDArray[np.intp]
     size: int
@@ -80,7 +79,7 @@ def run(
     def arranged(group: _Group) -> tuple[Array, Scenarios]:
         padded = np.resize(group.members, group.size)  # a short group repeats its scenarios
         chosen = jax.tree.map(lambda part: part[padded], group.scenarios)
-        return jax.random.wrap_key_data(data[group.places[padded]]), chosen
+        return jax.random.wrap_key_data(data[padded]), chosen
 
     @double_precision
     def sampled(group: _Group) -> list[Sampled]:
@@ -90,25 +89,22 @@ def run(
             return _sample(chains, settings, partial(tick, len(group.members)))[: len(group.members)]
 
     shape = problem.observations.statistic.shape
-    groups, programs = [], []
-    for places, alike in _programs(problem, scenarios, settings):
-        size = group_size(len(places), settings.chains, shape)
-        parts = np.split(np.arange(len(places)), range(size, len(places), size))
-        groups += [_Group(places, alike, members, size) for members in parts]
-        programs.append(groups[-1])
+    number = len(data)
+    size = group_size(number, settings.chains, shape)
+    groups = [_Group(scenarios, part, size) for part in np.split(np.arange(number), range(size, number, size))]
     if on_accelerator():
         # A few of them, who may be asked for more draws, would take the smallest size, all slots, and noise of 0.
         first: Scenarios = jax.tree.map(lambda part: part[:1], scenarios)
         none: Any = np.zeros((1, *shape))
         first = first._replace(noise=none) if first.noise is None else first
-        few = _Group(np.arange(1), first, np.arange(1), group_size(1, settings.chains, shape))
-        for group in (*programs, few):
+        few = _Group(first, np.arange(1), group_size(1, settings.chains, shape))
+        for group in (groups[-1], few):
             chains_of(settings).compile_ahead(problem, settings, *arranged(group))
     tasks = (partial(sampled, group) for group in groups)
     try:
         with closing(_ahead(tasks, IN_FLIGHT if on_accelerator() else 1, stop)) as found:
             for group, of_group in zip(groups, found, strict=True):
-                for index, one in zip(group.places[group.members], of_group, strict=True):
+                for index, one in zip(group.members, of_group, strict=True):
                     finished(int(index), one)
     except BaseException:
         cancel_compiling()
@@ -136,16 +132,6 @@ def _ahead(tasks: Iterable[Callable[[], Result]], number: int, stop: threading.E
     finally:
         stop.set()
         pool.shutdown(cancel_futures=True)
-
-
-def _programs(problem: Problem, scenarios: Scenarios, settings: Settings) -> list[tuple[NDArray[np.intp], Scenarios]]:
-    """Scenarios by the compiled program that serves them, with their places.
-
-    Where every party has parameters of its own, all are needed; elsewhere small coalitions have smaller programs.
-    """
-    if settings.sampler == "collapsed" and getattr(problem.model, "shared", True):
-        return by_size(scenarios)
-    return [(np.arange(len(scenarios.kappa)), scenarios)]
 
 
 def group_size(number: int, chains: int, shape: tuple[int, ...]) -> int:

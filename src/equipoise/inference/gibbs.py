@@ -2,8 +2,8 @@ r"""The paper's Gibbs sampler for linear regression (Algorithm 1, after Bernstei
 
 One sweep draws, given the rest, every party's exact statistic, then the feature distribution, then the model:
 
-    s | θ, ω, o      normal; drawn as s₀ + cK C⁻¹(o − s₀ − z₀) with s₀ and z₀ from the model itself (Matheron's rule),
-                     so that nothing with n(n+1)/2 rows is ever factorised
+    s | θ, ω, o      normal; drawn as s₀ + cK C⁻¹(o − s₀ − z₀), C = cK + noise, with s₀ and z₀ from the model itself
+                     (Matheron's rule)
     ω | s            normal-inverse-Wishart,      θ | s    normal-inverse-gamma
 
 A normal draw of s need not be the statistic of any rows. It is kept only if the conjugate updates can read it as one:
@@ -25,18 +25,20 @@ from equipoise.inference.laplace import inverse_lower
 from equipoise.inference.models.linear import LinearPrior, LinearRegression, second_moments
 from equipoise.inference.observations import Observations, Scenarios, with_added_noise
 from equipoise.inference.runtime import compiler_options
-from equipoise.inference.statistic_likelihood import MatrixNoise, apply_sampling, factorise, solve
 
 ROUND = 40  # draws kept between two looks at the chains
 THIN = 16  # sweeps for each draw kept, as in the paper: successive sweeps are much alike
 
 
 class Evidence(NamedTuple):
-    """A scenario's statistics, counts and noise after `scaled` tempering; parties that are out count nothing."""
+    """A scenario's statistics [slots, entries], counts and noise variances after `scaled` tempering.
+
+    Parties that are out count nothing.
+    """
 
     statistic: Array
     rows: Array
-    noise: MatrixNoise
+    noise: Array
     member: Array
 
 
@@ -93,15 +95,14 @@ class _Randomness(NamedTuple):
     feature_mean: Array
 
 
-def temper(model: LinearRegression, observations: Observations, scenario: Scenarios) -> Evidence:
+def temper(observations: Observations, scenario: Scenarios) -> Evidence:
     """The paper's rule: statistic and count times κ, noise variance times κ² (App. E.3)."""
     seen = with_added_noise(observations, scenario)
     # κ = 0 means nobody is in; any positive number keeps the arithmetic finite.
     kappa = jnp.where(scenario.kappa > 0, scenario.kappa, 1.0)
     count = kappa * seen.rows
-    noise = model.noise(kappa**2 * seen.variance)
     member = scenario.member * (scenario.kappa > 0)
-    return Evidence(model.matrices(kappa * seen.statistic, count), count, noise, member)
+    return Evidence(kappa * seen.statistic, count, kappa**2 * seen.variance, member)
 
 
 def start(model: LinearRegression, prior: LinearPrior, evidence: Evidence, position: Array) -> State:
@@ -144,15 +145,15 @@ def _rows(model: LinearRegression, evidence: Evidence) -> Array:
 
 def _draw_statistics(model: LinearRegression, evidence: Evidence, state: State, random: _Randomness) -> Array:
     """Draw s | θ, ω, o for all parties [slots, n, n]."""
-    bias = model.width
+    rows, columns = model.places_of_entries
     moments = second_moments(state.feature_mean, state.feature_root, state.weights, state.variance)
 
     def parties_of(
-        moment: Array, root: Array, count: Array, observed: Array, noise: MatrixNoise, rest: tuple[Array, ...]
+        moment: Array, root: Array, count: Array, observed: Array, noise: Array, rest: tuple[Array, ...]
     ) -> Array:
         """Draw for the parties that share one feature distribution."""
-        normal_mean, normal_square, normal_noise = rest
-        mean = moment[:, bias]
+        normal_mean, normal_square, unit_noise = rest
+        mean = moment[:, model.width]
         # L Lᵀ = V, the covariance of v = (x, 1, y)
         factor = jnp.zeros((model.width + 2, model.width + 1)).at[: model.width, : model.width].set(root)
         factor = factor.at[-1].set(jnp.concatenate([state.weights[:-1] @ root, jnp.sqrt(state.variance)[None]]))
@@ -162,12 +163,13 @@ def _draw_statistics(model: LinearRegression, evidence: Evidence, state: State, 
         square = factor @ ((normal_square + normal_square.mT) / jnp.sqrt(2.0)) @ factor.T
         root_count = jnp.sqrt(count)[:, None, None]
         fresh = count[:, None, None] * moment + root_count * (cross + cross.mT + square)
+        entries = fresh[:, rows, columns]
+        sampling = count[:, None, None] * model.covariance_of_row(moment)
+        root = jnp.linalg.cholesky(sampling + jax.vmap(jnp.diag)(noise))
         # z₀: the noise the parties added
-        upper = jnp.triu(normal_noise, 1) * jnp.sqrt(noise.off_diagonal)[:, None, None]
-        own = jnp.diagonal(normal_noise, axis1=1, axis2=2) * jnp.sqrt(noise.diagonal).at[:, bias].set(0.0)
-        added = upper + upper.mT + jax.vmap(jnp.diag)(own)
-        solved = solve(factorise(moment, count, noise, bias), observed - fresh - added)
-        return fresh + count[:, None, None] * apply_sampling(moment, solved, bias)
+        residual = observed - entries - jnp.sqrt(noise) * unit_noise
+        solved = jax.vmap(lambda lower, one: jax.scipy.linalg.cho_solve((lower, True), one))(root, residual)
+        return model.matrices(entries + jnp.einsum("pij,pj->pi", sampling, solved), count)
 
     parts = (evidence.rows, evidence.statistic, evidence.noise)
     rest = (random.sampling_mean, random.sampling_square, random.noise)
@@ -217,7 +219,7 @@ def _randomness(
     return _Randomness(
         normal(slots, width + 1),
         normal(slots, width + 1, width + 1),
-        normal(slots, width + 2, width + 2),
+        normal(slots, model.entries),
         normal(width + 1),
         jax.random.gamma(next(keys), prior.shape + 0.5 * jnp.sum(evidence.member * evidence.rows), shape),
         jnp.sqrt(2 * jax.random.gamma(next(keys), degrees / 2, (*shape, groups, width))),
@@ -240,7 +242,7 @@ def begin(
     def one(key: Array, scenario: Scenarios) -> State:
         near = approximate(model, "power", prior, observations, scenario)
         positions = near.centre + jax.random.normal(key, (chains, model.dimension)) @ near.root.T
-        evidence = temper(model, observations, scenario)
+        evidence = temper(observations, scenario)
         return jax.vmap(partial(start, model, prior, evidence))(positions)
 
     return jax.vmap(one)(keys, scenarios)
@@ -261,7 +263,7 @@ def advance(
     """`ROUND` draws, each after so many sweeps, of all chains; also the share of statistics accepted, by draw."""
 
     def one(key: Array, scenario: Scenarios, states: State) -> tuple[State, Draw, Array]:
-        evidence = temper(model, observations, scenario)
+        evidence = temper(observations, scenario)
         chains = states.variance.shape[0]
 
         def keep(states: State, key: Array) -> tuple[State, tuple[Draw, Array]]:

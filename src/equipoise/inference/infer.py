@@ -28,7 +28,7 @@ from equipoise.inference.problem import (
 from equipoise.inference.processes import processes_for
 from equipoise.inference.processes import run as run_in_processes
 from equipoise.inference.progress import Meter, Tick, phase_of
-from equipoise.inference.regression.batch import Asked, ReleasedSums, sample_batch
+from equipoise.inference.regression.batch import Asked, ReleasedSums, repair_sums, sample_batch
 from equipoise.inference.regression.model import RegressionModel
 from equipoise.inference.regression.posterior import Sample
 from equipoise.inference.runtime import double_precision, on_accelerator
@@ -88,9 +88,9 @@ def infer(
         Noise to add to parties' statistics: 1/ε′ − 1/ε makes a release at ε one at ε′.
     method : {"auto", "collapsed", "moments", "gibbs", "naive", "prior"}
         "auto" picks "moments" for regressions, which integrates the moments of the features out, and "collapsed" for
-        all else, which integrates statistics out with compiled programs. Regressions with the conjugate prior know
-        "collapsed" too, and linear ones "gibbs", the paper's Algorithm 1: what "moments" is checked against. "naive"
-        (which ignores the noise) and "prior" are baselines.
+        all else, which integrates statistics out with compiled programs. Linear regressions with the conjugate prior
+        know "gibbs" too, the paper's Algorithm 1: what "moments" is checked against. "naive" (which ignores the noise)
+        and "prior" are baselines.
     rule : {"power", "scaled"}, optional
         Tempering rule, see `docs/inference.md`; by default the method's own.
     draws : int
@@ -331,7 +331,7 @@ def _sample(batch: _Batch, *, processes: int | None, progress: bool | Meter | No
     if batch.method == "prior":
         for place in places:
             batch.keep_sample(place, _draw_from_prior(agreed, batch.settings[place].draws, int(batch.seeds[place])))
-    elif batch.is_exact and ("gibbs" in agreed.samplers or not isinstance(agreed, Regression)):
+    elif batch.is_exact and agreed.is_conjugate:
         problem = problem_of(batch.agreement, batch.observations)
         for place in places:
             _draw_conjugate(batch, problem, place)
@@ -381,8 +381,10 @@ def _sample_from_moments(batch: _Batch, agreed: Regression, threads: int | None,
         if tick:
             tick(batch.planned(place))
 
-    sums = ReleasedSums.of(batch.observations, is_exact=batch.is_exact)
-    sample_batch(RegressionModel.of(agreed), sums, asked, batch.settings[0].rule, keep, threads=threads)
+    model, sums = RegressionModel.of(agreed), ReleasedSums.of(batch.observations, is_exact=batch.is_exact)
+    if batch.method == "naive":
+        sums = repair_sums(model.moments, sums)
+    sample_batch(model, sums, asked, batch.settings[0].rule, keep, threads=threads)
 
 
 def _run_programs(batch: _Batch, processes: int | None, tick: Tick | None) -> None:

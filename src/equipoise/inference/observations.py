@@ -4,19 +4,12 @@ The parties' observations are stacked once; a batch of scenarios is a few small 
 through one compiled function.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
-from numpy.typing import NDArray
 
-from equipoise.inference.runtime import on_accelerator
 from equipoise.inference.scenario import Rule
-
-MANY_SLOTS = 8  # from which on programs for fewer are worth compiling
-MANY_SCENARIOS = 256  # of one size, from which on an accelerator has a program of its own for them
 
 
 class Observations(NamedTuple):
@@ -37,15 +30,13 @@ class Observations(NamedTuple):
 class Scenarios(NamedTuple):
     """A batch: `member` [scenarios, slots] of 0 and 1, `kappa` [scenarios], `tau` [scenarios, slots].
 
-    `noise` [scenarios, slots, entries] is each scenario's own unit noise, where it is not the observations'. `chosen`
-    [scenarios, fewer] are the slots to look at, all members among them, where that is not all slots.
+    `noise` [scenarios, slots, entries] is each scenario's own unit noise, where it is not the observations'.
     """
 
     member: Array
     kappa: Array
     tau: Array
     noise: Array | None = None
-    chosen: Array | None = None
 
 
 class Observed(NamedTuple):
@@ -60,30 +51,6 @@ class Observed(NamedTuple):
     sampling: Array
     variance: Array
     weight: Array
-
-
-def by_size(scenarios: Scenarios) -> list[tuple[NDArray[np.intp], Scenarios]]:
-    """Scenarios by how many members they have, with their places: small coalitions of many parties need few slots.
-
-    There are a handful of sizes, since each takes a compiled program. Where few scenarios would use one, they take that
-    of the next size. Members come first in every choice of slots; it is filled up with others, who are out.
-    """
-    member = np.asarray(scenarios.member) > 0
-    number, slots = member.shape
-    if slots < MANY_SLOTS:
-        return [(np.arange(number), scenarios)]
-    sizes = np.unique([-(-slots * eighths // 8) for eighths in (1, 2, 4, 6, 8)])
-    wanted = np.searchsorted(sizes, member.sum(axis=1))
-    for place in range(len(sizes) - 1):
-        if on_accelerator() and np.count_nonzero(wanted == place) < MANY_SCENARIOS:
-            wanted[wanted == place] += 1
-    found = []
-    for place in np.unique(wanted):
-        places = np.flatnonzero(wanted == place)
-        order: Any = np.argsort(~member[places], axis=1, kind="stable")[:, : sizes[place]]
-        part: Scenarios = jax.tree.map(lambda one, places=places: np.asarray(one)[places], scenarios)
-        found.append((places, part._replace(chosen=order) if sizes[place] < slots else part))
-    return found
 
 
 def with_added_noise(observations: Observations, scenario: Scenarios) -> Observations:
@@ -105,11 +72,6 @@ def observe(observations: Observations, scenario: Scenarios, rule: Rule) -> Obse
     Under `scaled`, N(κo; κc·mean, κc·covariance + κ²·noise) is, up to a constant, the density above with
     sampling = c/κ and weight 1.
     """
-    if scenario.chosen is not None:
-        places = scenario.chosen
-        observations = jax.tree.map(lambda part: part[places], observations)
-        noise = None if scenario.noise is None else scenario.noise[places]
-        scenario = Scenarios(scenario.member[places], scenario.kappa, scenario.tau[places], noise)
     seen = with_added_noise(observations, scenario)
     sampling = seen.rows / scenario.kappa if rule == "scaled" else seen.rows
     weight = scenario.member * (1.0 if rule == "scaled" else scenario.kappa)

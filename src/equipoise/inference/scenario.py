@@ -102,7 +102,7 @@ def check_rule(rule: str | None, method: str, scenarios: Sequence[Scenario] = ()
     if rule not in get_args(Rule):
         raise InferenceError(f"there is no tempering rule {rule!r}; choose one of {', '.join(get_args(Rule))}")
     if method == "gibbs" and rule != "scaled":
-        raise InferenceError('Gibbs sampling tempers by the "scaled" rule; use method "collapsed" for "power"')
+        raise InferenceError('Gibbs sampling tempers by the "scaled" rule; use another method for "power"')
     if method != "gibbs" and rule == "scaled" and any(scenario.kappa == 0 for scenario in scenarios):
         raise InferenceError(
             'kappa = 0 has no meaning for a collapsed posterior under the "scaled" rule, which does not tend to the '

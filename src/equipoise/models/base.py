@@ -286,6 +286,11 @@ class Model(Section, ABC):
         """Samplers that can draw from posteriors of this model, the usual one first."""
         return ("collapsed", "naive", "prior")
 
+    @property
+    def is_conjugate(self) -> bool:
+        """True if the posterior of exact statistics is known in closed form."""
+        return True
+
     def sampler_refusal(self, method: str) -> str:
         """Say why a sampler that is not among `samplers` cannot be used."""
         return f'method "{method}" is for regressions, and this agreement is {self.kind}; use "{self.samplers[0]}"'

@@ -187,14 +187,21 @@ class Regression(Model):
 
     @property
     def samplers(self) -> tuple[str, ...]:
-        is_conjugate = self.prior.kind == "conjugate"  # type: ignore[attr-defined]
-        return ("moments", "naive", "prior", *(["collapsed"] if is_conjugate else []))
+        return ("moments", "naive", "prior")
+
+    @property
+    def is_conjugate(self) -> bool:
+        return "gibbs" in self.samplers
 
     def sampler_refusal(self, method: str) -> str:
-        if method == "gibbs" and self.kind != "linear":
+        if method == "collapsed":
+            return (
+                'method "collapsed" is for models without features, and this agreement is a regression; use "moments"'
+            )
+        if self.kind != "linear":
             return f'method "gibbs" is for linear regression, and this agreement is {self.kind}; use "moments"'
         return (
-            f'method "{method}" needs the conjugate prior, and this agreement has the standardised one; use "moments", '
+            'method "gibbs" needs the conjugate prior, and this agreement has the standardised one; use "moments", '
             'or agree on prior.kind = "conjugate"'
         )
 

@@ -117,7 +117,7 @@ class _Search:
     def __init__(self, setting: Setting, effort: Effort) -> None:
         self.setting = setting
         self.agreement, self.sent = plain_submissions(setting, EPSILONS, NOISE_SEED)
-        self.settings = effort.settings(setting)
+        self.sampling = effort.sampling(setting)
         self.measure = Measure(setting.test_rows)
 
     def look(self) -> tuple[float, Scenario, Scenario]:
@@ -127,7 +127,7 @@ class _Search:
         asked = [Asked(one, derived_seed(0, "contours", place)) for place, one in enumerate(plan)]
         found = [
             one.value
-            for one in find(self.agreement, self.sent, asked, self.settings, self.measure, noise_seed=MONOTONE)
+            for one in find(self.agreement, self.sent, asked, self.sampling, self.measure, noise_seed=MONOTONE)
         ]
         values = dict(zip(COALITIONS, found, strict=False))
         _, targets = shared_out(values, FAIRNESS)
@@ -141,7 +141,7 @@ class _Search:
     def clouds(self, scenarios: list[Scenario]) -> list[Cloud]:
         """Draws of the two weights, and values."""
         asked = [Asked(one, derived_seed(1, "contours", place)) for place, one in enumerate(scenarios)]
-        drawn = find(self.agreement, self.sent, asked, self.settings, as_drawn, noise_seed=MONOTONE)
+        drawn = find(self.agreement, self.sent, asked, self.sampling, as_drawn, noise_seed=MONOTONE)
         return [self._in_own_units(one.parameters, self.measure(one).value.value) for one in drawn]
 
     def prior(self) -> Cloud:

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from equipoise.estimate import SURE, Estimate
-from equipoise.inference.engine import Settings
 from equipoise.inference.scenario import Scenario
 from equipoise.mediation.seeds import derived_seed
 from equipoise.reproduction.effort import Effort, Tick
@@ -27,7 +26,7 @@ TAUS = (1.0, 4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0, 16384.0)
 # does not; `scan` counts how many do.
 MONOTONE, PROBLEMATIC = 1, 33
 SCANNED = 40
-SCAN = Settings(draws=1_600)
+SCAN = 1_600  # draws
 
 
 @dataclass(frozen=True)
@@ -83,9 +82,9 @@ def vary_control(
     What is known already is not sampled again.
     """
     agreement, sent = plain_submissions(setting, EPSILONS, NOISE_SEED)
-    settings = effort.settings(setting)
+    sampling = effort.sampling(setting)
     tick(f"{setting.name}: everybody's posterior")
-    (whole,) = find(agreement, sent, [Asked(Scenario(), derived_seed(0, setting.name, "whole"))], settings, as_drawn)
+    (whole,) = find(agreement, sent, [Asked(Scenario(), derived_seed(0, setting.name, "whole"))], sampling, as_drawn)
     measure = Measure(setting.test_rows, whole.coordinates)
     plan = [(TEMPERING, kappa, Scenario(None, kappa)) for kappa in KAPPAS] if not known else []
     plan += [(ADDED_NOISE, tau, with_noise(tau)) for tau in TAUS]
@@ -95,7 +94,7 @@ def vary_control(
         for (mechanism, amount, scenario), run in planned
     ]
     tick(f"{setting.name}: less evidence, more noise")
-    answers = find(agreement, sent, asked, settings, measure, noise_seed=noise_seed)
+    answers = find(agreement, sent, asked, sampling, measure, noise_seed=noise_seed)
     return [*known] + [
         Controlled(mechanism, amount, run, found)
         for ((mechanism, amount, _), run), found in zip(planned, answers, strict=True)

@@ -104,5 +104,6 @@ def _how(record: Mapping[str, Any]) -> str:
         if record["name"].startswith("naive") and setting != DIAB:
             parts.append(f"{setting}: {one['runs']} runs of {one['draws']:,} independent draws")  # it is conjugate
             continue
-        parts.append(f"{setting}: {one['runs']} runs of {sampler}, {one['chains']} chains, {one['draws']:,} draws")
+        chains = f" {one['chains']} chains," if "chains" in one else ""
+        parts.append(f"{setting}: {one['runs']} runs of {sampler},{chains} {one['draws']:,} draws")
     return f"{'; '.join(parts)}; {_duration(record['seconds'])} on {record['machine']}"

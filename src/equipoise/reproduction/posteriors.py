@@ -1,7 +1,7 @@
 """Posteriors of an experiment: sampled as its effort says, valued, and asked to predict.
 
-Experiments go below `equipoise.infer`, which insists on chains that agree and takes longer until they do: the paper's
-own protocol has a fixed length.
+Gibbs sampling goes below `equipoise.infer`, which insists on chains that agree and takes longer until they do: the
+paper's own protocol has a fixed length.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,11 +17,11 @@ from equipoise._util.arrays import Floats
 from equipoise._util.cores import usable_cores
 from equipoise.agreement import Agreement
 from equipoise.estimate import Estimate
-from equipoise.inference import baselines, engine
-from equipoise.inference.diagnostics import independent
+from equipoise.inference import engine
 from equipoise.inference.engine import Problem, Sampled, Settings
-from equipoise.inference.infer import infer
+from equipoise.inference.infer import infer, infer_batch
 from equipoise.inference.models.linear import regression_coordinates
+from equipoise.inference.posterior import Posterior
 from equipoise.inference.problem import observations_of, problem_of, scenario_arrays
 from equipoise.inference.processes import sample_one, spread, tasks_of
 from equipoise.inference.runtime import double_precision, on_accelerator
@@ -32,6 +32,7 @@ from equipoise.reproduction.releases import plain_submissions
 from equipoise.reproduction.settings import EPSILONS, NOISE_SEED, Setting
 from equipoise.reward.scoring import loss_on
 from equipoise.valuation.divergence import divergence, divergence_between
+from equipoise.valuation.surprise import own_coordinates
 
 Result = TypeVar("Result")
 
@@ -49,11 +50,20 @@ class Asked:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Draws of one posterior: in coordinates where the prior is N(0, I) [chains, draws, d], and as parameters."""
+    """Draws of one posterior: in coordinates where the prior is N(0, I) [chains, draws, d], and as parameters.
+
+    `divergence` is that from the prior, if the sampler knows it.
+    """
 
     coordinates: Floats
     parameters: dict[str, Floats]
     rhat: float
+    divergence: Estimate | None = None
+
+    @property
+    def value(self) -> Estimate:
+        """Divergence from the prior: as importance weights know it, or else from neighbours."""
+        return divergence(self.coordinates) if self.divergence is None else self.divergence
 
 
 @dataclass(frozen=True)
@@ -80,7 +90,7 @@ class Measure:
         similarity = 0.0
         if self.whole is not None:
             similarity = -divergence_between(_fewer(self.whole), _fewer(drawn.coordinates)).value
-        return Found(divergence(drawn.coordinates), loss, similarity, drawn.rhat)
+        return Found(drawn.value, loss, similarity, drawn.rhat)
 
 
 def _fewer(coordinates: Floats) -> Floats:
@@ -89,39 +99,67 @@ def _fewer(coordinates: Floats) -> Floats:
 
 
 def as_drawn(drawn: Drawn) -> Drawn:
-    """The draws themselves, for who needs them."""
+    """Return the draws themselves, for a caller that needs them."""
     return drawn
 
 
-@double_precision
 def find(
     agreement: Agreement,
     sent: Sequence[Submission],
     asked: Sequence[Asked],
-    settings: Settings,
+    sampling: Settings | int,
     measure: Callable[[Drawn], Result],
     *,
     noise_seed: int = 0,
     naive: bool = False,
 ) -> list[Result]:
-    """Sample every posterior and measure it, on all cores or in one go on an accelerator; in the order asked."""
+    """Sample every posterior and measure it; in the order asked.
+
+    With settings, `sampling` is by Gibbs at a fixed length; a number is that of draws by the library's own sampler.
+    Naive posteriors, which ignore the noise, are sampled by the library too.
+    """
+    if isinstance(sampling, Settings) and not naive:
+        return _find_by_gibbs(agreement, sent, asked, sampling, measure, noise_seed)
+    results: dict[int, Result] = {}
+
+    def keep(place: int, posterior: Posterior) -> None:
+        coordinates, rhat = own_coordinates(agreement, posterior), float(np.max(posterior.diagnostics.rhat))
+        results[place] = measure(Drawn(coordinates, dict(posterior.draws), rhat, posterior.divergence))
+
+    infer_batch(
+        agreement,
+        sent,
+        [one.scenario for one in asked],
+        method="naive" if naive else "moments",
+        draws=sampling.draws if isinstance(sampling, Settings) else sampling,
+        seed=[one.seed for one in asked],
+        noise_seed=noise_seed,
+        progress=False,
+        finished=keep,
+    )
+    return [results[place] for place in range(len(asked))]
+
+
+@double_precision
+def _find_by_gibbs(
+    agreement: Agreement,
+    sent: Sequence[Submission],
+    asked: Sequence[Asked],
+    settings: Settings,
+    measure: Callable[[Drawn], Result],
+    noise_seed: int,
+) -> list[Result]:
+    """Sample and measure on all cores, or in one go on an accelerator."""
     present = tuple(submission.party for submission in sent)
     problem = problem_of(agreement, observations_of(agreement, sent, seed=noise_seed))
     scenarios = scenario_arrays(agreement, present, [one.scenario for one in asked])
-    conjugate = naive and problem.model.conjugate
-    if naive and not conjugate:
-        problem = baselines.without_noise(problem, repair=True)
     keys = jnp.stack([jax.random.key(one.seed) for one in asked])
-    if on_accelerator() and not conjugate:
-        return _on_accelerator(problem, engine.run(keys, problem, scenarios, settings), measure)
-    function = _measured_without_noise if conjugate else _measured
+    if on_accelerator():
+        sampled = engine.run(keys, problem, scenarios, settings)
+        with ThreadPoolExecutor(usable_cores()) as pool:
+            return list(pool.map(lambda one: measure(drawn_of(problem, one)), sampled))
     tasks = [(*task, measure) for task in tasks_of(keys, problem, scenarios, [settings] * len(keys))]
-    return [result for _, result in sorted(spread(function, tasks, usable_cores()), key=lambda pair: pair[0])]
-
-
-def _on_accelerator(problem: Problem, sampled: list[Sampled], measure: Callable[[Drawn], Result]) -> list[Result]:
-    with ThreadPoolExecutor(usable_cores()) as pool:
-        return list(pool.map(lambda one: measure(drawn_of(problem, one)), sampled))
+    return [result for _, result in sorted(spread(_measured, tasks, usable_cores()), key=lambda pair: pair[0])]
 
 
 def _measured(
@@ -131,28 +169,12 @@ def _measured(
     return measure(drawn_of(Problem(model, prior, observations), sampled))
 
 
-def _measured_without_noise(
-    key: Any, model: Any, prior: Any, observations: Any, scenario: Any, settings: Settings, measure: Any
-) -> Any:
-    problem = Problem(model, prior, observations)
-    rng = np.random.default_rng(key.ravel().tolist())
-    member, kappa = np.asarray(scenario.member[0]), float(scenario.kappa[0])
-    with jax.enable_x64(True):
-        drawn = baselines.conjugate_draws(rng, problem, member, kappa, settings.draws, repair=True)
-    chains = {name: values[None] for name, values in drawn.items()}
-    return measure(drawn_of(problem, Sampled(chains, None, independent(settings.draws, 1))))
-
-
 def drawn_of(problem: Problem, sampled: Sampled) -> Drawn:
-    """Coordinates and parameters of what the engine sampled."""
+    """Coordinates and parameters of what Gibbs sampled."""
     flat = {name: part.reshape(-1, *part.shape[2:]) for name, part in sampled.parameters.items()}
     chains, length = sampled.parameters["weights"].shape[:2]
-    if sampled.positions is None:
-        coordinates = regression_coordinates(problem.prior, flat["weights"], flat["variance"])
-    else:
-        coordinates = sampled.positions[..., : problem.model.focus]
-    shaped = coordinates.reshape(chains, length, -1)
-    return Drawn(shaped, flat, float(np.max(sampled.diagnostics.rhat)))
+    coordinates = regression_coordinates(problem.prior, flat["weights"], flat["variance"])
+    return Drawn(coordinates.reshape(chains, length, -1), flat, float(np.max(sampled.diagnostics.rhat)))
 
 
 def prior_draws(setting: Setting, number: int) -> dict[str, Floats]:

@@ -184,8 +184,8 @@ class _Sampling:
                 )
                 for key, level, kappa in here
             ]
-            settings = self.effort.settings(self.setting)
-            answers = find(agreement, sent, asked, settings, self.measure, naive=self.variation.naive)
+            sampling = self.effort.sampling(self.setting)
+            answers = find(agreement, sent, asked, sampling, self.measure, naive=self.variation.naive)
             found |= {key: answer for (key, _, _), answer in zip(here, answers, strict=True)}
         return found
 

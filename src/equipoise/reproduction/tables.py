@@ -50,14 +50,14 @@ PAPER_SAMPLES = {
     ("all", 10_000): Estimate(2.128, 0.030),
 }
 MAX_SAMPLES = 10_000
-LIKE_NUTS = 4  # a draw of ours costs a fraction of one of NUTS, and is more like the one before
+FEW_REPEATS = 4  # importance sampling repeats draws, of which every fourth is kept
 BURN_IN = 10_000  # sweeps
 
 
 def both(drawn: Drawn) -> tuple[float, Estimate]:
     """The surprise by the paper's estimator, with one sample of the prior as there, and by ours."""
     points = drawn.coordinates.reshape(-1, drawn.coordinates.shape[2])
-    return _theirs(points), divergence(drawn.coordinates)
+    return _theirs(points), drawn.value
 
 
 def _theirs(points: Floats) -> float:
@@ -124,7 +124,7 @@ def _covered(setting: Setting, effort: Effort) -> Covered:
     }
     exact = infer_exact(agreement, statistics, draws=20_000, progress=False)
     asked = [Asked(Scenario(), derived_seed(0, "coverage", run)) for run in range(effort.runs)]
-    pairs = find(agreement, sent, asked, effort.settings(setting), both)
+    pairs = find(agreement, sent, asked, effort.sampling(setting), both)
     known = [surprise(agreement, exact, estimator=one, force=True) for one in ("knn-entropy", "knn")]
     count = sum(one.count for one in sent)
     return Covered(count, known[0], known[1].value, [pair[1] for pair in pairs], [pair[0] for pair in pairs])
@@ -194,8 +194,7 @@ def samples(name: str, setting: Setting, effort: Effort, *, tick: Tick = lambda 
     agreement, sent = plain_submissions(setting, EPSILONS, NOISE_SEED)
     tick(f"{setting.name}: {MAX_SAMPLES:,} draws, {effort.runs} times")
     asked = [Asked(Scenario(), derived_seed(0, "samples", run)) for run in range(effort.runs)]
-    settings = Settings(draws=LIKE_NUTS * MAX_SAMPLES, chains=25, max_thinning=1, warm_up=effort.logistic.warm_up)
-    runs = find(agreement, sent, asked, settings, _subsets)
+    runs = find(agreement, sent, asked, FEW_REPEATS * MAX_SAMPLES, _subsets)
     theirs, ours = (mean_of_runs([[run[key][place] for run in runs] for key in PAPER_SAMPLES]) for place in (0, 1))
     rows: list[dict[str, Any]] = []
     for place, (how, number) in enumerate(PAPER_SAMPLES):
@@ -230,7 +229,7 @@ def samples(name: str, setting: Setting, effort: Effort, *, tick: Tick = lambda 
 
 def _subsets(drawn: Drawn) -> dict[tuple[str, int], tuple[float, float]]:
     # Draws of all chains in turn, as if they had been taken one after the other.
-    draws = np.swapaxes(drawn.coordinates[:, ::LIKE_NUTS], 0, 1).reshape(-1, drawn.coordinates.shape[2])[:MAX_SAMPLES]
+    draws = np.swapaxes(drawn.coordinates[:, ::FEW_REPEATS], 0, 1).reshape(-1, drawn.coordinates.shape[2])[:MAX_SAMPLES]
     found = {}
     for how, number in PAPER_SAMPLES:
         chosen = draws[:number] if how == "first" else draws[:: MAX_SAMPLES // number]

@@ -65,24 +65,22 @@ def surprise(
     if posterior.divergence is not None and estimator == "knn-entropy":
         return posterior.divergence
     coordinates = own_coordinates(agreement, posterior)
-    if estimator == "conjugate-fit":
+    if estimator == "conjugate-fit" and agreement.model.is_conjugate:
         model, prior = model_of(agreement)
         draws = {name: _by_chain(posterior, values) for name, values in posterior.draws.items()}
-        return conjugate_fit(model, prior, draws, coordinates)
-    chosen: OfCoordinates = estimator
+        return conjugate_fit(model, prior, draws)
+    chosen: OfCoordinates = "gaussian-fit" if estimator == "conjugate-fit" else estimator
     scores = None if posterior.scores is None else _by_chain(posterior, posterior.scores)
     return divergence(coordinates, chosen, seed=seed, scores=scores)
 
 
-def conjugate_fit(model: Any, prior: Any, draws: ByChain, coordinates: Floats) -> Estimate:
+def conjugate_fit(model: Any, prior: Any, draws: ByChain) -> Estimate:
     """KL(posterior ‖ prior) of the member of the prior's own family that fits the draws best (paper App. C.3).
 
     Closed form, and right when noise is small, for then the posterior is nearly conjugate. Where it is not (two modes,
     heavy tails) the estimate is biased, and its standard error does not know: that covers only the randomness of the
-    draws, by leaving out one chain at a time. Models without a conjugate prior get a normal fit of coordinates.
+    draws, by leaving out one chain at a time.
     """
-    if not model.conjugate:
-        return divergence(coordinates, "gaussian-fit")
     chains = len(next(iter(draws.values())))
     whole = model.conjugate_divergence(prior, _flat(draws))
     left_out = np.array([model.conjugate_divergence(prior, _flat(draws, without=chain)) for chain in range(chains)])

@@ -50,54 +50,15 @@ class Released(NamedTuple):
         return float((self.kappa * self.rows).sum())
 
 
-class EngineModel(ABC):
-    """What all kinds share. Unless one knows better, its own parameters are its first coordinates, as they are."""
-
-    @property
-    @abstractmethod
-    def dimension(self) -> int:
-        """Number of coordinates."""
-
-    @property
-    @abstractmethod
-    def focus(self) -> int:
-        """Number of the model's own parameters, whose coordinates come first."""
-
-    @property
-    def offset(self) -> float:
-        """Where the search for the mode starts: at the prior's."""
-        return 0.0
-
-    def own_of_draws(self, prior: Any, draws: Draws) -> Floats | None:  # noqa: ARG002
-        """Own coordinates of draws of a sampler that works in none; None if there is no way back."""
-        return None
-
-    @property
-    def conjugate(self) -> bool:
-        """Whether the posterior of exact statistics is known, and the two methods below are there."""
-        return False
-
-    def conjugate_draws(
-        self, rng: np.random.Generator, prior: Any, released: Released, draws: int
-    ) -> dict[str, Floats]:
-        """Independent draws of every parameter from the posterior of statistics that are taken as exact."""
-        raise NotImplementedError(f"{type(self).__name__} has no conjugate posterior")
-
-    def conjugate_divergence(self, prior: Any, draws: Draws) -> float:
-        """KL from the prior of the member of the prior's family that fits the draws best."""
-        raise NotImplementedError(f"{type(self).__name__} has no conjugate prior")
-
-    def repaired(self, statistic: Floats, count: float) -> Floats:  # noqa: ARG002
-        """The nearest statistic that some rows could have, if it is known; for models that are not conjugate."""
-        return statistic
-
-
 Prior = TypeVar("Prior")
 
 
 @dataclass(frozen=True)
-class Family(EngineModel, Generic[Prior]):
-    """A model without features: everything follows from the moments of a row, which are the same for all parties."""
+class Family(ABC, Generic[Prior]):
+    """What all kinds share: a prior that is conjugate to exact statistics, and the moments of a row.
+
+    Unless a kind knows better, its own parameters are its first coordinates, as they are.
+    """
 
     slots: int
 
@@ -117,9 +78,23 @@ class Family(EngineModel, Generic[Prior]):
         return self.dimension
 
     @property
-    def conjugate(self) -> bool:
-        """All families have conjugate priors."""
-        return True
+    def offset(self) -> float:
+        """Where the search for the mode starts: at the prior's."""
+        return 0.0
+
+    def own_of_draws(self, prior: Prior, draws: Draws) -> Floats | None:  # noqa: ARG002
+        """Own coordinates of draws of a sampler that works in none; None if there is no way back."""
+        return None
+
+    @abstractmethod
+    def conjugate_draws(
+        self, rng: np.random.Generator, prior: Prior, released: Released, draws: int
+    ) -> dict[str, Floats]:
+        """Independent draws of every parameter from the posterior of statistics that are taken as exact."""
+
+    @abstractmethod
+    def conjugate_divergence(self, prior: Prior, draws: Draws) -> float:
+        """KL from the prior of the member of the prior's family that fits the draws best."""
 
     @abstractmethod
     def row_moments(self, prior: Prior, position: Array) -> RowMoments:

@@ -1,4 +1,4 @@
-r"""Bayesian linear regression, statistics integrated out.
+r"""Bayesian linear regression with the conjugate prior: what Gibbs sampling starts from, and exact statistics.
 
     σ² ~ InvGamma,  weights | σ² ~ N(mean, σ² Λ⁻¹),  Σ ~ W⁻¹(Ψ, ν),  μ | Σ ~ N(μ₀, Σ/k)
     x ~ N(μ, Σ),  y = weights·(x, 1) + N(0, σ²),  statistic of a party ~ N(c M, c K(M) + noise)
@@ -23,21 +23,12 @@ from scipy import special
 from equipoise._util.arrays import Floats
 from equipoise.inference.conjugate import check_possible, normal_gamma_divergence, repaired
 from equipoise.inference.laplace import inverse_lower
-from equipoise.inference.models.base import Draws, EngineModel, Released
-from equipoise.inference.observations import Observed
+from equipoise.inference.models.base import Draws, Family, Released
+from equipoise.inference.moment_likelihood import RowMoments
 from equipoise.inference.quantile_maps import Table, log_gamma_table, transport
-from equipoise.inference.statistic_likelihood import (
-    MatrixNoise,
-    factorise,
-    log_likelihood,
-    matrix_places,
-    solve,
-)
 
 if TYPE_CHECKING:
     from equipoise.models.linear import LinearModel
-
-_TINY = math.exp(-700)
 
 
 class LinearPrior(NamedTuple):
@@ -55,16 +46,6 @@ class LinearPrior(NamedTuple):
     degrees_of_freedom: Array
     log_gamma: Table  # of 1/σ²
     log_chi2: Table  # of the squared Bartlett diagonal
-
-
-class Evidence(NamedTuple):
-    """All parties' statistics as matrices, with their noise."""
-
-    statistic: Array
-    rows: Array
-    sampling: Array
-    noise: MatrixNoise
-    weight: Array
 
 
 def linear_prior(
@@ -100,11 +81,10 @@ def linear_prior(
 
 
 @dataclass(frozen=True)
-class LinearRegression(EngineModel):
-    """Static part of the model: number of features and parties, and whether parties share the feature distribution."""
+class LinearRegression(Family[LinearPrior]):
+    """Static part of the model: number of parties and features, and whether parties share the feature distribution."""
 
     width: int
-    slots: int
     shared: bool
 
     @property
@@ -136,22 +116,6 @@ class LinearRegression(EngineModel):
     def matrices(self, statistic: Array, count: Array) -> Array:
         """Statistics [..., entries] and counts [...] as matrices Σ v vᵀ [..., n, n], v = (x, 1, y)."""
         return jnp.concatenate([statistic, count[..., None]], axis=-1)[..., matrix_places(self.width)]
-
-    def noise(self, variance: Array) -> MatrixNoise:
-        """Noise variances [slots, entries] by place. Off-diagonal entries all have the same by construction."""
-        off_diagonal = variance[..., 0]
-        diagonal = jnp.diagonal(self.matrices(variance, 2 * off_diagonal), axis1=-2, axis2=-1)
-        return MatrixNoise(off_diagonal, diagonal)
-
-    def prepare(self, observed: Observed) -> Evidence:
-        """Arrange one scenario's view once, before any sampling."""
-        return Evidence(
-            self.matrices(observed.statistic, observed.rows),
-            observed.rows,
-            observed.sampling,
-            self.noise(observed.variance),
-            observed.weight,
-        )
 
     def parameters(self, prior: LinearPrior, position: Array) -> dict[str, Array]:
         """Model and data parameters at a position; data parameters have a leading axis of parties unless shared."""
@@ -185,50 +149,22 @@ class LinearRegression(EngineModel):
         """M = E[v vᵀ] for each feature distribution: [1 or slots, n, n]."""
         return second_moments(*self.features(prior, position), *self.regression(prior, position))
 
-    def log_likelihood(self, prior: LinearPrior, evidence: Evidence, position: Array) -> Array:
-        """Log density of each party's statistic [slots]."""
+    def row_moments(self, prior: LinearPrior, position: Array) -> RowMoments:
+        """Mean and covariance of one row's statistic for each feature distribution [1 or slots, entries, …]."""
         moments = self.second_moments(prior, position)
-        if self.shared:
-            statistic, rows, sampling, noise, _ = evidence
-            return log_likelihood(moments[0], statistic, rows, sampling, noise, self.width)
+        rows, columns = self.places_of_entries
+        return RowMoments(moments[:, rows, columns], jax.vmap(self.covariance_of_row)(moments))
 
-        def alone(moment: Array, *party: Array) -> Array:
-            statistic, count, sampling, off_diagonal, diagonal = (part[None] for part in party)
-            noise = MatrixNoise(off_diagonal, diagonal)
-            return log_likelihood(moment, statistic, count, sampling, noise, self.width)[0]
-
-        return jax.vmap(alone)(moments, evidence.statistic, evidence.rows, evidence.sampling, *evidence.noise)
-
-    def information(self, prior: LinearPrior, evidence: Evidence, position: Array) -> Array:
-        """Fisher information Σ weight · c² Jᵀ C⁻¹ J of the mean statistics, J = dM/dposition: [d, d]."""
-        moments = self.second_moments(prior, position)
-        jacobian = jnp.moveaxis(jax.jacfwd(lambda at: self.second_moments(prior, at))(position), -1, 1)
-        size, dimension = self.width + 2, self.dimension
-
-        def one_distribution(
-            moment: Array, columns: Array, count: Array, sampling: Array, noise: MatrixNoise, weight: Array
-        ) -> Array:
-            """Sum over the parties that share one distribution; `columns` [d, n, n]."""
-            factor = factorise(moment, sampling, noise, self.width)
-            shape = (len(count), size, size)
-            solved = jax.vmap(lambda column: solve(factor, jnp.broadcast_to(column, shape)), out_axes=1)(columns)
-            flat = jnp.einsum("p,pdij->dij", weight * count**2, solved).reshape(dimension, -1)
-            return columns.reshape(dimension, -1) @ flat.T
-
-        parts = (evidence.rows, evidence.sampling, evidence.noise, evidence.weight)
-        if self.shared:
-            return one_distribution(moments[0], jacobian[0], *parts)
-        alone = jax.tree.map(lambda part: part[:, None], parts)
-        return jnp.sum(jax.vmap(one_distribution)(moments, jacobian, *alone), axis=0)
+    def covariance_of_row(self, moment: Array) -> Array:
+        """Covariance [entries, entries] of v vᵀ for normal v with M = E[v vᵀ], by Isserlis' theorem."""
+        i, j = self.places_of_entries
+        mean = moment[:, self.width]
+        products = jnp.outer(mean[i] * mean[j], mean[i] * mean[j])
+        return moment[i][:, i] * moment[j][:, j] + moment[i][:, j] * moment[j][:, i] - 2 * products
 
     def own_of_draws(self, prior: LinearPrior, draws: Draws) -> Floats:
         """Coordinates of σ² and weights, of a sampler that works in none."""
         return regression_coordinates(prior, draws["weights"], draws["variance"])
-
-    @property
-    def conjugate(self) -> bool:
-        """The prior is the paper's."""
-        return True
 
     def conjugate_draws(
         self, rng: np.random.Generator, prior: LinearPrior, released: Released, draws: int
@@ -287,12 +223,6 @@ class LinearRegression(EngineModel):
             float(prior.scale),
         )
 
-    def repaired(self, statistic: Floats, count: float) -> Floats:
-        """The statistic whose matrix over (x, 1, y) is positive semi-definite."""
-        matrix = np.asarray(self.matrices(jnp.asarray(statistic), jnp.asarray(count)))
-        rows, columns = self.places_of_entries
-        return np.asarray(repaired(matrix, fixed=[self.width])[rows, columns])
-
 
 def regression_coordinates(prior: LinearPrior, weights: ArrayLike, variance: ArrayLike) -> Floats:
     """Coordinates of the model's own parameters [draws, w + 2]: the inverse of `LinearRegression.regression`."""
@@ -335,7 +265,7 @@ def build(agreed: "LinearModel", slots: int) -> tuple[LinearRegression, Any]:
     assert prior.kind == "conjugate"
     assert data.kind == "conjugate"
     degrees = width + 4.0 if data.degrees_of_freedom is None else data.degrees_of_freedom
-    model = LinearRegression(width, slots, data.scope == "shared")
+    model = LinearRegression(slots, width, data.scope == "shared")
     return model, linear_prior(
         shape=prior.shape,
         scale=prior.scale,
@@ -346,6 +276,20 @@ def build(agreed: "LinearModel", slots: int) -> tuple[LinearRegression, Any]:
         scatter=agreed.feature_covariance * (degrees - width - 1),  # E[Σ] = Ψ/(ν − w − 1)
         degrees_of_freedom=degrees,
     )
+
+
+def matrix_places(width: int) -> np.ndarray:
+    """Where each entry of the n × n matrix (features, bias, target) stands in a statistic; −1 the count."""
+    size, names = width + 2, [*range(width), width + 1]
+    places = np.full((size, size), -1)
+    for position, i in enumerate(names):
+        places[i, width] = places[width, i] = position
+    position = width + 1
+    for first, i in enumerate(names):
+        for j in names[first:]:
+            places[i, j] = places[j, i] = position
+            position += 1
+    return places
 
 
 def _vector(values: Sequence[float] | None, length: int) -> Floats:

@@ -8,6 +8,7 @@ import numpy as np
 
 from equipoise._util.arrays import Floats
 from equipoise._util.cores import single_threaded_blas, usable_cores
+from equipoise.inference.conjugate import repaired
 from equipoise.inference.regression.model import RegressionModel
 from equipoise.inference.regression.pooling import Releases
 from equipoise.inference.regression.posterior import Sample, sample_posterior
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 
 SPECK = 1e-9  # of variance for each row
+LEAST = 1e-4  # eigenvalue of repaired moments, as a share of the largest: no mode is found on sharper ridges
 
 
 class ReleasedSums(NamedTuple):
@@ -61,6 +63,26 @@ def releases_of(moments: MomentMap, sums: ReleasedSums, asked: Asked) -> Release
         statistic = statistic + np.sqrt(tau) * added * asked.noise[inside]
     variance = moments.ordered(sums.variance[inside] + tau * added**2)
     return Releases(moments.ordered(statistic), sums.rows[inside], variance[:, 0] / variance[0, 0], variance[0])
+
+
+def repair_sums(moments: MomentMap, sums: ReleasedSums) -> ReleasedSums:
+    """Replace sums, which noise may have made impossible, by such that some rows within [−1, 1] could have.
+
+    Matrices of sums of products are made positive semi-definite, and scaled to no larger squares than the rows allow.
+    """
+    width = moments.width
+    statistic = sums.statistic.copy()
+    for party, (released, rows) in enumerate(zip(moments.ordered(sums.statistic), sums.rows, strict=True)):
+        means = released / rows
+        matrix = np.empty((width + 2, width + 2))
+        matrix[:-1, :-1] = moments.second_moments(means[: moments.features])
+        matrix[-1, :-1] = matrix[:-1, -1] = means[moments.features :][: width + 1]
+        matrix[-1, -1] = means[-1] if moments.has_square else 1.0
+        matrix = repaired(matrix, fixed=[width] if moments.has_square else [width, width + 1], least=LEAST)
+        scale = 1 / np.sqrt(np.maximum(1.0, np.diag(matrix)))
+        i, j = moments.pairs.T
+        statistic[party, moments.order] = rows * (matrix * np.outer(scale, scale))[i, j]
+    return sums._replace(statistic=statistic)
 
 
 def sample_batch(

@@ -18,7 +18,8 @@ from equipoise.inference.regression.likelihood import Normals, normal_log_densit
 STEP = 1e-4  # of the central differences
 STEPS = 60
 # Factors by which the diagonal of the information is raised (Levenberg and Marquardt); the best of all steps is taken.
-DAMPING = np.concatenate([[0.0], 10.0 ** np.arange(-2, 7)])
+# The least keeps matrices regular at the edge of a truncated norm, beyond which nothing changes with it.
+DAMPING = np.concatenate([[1e-9], 10.0 ** np.arange(-2, 7)])
 GAIN = 1e-6  # in log density, below which a step ends the search
 
 
