@@ -16,7 +16,7 @@ import sys
 
 class Refuse:
     def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("jax", "jaxlib", "blackjax", "arviz", "fastapi", "sqlalchemy", "matplotlib"):
+        if name.split(".")[0] in ("jax", "jaxlib", "arviz", "fastapi", "sqlalchemy", "matplotlib"):
             raise AssertionError(f"{name} was imported")
 
 sys.meta_path.insert(0, Refuse())

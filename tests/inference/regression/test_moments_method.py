@@ -63,6 +63,18 @@ def test_it_agrees_with_the_paper_s_sampler(tmp_path: Path) -> None:
     assert abs(eq.surprise(agreed, found).value - eq.surprise(agreed, exact, force=True).value) < 0.25
 
 
+@pytest.mark.parametrize("prior", ["conjugate", "standardised"])
+def test_noise_that_is_ignored_may_make_sums_impossible(prior: str, tmp_path: Path) -> None:
+    """They are repaired; the mode may then lie at the edge of the conjugate prior's truncated norm."""
+    agreed = agree("logistic", NUMBERS, f'[model.prior]\nkind = "{prior}"')
+    for place, epsilon in enumerate((0.0001, 0.01)):
+        sent = release_tables(agreed, "logistic", 5 * WEIGHTS, tmp_path / str(place), (epsilon, epsilon))
+        naive = eq.infer(agreed, sent, method="naive", draws=1_000)
+        assert naive.converged
+        aware = eq.infer(agreed, sent, draws=1_000)
+        assert eq.surprise(agreed, naive).value > eq.surprise(agreed, aware).value + 1
+
+
 def test_hard_releases_end(tmp_path: Path) -> None:
     """Three rows, hardly any budget, a constant column, two equal columns: an answer that says how far it goes."""
     agreed = agree("linear", NUMBERS)
