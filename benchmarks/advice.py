@@ -12,7 +12,8 @@ from equipoise.agreement import Agreement
 from equipoise.agreement.templates import example_agreement
 from equipoise.cli.demo.examples import EXAMPLES
 from equipoise.mediation.advice import expected
-from equipoise.mediation.advice.imagined import Assumed, engine_of, imagine
+from equipoise.mediation.advice.engines import engine_of
+from equipoise.mediation.advice.imagined import Assumed, imagine
 
 ROUNDS = 5
 EPSILONS = (0.01, 0.1, 1.0)

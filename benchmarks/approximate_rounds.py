@@ -14,7 +14,8 @@ from equipoise.agreement import Agreement
 from equipoise.inference.regression.batch import ReleasedSums
 from equipoise.mediation.advice import expected
 from equipoise.mediation.advice.at_home import _product
-from equipoise.mediation.advice.imagined import ImaginedRound, Truth, engine_of
+from equipoise.mediation.advice.engines import engine_of
+from equipoise.mediation.advice.imagined import ImaginedRound, Truth
 from equipoise.mediation.advice.quality import _kappa
 from equipoise.models import layout_of
 from equipoise.models.base import Rows

@@ -21,7 +21,8 @@ from equipoise.errors import AgreementError, GuaranteeError
 from equipoise.inference.regression.pooling import Releases
 from equipoise.inference.regression.posterior import build_problem
 from equipoise.mediation.advice import Advice, _median, advise, expected, knee, quality
-from equipoise.mediation.advice.imagined import Assumed, Coalition, engine_of, imagine
+from equipoise.mediation.advice.engines import engine_of
+from equipoise.mediation.advice.imagined import Assumed, Coalition, imagine
 from equipoise.mediation.advice.population import draw_correlation, draw_population
 from equipoise.mediation.advice.regressions import RegressionEngine, RegressionTruth
 from equipoise.models import KINDS

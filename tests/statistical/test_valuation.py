@@ -10,7 +10,8 @@ import pytest
 
 import rounds
 from equipoise._util.arrays import Floats
-from equipoise.mediation.advice.imagined import Assumed, Coalition, engine_of, imagine
+from equipoise.mediation.advice.engines import engine_of
+from equipoise.mediation.advice.imagined import Assumed, Coalition, imagine
 
 pytestmark = [pytest.mark.slow, pytest.mark.engine]
 

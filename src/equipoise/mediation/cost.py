@@ -15,7 +15,8 @@ from equipoise.inference.hmc import ROUND
 from equipoise.inference.infer import engine_settings, prior_posterior
 from equipoise.inference.processes import processes_for
 from equipoise.inference.scenario import check_method
-from equipoise.mediation.advice.imagined import Assumed, Coalition, engine_of, imagine
+from equipoise.mediation.advice.engines import engine_of
+from equipoise.mediation.advice.imagined import Assumed, Coalition, imagine
 from equipoise.mediation.journal import FORMAT
 from equipoise.mediation.settings import WITH_NOISE, Mechanism, SettlementSettings, coalitions_to_value
 from equipoise.valuation.surprise import surprise

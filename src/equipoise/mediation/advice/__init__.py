@@ -21,7 +21,8 @@ from equipoise.inference.progress import phase_of
 from equipoise.inference.scenario import is_whole
 from equipoise.mediation.advice import at_home as home
 from equipoise.mediation.advice import expected, quality
-from equipoise.mediation.advice.imagined import Assumed, engine_of, imagine
+from equipoise.mediation.advice.engines import engine_of
+from equipoise.mediation.advice.imagined import Assumed, imagine
 from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee
 from equipoise.reward.targets import PRECISION, Stakes, Targets, Terms, least_among, set_targets, who_counts
 

@@ -16,7 +16,6 @@ from equipoise.agreement import Agreement
 from equipoise.inference.regression.batch import ReleasedSums
 from equipoise.models.base import Draws, Model, Rows
 from equipoise.models.guarantee import Guarantee
-from equipoise.models.regression import Regression
 
 NEW_ROWS = 200  # to predict, in each imagined round
 
@@ -100,17 +99,6 @@ class Engine(ABC):
     @abstractmethod
     def spread(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
         """Call a function with each task's arguments, on all cores; yield places and results as they come."""
-
-
-def engine_of(agreement: Agreement) -> Engine:
-    """Choose the engine of an agreement's kind of model; that of regressions does without JAX."""
-    if isinstance(agreement.model, Regression):
-        from equipoise.mediation.advice.regressions import RegressionEngine
-
-        return RegressionEngine(agreement)
-    from equipoise.mediation.advice.families import FamilyEngine
-
-    return FamilyEngine(agreement)
 
 
 def imagine(engine: Engine, parties: Sequence[Assumed], number: int, rng: np.random.Generator) -> list[ImaginedRound]:
