@@ -70,7 +70,7 @@ class SettlementSettings(BaseModel):
         to the operator, all parties are one team.
     estimator : str
         Estimator of a posterior's value, see docs/estimators.md.
-    method : {"auto", "collapsed", "gibbs", "naive", "prior"}
+    method : {"auto", "moments", "collapsed", "gibbs", "naive", "prior"}
         Sampler of posteriors, see `equipoise.infer`.
     rule : {"power", "scaled"}, optional
         Tempering rule; by default the sampler's own.
