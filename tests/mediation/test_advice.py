@@ -363,7 +363,7 @@ def test_populations_are_as_agreed() -> None:
     weights = np.array([draws["weights"][0] for draws, _ in drawn])
     deviations = np.array([population.deviation[0] for _, population in drawn])
     means = np.array([population.mean[0] for _, population in drawn])
-    effect = 1.25 / np.sqrt((np.e**2 - 1) / 2)
+    effect = 1.25 / np.sqrt((np.exp(2) - 1) / 2)
     coordinates = model.weight_coordinates(weights, None)
     standard = {
         "weight": coordinates[:, 0],
