@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from equipoise.agreement import Agreement
-from equipoise.inference.regression.batch import ReleasedSums
+from equipoise.inference.pooling import ReleasedSums
 from equipoise.mediation.advice import expected
 from equipoise.mediation.advice.at_home import _product
 from equipoise.mediation.advice.engines import engine_of

@@ -46,8 +46,8 @@ from scipy import special, stats
 from sklearn.linear_model import LogisticRegression
 
 from equipoise._util.cores import single_threaded_blas
+from equipoise.inference.pooling import Releases
 from equipoise.inference.regression.model import RegressionModel
-from equipoise.inference.regression.pooling import Releases
 from equipoise.inference.regression.posterior import sample_posterior
 from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee
 from equipoise.reward.prediction import feature_matrix

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from equipoise.inference.engine import Problem
+from equipoise.inference.observations import Observations, Scenarios
 from numpy.typing import NDArray
 
-from equipoise.inference.engine import Problem
 from equipoise.inference.models.linear import LinearRegression, linear_prior
-from equipoise.inference.observations import Observations, Scenarios
 from equipoise.inference.runtime import double_precision
 
 Floats = NDArray[np.float64]

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import jax
 import numpy as np
+from equipoise.inference.problem import observations_of, problem_of, scenario_arrays
 
 import equipoise as eq
 from equipoise.inference import engine
 from equipoise.inference.infer import infer
-from equipoise.inference.problem import observations_of, problem_of, scenario_arrays
 from equipoise.inference.runtime import double_precision
 from equipoise.party.release import release
 from equipoise.valuation.surprise import surprise

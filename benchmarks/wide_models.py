@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 import equipoise as eq
 from equipoise._util.cores import single_threaded_blas
+from equipoise.inference.pooling import Releases
 from equipoise.inference.regression.model import RegressionModel
-from equipoise.inference.regression.pooling import Releases
 from equipoise.inference.regression.posterior import sample_posterior
 
 Floats = NDArray[np.float64]

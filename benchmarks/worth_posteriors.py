@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from equipoise._util.cores import single_threaded_blas, usable_cores
 from equipoise.estimate import Estimate
 from equipoise.inference import brownian
-from equipoise.inference.regression.pooling import Releases
+from equipoise.inference.pooling import Releases
 from equipoise.inference.regression.posterior import sample_posterior
 from equipoise.reward.targets import PRECISION, TOLERANCE, Targets, Terms, decide, every_coalition
 from equipoise.reward.tempering import FIRST_LOOK, Curve, Point

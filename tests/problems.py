@@ -6,11 +6,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from equipoise.inference.engine import Problem
+from equipoise.inference.observations import Observations, Scenarios
 from numpy.typing import NDArray
 
-from equipoise.inference.engine import Problem
 from equipoise.inference.models.linear import LinearPrior, LinearRegression, linear_prior
-from equipoise.inference.observations import Observations, Scenarios
 
 Floats = NDArray[np.float64]
 

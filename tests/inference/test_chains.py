@@ -5,13 +5,13 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from equipoise.inference.chains import Chains, Problem, Sampled, Settings
+from equipoise.inference.observations import Scenarios
 from jax import Array
 from numpy.typing import NDArray
 
 from equipoise.inference import diagnostics, engine
-from equipoise.inference.chains import Chains, Problem, Sampled, Settings
 from equipoise.inference.diagnostics import Diagnostics
-from equipoise.inference.observations import Scenarios
 
 pytestmark = pytest.mark.engine
 

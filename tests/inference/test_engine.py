@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from equipoise.inference.chains import Problem
+from equipoise.inference.observations import Observations, Scenarios
 
 from equipoise.inference import chains, engine, programs
-from equipoise.inference.chains import Problem
 from equipoise.inference.models.bernoulli import Bernoulli, bernoulli_prior
-from equipoise.inference.observations import Observations, Scenarios
 from equipoise.inference.runtime import double_precision
 
 pytestmark = pytest.mark.engine

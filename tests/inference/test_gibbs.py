@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from equipoise.inference.observations import Scenarios
 
 from engine_setup import jit
 from equipoise.inference import gibbs
-from equipoise.inference.observations import Scenarios
 from problems import everyone, simulate_linear
 
 pytestmark = pytest.mark.engine

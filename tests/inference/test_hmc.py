@@ -4,12 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from equipoise.inference.laplace import Approximation, laplace
 from jax import Array
 from scipy import stats
 
 from engine_setup import jit
 from equipoise.inference import hmc
-from equipoise.inference.laplace import Approximation, laplace
 
 pytestmark = pytest.mark.engine
 

@@ -12,15 +12,15 @@ from unittest import mock
 import jax
 import numpy as np
 import pytest
+from equipoise.inference.engine import Problem, Settings
+from equipoise.inference.problem import noises_of
 from scipy import stats
 
 import builders
 import equipoise as eq
 import rounds
 from equipoise.inference import collapsed, diagnostics, engine, gibbs, programs
-from equipoise.inference.engine import Problem, Settings
 from equipoise.inference.infer import infer, infer_batch, infer_exact
-from equipoise.inference.problem import noises_of
 from equipoise.models import layout_of
 from equipoise.party.release import release
 from equipoise.party.statistics import exact_statistic

@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from equipoise.inference.engine import Problem, Sampled, Settings
+from equipoise.inference.observations import Scenarios
 from scipy import stats
 
 from equipoise.inference import baselines, engine
-from equipoise.inference.engine import Problem, Sampled, Settings
-from equipoise.inference.observations import Scenarios
 from problems import everyone, simulate_linear
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import joblib
 import numpy as np
 import pytest
+from equipoise.inference.engine import Settings
+from equipoise.inference.observations import Scenarios
 
 from equipoise._util import cores
 from equipoise.errors import InferenceError
 from equipoise.inference import engine, processes
-from equipoise.inference.engine import Settings
-from equipoise.inference.observations import Scenarios
 from problems import simulate_linear
 
 pytestmark = [pytest.mark.engine, pytest.mark.process]

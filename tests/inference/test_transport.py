@@ -4,14 +4,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
-
-from equipoise._util.quantiles import LIMIT, STEP
 from equipoise.inference.quantile_maps import (
     beta_table,
     log_gamma_table,
     transport,
 )
+from scipy import stats
+
+from equipoise._util.quantiles import LIMIT, STEP
 
 pytestmark = pytest.mark.engine
 

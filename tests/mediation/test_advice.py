@@ -18,7 +18,7 @@ import equipoise as eq
 import rounds
 from equipoise.agreement.templates import example_agreement
 from equipoise.errors import AgreementError, GuaranteeError
-from equipoise.inference.regression.pooling import Releases
+from equipoise.inference.pooling import Releases
 from equipoise.inference.regression.posterior import build_problem
 from equipoise.mediation.advice import Advice, _median, advise, expected, knee, quality
 from equipoise.mediation.advice.engines import engine_of

@@ -5,11 +5,11 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-
-import rounds
 from equipoise.inference.cost import LEAPS, Speed, seconds_of
 from equipoise.inference.engine import Settings, planned_rounds
 from equipoise.inference.hmc import round_length
+
+import rounds
 from equipoise.mediation import cost
 from equipoise.mediation.cost import Cost, estimate_cost, planned_posteriors
 from equipoise.mediation.journal import FileJournal

@@ -6,6 +6,7 @@ from functools import cache, partial
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from equipoise.inference.problem import model_of
 from scipy import stats
 
 import coded
@@ -15,7 +16,6 @@ from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
 from equipoise.agreement.templates import example_agreement
 from equipoise.inference import collapsed
-from equipoise.inference.problem import model_of
 from equipoise.models import KINDS
 from equipoise.models.base import Family, Rows
 from equipoise.models.linear import LinearModel

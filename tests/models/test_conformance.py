@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from equipoise.inference.collapsed import row_moments
+from equipoise.inference.problem import model_of
 from numpy.typing import NDArray
 
 import engine_setup  # noqa: F401  (double precision)
 from equipoise.agreement import Agreement
 from equipoise.agreement.explanation import explain
 from equipoise.agreement.templates import example_agreement
-from equipoise.inference.collapsed import row_moments
 from equipoise.inference.infer import infer_exact
-from equipoise.inference.problem import model_of
 from equipoise.mediation.other_priors import widened
 from equipoise.models import KINDS, CodedColumn, Layout, ScaledColumn
 from equipoise.models.base import Family, Rows

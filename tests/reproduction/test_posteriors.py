@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-
 from equipoise.inference.engine import Settings
+
 from equipoise.inference.scenario import Scenario
 from equipoise.reproduction import posteriors
 from equipoise.reproduction.posteriors import Asked, Found, Measure, as_drawn, find

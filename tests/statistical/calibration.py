@@ -16,13 +16,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from equipoise.inference.engine import Problem, Settings
+from equipoise.inference.observations import Scenarios
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import eval_legendre
 
 from equipoise.inference import baselines, engine
-from equipoise.inference.engine import Problem, Settings
-from equipoise.inference.observations import Scenarios
 
 Floats = NDArray[np.float64]
 Quantities = Callable[[dict[str, Any]], Floats]

@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from equipoise.inference.engine import Problem
+from equipoise.inference.observations import Observations
 from scipy import stats
 
-from equipoise.inference.engine import Problem
 from equipoise.inference.models.bernoulli import Bernoulli, bernoulli_prior
 from equipoise.inference.models.categorical import Categorical, categorical_prior
 from equipoise.inference.models.exponential import Exponential
@@ -16,7 +17,6 @@ from equipoise.inference.models.gaussian import Gaussian, gaussian_prior
 from equipoise.inference.models.linear import linear_prior
 from equipoise.inference.models.poisson import Poisson
 from equipoise.inference.models.rate import rate_prior
-from equipoise.inference.observations import Observations
 from problems import Simulated, simulate_linear
 from statistical.calibration import LEAST_PVALUE, RANKED, REPLICATIONS, Floats, Replication, ranks, uniformity
 

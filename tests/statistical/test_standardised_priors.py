@@ -11,8 +11,8 @@ from scipy import stats
 import equipoise as eq
 import rounds
 from equipoise.inference.infer import infer
+from equipoise.inference.pooling import Releases
 from equipoise.inference.regression.model import RegressionModel
-from equipoise.inference.regression.pooling import Releases
 from equipoise.inference.regression.posterior import sample_posterior
 from equipoise.models.regression import Regression
 from equipoise.valuation.surprise import surprise

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from equipoise.valuation.control_variates import DRAWS_EACH, controlled
 from scipy import integrate, special, stats
 
 from equipoise._util.arrays import Floats
-from equipoise.valuation.control_variates import DRAWS_EACH, controlled
 from equipoise.valuation.divergence import divergence
 
 CHAINS = 8

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from equipoise.inference.problem import model_of
 
 import equipoise as eq
 import rounds
@@ -13,7 +14,6 @@ from equipoise.inference import diagnostics
 from equipoise.inference.conjugate import dirichlet_divergence
 from equipoise.inference.infer import infer
 from equipoise.inference.models.linear import LinearRegression, regression_coordinates
-from equipoise.inference.problem import model_of
 from equipoise.models.bernoulli import Beta
 from equipoise.valuation import ESTIMATORS
 from equipoise.valuation.divergence import divergence_between

@@ -6,12 +6,10 @@ needs a look. Nothing here changes anything, and no check needs another one to h
 
 import importlib
 import importlib.metadata
-import os
 import platform
 import secrets
 import shutil
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -23,8 +21,6 @@ from typing import Annotated, Literal
 import typer
 
 from equipoise._util.display import Table
-from equipoise._util.files import exists
-from equipoise._util.ownership import find_intruder
 from equipoise._util.text import counted
 from equipoise._version import __version__
 from equipoise.cli.options import JsonOption
@@ -39,7 +35,6 @@ LIBRARIES = {  # as installed: as imported, and who needs it
     "filelock": ("filelock", "ledgers"),
     "h5netcdf": ("h5netcdf", "rewards"),
     "h5py": ("h5py", "rewards"),
-    "jax": ("jax", "the mediator"),
     "jinja2": ("jinja2", "reports"),
     "joblib": ("joblib", "the mediator"),
     "matplotlib": ("matplotlib", "charts"),
@@ -52,7 +47,6 @@ LIBRARIES = {  # as installed: as imported, and who needs it
 }
 NOISE_SCALE, NOISE_DRAWS = 1_000.0, 4_000
 LOW_DISK, LOW_MEMORY = 2**30, 2 * 2**30
-LARGE_CACHE = 5 * 2**30
 RELEASED = datetime(2025, 1, 1, tzinfo=UTC)  # no right clock shows an earlier date
 
 
@@ -76,7 +70,7 @@ def doctor(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Check the installation, the noise, the device, the cache, and ledgers. Exit code 1 if a check failed.
+    """Check the installation, the noise, and ledgers. Exit code 1 if a check failed.
 
     Example: equipoise doctor --ledger north.ledger
     """
@@ -110,8 +104,6 @@ def examine(ledgers: Sequence[Path] = ()) -> list[Check]:
         ("libraries", check_libraries),
         ("randomness", check_randomness),
         ("noise", check_noise),
-        ("device", check_device),
-        ("compilation cache", check_cache),
         ("disk", check_disk),
         ("memory", check_memory),
         ("clock", check_clock),
@@ -191,59 +183,6 @@ def check_noise() -> Check:
     if abs(ratio - 1) > 6 * (2 / NOISE_DRAWS) ** 0.5 or len(set(noise)) < NOISE_DRAWS / 4:
         return Check("noise", "failed", found, "release nothing on this machine; reinstall OpenDP and check again")
     return Check("noise", "ok", found)
-
-
-def check_device() -> Check:
-    """What JAX computes on, and that it does so in double precision."""
-    import jax
-    import jax.numpy as jnp
-
-    from equipoise.inference.runtime import double_precision
-
-    device = jax.devices()[0]
-    found = f"JAX on {counted(len(jax.devices()), 'device')}, {device.platform} ({device.device_kind})"
-    third = double_precision(lambda: float(jnp.asarray(1.0) / 3))()
-    if third != 1 / 3:
-        return Check(
-            "device", "failed", f"{found}: 1/3 is {third!r}", "unset JAX_ENABLE_X64 and JAX_DEFAULT_DTYPE_BITS"
-        )
-    return Check("device", "ok", f"{found}, double precision")
-
-
-def check_cache() -> Check:
-    """Whether compiled programs can be kept."""
-    import jax
-
-    from equipoise.inference.runtime import CACHE_VARIABLE, OFF, default_cache_directory
-
-    name, chosen = "compilation cache", os.environ.get(CACHE_VARIABLE)
-    if chosen == OFF:
-        return Check(name, "warning", "turned off: every run compiles anew", f"unset {CACHE_VARIABLE}")
-    theirs = jax.config.values["jax_compilation_cache_dir"]
-    folder = Path(theirs or chosen or default_cache_directory())
-    nearest = next(place for place in (folder, *folder.absolute().parents) if exists(place))
-    try:
-        with tempfile.TemporaryFile(dir=nearest):
-            pass
-    except OSError as error:
-        return Check(
-            name,
-            "warning",
-            f"cannot write into {folder} ({error.strerror}): every run compiles anew",
-            f"make the folder writable, or choose another with {CACHE_VARIABLE}",
-        )
-    if folder.is_dir() and (intruder := find_intruder(folder)) is not None:
-        return Check(
-            name,
-            "warning",
-            f"not used: {intruder}, and could change what is computed",
-            f"delete {folder}, or choose a folder of your own with {CACHE_VARIABLE}",
-        )
-    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-    found = f"{folder}, {_size(size)}"
-    if size > LARGE_CACHE:
-        return Check(name, "warning", found, "delete the folder when no run is going on; it fills again as needed")
-    return Check(name, "ok", found)
 
 
 def check_disk() -> Check:

@@ -10,24 +10,100 @@ A normal draw of s need not be the statistic of any rows. It is kept only if the
 Λ_n and Ψ_n positive definite and the residual sum of squares not negative (b_n ≥ b₀); otherwise the old s stays. That
 is an exact Metropolis step for the normal restricted to such statistics. Tempering is the paper's `scaled` rule.
 
-Chains start at s = c·M for parameters near the collapsed posterior: a valid statistic close to the data.
+Chains start at s = c·M for parameters near the posterior that moments tell of: a valid statistic close to the data.
+The sampler is here to reproduce the paper, and for others to be compared with.
 """
 
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from equipoise.inference.collapsed import approximate
-from equipoise.inference.laplace import inverse_lower
-from equipoise.inference.models.linear import LinearPrior, LinearRegression, second_moments
-from equipoise.inference.observations import Observations, Scenarios, with_added_noise
-from equipoise.inference.runtime import compiler_options
+from equipoise._util.arrays import Floats
+from equipoise.inference.batch import Asked, releases_of
+from equipoise.inference.diagnostics import Diagnostics, diagnose
+from equipoise.inference.models.linear import ConjugateRegression, LinearPrior, matrix_places
+from equipoise.inference.pooling import ReleasedSums
+from equipoise.inference.regression.model import RegressionModel
+from equipoise.inference.regression.posterior import find_start
+from equipoise.inference.runtime import ONE_AT_A_TIME, compiler_options, double_precision, use_compilation_cache
 
 ROUND = 40  # draws kept between two looks at the chains
 THIN = 16  # sweeps for each draw kept, as in the paper: successive sweeps are much alike
+Hyper = Any  # a `LinearPrior` of JAX's arrays
+CHAINS = 16  # which have long ways to go, each by itself
+
+
+@dataclass(frozen=True)
+class GibbsSettings:
+    """How much to sample: `warm_up` rounds of `ROUND` draws, then `draws`, each after `sweeps`.
+
+    While the chains do not agree, all goes on for as long again, up to `max_thinning` times, and draws are thinned.
+    """
+
+    draws: int = 4_000
+    chains: int = CHAINS
+    sweeps: int = THIN
+    warm_up: int = 2
+    max_thinning: int = 8
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What is static in the compiled program: features, parties, and if these share a distribution of features."""
+
+    width: int
+    slots: int
+    shared: bool
+
+    @property
+    def entries(self) -> int:
+        """Length of a statistic: sums of x and y, then the upper triangle of their products."""
+        return (self.width + 1) + (self.width + 1) * (self.width + 2) // 2
+
+    @property
+    def places_of_entries(self) -> tuple[Any, Any]:
+        """Row and column, in the n × n matrix, of every entry of the statistic."""
+        rows, columns = np.triu_indices(self.width + 2)
+        order = np.argsort(matrix_places(self.width)[rows, columns])[1:]  # the count, −1, comes first
+        return rows[order], columns[order]
+
+    def matrices(self, statistic: Array, count: Array) -> Array:
+        """Statistics [..., entries] and counts [...] as matrices Σ v vᵀ [..., n, n], v = (x, 1, y)."""
+        return jnp.concatenate([statistic, count[..., None]], axis=-1)[..., matrix_places(self.width)]
+
+    def covariance_of_row(self, moment: Array) -> Array:
+        """Covariance [entries, entries] of v vᵀ for normal v with M = E[v vᵀ], by Isserlis' theorem."""
+        i, j = self.places_of_entries
+        mean = moment[:, self.width]
+        products = jnp.outer(mean[i] * mean[j], mean[i] * mean[j])
+        return moment[i][:, i] * moment[j][:, j] + moment[i][:, j] * moment[j][:, i] - 2 * products
+
+
+def second_moments(means: Array, roots: Array, weights: Array, variance: Array) -> Array:
+    """E[v vᵀ] of v = (x, 1, y) for several distributions N(mean, root rootᵀ) of features: [distributions, n, n]."""
+    return jax.vmap(_second_moment, in_axes=(0, 0, None, None))(means, roots @ roots.mT, weights, variance)
+
+
+def _second_moment(mean: Array, covariance: Array, weights: Array, variance: Array) -> Array:
+    width = mean.shape[0]
+    cross = covariance @ weights[:width]
+    centred = jnp.zeros((width + 2, width + 2))
+    centred = centred.at[:width, :width].set(covariance)
+    centred = centred.at[:width, -1].set(cross).at[-1, :width].set(cross)
+    centred = centred.at[-1, -1].set(weights[:width] @ cross + variance)
+    whole = jnp.concatenate([mean, jnp.ones(1), (weights[:width] @ mean + weights[width])[None]])
+    return centred + jnp.outer(whole, whole)
+
+
+def _inverse_lower(lower: Array) -> Array:
+    """Inverse of lower triangular matrices [..., n, n]."""
+    eye = jnp.broadcast_to(jnp.eye(lower.shape[-1]), lower.shape)
+    return jax.scipy.linalg.solve_triangular(lower, eye, lower=True)
 
 
 class Evidence(NamedTuple):
@@ -95,31 +171,43 @@ class _Randomness(NamedTuple):
     feature_mean: Array
 
 
-def temper(observations: Observations, scenario: Scenarios) -> Evidence:
+def temper(sums: ReleasedSums, asked: Asked) -> Evidence:
     """The paper's rule: statistic and count times κ, noise variance times κ² (App. E.3)."""
-    seen = with_added_noise(observations, scenario)
-    # κ = 0 means nobody is in; any positive number keeps the arithmetic finite.
-    kappa = jnp.where(scenario.kappa > 0, scenario.kappa, 1.0)
-    count = kappa * seen.rows
-    member = scenario.member * (scenario.kappa > 0)
-    return Evidence(kappa * seen.statistic, count, kappa**2 * seen.variance, member)
+    inside, kappa = asked.member > 0, asked.kappa
+    tau = asked.tau[:, None]
+    statistic, variance = sums.statistic, sums.variance + tau * sums.added**2
+    if asked.noise is not None:
+        statistic = statistic + np.sqrt(tau) * sums.added * asked.noise
+    # Parties that are out hold fixed numbers. κ = 0 means nobody is in; any positive number keeps all finite then.
+    member = asked.member * (kappa > 0)
+    kappa = kappa if kappa > 0 else 1.0
+    out = ~inside[:, None]
+    return Evidence(
+        jnp.asarray(kappa * np.where(out, 0.0, statistic)),
+        jnp.asarray(kappa * np.where(inside, sums.rows, 1.0)),
+        jnp.asarray(kappa**2 * np.where(out, 1.0, variance)),
+        jnp.asarray(member),
+    )
 
 
-def start(model: LinearRegression, prior: LinearPrior, evidence: Evidence, position: Array) -> State:
-    """A valid state at a position of the collapsed model."""
-    weights, variance = model.regression(prior, position)
-    means, roots = model.features(prior, position)
-    moments = second_moments(means, roots, weights, variance)
-    statistic = evidence.rows[:, None, None] * moments
-    return State(statistic, _conjugate(model, prior, evidence, statistic), weights, variance, means, roots)
+def _start(
+    sizes: Sizes,
+    prior: Hyper,
+    evidence: Evidence,
+    weights: Array,
+    variance: Array,
+    means: Array,
+    roots: Array,
+) -> State:
+    """A valid state at some parameters."""
+    statistic = evidence.rows[:, None, None] * second_moments(means, roots, weights, variance)
+    return State(statistic, _conjugate(sizes, prior, evidence, statistic), weights, variance, means, roots)
 
 
-def step(
-    model: LinearRegression, prior: LinearPrior, evidence: Evidence, state: State, random: _Randomness
-) -> tuple[State, Info]:
+def step(sizes: Sizes, prior: Hyper, evidence: Evidence, state: State, random: _Randomness) -> tuple[State, Info]:
     """One sweep: every parameter is drawn given all others."""
-    proposal = _draw_statistics(model, evidence, state, random)
-    proposed = _conjugate(model, prior, evidence, proposal)
+    proposal = _draw_statistics(sizes, evidence, state, random)
+    proposed = _conjugate(sizes, prior, evidence, proposal)
     accepted = proposed.valid
     statistic, update = jax.tree.map(
         lambda new, old: jnp.where(accepted, new, old), (proposal, proposed), (state.statistic, state.updates)
@@ -131,21 +219,21 @@ def step(
     weights = update.weight_mean + jnp.sqrt(variance) * spread
     # Σ | s ~ W⁻¹(Ψ_n, ν_n) as L_Ψ A⁻ᵀ A⁻¹ L_Ψᵀ with A Bartlett's factor, μ | Σ, s ~ N(μ_n, Σ/k_n)
     bartlett = jnp.tril(random.bartlett, -1) + jax.vmap(jnp.diag)(random.chi)
-    roots = update.scatter_root @ inverse_lower(bartlett).mT
-    strength = prior.mean_strength + _rows(model, evidence)
+    roots = update.scatter_root @ _inverse_lower(bartlett).mT
+    strength = prior.mean_strength + _rows(sizes, evidence)
     means = update.feature_mean + jnp.einsum("gij,gj->gi", roots, random.feature_mean) / jnp.sqrt(strength)[:, None]
     return State(statistic, update, weights, variance, means, roots), Info(accepted)
 
 
-def _rows(model: LinearRegression, evidence: Evidence) -> Array:
+def _rows(sizes: Sizes, evidence: Evidence) -> Array:
     """Rows behind each feature distribution [1 or slots]."""
     rows = evidence.member * evidence.rows
-    return jnp.sum(rows, keepdims=True) if model.shared else rows
+    return jnp.sum(rows, keepdims=True) if sizes.shared else rows
 
 
-def _draw_statistics(model: LinearRegression, evidence: Evidence, state: State, random: _Randomness) -> Array:
+def _draw_statistics(sizes: Sizes, evidence: Evidence, state: State, random: _Randomness) -> Array:
     """Draw s | θ, ω, o for all parties [slots, n, n]."""
-    rows, columns = model.places_of_entries
+    rows, columns = sizes.places_of_entries
     moments = second_moments(state.feature_mean, state.feature_root, state.weights, state.variance)
 
     def parties_of(
@@ -153,9 +241,9 @@ def _draw_statistics(model: LinearRegression, evidence: Evidence, state: State, 
     ) -> Array:
         """Draw for the parties that share one feature distribution."""
         normal_mean, normal_square, unit_noise = rest
-        mean = moment[:, model.width]
+        mean = moment[:, sizes.width]
         # L Lᵀ = V, the covariance of v = (x, 1, y)
-        factor = jnp.zeros((model.width + 2, model.width + 1)).at[: model.width, : model.width].set(root)
+        factor = jnp.zeros((sizes.width + 2, sizes.width + 1)).at[: sizes.width, : sizes.width].set(root)
         factor = factor.at[-1].set(jnp.concatenate([state.weights[:-1] @ root, jnp.sqrt(state.variance)[None]]))
         # s₀ = cM + √c (m δᵀ + δ mᵀ + L G Lᵀ), G symmetric with variance 2 on the diagonal and 1 off it
         shift = normal_mean @ factor.T
@@ -164,24 +252,24 @@ def _draw_statistics(model: LinearRegression, evidence: Evidence, state: State, 
         root_count = jnp.sqrt(count)[:, None, None]
         fresh = count[:, None, None] * moment + root_count * (cross + cross.mT + square)
         entries = fresh[:, rows, columns]
-        sampling = count[:, None, None] * model.covariance_of_row(moment)
+        sampling = count[:, None, None] * sizes.covariance_of_row(moment)
         root = jnp.linalg.cholesky(sampling + jax.vmap(jnp.diag)(noise))
         # z₀: the noise the parties added
         residual = observed - entries - jnp.sqrt(noise) * unit_noise
         solved = jax.vmap(lambda lower, one: jax.scipy.linalg.cho_solve((lower, True), one))(root, residual)
-        return model.matrices(entries + jnp.einsum("pij,pj->pi", sampling, solved), count)
+        return sizes.matrices(entries + jnp.einsum("pij,pj->pi", sampling, solved), count)
 
     parts = (evidence.rows, evidence.statistic, evidence.noise)
     rest = (random.sampling_mean, random.sampling_square, random.noise)
-    if model.shared:
+    if sizes.shared:
         return parties_of(moments[0], state.feature_root[0], *parts, rest)
     alone = jax.tree.map(lambda part: part[:, None], (*parts, rest))
     return jax.vmap(parties_of)(moments, state.feature_root, *alone)[:, 0]
 
 
-def _conjugate(model: LinearRegression, prior: LinearPrior, evidence: Evidence, statistic: Array) -> _Conjugate:
+def _conjugate(sizes: Sizes, prior: Hyper, evidence: Evidence, statistic: Array) -> _Conjugate:
     """Conjugate updates from exact statistics, and whether the statistics admit them."""
-    width = model.width
+    width = sizes.width
     members = evidence.member[:, None, None] * statistic
     total = jnp.sum(members, axis=0)
     # Λ_n = Λ₀ + ΣX̃ᵀX̃, mean_n = Λ_n⁻¹(Λ₀ mean₀ + ΣX̃ᵀy), b_n = b₀ + ½(Σy² + mean₀ᵀΛ₀ mean₀ − mean_nᵀ Λ_n mean_n)
@@ -192,8 +280,8 @@ def _conjugate(model: LinearRegression, prior: LinearPrior, evidence: Evidence, 
     explained = weight_mean @ precision @ weight_mean - prior.weight_mean @ pull
     scale = prior.scale + 0.5 * (total[-1, -1] - explained)
     # Ψ_n = Ψ₀ + Σxxᵀ + k₀μ₀μ₀ᵀ − k_n μ_nμ_nᵀ, μ_n = (k₀μ₀ + Σx)/k_n
-    groups = total[None] if model.shared else members
-    strength = prior.mean_strength + _rows(model, evidence)
+    groups = total[None] if sizes.shared else members
+    strength = prior.mean_strength + _rows(sizes, evidence)
     feature_mean = (prior.mean_strength * prior.feature_mean + groups[:, :width, width]) / strength[:, None]
     outer = feature_mean[:, :, None] * feature_mean[:, None, :]
     scatter = prior.scatter + groups[:, :width, :width]
@@ -203,79 +291,137 @@ def _conjugate(model: LinearRegression, prior: LinearPrior, evidence: Evidence, 
     return _Conjugate(weight_mean, precision_root, scale, feature_mean, scatter_root, finite & (scale >= prior.scale))
 
 
-def _randomness(
-    key: Array, model: LinearRegression, prior: LinearPrior, evidence: Evidence, shape: tuple[int, ...]
-) -> _Randomness:
+def _randomness(key: Array, sizes: Sizes, prior: Hyper, evidence: Evidence, batch: tuple[int, ...]) -> _Randomness:
     """Random numbers for many sweeps; the shapes of gamma and χ² variates do not depend on the state."""
-    width, slots = model.width, model.slots
-    groups = 1 if model.shared else slots
+    width, slots = sizes.width, sizes.slots
+    groups = 1 if sizes.shared else slots
     keys = iter(jax.random.split(key, 8))
-    rows = _rows(model, evidence)
+    rows = _rows(sizes, evidence)
     degrees = prior.degrees_of_freedom + rows[:, None] - jnp.arange(width)
 
     def normal(*tail: int) -> Array:
-        return jax.random.normal(next(keys), (*shape, *tail))
+        return jax.random.normal(next(keys), (*batch, *tail))
 
     return _Randomness(
         normal(slots, width + 1),
         normal(slots, width + 1, width + 1),
-        normal(slots, model.entries),
+        normal(slots, sizes.entries),
         normal(width + 1),
-        jax.random.gamma(next(keys), prior.shape + 0.5 * jnp.sum(evidence.member * evidence.rows), shape),
-        jnp.sqrt(2 * jax.random.gamma(next(keys), degrees / 2, (*shape, groups, width))),
+        jax.random.gamma(next(keys), prior.shape + 0.5 * jnp.sum(evidence.member * evidence.rows), batch),
+        jnp.sqrt(2 * jax.random.gamma(next(keys), degrees / 2, (*batch, groups, width))),
         normal(groups, width, width),
         normal(groups, width),
     )
 
 
-@partial(jax.jit, static_argnames=("model", "chains"), compiler_options=compiler_options(0))
-def begin(
-    keys: Array,
-    model: LinearRegression,
-    chains: int,
-    prior: LinearPrior,
-    observations: Observations,
-    scenarios: Scenarios,
+@partial(jax.jit, static_argnames=("sizes",), compiler_options=compiler_options())
+def _begin(
+    sizes: Sizes, prior: Hyper, evidence: Evidence, weights: Array, variance: Array, means: Array, roots: Array
 ) -> State:
-    """Start all chains of all scenarios [scenarios, chains, …]."""
-
-    def one(key: Array, scenario: Scenarios) -> State:
-        near = approximate(model, "power", prior, observations, scenario)
-        positions = near.centre + jax.random.normal(key, (chains, model.dimension)) @ near.root.T
-        evidence = temper(observations, scenario)
-        return jax.vmap(partial(start, model, prior, evidence))(positions)
-
-    return jax.vmap(one)(keys, scenarios)
+    """Start all chains [chains, …]."""
+    start = partial(_start, sizes, prior, evidence)
+    return jax.vmap(start, in_axes=(0, 0, None, None))(weights, variance, means, roots)
 
 
-@partial(
-    jax.jit, static_argnames=("model", "sweeps"), donate_argnames=("states",), compiler_options=compiler_options(1)
-)
-def advance(
-    keys: Array,
-    model: LinearRegression,
-    sweeps: int,
-    prior: LinearPrior,
-    observations: Observations,
-    scenarios: Scenarios,
-    states: State,
+@partial(jax.jit, static_argnames=("sizes", "sweeps"), compiler_options=compiler_options())
+def _advance(
+    key: Array, sizes: Sizes, sweeps: int, prior: Hyper, evidence: Evidence, states: State
 ) -> tuple[State, Draw, Array]:
-    """`ROUND` draws, each after so many sweeps, of all chains; also the share of statistics accepted, by draw."""
+    """`ROUND` draws of all chains, each after so many sweeps; also the share of statistics accepted, by draw."""
+    chains = states.variance.shape[0]
 
-    def one(key: Array, scenario: Scenarios, states: State) -> tuple[State, Draw, Array]:
-        evidence = temper(observations, scenario)
-        chains = states.variance.shape[0]
+    def keep(states: State, key: Array) -> tuple[State, tuple[Draw, Array]]:
+        random = _randomness(key, sizes, prior, evidence, (sweeps, chains))
+        sweep = jax.vmap(partial(step, sizes, prior, evidence))
+        states, info = jax.lax.scan(sweep, states, random)
+        covariance = states.feature_root @ states.feature_root.mT
+        draw = Draw(states.weights, states.variance, states.feature_mean, covariance)
+        return states, (draw, jnp.mean(info.accepted, axis=0))
 
-        def keep(states: State, key: Array) -> tuple[State, tuple[Draw, Array]]:
-            random = _randomness(key, model, prior, evidence, (sweeps, chains))
-            sweep = jax.vmap(partial(step, model, prior, evidence))
-            states, info = jax.lax.scan(sweep, states, random)
-            covariance = states.feature_root @ states.feature_root.mT
-            draw = Draw(states.weights, states.variance, states.feature_mean, covariance)
-            return states, (draw, jnp.mean(info.accepted, axis=0))
+    states, (draws, accepted) = jax.lax.scan(keep, states, jax.random.split(key, ROUND))
+    by_chain = jax.tree.map(lambda part: jnp.swapaxes(part, 0, 1), (draws, accepted))
+    return states, *by_chain
 
-        states, (draws, accepted) = jax.lax.scan(keep, states, jax.random.split(key, ROUND))
-        by_chain = jax.tree.map(lambda part: jnp.swapaxes(part, 0, 1), (draws, accepted))
-        return states, *by_chain
 
-    return jax.vmap(one)(keys, scenarios, states)
+class GibbsSample(NamedTuple):
+    """Draws of the kept chains [chains, draws, …] by parameter, and how far the chains agree."""
+
+    parameters: dict[str, Floats]
+    diagnostics: Diagnostics
+
+
+@double_precision
+def sample_by_gibbs(
+    model: ConjugateRegression, sums: ReleasedSums, asked: Asked, settings: GibbsSettings
+) -> GibbsSample:
+    """Sample a scenario by the paper's algorithm, for longer while the chains do not agree."""
+    use_compilation_cache()
+    sizes, evidence = Sizes(model.width, len(sums.rows), model.shared), temper(sums, asked)
+    prior: Hyper = LinearPrior(*map(jnp.asarray, model.prior))  # type: ignore[arg-type]
+    keys = jax.random.key(asked.seed)
+    with ONE_AT_A_TIME:
+        states = _begin(sizes, prior, evidence, *_near_posterior(model, sums, asked, settings.chains))
+        kept: list[Draw] = []
+        acceptance: list[Floats] = []
+        wanted = -(-settings.draws // (settings.chains * ROUND))
+        thin = 1
+        for number in range(settings.warm_up + settings.max_thinning * wanted):
+            key = jax.random.fold_in(keys, number)
+            states, draws, accepted = _advance(key, sizes, settings.sweeps, prior, evidence, states)
+            if number < settings.warm_up:
+                continue
+            kept.append(jax.tree.map(np.asarray, draws))
+            acceptance.append(np.asarray(accepted))
+            if len(kept) < thin * wanted:
+                continue
+            found = _report(sizes, kept, float(np.mean(acceptance)), thin, settings.sweeps)
+            if found.diagnostics.mixed or 2 * thin > settings.max_thinning:
+                break
+            thin *= 2
+    return found
+
+
+def _near_posterior(
+    model: ConjugateRegression, sums: ReleasedSums, asked: Asked, chains: int
+) -> tuple[Array, Array, Array, Array]:
+    """Parameters of every chain, and means and covariance roots of the features, near what releases tell of them."""
+    prior, width, number = model.prior, model.width, len(sums.rows)
+    groups = 1 if model.shared else number
+    means = np.broadcast_to(prior.feature_mean, (groups, width)).copy()
+    expected = prior.scatter / (prior.degrees_of_freedom - width - 1)
+    roots = np.broadcast_to(np.linalg.cholesky(expected), (groups, width, width)).copy()
+    rng = np.random.default_rng(asked.seed)
+    regression = RegressionModel.of(model.agreed)
+    centre, root = np.zeros(regression.dimension), np.eye(regression.dimension)
+    if asked.kappa > 0:
+        releases = releases_of(sums, asked, regression.moments.order)
+        mode, features = find_start(regression, releases, sampling=1 / asked.kappa)
+        centre, root = mode.centre, mode.root
+        inside = np.array([0]) if model.shared else np.flatnonzero(asked.member)
+        for group, (mean, covariance) in zip(inside, features, strict=True):
+            means[group], roots[group] = mean, np.linalg.cholesky(covariance)
+    parameters = regression.parameters(centre + rng.normal(size=(chains, len(centre))) @ root.T)
+    return tuple(map(jnp.asarray, (parameters.weights, parameters.variance, means, roots)))  # type: ignore[return-value]
+
+
+def _report(sizes: Sizes, rounds: list[Draw], acceptance: float, thin: int, sweeps: int) -> GibbsSample:
+    whole: Draw = jax.tree.map(lambda *parts: np.concatenate(parts, axis=1)[:, thin - 1 :: thin], *rounds)
+    diagnostics, keep = diagnose(_coordinates(whole), acceptance=acceptance, thin=thin * sweeps)
+    parameters = {name: np.asarray(part)[keep] for name, part in whole._asdict().items()}
+    if sizes.shared:
+        for name in ("feature_mean", "feature_covariance"):
+            parameters[name] = parameters[name][:, :, 0]
+    return GibbsSample(parameters, diagnostics)
+
+
+def _coordinates(draw: Draw) -> Floats:
+    """Every free parameter as one coordinate [chains, draws, coordinates]; variances as logarithms."""
+    chains, draws, width = (*draw.variance.shape, draw.feature_mean.shape[-1])
+    rows, columns = np.tril_indices(width)
+    parts: list[Floats] = [
+        np.asarray(draw.weights),
+        np.log(np.asarray(draw.variance))[..., None],
+        np.asarray(draw.feature_mean).reshape(chains, draws, -1),
+        np.asarray(draw.feature_covariance)[..., rows, columns].reshape(chains, draws, -1),
+    ]
+    return np.concatenate(parts, axis=-1)

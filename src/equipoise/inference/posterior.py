@@ -44,9 +44,6 @@ class Posterior:
     coordinates : array, optional
         The model's own parameters [draws, d] mapped so that the prior is N(0, I); samplers that do not work in them
         leave it None.
-    scores : array, optional
-        Whitened positions and scores of the log density [draws, 2, d], in the directions that the own parameters
-        depend on: what makes control variates of values. Files do not have it.
     divergence : Estimate, optional
         Divergence from the prior in nats, where importance weights tell it; files do not have it.
 
@@ -66,7 +63,6 @@ class Posterior:
     noise_seed: "UnitNoise"
     chains: int
     coordinates: Floats | None = field(default=None, repr=False)
-    scores: Floats | None = field(default=None, repr=False)
     divergence: Estimate | None = None
 
     def __len__(self) -> int:

@@ -12,12 +12,13 @@ import numpy as np
 from equipoise._util.arrays import Floats
 from equipoise._util.cores import single_threaded_blas
 from equipoise.agreement import Agreement
-from equipoise.inference.problem import observations_of
-from equipoise.inference.regression.batch import Asked, ReleasedSums, releases_of
+from equipoise.inference.batch import Asked, releases_of
+from equipoise.inference.pooling import Releases, pool
 from equipoise.inference.regression.model import RegressionModel
-from equipoise.inference.regression.pooling import Releases, observe_targets, pool
+from equipoise.inference.regression.observation import observe_targets
 from equipoise.inference.regression.population import MOST_MOMENTS, simulate, weigh
 from equipoise.inference.regression.posterior import first_row_covariance, settle_row_covariances
+from equipoise.inference.released import released_sums
 from equipoise.models.regression import Regression
 from equipoise.protocol.submission import Submission
 
@@ -70,9 +71,9 @@ def rows_like(agreement: Agreement, submission: Submission, number: int, rng: np
 def _read(agreement: Agreement, submissions: Sequence[Submission]) -> tuple[RegressionModel, Releases]:
     assert isinstance(agreement.model, Regression)
     model = RegressionModel.of(agreement.model)
-    sums = ReleasedSums.of(observations_of(agreement, submissions))
+    sums = released_sums(agreement, submissions)
     member = np.isin(agreement.party_names, [one.party for one in submissions]).astype(float)
-    return model, releases_of(model.moments, sums, Asked(member, 1.0, np.zeros(len(member)), None, 0, 0))
+    return model, releases_of(sums, Asked(member, 1.0, np.zeros(len(member)), None, 0, 0), model.moments.order)
 
 
 def _moments(model: RegressionModel, releases: Releases) -> tuple[Floats, Floats]:

@@ -1,7 +1,7 @@
-"""How the engine uses JAX: double precision, and compiled programs kept from one run to the next.
+"""JAX for what reproduces the paper: double precision, and compiled programs kept from one run to the next.
 
-Neither is forced on the rest of the process. Precision is set for the engine's own calls only; the compilation cache is
-set only if nobody has chosen one.
+Neither is forced on the rest of the process. Precision is set for calls of this package only; the compilation cache is
+set only if nobody has chosen one. Rounds and parties need no JAX, which comes with `equipoise[experiments]`.
 """
 
 import functools
@@ -12,12 +12,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-import jax
-from jax.experimental.compilation_cache import compilation_cache
-
 from equipoise._util.ownership import find_intruder
 from equipoise._util.user_folders import make_private_folder, user_folder
-from equipoise.errors import CacheWarning
+from equipoise.errors import CacheWarning, InferenceError
+
+try:
+    import jax
+    from jax.experimental.compilation_cache import compilation_cache
+except ModuleNotFoundError as error:
+    raise InferenceError(
+        "Gibbs sampling and the reproduction of the paper need JAX, which is not installed; install it with "
+        "pip install 'equipoise[experiments]'"
+    ) from error
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
@@ -84,17 +90,9 @@ def _set(name: str, value: object) -> None:
     jax.config.update(name, value)  # type: ignore[no-untyped-call]
 
 
-def compiler_options(effort: int) -> dict[str, int] | None:
-    """How hard the compiler should try, 0 to 3. On a CPU it spends most of its time on what gains little here.
+def compiler_options() -> dict[str, int]:
+    """Tell the compiler to try little: on a CPU it spends most of its time on what gains little here.
 
-    XLA's fusion emitters make first calls up to twice as long, and later ones no faster
-    (`benchmarks/compiling.py`).
+    XLA's fusion emitters make first calls up to twice as long, and later ones no faster.
     """
-    if on_accelerator():
-        return None
-    return {"xla_backend_optimization_level": effort, "xla_cpu_use_fusion_emitters": False}
-
-
-def on_accelerator() -> bool:
-    """Whether programs run on something wider than a few CPU cores."""
-    return jax.default_backend() != "cpu"
+    return {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}

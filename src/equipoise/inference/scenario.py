@@ -20,7 +20,7 @@ from equipoise.errors import InferenceError
 if TYPE_CHECKING:
     from equipoise.models.base import Model
 
-Method = Literal["auto", "collapsed", "moments", "gibbs", "naive", "prior"]
+Method = Literal["auto", "moments", "gibbs", "naive", "prior"]
 Rule = Literal["power", "scaled"]
 # Which noise τ scales: a number that anybody may know, or a secret in hexadecimal digits: 32 for one draw, times √τ;
 # 64 for a Brownian path of each release, at time τ (`equipoise.inference.brownian`).
@@ -90,7 +90,7 @@ def check_method(method: str, model: "Model") -> str:
     if method == "auto":
         return model.samplers[0]
     if method not in model.samplers:
-        raise InferenceError(model.sampler_refusal(method))
+        raise InferenceError(model.gibbs_refusal)
     return method
 
 
@@ -105,8 +105,8 @@ def check_rule(rule: str | None, method: str, scenarios: Sequence[Scenario] = ()
         raise InferenceError('Gibbs sampling tempers by the "scaled" rule; use another method for "power"')
     if method != "gibbs" and rule == "scaled" and any(scenario.kappa == 0 for scenario in scenarios):
         raise InferenceError(
-            'kappa = 0 has no meaning for a collapsed posterior under the "scaled" rule, which does not tend to the '
-            'prior; use the "power" rule, or method "gibbs"'
+            'kappa = 0 has no meaning under the "scaled" rule where statistics are integrated out, since posteriors do '
+            'not tend to the prior; use the "power" rule, or method "gibbs"'
         )
     return "scaled" if rule == "scaled" else "power"
 

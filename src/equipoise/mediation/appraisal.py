@@ -5,23 +5,17 @@ asks for values can therefore be run again after a crash: it makes the same requ
 answered. For the same reason it does not matter who answers: `share` may hand requests to other workers first.
 """
 
-from collections import deque
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from equipoise._util.cores import usable_cores
 from equipoise.agreement import Agreement
 from equipoise.errors import ConvergenceError, MediationError
-from equipoise.inference.engine import planned_rounds
-from equipoise.inference.infer import engine_settings, infer_batch
+from equipoise.inference.infer import infer_batch
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.progress import Meter
-from equipoise.inference.runtime import double_precision, on_accelerator
 from equipoise.inference.scenario import UnitNoise
 from equipoise.mediation.journal import Journal
 from equipoise.mediation.requests import PATH, Appraisal, Request
@@ -34,11 +28,6 @@ MORE_DRAWS = (4, 16)  # times as many, where chains do not agree
 
 
 Share = Callable[[str, Sequence[Request]], None]  # has requests answered elsewhere, all or some; the text is for people
-
-
-def rounds_of(settings: SettlementSettings, draws: int | None = None) -> int:
-    """Rounds of chains that a posterior takes, as progress is measured."""
-    return planned_rounds(engine_settings(settings.method, settings.chains, draws or settings.draws))
 
 
 class Appraiser:
@@ -118,8 +107,7 @@ class Appraiser:
     def _skip(self, answered: Collection[Request]) -> None:
         """Tell who waits of what needs no sampling."""
         if isinstance(self._progress, Meter):
-            rounds = sum(rounds_of(self._settings, request.draws) for request in answered)
-            self._progress.skip(len(answered), rounds)
+            self._progress.skip(len(answered), sum(request.draws for request in answered))
 
     def posterior(self, request: Request) -> Posterior:
         """The very draws that were valued; sampled again if they are no longer there."""
@@ -137,10 +125,9 @@ class Appraiser:
         for request in requests:
             self._kept.pop(self._larger.get(request, request), None)
 
-    @double_precision  # in its own thread
     def _value(self, request: Request, posterior: Posterior) -> Appraisal:
         if request.by_draws_alone:
-            posterior = replace(posterior, scores=None, divergence=None)
+            posterior = replace(posterior, divergence=None)
         value = surprise(self._believed, posterior, estimator=self._settings.estimator, seed=request.seed, force=True)
         found = posterior.diagnostics
         return Appraisal(
@@ -152,39 +139,12 @@ class Appraiser:
         )
 
     def _value_all(self, requests: Iterable[Request], what: str, *, keep: Container[Request]) -> None:
-        """Sample requests and put what they are worth into the journal, as it comes.
+        """Sample requests and put what they are worth into the journal, as it comes."""
 
-        An accelerator samples faster than one thread values what it sampled. Threads that all have BLAS use all cores
-        would wait for each other.
-        """
-        if not on_accelerator():
+        def value(request: Request, posterior: Posterior) -> None:
+            self._journal.put(request.to_json(), self._value(request, posterior).to_json())
 
-            def value_here(request: Request, posterior: Posterior) -> None:
-                self._journal.put(request.to_json(), self._value(request, posterior).to_json())
-
-            self._sample(requests, what, value_here, keep=keep)
-            return
-        waiting: deque[tuple[Request, Future[Appraisal]]] = deque()
-
-        def put(most: int) -> None:
-            while len(waiting) > most or (waiting and waiting[0][1].done()):
-                request, appraisal = waiting.popleft()
-                try:
-                    self._journal.put(request.to_json(), appraisal.result().to_json())
-                except BaseException:
-                    put(0)  # what others are worth is kept
-                    raise
-
-        with threadpool_limits(1), ThreadPoolExecutor(usable_cores()) as pool:
-
-            def value(request: Request, posterior: Posterior) -> None:
-                waiting.append((request, pool.submit(self._value, request, posterior)))
-                put(2 * usable_cores())
-
-            try:
-                self._sample(requests, what, value, keep=keep)
-            finally:
-                put(0)
+        self._sample(requests, what, value, keep=keep)
 
     def _sample(
         self,

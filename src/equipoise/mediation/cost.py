@@ -1,8 +1,9 @@
 """What a round will cost: how many posteriors, and how long they take on this machine, from a short measurement."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from time import process_time
+from typing import Any
 
 import numpy as np
 
@@ -10,25 +11,16 @@ from equipoise._util.canonical import MAX_DOCUMENT_BYTES, strict_json
 from equipoise._util.cores import usable_cores
 from equipoise._util.text import counted, duration
 from equipoise.agreement import Agreement
-from equipoise.inference.cost import measure, seconds_of
-from equipoise.inference.hmc import ROUND
-from equipoise.inference.infer import engine_settings, prior_posterior
-from equipoise.inference.processes import processes_for
-from equipoise.inference.scenario import check_method
 from equipoise.mediation.advice.engines import engine_of
 from equipoise.mediation.advice.imagined import Assumed, Coalition, imagine
 from equipoise.mediation.journal import FORMAT
 from equipoise.mediation.settings import WITH_NOISE, Mechanism, SettlementSettings, coalitions_to_value
-from equipoise.valuation.surprise import surprise
 
 TYPICAL_ROWS = 1_000  # of a party, to measure with
-LIKELY_DRAWS = 2_560  # of a coalition's posterior, by which its chains agree
 CURVE = 7  # posteriors of the tempering curve; a few more where a target is next to nothing
 TRIES = 1.5  # verifications of a reward by tempering
 NOISE_TRIES = 8  # posteriors on the way to a reward made by noise
 MORE_DRAWS = 1.5  # times the first draws, for the precision asked for
-COMPILING = 8  # times as long as the measured program takes all others to compile, or to load
-STARTING = 10.0  # seconds in which processes start
 SURE = 2  # the estimate may be wrong by this factor
 
 
@@ -48,8 +40,6 @@ class Cost:
         How many are sampled at once.
     seconds : float
         Seconds in all; `least` and `most` are a factor of two away.
-    compiling : float
-        Seconds of these before the first posterior.
     """
 
     coalitions: int
@@ -58,7 +48,6 @@ class Cost:
     posterior: float
     processes: int
     seconds: float
-    compiling: float
 
     @property
     def least(self) -> float:
@@ -116,57 +105,24 @@ def estimate_cost(
     mechanism = settings.mechanism or agreement.reward.mechanism
     coalitions, rewards = planned_posteriors(parties or len(agreement.parties), settings, mechanism)
     kept = min(0 if journal is None else _entries(Path(journal)), coalitions + rewards)
-    speed = _measure(agreement, settings, coalitions + rewards)
+    posterior = _seconds_of_posterior(agreement)
+    processes = min(usable_cores(), coalitions + rewards)
     # Rewards made by noise are found one after the other.
     at_once, in_turn = (0, rewards) if mechanism in WITH_NOISE else (rewards, 0)
-    seconds = MORE_DRAWS * coalitions * (speed.coalition / speed.processes + speed.valuing)
-    seconds += at_once * (speed.reward / speed.processes + speed.valuing) + in_turn * (speed.reward + speed.valuing)
-    share_left = 1 - kept / (coalitions + rewards)
-    seconds = speed.compiling + share_left * seconds
-    return Cost(coalitions, rewards, kept, speed.reward + speed.valuing, speed.processes, seconds, speed.compiling)
+    seconds = posterior * ((MORE_DRAWS * coalitions + at_once) / processes + in_turn)
+    seconds *= 1 - kept / (coalitions + rewards)
+    return Cost(coalitions, rewards, kept, posterior, processes, seconds)
 
 
-class _Speed(NamedTuple):
-    """Seconds of one core: of a coalition's posterior, of a reward's, of valuing either, of compiling all programs."""
-
-    coalition: float
-    reward: float
-    valuing: float
-    compiling: float
-    processes: int
-
-
-def _measure(agreement: Agreement, settings: SettlementSettings, posteriors: int) -> _Speed:
-    """Measure how fast this machine is with posteriors of an agreement."""
-    if check_method(settings.method, agreement.model) == "moments":
-        engine = engine_of(agreement)
-        assumed = [Assumed(TYPICAL_ROWS, agreement.privacy.max_epsilon)] * len(agreement.parties)
-        (one,) = imagine(engine, assumed, 1, np.random.default_rng(0))
-        everybody = Coalition(np.ones(len(assumed)), np.zeros(len(assumed)))
-        seconds = seconds_of(lambda: engine.sample(one, [everybody], 0))
-        return _Speed(seconds, seconds, 0.0, 0.0, min(usable_cores(), posteriors))
-    here = engine_settings(settings.method, settings.chains, settings.draws)
-    speed, processes = measure(agreement, here, posteriors), processes_for(posteriors)
-    return _Speed(
-        speed.posterior(replace(here, draws=min(here.draws, LIKELY_DRAWS))),
-        speed.posterior(here),
-        _valuing_seconds(agreement, settings),
-        COMPILING * speed.compiling + (STARTING if processes > 1 else 0.0),
-        processes,
-    )
-
-
-def _valuing_seconds(agreement: Agreement, settings: SettlementSettings) -> float:
-    """Seconds of valuing one posterior's draws, once they are there."""
-    drawn = prior_posterior(agreement, max(settings.draws, ROUND))
-    # Fitting a conjugate prior takes several chains, and no longer than fitting a normal distribution.
-    estimator = "gaussian-fit" if settings.estimator == "conjugate-fit" else settings.estimator
-
-    def value() -> None:
-        surprise(agreement, drawn, estimator=estimator, force=True)
-
-    seconds_of(value)  # the first time, libraries are loaded
-    return seconds_of(value)
+def _seconds_of_posterior(agreement: Agreement) -> float:
+    """Measure the seconds of one core that a posterior of everybody takes, of an imagined round."""
+    engine = engine_of(agreement)
+    assumed = [Assumed(TYPICAL_ROWS, agreement.privacy.max_epsilon)] * len(agreement.parties)
+    (one,) = imagine(engine, assumed, 1, np.random.default_rng(0))
+    everybody = Coalition(np.ones(len(assumed)), np.zeros(len(assumed)))
+    begun = process_time()
+    engine.sample(one, [everybody], 0)
+    return process_time() - begun
 
 
 def _entries(journal: Path) -> int:

@@ -22,11 +22,9 @@ from equipoise.agreement import Agreement
 from equipoise.estimate import Estimate
 from equipoise.inference.infer import infer
 from equipoise.inference.posterior import Posterior
-from equipoise.inference.processes import processes_for
 from equipoise.inference.progress import Meter, meter
 from equipoise.inference.released_features import rows_like
-from equipoise.inference.runtime import double_precision
-from equipoise.mediation.appraisal import Appraiser, Share, rounds_of
+from equipoise.mediation.appraisal import Appraiser, Share
 from equipoise.mediation.audit import audited
 from equipoise.mediation.coalitions import Coalitions
 from equipoise.mediation.cost import planned_posteriors
@@ -82,7 +80,7 @@ def mediate(
         Rows in the columns' own units, to report how well each reward predicts; features are None for a model that has
         none.
     processes : int, optional
-        Processes to sample in; by default as many as there are cores, where that pays.
+        Posteriors to sample at once; by default as many as there are cores.
     progress : bool, optional
         Whether to show progress on standard error: one bar for the whole round, with the time left, on a terminal, and
         lines elsewhere. By default the bar, on a terminal only.
@@ -137,10 +135,7 @@ def settle(
     it gets answered in the journal, by other workers' `appraise`, are not sampled here. Decisions do not depend on it.
     """
     planned = planned_posteriors(len(task.parties), task.settings, task.mechanism)
-    if processes is None:
-        # A round is many batches: workers that are started for the first one serve them all.
-        processes = processes_for(sum(planned))
-    with meter(progress, sum(planned) * rounds_of(task.settings)) as shown:
+    with meter(progress, sum(planned) * task.settings.draws) as shown:
         appraiser = _appraiser(task, journal, processes=processes, progress=shown or False, share=share)
         settlement = _Round(task, appraiser, shown).settle(test_rows)
     return audited(settlement)
@@ -214,7 +209,7 @@ class _Round:
         exact = self.coalitions.complete
         if self.shown:
             _, rewards = planned_posteriors(len(self.parties), self.task.settings, self.task.mechanism)
-            self.shown.expect(rewards * rounds_of(self.task.settings))
+            self.shown.expect(rewards * self.task.settings.draws)
         with _timed(self.timings, "making rewards"):
             awards: dict[str, Award] = {}
             for team in self.task.teams:
@@ -272,7 +267,6 @@ class _Round:
         with threadpool_limits(1), ThreadPoolExecutor(usable_cores()) as pool:
             return dict(zip(team, pool.map(award, team), strict=True))
 
-    @double_precision  # in its own thread
     def _award(
         self,
         team: tuple[str, ...],

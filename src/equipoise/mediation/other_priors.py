@@ -13,7 +13,6 @@ from equipoise._util.canonical import canonical_json, sha256_hex
 from equipoise.agreement import Agreement
 from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
-from equipoise.inference.processes import processes_for
 from equipoise.mediation.appraisal import Appraiser
 from equipoise.mediation.journal import FileJournal
 from equipoise.mediation.requests import Request
@@ -75,7 +74,6 @@ def other_priors(
         Request(members, settings.draws, derived_seed(settings.seed, "other priors", sorted(members)))
         for members in every_coalition(parties)[1:]
     ]
-    processes = processes_for(2 * len(requests)) if processes is None else processes
     for name, width in WIDTHS.items():
         believed = widened(settlement.agreement, width)
         path = None if folder is None else Path(folder) / JOURNAL.format(name=name.replace(" ", "-"))

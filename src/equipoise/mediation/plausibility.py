@@ -33,9 +33,9 @@ import numpy as np
 
 from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
-from equipoise.inference.collapsed import row_moments
+from equipoise.inference.models import conjugate_of
 from equipoise.inference.posterior import Posterior
-from equipoise.inference.problem import model_of
+from equipoise.inference.released import family_of
 from equipoise.inference.released_features import deviations_of, row_covariance_of
 from equipoise.mediation.findings import Remark
 from equipoise.models import Layout, layout_of
@@ -198,11 +198,8 @@ def _row_covariance(agreement: Agreement, submissions: Sequence[Submission], pos
     """Covariance of what one row of these parties adds to the statistic."""
     if isinstance(agreement.model, Regression):
         return row_covariance_of(agreement, submissions)
-    model, prior = model_of(agreement)
-    chosen = np.arange(0, len(posterior), 50)
-    assert posterior.coordinates is not None
-    draws = {name: values[chosen] for name, values in posterior.draws.items()}
-    return np.asarray(row_moments(model, prior, draws, posterior.coordinates[chosen], 0)[1].mean(axis=0))
+    draws = {name: values[::50] for name, values in posterior.draws.items()}
+    return np.asarray(family_of(agreement.model).row_moments(draws).covariance.mean(axis=0))
 
 
 def impossible_magnitudes(agreement: Agreement, submissions: Sequence[Submission]) -> list[Remark]:
@@ -235,9 +232,8 @@ def prior_conflicts(agreement: Agreement, submissions: Sequence[Submission], eve
     bounds is the conflict that is met most often. The posterior is then a compromise, and may be right by neither.
     """
     own, agreed = everybody.coordinates, agreement.model
-    if own is None:
-        model, prior = model_of(agreement)
-        own = model.own_of_draws(prior, everybody.draws)
+    if own is None and agreed.is_conjugate:
+        own = conjugate_of(agreed).own_of_draws(everybody.draws)
     found = [] if own is None else _far(agreed.coordinate_names(), own.mean(axis=0), _WIDEN)
     if isinstance(agreed, Regression) and agreed.number_names and submissions:
         groups = [submissions] if _one_population(agreement) else [[one] for one in submissions]

@@ -70,14 +70,14 @@ class SettlementSettings(BaseModel):
         to the operator, all parties are one team.
     estimator : str
         Estimator of a posterior's value, see docs/estimators.md.
-    method : {"auto", "moments", "collapsed", "gibbs", "naive", "prior"}
+    method : {"auto", "moments", "gibbs", "naive", "prior"}
         Sampler of posteriors, see `equipoise.infer`.
     rule : {"power", "scaled"}, optional
         Tempering rule; by default the sampler's own.
     draws : int
         Draws of every posterior, to begin with.
     chains : int, optional
-        Chains of the sampler, 4 or more.
+        Chains of method "gibbs", 4 or more.
     precision : float
         Standard error, in nats, that targets and rewards should have.
     tolerance : float, optional

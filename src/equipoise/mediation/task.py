@@ -146,8 +146,6 @@ class Task:
         return self._digest({name: value for name, value in self.settings.options.items() if name not in REQUESTED})
 
     def _digest(self, options: dict[str, Any]) -> str:
-        from equipoise.inference.runtime import on_accelerator  # loads JAX; a server makes tasks only to check them
-
         return sha256_hex(
             canonical_json(
                 {
@@ -155,7 +153,7 @@ class Task:
                     "submissions": {party: one.digest for party, one in self.contributions.items()},
                     "options": options,
                     "force": self.settings.force,  # which draws are used depends on it, and on what follows
-                    "environment": {**environment(), "accelerator": on_accelerator()},
+                    "environment": environment(),
                 }
             )
         )
@@ -237,7 +235,7 @@ def _check_agreed(task: Task) -> None:
 
 def environment() -> dict[str, str]:
     """Versions of what computes."""
-    libraries = {name: version(name) for name in ("jax", "jaxlib", "numpy", "scipy")}
+    libraries = {name: version(name) for name in ("numpy", "scipy")}
     return {"equipoise": __version__, "python": platform.python_version(), **libraries}
 
 

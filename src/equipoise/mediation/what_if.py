@@ -15,7 +15,6 @@ import numpy as np
 from equipoise._util.canonical import canonical_json, sha256_hex
 from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
-from equipoise.inference.processes import processes_for
 from equipoise.mediation.appraisal import Appraiser
 from equipoise.mediation.journal import FileJournal
 from equipoise.mediation.requests import Request
@@ -134,8 +133,6 @@ def what_if(
         for members in coalitions
         if set(members) & set(extra)
     ]
-    if processes is None:
-        processes = processes_for(2 * len(requests))  # one question is seldom the last, and workers stay for the next
     path = None if folder is None else Path(folder) / JOURNAL
     inputs = sha256_hex(canonical_json([settlement.decisions_digest, settlement.environment]))
     with FileJournal(path, inputs) as journal:

@@ -2,7 +2,7 @@
 
 A kind says which sums a party releases, with the proof of how far one row can change them (`layout`); what its
 parameters are called and may be; how draws of them become predictions, probabilities of new rows and new rows; and how
-all of that is put in words. Its other half, the prior as a transform and the moments of a row, needs JAX and lies in
+all of that is put in words. Its other half, the moments of a row and posteriors of exact statistics, lies in
 `inference/models`. `docs/howto/new-model.md` goes through both.
 
 Draws are mappings of the engine's parameters to arrays [draws, …], in *scaled* units, where every bounded column spans
@@ -284,16 +284,17 @@ class Model(Section, ABC):
     @property
     def samplers(self) -> tuple[str, ...]:
         """Samplers that can draw from posteriors of this model, the usual one first."""
-        return ("collapsed", "naive", "prior")
+        return ("moments", "naive", "prior")
 
     @property
     def is_conjugate(self) -> bool:
         """True if the posterior of exact statistics is known in closed form."""
         return True
 
-    def sampler_refusal(self, method: str) -> str:
-        """Say why a sampler that is not among `samplers` cannot be used."""
-        return f'method "{method}" is for regressions, and this agreement is {self.kind}; use "{self.samplers[0]}"'
+    @property
+    def gibbs_refusal(self) -> str:
+        """Say why Gibbs sampling, if it is not among `samplers`, cannot be used."""
+        return f'method "gibbs" is for linear regression, and this agreement is {self.kind}; use "moments"'
 
     # Format 1 of agreements.
 

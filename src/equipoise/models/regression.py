@@ -193,13 +193,10 @@ class Regression(Model):
     def is_conjugate(self) -> bool:
         return "gibbs" in self.samplers
 
-    def sampler_refusal(self, method: str) -> str:
-        if method == "collapsed":
-            return (
-                'method "collapsed" is for models without features, and this agreement is a regression; use "moments"'
-            )
+    @property
+    def gibbs_refusal(self) -> str:
         if self.kind != "linear":
-            return f'method "gibbs" is for linear regression, and this agreement is {self.kind}; use "moments"'
+            return super().gibbs_refusal
         return (
             'method "gibbs" needs the conjugate prior, and this agreement has the standardised one; use "moments", '
             'or agree on prior.kind = "conjugate"'

@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path
 from time import perf_counter
 
-import jax
-
 from equipoise._util.cores import usable_cores
 from equipoise._version import __version__
 from equipoise.reproduction import settings as paper
@@ -183,7 +181,4 @@ def reproduce(item: Item, bench: Bench) -> Outcome:
 
 
 def _machine() -> str:
-    device = jax.devices()[0]
-    if device.platform != "cpu":
-        return f"{device.device_kind}, {usable_cores()} cores"
     return f"{usable_cores()} cores, {platform.machine()}"

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from equipoise.inference.engine import Settings
+from equipoise.inference.gibbs import GibbsSettings
 from equipoise.reproduction.settings import Setting
 
 Tick = Callable[[str], None]  # told what is being computed
@@ -18,10 +18,10 @@ class Effort:
 
     name: str
     runs: int
-    linear: Settings | int
+    linear: GibbsSettings | int
     logistic: int
 
-    def sampling(self, setting: Setting) -> Settings | int:
+    def sampling(self, setting: Setting) -> GibbsSettings | int:
         """Return how a data set's posteriors are sampled."""
         return self.logistic if setting.kind == "logistic" else self.linear
 
@@ -29,10 +29,9 @@ class Effort:
         """How a data set's posteriors were sampled, for the record of a run."""
         known = {"effort": self.name, "runs": self.runs}
         chosen = self.sampling(setting)
-        if not isinstance(chosen, Settings):
+        if not isinstance(chosen, GibbsSettings):
             return {**known, "sampler": "moments", "draws": chosen}
-        by_gibbs = {"sampler": chosen.sampler, "rule": chosen.rule, "chains": chosen.chains, "draws": chosen.draws}
-        return {**known, **by_gibbs}
+        return {**known, "sampler": "gibbs", "rule": "scaled", "chains": chosen.chains, "draws": chosen.draws}
 
 
 # Draws that two cores make in minutes; twice as many repetitions would not change what is seen.
@@ -45,6 +44,6 @@ QUICK = Effort("quick", 3, 3_200, 3_200)
 FULL = Effort(
     "full",
     5,
-    Settings(draws=30_000, chains=16, sampler="gibbs", rule="scaled", max_thinning=1, warm_up=16),
+    GibbsSettings(draws=30_000, chains=16, max_thinning=1, warm_up=16),
     10_000,
 )

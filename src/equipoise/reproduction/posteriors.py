@@ -1,30 +1,27 @@
 """Posteriors of an experiment: sampled as its effort says, valued, and asked to predict.
 
-Gibbs sampling goes below `equipoise.infer`, which insists on chains that agree and takes longer until they do: the
-paper's own protocol has a fixed length.
+Gibbs sampling goes below `equipoise.infer`, which takes longer until chains agree: the paper's own protocol has a fixed
+length.
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from equipoise._util.arrays import Floats
 from equipoise._util.cores import usable_cores
 from equipoise.agreement import Agreement
 from equipoise.estimate import Estimate
-from equipoise.inference import engine
-from equipoise.inference.engine import Problem, Sampled, Settings
+from equipoise.inference.batch import Asked as Scenarios
+from equipoise.inference.gibbs import GibbsSample, GibbsSettings, sample_by_gibbs
 from equipoise.inference.infer import infer, infer_batch
-from equipoise.inference.models.linear import regression_coordinates
+from equipoise.inference.models import conjugate_of
+from equipoise.inference.models.linear import ConjugateRegression
 from equipoise.inference.posterior import Posterior
-from equipoise.inference.problem import observations_of, problem_of, scenario_arrays
-from equipoise.inference.processes import sample_one, spread, tasks_of
-from equipoise.inference.runtime import double_precision, on_accelerator
+from equipoise.inference.processes import spread
+from equipoise.inference.released import members_of, noises_of, released_sums
 from equipoise.inference.scenario import Scenario
 from equipoise.models.base import Rows
 from equipoise.protocol.submission import Submission
@@ -107,7 +104,7 @@ def find(
     agreement: Agreement,
     sent: Sequence[Submission],
     asked: Sequence[Asked],
-    sampling: Settings | int,
+    sampling: GibbsSettings | int,
     measure: Callable[[Drawn], Result],
     *,
     noise_seed: int = 0,
@@ -118,7 +115,7 @@ def find(
     With settings, `sampling` is by Gibbs at a fixed length; a number is that of draws by the library's own sampler.
     Naive posteriors, which ignore the noise, are sampled by the library too.
     """
-    if isinstance(sampling, Settings) and not naive:
+    if isinstance(sampling, GibbsSettings) and not naive:
         return _find_by_gibbs(agreement, sent, asked, sampling, measure, noise_seed)
     results: dict[int, Result] = {}
 
@@ -131,7 +128,7 @@ def find(
         sent,
         [one.scenario for one in asked],
         method="naive" if naive else "moments",
-        draws=sampling.draws if isinstance(sampling, Settings) else sampling,
+        draws=sampling.draws if isinstance(sampling, GibbsSettings) else sampling,
         seed=[one.seed for one in asked],
         noise_seed=noise_seed,
         progress=False,
@@ -140,40 +137,35 @@ def find(
     return [results[place] for place in range(len(asked))]
 
 
-@double_precision
 def _find_by_gibbs(
     agreement: Agreement,
     sent: Sequence[Submission],
     asked: Sequence[Asked],
-    settings: Settings,
+    settings: GibbsSettings,
     measure: Callable[[Drawn], Result],
     noise_seed: int,
 ) -> list[Result]:
-    """Sample and measure on all cores, or in one go on an accelerator."""
-    present = tuple(submission.party for submission in sent)
-    problem = problem_of(agreement, observations_of(agreement, sent, seed=noise_seed))
-    scenarios = scenario_arrays(agreement, present, [one.scenario for one in asked])
-    keys = jnp.stack([jax.random.key(one.seed) for one in asked])
-    if on_accelerator():
-        sampled = engine.run(keys, problem, scenarios, settings)
-        with ThreadPoolExecutor(usable_cores()) as pool:
-            return list(pool.map(lambda one: measure(drawn_of(problem, one)), sampled))
-    tasks = [(*task, measure) for task in tasks_of(keys, problem, scenarios, [settings] * len(keys))]
+    """Sample and measure on all cores."""
+    model, sums = conjugate_of(agreement.model), released_sums(agreement, sent)
+    scenarios = [one.scenario for one in asked]
+    members = members_of(agreement, tuple(submission.party for submission in sent), scenarios)
+    noises = noises_of(agreement, sent, members.tau, [noise_seed] * len(asked))
+    tasks = [
+        (model, sums, Scenarios(inside, one.scenario.kappa, tau, noise, settings.draws, one.seed), settings, measure)
+        for one, inside, tau, noise in zip(asked, *members, noises, strict=True)
+    ]
     return [result for _, result in sorted(spread(_measured, tasks, usable_cores()), key=lambda pair: pair[0])]
 
 
-def _measured(
-    key: Any, model: Any, prior: Any, observations: Any, scenario: Any, settings: Settings, measure: Any
-) -> Any:
-    sampled = sample_one(key, model, prior, observations, scenario, settings)
-    return measure(drawn_of(Problem(model, prior, observations), sampled))
+def _measured(model: ConjugateRegression, sums: Any, asked: Any, settings: GibbsSettings, measure: Any) -> Any:
+    return measure(drawn_of(model, sample_by_gibbs(model, sums, asked, settings)))
 
 
-def drawn_of(problem: Problem, sampled: Sampled) -> Drawn:
+def drawn_of(model: ConjugateRegression, sampled: GibbsSample) -> Drawn:
     """Coordinates and parameters of what Gibbs sampled."""
     flat = {name: part.reshape(-1, *part.shape[2:]) for name, part in sampled.parameters.items()}
-    chains, length = sampled.parameters["weights"].shape[:2]
-    coordinates = regression_coordinates(problem.prior, flat["weights"], flat["variance"])
+    chains, length = sampled.parameters["variance"].shape
+    coordinates = model.own_of_draws(flat)
     return Drawn(coordinates.reshape(chains, length, -1), flat, float(np.max(sampled.diagnostics.rhat)))
 
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from equipoise.agreement import Agreement
 from equipoise.estimate import Estimate
-from equipoise.inference.runtime import on_accelerator
 from equipoise.inference.scenario import Scenario
 from equipoise.mediation.seeds import derived_seed
 from equipoise.protocol.submission import Submission
@@ -135,12 +134,12 @@ def vary_epsilon(
 
 
 class _Sampling:
-    """The batches of one sweep: level by level, or all levels in one on an accelerator."""
+    """The batches of one sweep, level by level."""
 
     def __init__(self, setting: Setting, effort: Effort, variation: Variation) -> None:
         self.setting, self.effort, self.variation = setting, effort, variation
         levels = list(variation.levels)
-        self.groups = [levels] if on_accelerator() else [[level] for level in levels]
+        self.groups = [[level] for level in levels]
         self.measure: Measure = Measure(setting.test_rows)
 
     def first(self) -> tuple[dict[Key, Found], dict[float, Curve]]:

@@ -10,7 +10,7 @@ import numpy as np
 from equipoise._util.arrays import Floats
 from equipoise.estimate import Estimate
 from equipoise.inference import gibbs
-from equipoise.inference.engine import Settings
+from equipoise.inference.gibbs import GibbsSettings
 from equipoise.inference.infer import infer_exact
 from equipoise.inference.scenario import Scenario
 from equipoise.mediation.seeds import derived_seed
@@ -149,14 +149,8 @@ class Thinned:
 def thinning(name: str, setting: Setting, effort: Effort, samples: int, *, tick: Tick = lambda _what: None) -> Outcome:
     """Gibbs draws of everybody's posterior, every t-th kept: close draws look like a narrow posterior."""
     agreement, sent = plain_submissions(setting, EPSILONS, NOISE_SEED)
-    settings = Settings(
-        draws=samples * max(PAPER_THINNING),
-        chains=16,
-        sampler="gibbs",
-        rule="scaled",
-        max_thinning=1,
-        warm_up=BURN_IN // gibbs.ROUND,
-        sweeps=1,
+    settings = GibbsSettings(
+        draws=samples * max(PAPER_THINNING), chains=16, sweeps=1, warm_up=BURN_IN // gibbs.ROUND, max_thinning=1
     )
     tick(f"{setting.name}: Gibbs sampling, {settings.draws // settings.chains:,} sweeps of {settings.chains} chains")
     asked = [Asked(Scenario(), derived_seed(0, "thinning", run)) for run in range(effort.runs)]

@@ -17,9 +17,9 @@ from equipoise.inference.posterior import Posterior
 
 
 def own_part(agreement: Agreement, posterior: Posterior) -> Posterior:
-    """A posterior with draws and diagnostics of the model's own parameters alone, and without scores.
+    """A posterior with draws and diagnostics of the model's own parameters alone, and without its divergence.
 
-    Scores and divergence are exact numbers of everybody's releases: who had them could work out more than draws tell.
+    The divergence is an exact number of everybody's releases: who had them could work out more than draws tell.
     Draws can be no better than the chains they are from: the worst diagnostic of all other parameters stays, as one.
     """
     focus = len(agreement.model.coordinate_names())  # of the model's own parameters, which come first
@@ -33,7 +33,6 @@ def own_part(agreement: Agreement, posterior: Posterior) -> Posterior:
             ess_bulk=_own(found.ess_bulk, focus, np.min),
             ess_tail=_own(found.ess_tail, focus, np.min),
         ),
-        scores=None,
         divergence=None,
     )
 

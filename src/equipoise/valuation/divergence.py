@@ -10,9 +10,6 @@ r"""Estimates of KL(posterior ‖ prior) from draws, in coordinates where the pr
 Each is a mean of one number per draw, so that its standard error is that of a mean of autocorrelated draws; estimators
 that are random themselves (prior draws, training) add what their repetitions differ by. KL does not depend on
 coordinates; estimates of it do, and these are the ones in which posteriors are closest to normal.
-
-Draws that come with their scores have control variates (`control_variates.py`), for what the draws' mean and covariance
-say: the closed form of `gaussian-fit`, which nearest neighbours correct.
 """
 
 import json
@@ -31,7 +28,6 @@ from threadpoolctl import threadpool_limits
 from equipoise._util.arrays import Floats
 from equipoise.estimate import Estimate
 from equipoise.inference.diagnostics import ess_mean
-from equipoise.valuation.control_variates import controlled
 from equipoise.valuation.mixtures import Mixture, fit_mixture
 from equipoise.valuation.neighbours import Neighbours, distances, nearest
 
@@ -41,21 +37,14 @@ NEIGHBOURS = 4  # the paper's k
 SEARCHED = 16  # among which as many are left, but for one in a billion, when a block is left out
 REPEATS = 5  # of the paper's estimator, each with prior draws of its own
 BLOCKS = 16  # of draws, left out in turn for a standard error
-NEIGHBOURS_IN_COMMON = 0.2  # variance of one term, on top: neighbours share neighbours (`tests/valuation`)
 MOST_COMPONENTS = 5  # of a mixture
 DRAWS_PER_NUMBER = 2  # distinct draws in a half for every number that a mixture of it estimates
 CALIBRATION_POINTS = 40_000  # over all samples that calibrate one size and dimension
 _one_at_a_time = threading.Lock()
 
 
-def divergence(
-    draws: Floats, estimator: Estimator = "knn-entropy", *, seed: int = 0, scores: Floats | None = None
-) -> Estimate:
-    """KL divergence from N(0, I) of the distribution behind draws [chains, draws, d].
-
-    With `scores` [chains, draws, 2, d] as `Posterior.scores` has them, standard errors of the first three estimators
-    are about half of what they are without.
-    """
+def divergence(draws: Floats, estimator: Estimator = "knn-entropy", *, seed: int = 0) -> Estimate:
+    """KL divergence from N(0, I) of the distribution behind draws [chains, draws, d]."""
     estimators: dict[str, Callable[[Floats, np.random.Generator], tuple[Floats, float]]] = {
         "knn-entropy": _by_entropy,
         "knn-copula": _by_copula,
@@ -70,12 +59,6 @@ def divergence(
         raise ValueError(f"draws of shape {draws.shape} are too few, or not [chains, draws, coordinates]")
     terms, own_variance = estimators[estimator](draws, np.random.default_rng(seed))
     terms = terms.reshape(draws.shape[:2])
-    if scores is not None and estimator in ("knn-entropy", "knn-copula", "knn-mixture"):
-        # Neighbours see a whitened sample, so that its mean and covariance move the fit's share of the terms alone.
-        # With mixtures they move the terms as they would the true log density, whose normal part the fit's share is.
-        fit = _log_ratio_of_fit(draws).reshape(terms.shape)
-        terms = terms - fit + controlled(fit, scores, lambda chains: _log_ratio_of_fit(draws[chains]))
-        own_variance += NEIGHBOURS_IN_COMMON / terms.size
     mean = mean_of_chains(terms)
     return Estimate(mean.value, math.hypot(mean.error, math.sqrt(own_variance)))
 

@@ -9,8 +9,9 @@ from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
 from equipoise.errors import InferenceError
 from equipoise.estimate import Estimate
+from equipoise.inference.models import conjugate_of
+from equipoise.inference.models.base import Conjugate
 from equipoise.inference.posterior import Posterior
-from equipoise.inference.problem import model_of
 from equipoise.valuation import Estimator, check_estimator
 from equipoise.valuation.divergence import Estimator as OfCoordinates
 from equipoise.valuation.divergence import divergence, divergence_between
@@ -45,8 +46,8 @@ def surprise(
     -------
     Estimate
         Its standard error covers that of the Markov chains. Posteriors by method "moments" know their divergence from
-        importance weights, which "knn-entropy" then returns. That of a posterior just sampled is about half of what
-        it is once saved and loaded, for files have no `scores`.
+        importance weights, which "knn-entropy" then returns; once saved and loaded, they do not, for files have draws
+        alone.
 
     Raises
     ------
@@ -66,15 +67,13 @@ def surprise(
         return posterior.divergence
     coordinates = own_coordinates(agreement, posterior)
     if estimator == "conjugate-fit" and agreement.model.is_conjugate:
-        model, prior = model_of(agreement)
         draws = {name: _by_chain(posterior, values) for name, values in posterior.draws.items()}
-        return conjugate_fit(model, prior, draws)
+        return conjugate_fit(conjugate_of(agreement.model), draws)
     chosen: OfCoordinates = "gaussian-fit" if estimator == "conjugate-fit" else estimator
-    scores = None if posterior.scores is None else _by_chain(posterior, posterior.scores)
-    return divergence(coordinates, chosen, seed=seed, scores=scores)
+    return divergence(coordinates, chosen, seed=seed)
 
 
-def conjugate_fit(model: Any, prior: Any, draws: ByChain) -> Estimate:
+def conjugate_fit(model: Conjugate[Any], draws: ByChain) -> Estimate:
     """KL(posterior ‖ prior) of the member of the prior's own family that fits the draws best (paper App. C.3).
 
     Closed form, and right when noise is small, for then the posterior is nearly conjugate. Where it is not (two modes,
@@ -82,8 +81,8 @@ def conjugate_fit(model: Any, prior: Any, draws: ByChain) -> Estimate:
     draws, by leaving out one chain at a time.
     """
     chains = len(next(iter(draws.values())))
-    whole = model.conjugate_divergence(prior, _flat(draws))
-    left_out = np.array([model.conjugate_divergence(prior, _flat(draws, without=chain)) for chain in range(chains)])
+    whole = model.conjugate_divergence(_flat(draws))
+    left_out = np.array([model.conjugate_divergence(_flat(draws, without=chain)) for chain in range(chains)])
     variance = (chains - 1) / chains * np.sum((left_out - left_out.mean()) ** 2)
     return Estimate(whole, float(np.sqrt(variance)))
 
@@ -142,11 +141,11 @@ def own_coordinates(agreement: Agreement, posterior: Posterior) -> Floats:
     """
     if posterior.coordinates is not None:
         return _by_chain(posterior, posterior.coordinates)
-    model, prior = model_of(agreement)
-    found = model.own_of_draws(prior, posterior.draws)
+    agreed = agreement.model
+    found = conjugate_of(agreed).own_of_draws(posterior.draws) if agreed.is_conjugate else None
     if found is None:
         raise InferenceError(
-            f'draws of method {posterior.method!r} cannot be valued for {type(model).__name__}; use method "collapsed"'
+            f'draws of method {posterior.method!r} cannot be valued for a {agreed.noun}; use method "moments"'
         )
     return _by_chain(posterior, found)
 

@@ -8,20 +8,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from equipoise.inference.collapsed import CollapsedModel
+from equipoise.inference.observations import Observed
 from jax import Array
 from numpy.typing import NDArray
 from scipy import stats
 
 from engine_setup import jit
 from equipoise.inference import moment_likelihood
-from equipoise.inference.collapsed import CollapsedModel
 from equipoise.inference.models.bernoulli import Bernoulli, bernoulli_prior
 from equipoise.inference.models.categorical import Categorical, categorical_prior
 from equipoise.inference.models.exponential import Exponential
 from equipoise.inference.models.gaussian import Gaussian, gaussian_prior
 from equipoise.inference.models.poisson import Poisson
 from equipoise.inference.models.rate import rate_prior
-from equipoise.inference.observations import Observed
 
 pytestmark = pytest.mark.engine
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
+from equipoise.inference.hamiltonian import sample_chains
+from equipoise.inference.pooling import Releases
 from equipoise.inference.regression import posterior
-from equipoise.inference.regression.hamiltonian import sample_chains
 from equipoise.inference.regression.model import RegressionModel
-from equipoise.inference.regression.pooling import Releases
 from regressions import agree, draw_rows, draw_targets, model_of, sums_of
 
 WEIGHTS = np.array([0.3, -0.2, 0.25, 0.15, -0.1, 0.05])

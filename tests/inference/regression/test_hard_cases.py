@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from equipoise.errors import InferenceError
+from equipoise.inference.pooling import Releases
 from equipoise.inference.regression.model import RegressionModel
-from equipoise.inference.regression.pooling import Releases
 from equipoise.inference.regression.posterior import Sample, build_problem, sample_posterior
 from regressions import Floats, agree, draw_targets, model_of, sums_of
 

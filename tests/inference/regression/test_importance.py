@@ -5,9 +5,9 @@ import pytest
 from scipy import stats
 
 from equipoise.errors import InferenceError
-from equipoise.inference.regression.importance import sample, smooth
-from equipoise.inference.regression.likelihood import Normals
-from equipoise.inference.regression.mode import Observation, Problem, find_mode
+from equipoise.inference.importance import sample, smooth
+from equipoise.inference.mode import Observation, Problem, find_mode
+from equipoise.inference.normals import Normals
 from regressions import agree, model_of
 
 

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from equipoise.inference.normals import normal_log_density
+from equipoise.inference.pooling import Releases, pool
 from equipoise.inference.regression import logistic
-from equipoise.inference.regression.likelihood import LinearLikelihood, Parameters, normal_log_density
-from equipoise.inference.regression.pooling import FeaturePrior, Releases, TargetObservation, observe_targets, pool
+from equipoise.inference.regression.likelihood import LinearLikelihood, Parameters
+from equipoise.inference.regression.observation import FeaturePrior, TargetObservation, observe_targets
 from equipoise.inference.regression.population import simulate, weigh
 from equipoise.inference.regression.row_covariance import row_covariance
 from regressions import agree, draw_rows, model_of, sums_of

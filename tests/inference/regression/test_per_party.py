@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 import equipoise as eq
+from equipoise.inference.pooling import Releases
 from equipoise.inference.regression import posterior
 from equipoise.inference.regression.model import RegressionModel
-from equipoise.inference.regression.pooling import Releases
 from regressions import COLUMNS, Floats, agree, draw_rows, draw_targets, model_of, release_tables, sums_of
 
 PER_PARTY = '[model.data_prior]\nscope = "per-party"'

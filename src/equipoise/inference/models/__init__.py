@@ -1,12 +1,13 @@
-"""The kinds of models as the engine has them, each in a file called after it; `equipoise.models` lists the kinds."""
+"""The kinds of models as inference has them, each in a file called after it; `equipoise.models` lists the kinds."""
 
 from importlib import import_module
 from typing import Any
 
-from equipoise.inference.models.base import Family
+from equipoise.inference.models.base import Conjugate
+from equipoise.models.base import Model
 
 
-def build(agreed: Any, slots: int) -> tuple[Family[Any], Any]:
-    """The engine's model for so many parties, and its prior as arrays."""
-    built: tuple[Family[Any], Any] = import_module(f"{__name__}.{agreed.kind}").build(agreed, slots)
+def conjugate_of(agreed: Model) -> Conjugate[Any]:
+    """Return inference's half of an agreed model whose prior is conjugate to exact statistics."""
+    built: Conjugate[Any] = import_module(f"{__name__}.{agreed.kind}").HALF(agreed)
     return built

@@ -20,8 +20,9 @@ import numpy as np
 import scipy
 
 from equipoise._util.arrays import Floats
-from equipoise.inference.regression.likelihood import Likelihood, Normals, Parameters, inverses
-from equipoise.inference.regression.pooling import TargetObservation
+from equipoise.inference.normals import Normals, inverses
+from equipoise.inference.regression.likelihood import Likelihood, Parameters
+from equipoise.inference.regression.observation import TargetObservation
 from equipoise.inference.regression.population import Population
 from equipoise.inference.regression.statistic import MomentMap
 
@@ -79,16 +80,27 @@ def _split(weights: Floats) -> list[Floats]:
 
 
 class LogisticLikelihood(Likelihood):
-    """Logistic regression: E[y u] is not linear in feature moments and is linearised around what was found."""
+    """Logistic regression: E[y u] is not linear in feature moments and is linearised around what was found.
+
+    What the unknown shape of numbers adds to the covariance is taken at some weights `near` the mode, and held fixed as
+    the covariance of a row is. If it moved with the weights, it would grow with them, and weights far too large to be
+    true would never become impossible.
+    """
 
     def __init__(
-        self, moments: MomentMap, observation: TargetObservation, population: Population | None, shape_spread: float
+        self,
+        moments: MomentMap,
+        observation: TargetObservation,
+        population: Population | None,
+        shape_spread: float,
+        near: Floats,
     ) -> None:
         super().__init__(moments, observation)
-        self.shape_spread = shape_spread
         self.population = population
         # Moments found under noise may belong to no rows; those of the synthetic rows do, so h is expanded there.
         self._around = self.second_moments if population is None else moments.second_moments(population.moments)
+        if shape_spread:
+            self._carried = self._carried + self._shape_covariance(near, shape_spread)
 
     def target_moments(self, parameters: Parameters) -> tuple[Floats, Floats]:
         weights = parameters.weights
@@ -104,7 +116,7 @@ class LogisticLikelihood(Likelihood):
     def slopes(self, parameters: Parameters, *, single: bool = False) -> tuple[Floats, Floats]:  # noqa: ARG002
         """Derivatives of the log density by weights, and by the variance, of which there is none.
 
-        Those of the covariance are approximate, and what skewness adds to it is taken to stand still.
+        Those of the covariance are approximate.
         """
         weights = parameters.weights
         labels = self._labels(weights)
@@ -180,14 +192,12 @@ class LogisticLikelihood(Likelihood):
 
     def _moments(self, weights: Floats, labels: Floats | None) -> tuple[Normals, Floats]:
         """Mean and covariance of the observed target moments, and the derivatives of E[y u] by (a, p)."""
-        closed, slopes, a, f = self._closed_form(weights)
+        closed, slopes, *_ = self._closed_form(weights)
         mean = self._expectation(weights, closed, slopes, labels)
         joint, carried = self._joint(weights)
         covariance = np.matmul(np.matmul(slopes, joint), slopes.transpose(0, 2, 1))
         shared = np.matmul(slopes, carried)
         covariance += self._carried - shared - shared.transpose(0, 2, 1)
-        if self.shape_spread:
-            covariance += self._shape_covariance(weights, a, f)
         return Normals(mean, covariance), slopes
 
     def _closed_form(self, weights: Floats) -> tuple[Floats, Floats, Floats, Derivatives]:
@@ -249,8 +259,8 @@ class LogisticLikelihood(Likelihood):
                 f.f0[:, k] - given[:, k] * by_given[:, k] - by_c[:, k] * nu + by_left[:, k] * of_spread
             )
 
-    def _shape_covariance(self, weights: Floats, a: Floats, f: Derivatives) -> Floats:
-        """Covariance of what the shape of numbers does to E[y u] [points, terms + 1, terms + 1], where it is unknown.
+    def _shape_covariance(self, near: Floats, shape_spread: float) -> Floats:
+        """Covariance of what the unknown shape of numbers does to E[y u] [terms + 1, terms + 1], at some weights.
 
         A number x_j = E x_j + s_j (t + δ (t² − 1)), t normal, has about the skewness 6 δ. Edgeworth's expansion then
         adds κ_ηηη f₃ / 6 to E[f(η)], and κ_kηη f₂ / 2 + c_k κ_ηηη f₄ / 6 to Cov(x_k, f(η)), with third cumulants
@@ -263,30 +273,29 @@ class LogisticLikelihood(Likelihood):
         the covariance Σ of numbers given levels, v = θᵀΣθ and S = 2v / (1 + 2v), which grows with the effects, E[y x]
         may be off by N(0, (s S)² Σ) in any direction, and by a factor, N(0, (3 s S f₁)²) along Σθ, s = `shape_spread`.
         """
-        size = weights.shape[1]
+        _, _, products, derivatives = self._closed_form(near[None])
+        f = Derivatives(*(float(one[0]) for one in derivatives))  # type: ignore[arg-type]
+        size = len(near)
         width = size - 1
-        p, nu = self._around[:width, -1], a[:, -1]
+        p, nu = self._around[:width, -1], products[0, -1]
         covariance = self._around[:width, :width] - np.outer(p, p)
-        c = a[:, :width] - nu[:, None] * p
+        c = products[0, :width] - nu * p
         numbers = np.flatnonzero(~self.moments.levels)
-        moves = np.zeros((len(weights), len(numbers), size))
+        moves = np.zeros((len(numbers), size))
         for place, j in enumerate(numbers):
             deviation = np.sqrt(max(covariance[j, j], SMALLEST_SPREAD))
-            pull = weights[:, j] * c[:, j] / deviation
-            third = pull * c[:, j]  # a sixth of κ_ηηη, for δ = 1
-            moved = moves[:, place]
-            moved[:, -1] = third * f.f3
-            moved[:, :width] = p * moved[:, -1:] + c * (third * f.f4)[:, None]
-            moved[:, :width] += (2 * pull * f.f2)[:, None] * covariance[j]
-            moved[:, j] += f.f2 * c[:, j] ** 2 / deviation
-        found = (SKEWNESS_PER_SPREAD * self.shape_spread / 6) ** 2 * np.matmul(moves.transpose(0, 2, 1), moves)
+            pull = near[j] * c[j] / deviation
+            third = pull * c[j]  # a sixth of κ_ηηη, for δ = 1
+            moves[place, -1] = third * f.f3
+            moves[place, :width] = p * moves[place, -1] + c * third * f.f4 + 2 * pull * f.f2 * covariance[j]
+            moves[place, j] += f.f2 * c[j] ** 2 / deviation
+        found = (SKEWNESS_PER_SPREAD * shape_spread / 6) ** 2 * moves.T @ moves
         given = self._covariance_given_levels(covariance)
-        along = weights[:, numbers] @ given
-        square = np.sum(along * weights[:, numbers], axis=1)
-        strength = self.shape_spread * 2 * square / (1 + 2 * square)
-        along *= (FACTOR_PER_SPREAD * strength * f.f1)[:, None]
-        others = strength[:, None, None] ** 2 * given + along[:, :, None] * along[:, None, :]
-        found[:, numbers[:, None], numbers] += others
+        along = given @ near[numbers]
+        square = float(along @ near[numbers])
+        strength = shape_spread * 2 * square / (1 + 2 * square)
+        along *= FACTOR_PER_SPREAD * strength * f.f1
+        found[np.ix_(numbers, numbers)] += strength**2 * given + np.outer(along, along)
         return np.asarray(found)
 
     def _covariance_given_levels(self, covariance: Floats) -> Floats:

@@ -9,7 +9,7 @@ import numpy as np
 from equipoise._util.arrays import Floats
 from equipoise.errors import InferenceError
 from equipoise.inference.regression.likelihood import Parameters
-from equipoise.inference.regression.pooling import FeaturePrior
+from equipoise.inference.regression.observation import FeaturePrior
 from equipoise.inference.regression.population import Blocks
 from equipoise.inference.regression.statistic import MomentMap
 

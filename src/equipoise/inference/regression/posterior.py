@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -9,47 +10,76 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
+from equipoise._util.cores import single_threaded_blas
 from equipoise._util.recent import Recent
 from equipoise.errors import InferenceError
-from equipoise.estimate import Estimate
-from equipoise.inference.diagnostics import SUPERCHAINS, Diagnostics
-from equipoise.inference.regression.hamiltonian import CHAINS, sample_chains
-from equipoise.inference.regression.importance import Adapted, adapt, draw_adapted
-from equipoise.inference.regression.likelihood import Likelihood, LinearLikelihood, Normals
+from equipoise.inference.approximation import Expansion, Parts
+from equipoise.inference.importance import Adapted
+from equipoise.inference.mode import GAIN, Mode, Observation, Problem, find_mode
+from equipoise.inference.normals import Normals
+from equipoise.inference.pooling import Pooled, Releases, pool
+from equipoise.inference.regression.likelihood import Likelihood, LinearLikelihood
 from equipoise.inference.regression.logistic import LogisticLikelihood
-from equipoise.inference.regression.mode import GAIN, Mode, Observation, Problem, find_mode
 from equipoise.inference.regression.model import RegressionModel
-from equipoise.inference.regression.pooling import Pooled, Releases, TargetObservation, observe_targets, pool
+from equipoise.inference.regression.observation import TargetObservation, observe_targets
 from equipoise.inference.regression.population import MOST_MOMENTS, Population, simulate, weigh
-from equipoise.inference.regression.row_covariance import row_covariance
+from equipoise.inference.regression.row_covariance import nearest_covariance, row_covariance
 from equipoise.inference.regression.statistic import MomentMap
+from equipoise.inference.sampling import Sample, is_near, sample_prior, sample_problem
 
 ITERATIONS = 3  # of the covariance of a row, which is taken at the mode
 FIRST_ROWS = 10.0  # as many rows tell where the search for the mode begins
 COOLING = 5.0  # factor from one power of the likelihood to the next
 ON_THE_WAY = 0.1  # gain of log density that ends the search for the mode of such a power
-POINTS_PER_DRAW = 4
-FEWEST_EFFECTIVE = 400.0  # points, below which weights are not relied on
-FEWEST_DRAWS = 640  # fewer would not be taken for converged
 REMEMBERED = 64  # coalitions
 # Coordinates: importance weights of wider models are hopelessly uneven, and trying costs more where targets are labels.
 MOST_WEIGHTED, MOST_WEIGHTED_LABELS = 24, 14
 FAR = 12.0  # standard deviations of the noise
-LARGEST_ROUNDING = 0.02  # of slopes, by coordinates in standard deviations
 WORST_FIT = 10.0  # mean square of what a mode leaves of an observed moment, in its variance
-FARTHEST = 20.0  # coordinate, in standard deviations of the prior, where chains turn back
 
 
-class Sample(NamedTuple):
-    """Draws [draws, d] of a posterior in coordinates, their diagnostics, and their divergence from the prior.
+@dataclass(frozen=True)
+class RegressionSampler:
+    """Samples posteriors of a regression."""
 
-    Draws of `superchains` that are compared with each other stand one after the other; independent ones are of one.
-    """
+    model: RegressionModel
 
-    coordinates: Floats
-    diagnostics: Diagnostics
-    divergence: Estimate | None = None
-    superchains: int = 1
+    @property
+    def order(self) -> NDArray[np.intp]:
+        """Where each entry stands in the statistic: feature moments come first."""
+        return self.model.moments.order
+
+    @property
+    def most_weighted(self) -> int:
+        """Coordinates, beyond which importance weights are not tried: they are hopelessly uneven."""
+        return MOST_WEIGHTED if self.model.moments.has_square else MOST_WEIGHTED_LABELS
+
+    def sample(
+        self, releases: Releases, rng: np.random.Generator, draws: int, *, power: float = 1.0, sampling: float = 1.0
+    ) -> Sample:
+        """Sample the posterior given releases; `power` and `sampling` temper it by the two rules."""
+        return sample_posterior(self.model, releases, rng, draws, power=power, sampling=sampling)
+
+    def build_problem(self, releases: Releases, *, start: Floats | None = None) -> tuple[Problem, Mode]:
+        """Find the mode of the posterior, perhaps from a start near it, and its density around there."""
+        return build_problem(self.model, releases, start=start)
+
+    @single_threaded_blas()
+    def expand(self, releases: Releases) -> Expansion:
+        """Prepare approximations of the posteriors of all coalitions, covariances of a row at everybody's mode.
+
+        Where every party has a covariance of its own, each release stays an observation.
+        """
+        settled = settle_row_covariances(self.model, releases)
+        pairs = list(zip(settled.groups, settled.covariances, strict=True))
+        each = [pool(*pair) for pair in pairs] if self.model.per_party else []
+        parts = Parts.of(*pairs[0])
+
+        def problem_of(inside: NDArray[np.bool_]) -> Problem:
+            pooled = [each[party] for party in np.flatnonzero(inside)] if each else [parts.pooled(inside)]
+            return approximate_problem(self.model, pooled, settled.centre)
+
+        return Expansion(settled.centre, problem_of)
 
 
 def sample_posterior(
@@ -63,10 +93,9 @@ def sample_posterior(
 ) -> Sample:
     """Sample the posterior given releases; `power` and `sampling` temper it by the two rules (docs/inference.md)."""
     if power == 0:
-        coordinates = rng.normal(size=(draws, model.dimension))
-        return Sample(coordinates, _diagnostics(draws, model.dimension, float(draws), 0.0), Estimate(0.0, 0.0))
+        return sample_prior(model.dimension, rng, draws)
     try:
-        return _sample_by_dimension(model, releases, rng, draws, power, sampling)
+        return _sample_remembering(model, releases, rng, draws, power, sampling)
     except np.linalg.LinAlgError as error:
         raise InferenceError(
             f"the released sums of {releases.rows.sum():,.0f} rows leave weights on a ridge that double precision "
@@ -75,41 +104,15 @@ def sample_posterior(
         ) from error
 
 
-def _sample_by_dimension(
+def _sample_remembering(
     model: RegressionModel, releases: Releases, rng: np.random.Generator, draws: int, power: float, sampling: float
 ) -> Sample:
-    """Sample by importance weights where coordinates are few and weights even, by chains elsewhere.
-
-    A coalition is often asked for again, with more draws or tempered, so that what no draws go into is remembered.
-    """
-    draws = max(draws, FEWEST_DRAWS)
+    """Sample a coalition, which is often asked for again, with more draws or tempered: keep what needs no draws."""
     name = (model.name, *(part.tobytes() for part in releases), sampling)
     settled = _settled.find(name, lambda: settle_row_covariances(model, releases, sampling=sampling))
     problem, mode = _problems.find((*name, power), lambda: _final_problem(model, settled, power, sampling))
-    if model.dimension > (MOST_WEIGHTED if model.moments.has_square else MOST_WEIGHTED_LABELS):
-        starts = mode.centre + rng.normal(size=(CHAINS, model.dimension)) @ mode.root.T
-        return _sample_chains(problem, starts, mode, rng, draws)
-    adapted = _adapted.find((*name, power), lambda: adapt(problem, mode, np.random.default_rng(0)))
-    found = draw_adapted(problem, adapted, rng, POINTS_PER_DRAW * draws)
-    effective = min(found.effective, float(draws))
-    diagnostics = _diagnostics(draws, model.dimension, effective, found.shape)
-    if found.reliable and found.effective >= FEWEST_EFFECTIVE:
-        return Sample(found.resample(rng, draws), diagnostics, found.divergence())
-    return _sample_chains(problem, found.resample(rng, CHAINS), mode, rng, draws)
-
-
-def _sample_chains(problem: Problem, starts: Floats, mode: Mode, rng: np.random.Generator, draws: int) -> Sample:
-    # Where single precision is too coarse, as of hardly any noise, no trajectory would be accepted.
-    rounding = (problem.slopes(starts, single=True) - problem.slopes(starts)) @ mode.root
-    slopes = partial(problem.slopes, single=bool(np.abs(rounding).max() < LARGEST_ROUNDING))
-    chains = sample_chains(partial(_log_density, problem), slopes, starts, mode.root, rng, draws)
-    number = len(chains.draws) * SUPERCHAINS // CHAINS
-    return Sample(chains.draws.reshape(-1, starts.shape[1]), chains.diagnostics, superchains=number)
-
-
-def _diagnostics(draws: int, dimension: int, effective: float, shape: float) -> Diagnostics:
-    ones = np.ones(dimension)
-    return Diagnostics(draws, ones, effective * ones, effective * ones, tail_shape=shape)
+    most, remembered = RegressionSampler(model).most_weighted, partial(_adapted.find, (*name, power))
+    return sample_problem(problem, mode, rng, draws, most_weighted=most, adapted=remembered)
 
 
 class Settled(NamedTuple):
@@ -147,10 +150,25 @@ def build_problem(
     )
 
 
+def find_start(
+    model: RegressionModel, releases: Releases, *, sampling: float = 1.0
+) -> tuple[Mode, list[tuple[Floats, Floats]]]:
+    """Find the mode, and the mean and covariance of the features of each group of releases: where others may start."""
+    settled = settle_row_covariances(model, releases, sampling=sampling)
+    _, mode = _final_problem(model, settled, 1.0, sampling)
+    features = []
+    for one in _pool_groups(settled.groups, settled.covariances, sampling):
+        found = observe_targets(model.moments, one, model.feature_prior).features
+        second = model.moments.second_moments(found)
+        mean = second[:-1, -1]
+        features.append((mean, nearest_covariance(second[:-1, :-1], mean)))
+    return mode, features
+
+
 def _final_problem(model: RegressionModel, settled: Settled, power: float, sampling: float) -> tuple[Problem, Mode]:
     """Take the covariances of a row as they were settled, and find the mode of the tempered posterior."""
     pooled = _pool_groups(settled.groups, settled.covariances, sampling)
-    problem = _problem(model, [_likelihood(model, one, power) for one in pooled])
+    problem = _problem(model, [_likelihood(model, one, power, settled.centre) for one in pooled])
     return problem, _find_mode(problem, settled.centre)
 
 
@@ -170,7 +188,7 @@ def settle_row_covariances(
     for iteration in range(ITERATIONS if start is None else 1):
         pooled = _pool_groups(groups, covariances, sampling)
         for part in powers if iteration == 0 else powers[-1:]:
-            likelihoods = [_likelihood(model, one, float(part)) for one in pooled]
+            likelihoods = [_likelihood(model, one, float(part), centre) for one in pooled]
             gain = GAIN if part == 1 else ON_THE_WAY
             centre = _find_mode(_problem(model, likelihoods), centre, gain).centre
         covariances = [_row_covariance(model, one, centre) for one in likelihoods]
@@ -203,14 +221,15 @@ def _find_mode(problem: Problem, start: Floats, gain: float = GAIN) -> Mode:
     return again if second > first else mode
 
 
-def approximate_problem(model: RegressionModel, pooled: Sequence[Pooled]) -> Problem:
+def approximate_problem(model: RegressionModel, pooled: Sequence[Pooled], centre: Floats) -> Problem:
     """Take releases as pooled, and E[y u] of logistic regression by its closed form, without synthetic rows."""
+    near = model.parameters(centre[None]).weights[0]
 
     def likelihood_of(one: Pooled) -> Likelihood:
         observation = observe_targets(model.moments, one, model.feature_prior)
         if model.moments.has_square:
             return LinearLikelihood(model.moments, observation)
-        return LogisticLikelihood(model.moments, observation, None, model.shape_spread)
+        return LogisticLikelihood(model.moments, observation, None, model.shape_spread, near)
 
     return _problem(model, [likelihood_of(one) for one in pooled])
 
@@ -229,11 +248,13 @@ def _check_possible(releases: Releases) -> None:
         )
 
 
-def _likelihood(model: RegressionModel, pooled: Pooled, power: float) -> Likelihood:
+def _likelihood(model: RegressionModel, pooled: Pooled, power: float, centre: Floats) -> Likelihood:
     observation = observe_targets(model.moments, pooled, model.feature_prior, power=power)
     if model.moments.has_square:
         return LinearLikelihood(model.moments, observation)
-    return LogisticLikelihood(model.moments, observation, _population(model, observation), model.shape_spread)
+    near = model.parameters(centre[None]).weights[0]
+    population = _population(model, observation)
+    return LogisticLikelihood(model.moments, observation, population, model.shape_spread, near)
 
 
 def _population(model: RegressionModel, observation: TargetObservation) -> Population | None:
@@ -280,7 +301,7 @@ def _slopes(
     model: RegressionModel, likelihoods: Sequence[Likelihood], coordinates: Floats, *, single: bool = False
 ) -> Floats:
     """Slopes of the posterior's log density at coordinates [points, d]; at far ones, those where the prior peaks."""
-    coordinates = np.where(_is_near(coordinates)[:, None], coordinates, 0.0)
+    coordinates = np.where(is_near(coordinates)[:, None], coordinates, 0.0)
     parameters = model.parameters(coordinates)
     by_weights, by_variance = np.zeros_like(parameters.weights), np.zeros(len(coordinates))
     for likelihood in likelihoods:
@@ -288,13 +309,3 @@ def _slopes(
         by_weights += found[0]
         by_variance += found[1]
     return np.asarray(model.pull_back(coordinates, by_weights, by_variance) - coordinates)
-
-
-def _log_density(problem: Problem, coordinates: Floats) -> Floats:
-    """Log density of the posterior at coordinates [points, d]; −∞ at far ones."""
-    near = _is_near(coordinates)
-    return np.where(near, problem.log_posterior(np.where(near[:, None], coordinates, 0.0)), -np.inf)
-
-
-def _is_near(coordinates: Floats) -> NDArray[np.bool_]:
-    return np.asarray((np.abs(coordinates) < FARTHEST).all(axis=1))

@@ -1,23 +1,34 @@
 """Rounds that might be: a truth from the agreed prior, then what the parties would release, and rows to predict.
 
-Nothing here has seen a row. Regressions and the other kinds differ in how truths are drawn and how posteriors are
-found; an `Engine` is all that advice knows of that.
+Nothing here has seen a row. Regressions and the other kinds differ in how truths are drawn; an `Engine` is all that
+advice knows of that.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from equipoise._util.arrays import Floats
+from equipoise._util.cores import single_threaded_blas, usable_cores
 from equipoise.agreement import Agreement
-from equipoise.inference.regression.batch import ReleasedSums
+from equipoise.inference import importance
+from equipoise.inference.batch import Asked, Sampler, releases_of
+from equipoise.inference.pooling import ReleasedSums, Releases
+from equipoise.inference.released import sampler_of
 from equipoise.models.base import Draws, Model, Rows
 from equipoise.models.guarantee import Guarantee
+from equipoise.valuation.divergence import divergence
 
 NEW_ROWS = 200  # to predict, in each imagined round
+POINTS = 4_096  # with weights, to sample a posterior
+EVEN = 0.1  # effective share of them, which is a fifth of what draws of a posterior need
+FEWEST_EFFECTIVE = 100.0
+SAMPLED_DRAWS = 1_600  # by chains
 
 
 @dataclass(frozen=True)
@@ -79,6 +90,11 @@ class Engine(ABC):
         """The agreed model."""
         return self.agreement.model
 
+    @cached_property
+    def sampler(self) -> Sampler:
+        """Return what samples its posteriors."""
+        return sampler_of(self.model)
+
     @property
     def dimension(self) -> int:
         """Number of coordinates."""
@@ -88,17 +104,46 @@ class Engine(ABC):
     def draw_truths(self, number: int, rng: np.random.Generator) -> Sequence[Truth]:
         """Draw truths from the prior, of which rows can lie within the agreed bounds."""
 
-    @abstractmethod
     def approximate(self, one: ImaginedRound, asked: Sequence[Coalition]) -> list[Normal]:
-        """Approximate the posterior of each coalition."""
+        """Approximate each coalition's posterior by the normal distribution at its mode.
 
-    @abstractmethod
+        Modes are sought from that of the same parties at another τ.
+        """
+        found, modes = [], dict[bytes, Floats]()
+        for coalition in asked:
+            members = coalition.member.tobytes()
+            _, mode = self.sampler.build_problem(self._releases(one, coalition), start=modes.get(members))
+            modes[members] = mode.centre
+            inverse = np.linalg.inv(mode.root)
+            found.append(Normal(mode.centre, inverse.T @ inverse - np.eye(self.dimension)))
+        return found
+
     def sample(self, one: ImaginedRound, asked: Sequence[Coalition], seed: int) -> list[float]:
         """Sample the posterior of each coalition, for its divergence from the prior in nats."""
+        rng = np.random.default_rng(seed)
+        return [self._divergence(self._releases(one, coalition), rng) for coalition in asked]
 
-    @abstractmethod
+    def _divergence(self, releases: Releases, rng: np.random.Generator) -> float:
+        """Sample a posterior as closely as a mean of many needs it; wide ones, and uneven weights, need chains."""
+        if self.dimension <= self.sampler.most_weighted:
+            weighted = importance.sample(*self.sampler.build_problem(releases), rng, POINTS, even=EVEN)
+            if weighted.effective >= FEWEST_EFFECTIVE:
+                return weighted.divergence().value
+        sample = self.sampler.sample(releases, rng, SAMPLED_DRAWS)
+        if sample.divergence is not None:
+            return sample.divergence.value
+        return divergence(sample.coordinates.reshape(sample.superchains, -1, self.dimension)).value
+
     def spread(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
-        """Call a function with each task's arguments, on all cores; yield places and results as they come."""
+        """Call a function with each task's arguments, in threads that each keep to one core, as results come."""
+        with single_threaded_blas(), ThreadPoolExecutor(min(usable_cores(), len(tasks))) as pool:
+            places = {pool.submit(function, *task): place for place, task in enumerate(tasks)}
+            for future in as_completed(places):
+                yield places[future], future.result()
+
+    def _releases(self, one: ImaginedRound, coalition: Coalition) -> Releases:
+        asked = Asked(coalition.member, 1.0, coalition.tau, one.noise, 0, 0)
+        return releases_of(one.sums, asked, self.sampler.order)
 
 
 def imagine(engine: Engine, parties: Sequence[Assumed], number: int, rng: np.random.Generator) -> list[ImaginedRound]:

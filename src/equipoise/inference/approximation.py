@@ -1,12 +1,11 @@
 """Approximate divergences of many coalitions' posteriors from the prior, at a few milliseconds each.
 
 The covariance of a row is held at that of everybody's mode, so that one decomposition diagonalises the releases of all
-parties: what a coalition observed is a sum over its members (`pooling.py`). Where every party has a covariance of its
-own, each release stays an observation. From everybody's mode a few scoring steps
+parties: what a coalition observed is a sum over its members (`pooling.py`). From everybody's mode a few scoring steps
 lead to about where a coalition's is, and the normal distribution there has a divergence in closed form.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -14,12 +13,17 @@ from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
 from equipoise._util.cores import single_threaded_blas
-from equipoise.inference.regression.mode import Mode, find_mode
-from equipoise.inference.regression.model import RegressionModel
-from equipoise.inference.regression.pooling import SMALLEST_SHARE, Pooled, Releases, pool
-from equipoise.inference.regression.posterior import approximate_problem, settle_row_covariances
+from equipoise.inference.mode import Mode, Problem, find_mode
+from equipoise.inference.pooling import SMALLEST_SHARE, Pooled, Releases
 
 SCORING_STEPS = 2  # from everybody's mode; more bring approximations no nearer to sampled divergences
+
+
+class Expansion(NamedTuple):
+    """Everybody's mode, and approximate problems of coalitions, given who is in [parties]."""
+
+    centre: Floats
+    problem_of: Callable[[NDArray[np.bool_]], Problem]
 
 
 class Parts(NamedTuple):
@@ -42,34 +46,26 @@ class Parts(NamedTuple):
         natural = weight * ((releases.statistic / root) @ vectors)
         return cls(vectors / root[:, None], weight * releases.rows[:, None], natural)
 
-    def pooled(self, precision: Floats, natural: Floats) -> Pooled:
-        """Return the pooled observation, given what members add up to [entries]."""
+    def pooled(self, inside: NDArray[np.bool_]) -> Pooled:
+        """Return the pooled observation of a coalition."""
+        precision, natural = inside @ self.precision, inside @ self.natural
         return Pooled((self.vectors * precision) @ self.vectors.T, self.vectors @ natural)
 
 
-def approximate_divergences(model: RegressionModel, releases: Releases) -> Callable[[NDArray[np.bool_]], Floats]:
+def approximate_divergences(expansion: Expansion) -> Callable[[NDArray[np.bool_]], Floats]:
     """Return a function from memberships [coalitions, parties] to approximate divergences from the prior in nats."""
-    with single_threaded_blas():
-        settled = settle_row_covariances(model, releases)
-        pairs = list(zip(settled.groups, settled.covariances, strict=True))
-        each = [pool(*pair) for pair in pairs] if model.per_party else []
-        parts = Parts.of(*pairs[0])
 
-    def divergence_of(pooled: Sequence[Pooled]) -> float:
-        problem = approximate_problem(model, pooled)
+    def divergence_of(inside: NDArray[np.bool_]) -> float:
+        if not inside.any():
+            return 0.0
         try:
-            return _divergence(find_mode(problem, settled.centre, steps=SCORING_STEPS))
+            return _divergence(find_mode(expansion.problem_of(inside), expansion.centre, steps=SCORING_STEPS))
         except np.linalg.LinAlgError:
             return 0.0  # sums that double precision cannot resolve: a control variate may be any number
 
-    def pooled_of(row: NDArray[np.bool_]) -> list[Pooled]:
-        if each:  # features of every party have a distribution, and a covariance of a row, of their own
-            return [each[party] for party in np.flatnonzero(row)]
-        return [parts.pooled(row @ parts.precision, row @ parts.natural)]
-
     def divergences(inside: NDArray[np.bool_]) -> Floats:
         with single_threaded_blas():
-            return np.array([divergence_of(pooled_of(row)) if row.any() else 0.0 for row in inside])
+            return np.array([divergence_of(row) for row in inside])
 
     return divergences
 

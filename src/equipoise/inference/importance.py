@@ -20,7 +20,7 @@ from equipoise._util.arrays import Floats
 from equipoise.errors import InferenceError
 from equipoise.estimate import Estimate
 from equipoise.inference.diagnostics import TAIL_SHAPE_LIMIT
-from equipoise.inference.regression.mode import STEP, Mode, Problem
+from equipoise.inference.mode import STEP, Mode, Problem
 
 DEGREES = 3.0  # of freedom of the t distributions
 WIDENING = 1.2  # of the first one, around the mode
@@ -32,6 +32,7 @@ REFITS = 8  # of the mixture to all points, while the tail of their weights is h
 EVEN = 0.25  # effective share of a trial's points, from which on no further trial is made
 FULL = 0.5  # effective share, below which more points are drawn: they cost less than trials do
 MOST_MORE = 2.0  # times the points asked for
+LIGHT = 0.4  # shape of a trial's tail, which leaves some room for a larger sample's
 PATIENCE = 4  # trials that make weights hardly more even, after which no further one is made
 BETTER = 1.1  # times the effective share, by which one does
 COMPONENTS = 12
@@ -159,13 +160,14 @@ def adapt(problem: Problem, mode: Mode, rng: np.random.Generator, *, even: float
     highest = trial.effective / FIRST_TRIAL
     if highest < even:
         proposals, waited = _surround(problem, mode, prior, rng), 0
+        lightest = math.inf
         for _ in range(TRIALS):
             trial = _draw(problem, proposals, rng, TRIAL)
             share = trial.effective / TRIAL
             waited = 0 if share > BETTER * highest or not trial.reliable else waited + 1
-            if share > highest:
-                highest, best = share, proposals
-            if highest >= even or waited == PATIENCE:
+            if share > highest or (share >= even and trial.shape < min(lightest, LIGHT + 0.1)):
+                highest, best, lightest = share, proposals, trial.shape
+            if (highest >= even and lightest < LIGHT) or waited == PATIENCE:
                 break
             proposals = _fit(proposals, trial)
     return Adapted(best, highest)

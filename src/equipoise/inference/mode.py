@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from equipoise._util.arrays import Floats
-from equipoise.inference.regression.likelihood import Normals, normal_log_density
+from equipoise.inference.normals import Normals, normal_log_density
 
 STEP = 1e-4  # of the central differences
 STEPS = 60
