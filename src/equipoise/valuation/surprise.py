@@ -18,6 +18,8 @@ from equipoise.valuation.divergence import divergence, divergence_between
 
 ByChain = dict[str, NDArray[np.float64]]  # parameters [chains, draws, …]
 
+PARTS = 16  # of independent draws, which stand for chains where some are left out
+
 
 def surprise(
     agreement: Agreement,
@@ -67,10 +69,10 @@ def surprise(
         return posterior.divergence
     coordinates = own_coordinates(agreement, posterior)
     if estimator == "conjugate-fit" and agreement.model.is_conjugate:
-        draws = {name: _by_chain(posterior, values) for name, values in posterior.draws.items()}
+        draws = {name: _in_parts(_by_chain(posterior, values)) for name, values in posterior.draws.items()}
         return conjugate_fit(conjugate_of(agreement.model), draws)
     chosen: OfCoordinates = "gaussian-fit" if estimator == "conjugate-fit" else estimator
-    return divergence(coordinates, chosen, seed=seed)
+    return divergence(_in_parts(coordinates) if chosen == "classifier" else coordinates, chosen, seed=seed)
 
 
 def conjugate_fit(model: Conjugate[Any], draws: ByChain) -> Estimate:
@@ -152,6 +154,15 @@ def own_coordinates(agreement: Agreement, posterior: Posterior) -> Floats:
 
 def _by_chain(posterior: Posterior, values: Floats) -> Floats:
     return values.reshape(posterior.chains, -1, *values.shape[1:])
+
+
+def _in_parts(values: Floats) -> Floats:
+    """Cut independent draws [1, draws, …] into parts as long as each other; leave several chains as they are."""
+    if len(values) > 1:
+        return values
+    parts = min(PARTS, values.shape[1])
+    length = values.shape[1] // parts
+    return values[0, : parts * length].reshape(parts, length, *values.shape[2:])
 
 
 def _flat(draws: ByChain, without: int | None = None) -> ByChain:
