@@ -1,21 +1,18 @@
-"""From coordinates to parameters without JAX, as at a party's home, against the engine; how probable rows are."""
+"""From coordinates to parameters, against quantiles of the stated priors; how probable rows are."""
 
 from collections.abc import Callable
 from functools import cache, partial
+from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from equipoise.inference.problem import model_of
 from scipy import stats
 
 import coded
-import engine_setup  # noqa: F401  (double precision)
 import reward_posteriors
 from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
 from equipoise.agreement.templates import example_agreement
-from equipoise.inference import collapsed
 from equipoise.models import KINDS
 from equipoise.models.base import Family, Rows
 from equipoise.models.linear import LinearModel
@@ -36,18 +33,37 @@ def agreed(name: str) -> Agreement:
     return AGREEMENTS[name]()
 
 
-@pytest.mark.engine
+def by_quantiles(model: Any, z: Floats) -> dict[str, Floats]:
+    """Parameters at coordinates [draws, d], from SciPy's quantile functions of the stated prior."""
+    prior, level = model.prior, np.asarray(stats.norm.cdf(z))
+    if model.kind == "bernoulli":
+        return {"probability": stats.beta.ppf(level[:, 0], prior.positive, prior.negative)}
+    if model.kind in ("poisson", "exponential"):
+        return {"rate": stats.gamma.ppf(level[:, 0], prior.shape, scale=1 / model.prior_rate)}
+    if model.kind == "categorical":
+        concentration = np.broadcast_to(prior.concentration, z.shape[1] + 1)
+        after = np.cumsum(concentration[::-1])[::-1][1:]
+        shares = np.asarray(stats.beta.ppf(level, concentration[:-1], after))
+        left = np.cumprod(np.column_stack([np.ones(len(z)), 1 - shares]), axis=1)
+        return {"probabilities": np.column_stack([shares, np.ones(len(z))]) * left}
+    # The first coordinate is that of a precision, which falls as a variance grows.
+    variance = stats.invgamma.isf(level[:, 0], prior.shape, scale=prior.scale)
+    if model.kind == "gaussian":
+        return {"mean": prior.mean + np.sqrt(variance / prior.mean_strength) * z[:, 1], "variance": variance}
+    root = np.linalg.inv(np.linalg.cholesky(model.weight_precision)).T
+    return {"weights": np.sqrt(variance)[:, None] * (z[:, 1:] @ root.T), "variance": variance}
+
+
 @pytest.mark.parametrize(
     "name", ["linear, paper's prior", *(kind for kind in KINDS if kind not in ("linear", "logistic"))]
 )
-def test_parameters_are_those_of_the_engine(name: str) -> None:
-    model, prior = model_of(agreed(name))
-    positions = 1.2 * np.random.default_rng(3).normal(size=(1, 50, model.dimension))
-    expected = collapsed.parameters(model, prior, jnp.asarray(positions))
-    found = agreed(name).model.at_coordinates(positions[0, :, : model.focus])
-    assert set(found) == set(agreed(name).model.parameters)
+def test_parameters_are_quantiles_of_the_prior(name: str) -> None:
+    model = agreed(name).model
+    positions = 1.2 * np.random.default_rng(3).normal(size=(50, len(model.coordinate_names())))
+    found, expected = model.at_coordinates(positions), by_quantiles(model, positions)
+    assert set(found) == set(expected) == set(model.parameters)
     for parameter, values in found.items():
-        np.testing.assert_allclose(values, np.asarray(expected[parameter])[0], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(values, expected[parameter], rtol=1e-8, atol=1e-12)
 
 
 @every_agreement
@@ -88,7 +104,6 @@ def test_slopes_are_pulled_back_to_coordinates(name: str) -> None:
     np.testing.assert_allclose(model.pull_back(coordinates, slopes, of_variance), expected, rtol=2e-5, atol=1e-5)
 
 
-@pytest.mark.engine
 @every_agreement
 def test_rows_are_as_probable_together_as_one_by_one(name: str) -> None:
     model = agreed(name).model

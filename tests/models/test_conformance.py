@@ -9,15 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from equipoise.inference.collapsed import row_moments
-from equipoise.inference.problem import model_of
 from numpy.typing import NDArray
 
-import engine_setup  # noqa: F401  (double precision)
 from equipoise.agreement import Agreement
 from equipoise.agreement.explanation import explain
 from equipoise.agreement.templates import example_agreement
 from equipoise.inference.infer import infer_exact
+from equipoise.inference.released import family_of
 from equipoise.mediation.other_priors import widened
 from equipoise.models import KINDS, CodedColumn, Layout, ScaledColumn
 from equipoise.models.base import Family, Rows
@@ -150,7 +148,6 @@ def test_all_is_put_in_words(kind: str) -> None:
     assert sorted(one.name for axis in model.axes() for one in axis.parameters) == sorted(model.readable_names)
 
 
-@pytest.mark.engine
 @every_kind
 def test_draws_are_as_stated(kind: str) -> None:
     model, draws = agreed(kind).model, truths(kind)[1]
@@ -171,9 +168,8 @@ def conjugate(kind: str) -> Agreement:
     return Agreement.parse(head + '[model.prior]\nkind = "conjugate"\n' + rest)
 
 
-@pytest.mark.engine
 @pytest.mark.parametrize("kind", [*KINDS, "linear conjugate", "logistic conjugate"])
-def test_beliefs_in_words_are_those_of_the_engine(kind: str) -> None:
+def test_beliefs_in_words_are_those_of_the_sampler(kind: str) -> None:
     """Two ways to draw from the prior agree: directly, and from normal coordinates as samplers do."""
     name, _, prior_kind = kind.partition(" ")
     agreement = conjugate(name) if prior_kind else agreed(name)
@@ -191,7 +187,6 @@ def test_beliefs_in_words_are_those_of_the_engine(kind: str) -> None:
     assert "nine times out of ten" in " ".join(model.beliefs())
 
 
-@pytest.mark.engine
 @every_kind
 def test_an_error_is_least_where_predictions_are_of_the_truth(kind: str) -> None:
     model, draws = agreed(kind).model, truths(kind)[1]
@@ -206,7 +201,6 @@ def test_an_error_is_least_where_predictions_are_of_the_truth(kind: str) -> None
     assert model.target.name in model.error_name or "share" in model.error_name
 
 
-@pytest.mark.engine
 @every_kind
 def test_units_go_both_ways(kind: str) -> None:
     """New observations in own units score, once scaled, as rows that were scaled all along."""
@@ -221,7 +215,6 @@ def test_units_go_both_ways(kind: str) -> None:
     assert abs(one.value - other.value) < 5 * math.hypot(one.error, other.error) + 1e-9
 
 
-@pytest.mark.engine
 @every_kind
 def test_the_truth_predicts_best(kind: str) -> None:
     gains = []
@@ -233,7 +226,6 @@ def test_the_truth_predicts_best(kind: str) -> None:
     assert np.mean(gains) > 0
 
 
-@pytest.mark.engine
 @every_kind
 def test_predictions_have_the_shape_of_rows(kind: str) -> None:
     model, draws = agreed(kind).model, truths(kind)[1]
@@ -251,11 +243,11 @@ def test_predictions_have_the_shape_of_rows(kind: str) -> None:
         assert found.shape == (7, TRUTHS)
 
 
-@pytest.mark.engine
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("linear", "logistic")])
 def test_moments_are_those_of_simulated_rows(kind: str) -> None:
-    model, (half, prior), (positions, draws) = agreed(kind).model, model_of(agreed(kind)), truths(kind)
-    mean, covariance = row_moments(half, prior, draws, positions, 0)
+    model = agreed(kind).model
+    mean, covariance = family_of(model).row_moments(truths(kind)[1])
+    assert mean.shape == (TRUTHS, len(model.layout))
     assert covariance.shape == (TRUTHS, len(model.layout), len(model.layout))
     found = []
     for place in range(TRUTHS):
@@ -267,7 +259,7 @@ def test_moments_are_those_of_simulated_rows(kind: str) -> None:
     assert np.std(found) < 1.3
 
 
-@pytest.mark.engine
+@pytest.mark.statistical
 @every_kind
 def test_exact_statistics_have_a_posterior_near_the_truth(kind: str) -> None:
     model = agreed(kind).model
