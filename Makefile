@@ -21,7 +21,7 @@ demo-service: $(VENV)/.service
 	rm -rf demo-service-out
 	$(BIN)/equipoise demo-service --output demo-service-out
 
-# After every edit: nothing is compiled, no process is started.
+# After every edit: no process is started, and JAX compiles nothing.
 test-unit: $(VENV)/.dev
 	$(PYTEST) -m '$(UNIT)'
 
@@ -76,7 +76,6 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/statistic_throughput.py
 	$(BIN)/python benchmarks/statistic_memory.py
 	$(BIN)/python benchmarks/start_up.py
-	$(BIN)/python benchmarks/compiling.py
 	$(BIN)/python benchmarks/wide_models.py linear-50 logistic-30
 	$(BIN)/python benchmarks/settlement.py
 	$(BIN)/python benchmarks/advice.py

@@ -28,17 +28,14 @@ def compare(name: str, agreement: Agreement) -> None:
     choices = expected.Choices(0, np.array([1 / epsilon - 1 for epsilon in EPSILONS]))
     tasks = [
         expected.Task(engine, one, expected.plan(len(parties), rng), choices)
-        for one in imagine(engine, parties, ROUNDS + 1, rng)
+        for one in imagine(engine, parties, ROUNDS, rng)
     ]
     expected.SAMPLED_SIZE = len(parties)
-    for task in tasks[:1]:  # compile
-        expected.by_approximation(task)
-        expected.correction(task, range(len(EPSILONS)), 0)
     start = perf_counter()
-    rough = np.array([expected.by_approximation(task)[0] for task in tasks[1:]])
+    rough = np.array([expected.by_approximation(task)[0] for task in tasks])
     approximating = perf_counter() - start
     start = perf_counter()
-    added = np.array([expected.correction(task, range(len(EPSILONS)), k) for k, task in enumerate(tasks[1:])])
+    added = np.array([expected.correction(task, range(len(EPSILONS)), k) for k, task in enumerate(tasks)])
     sampling = perf_counter() - start - approximating  # which it does as well
     for k, epsilon in enumerate(EPSILONS):
         alone, team = (f"{rough[:, k, q].mean():6.2f} {-added[:, k, q].mean():+6.2f}" for q in (1, 0))

@@ -1,8 +1,7 @@
 """How good the estimate of `agreement check --cost` and `mediate` is: estimated, then settled, in one run.
 
-Every case is settled twice from scratch, in processes of its own: the first compiles whatever the cache lacks, the
-second finds it there. The seconds are of `eq.mediate`, worker processes included; `needed` are posteriors of 4,000
-draws that the round asked for.
+Every case has a process of its own. The seconds are of `eq.mediate`; `needed` are posteriors of 4,000 draws that the
+round asked for.
 
     python benchmarks/cost.py [--cases bernoulli:3,linear3:2,…]
 """
@@ -86,7 +85,7 @@ def one(case: str) -> None:
 
 
 def main() -> None:
-    """Print one line for each case and each of its two runs."""
+    """Print one line for each case."""
     parser = argparse.ArgumentParser(description="Estimated against measured cost of a round.")
     parser.add_argument("--cases", default=CASES)
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -98,18 +97,17 @@ def main() -> None:
         f"{'case':>12} {'measured in':>12} {'posteriors':>11} {'needed':>7} {'estimate':>9} {'taken':>8} {'ratio':>6}"
     )
     for case in options.cases.split(","):
-        for _ in range(2):
-            said = subprocess.run(
-                [sys.executable, __file__, "--one", case], check=True, stdout=subprocess.PIPE, text=True
-            ).stdout
-            found = json.loads(said)
-            cost = Cost(**found["cost"])
-            print(
-                f"{case:>12} {found['measuring']:>10.1f} s {cost.coalitions + cost.rewards:>11} "
-                f"{found['needed']:>7.1f} {cost.seconds:>7.0f} s {found['taken']:>6.0f} s "
-                f"{found['taken'] / cost.seconds:>6.2f}",
-                flush=True,
-            )
+        said = subprocess.run(
+            [sys.executable, __file__, "--one", case], check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
+        found = json.loads(said)
+        cost = Cost(**found["cost"])
+        print(
+            f"{case:>12} {found['measuring']:>10.1f} s {cost.coalitions + cost.rewards:>11} "
+            f"{found['needed']:>7.1f} {cost.seconds:>7.1f} s {found['taken']:>6.1f} s "
+            f"{found['taken'] / cost.seconds:>6.2f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

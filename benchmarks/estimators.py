@@ -18,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import integrate, stats
 
+from equipoise.agreement import Agreement
 from equipoise.estimate import Estimate
 from equipoise.inference.conjugate import dirichlet_divergence, gamma_divergence
-from equipoise.inference.models.bernoulli import Bernoulli, bernoulli_prior
-from equipoise.inference.models.linear import LinearRegression, linear_prior, regression_coordinates
-from equipoise.inference.runtime import double_precision
+from equipoise.inference.models import conjugate_of
+from equipoise.inference.models.base import Conjugate
 from equipoise.valuation import ESTIMATORS
 from equipoise.valuation.divergence import divergence
 from equipoise.valuation.surprise import conjugate_fit
@@ -58,9 +58,14 @@ class Case:
 
     name: str
     truth: float
-    model: Any
-    prior: Any
+    model: Conjugate[Any] | None
     draw: Draw
+
+
+def conjugate(model: str) -> Conjugate[Any]:
+    """Inference's half of the model of an agreement of format 1."""
+    text = f'format = 1\n[model]\n{model}[privacy]\nmax_epsilon = 1.0\n[[parties]]\nname = "a"\n'
+    return conjugate_of(Agreement.parse(text).model)
 
 
 def regression(width: int, rows: int) -> Case:
@@ -81,36 +86,35 @@ def regression(width: int, rows: int) -> Case:
         - np.linalg.slogdet(precision)[1]
         + shape_after / scale_after * (mean @ precision @ mean)
     )
-    prior = linear_prior(
-        shape=shape,
-        scale=scale,
-        weight_mean=np.zeros(size),
-        weight_precision=precision,
-        feature_mean=np.zeros(width),
-        mean_strength=1.0,
-        scatter=np.eye(width),
-        degrees_of_freedom=width + 4.0,
+    features = ", ".join(f'{{ name = "x{k}", bounds = [-1, 1] }}' for k in range(width))
+    model = conjugate(
+        f'kind = "linear"\nfeatures = [{features}]\ntarget = {{ name = "y", bounds = [-1, 1] }}\n'
+        f"[model.prior]\nshape = {shape}\nscale = {scale}\nweight_precision = {[0.025] * size}\n"
     )
     root = np.linalg.cholesky(spread)
 
     def draw(rng: np.random.Generator, number: int) -> tuple[dict[str, Floats], Floats]:
         variance = scale_after / rng.gamma(shape_after, size=number)
         weights = mean + np.sqrt(variance)[:, None] * (rng.normal(size=(number, size)) @ root.T)
-        return {"weights": weights, "variance": variance}, regression_coordinates(prior, weights, variance)
+        parameters = {"weights": weights, "variance": variance}
+        coordinates = model.own_of_draws(parameters)
+        assert coordinates is not None
+        return parameters, coordinates
 
     name = f"linear regression, {width} features, {rows:,} rows"
-    return Case(name, float(truth), LinearRegression(1, width, shared=True), prior, draw)
+    return Case(name, float(truth), model, draw)
 
 
 def share(ones: int, zeros: int) -> Case:
     """Share of ones, uniform prior."""
+    model = conjugate('kind = "bernoulli"\ntarget = { name = "y", labels = [0, 1] }\n')
 
     def draw(rng: np.random.Generator, number: int) -> tuple[dict[str, Floats], Floats]:
         probability = rng.beta(1 + ones, 1 + zeros, number)
         return {"probability": probability}, stats.norm.ppf(probability)[:, None]
 
     truth = dirichlet_divergence(np.array([1.0 + ones, 1.0 + zeros]), np.ones(2))
-    return Case(f"share, {ones} of {ones + zeros}", truth, Bernoulli(1), bernoulli_prior(1, 1), draw)
+    return Case(f"share, {ones} of {ones + zeros}", truth, model, draw)
 
 
 def two_modes(dimension: int) -> Case:
@@ -133,7 +137,7 @@ def two_modes(dimension: int) -> Case:
         points[:, 0] += place * rng.choice([-1.0, 1.0], number)
         return {}, points
 
-    return Case(f"two modes, {dimension} coordinates", float(truth), None, None, draw)
+    return Case(f"two modes, {dimension} coordinates", float(truth), None, draw)
 
 
 def estimate(case: Case, estimator: str, number: int, seed: int) -> tuple[Estimate, float]:
@@ -143,7 +147,7 @@ def estimate(case: Case, estimator: str, number: int, seed: int) -> tuple[Estima
     start = time.perf_counter()
     if estimator == "conjugate-fit":
         split = {name: part.reshape(CHAINS, -1, *part.shape[1:]) for name, part in parameters.items()}
-        found = conjugate_fit(case.model, case.prior, split)
+        found = divergence(by_chain, "gaussian-fit") if case.model is None else conjugate_fit(case.model, split)
     else:
         found = divergence(by_chain, estimator, seed=seed)  # type: ignore[arg-type]
     return found, time.perf_counter() - start
@@ -173,7 +177,6 @@ def lines(cases: Sequence[Case], sizes: Sequence[int], estimators: Sequence[str]
     return rows
 
 
-@double_precision
 def main() -> None:
     """Print the table, and write it if asked to."""
     parser = argparse.ArgumentParser(description="Bias, spread and cost of KL estimators.")

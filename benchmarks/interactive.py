@@ -1,9 +1,7 @@
 """Seconds that somebody waits for: the demo, and what-ifs about it. Earlier versions run it, too.
 
-    python benchmarks/interactive.py
-    git archive v0.6.0 | tar x -C elsewhere; PYTHONPATH=elsewhere/src python benchmarks/interactive.py
-
-Run it twice: the first time compiles.
+python benchmarks/interactive.py
+git archive v0.6.0 | tar x -C elsewhere; PYTHONPATH=elsewhere/src python benchmarks/interactive.py
 """
 
 import subprocess

@@ -31,7 +31,8 @@ from scipy.optimize import least_squares
 import equipoise as eq
 from equipoise.client.home.model import combined, evidence_of
 from equipoise.client.home.rows import own_rows
-from equipoise.inference.infer import prior_posterior
+from equipoise.mediation.advice.population import draw_population
+from equipoise.models.regression import Regression
 from equipoise.reward.evidence import Evidence, Normal
 from equipoise.valuation.surprise import own_coordinates
 from mechanisms import (
@@ -68,16 +69,18 @@ class PriorTruth(Truth):
 
     def __init__(self, agreed: eq.Agreement, number: int) -> None:
         super().__init__(agreed.model.kind, number)
-        draws = prior_posterior(agreed, 400, number).draws
-        if self.kind == "bernoulli":
+        model = agreed.model
+        if not isinstance(model, Regression):
+            draws = model.prior_draws(1, self.rng)
+            assert draws is not None
             self.share = float(draws["probability"][0])
             return
-        for place in range(400):
-            self.mean, self.covariance = draws["feature_mean"][place], draws["feature_covariance"][place]
-            *weights, bias = draws["weights"][place]
+        for _ in range(400):
+            draws, self.population = draw_population(model, self.rng)
+            *weights, bias = draws["weights"][0]
             # Draws have units in which the bounds are ±1; the tables' are ±4 for features and ±8 for the target.
             self.weights, self.bias = np.array(weights) * 8 / 4, bias * 8
-            self.residual = 8 * np.sqrt(draws["variance"][place])
+            self.residual = 8 * np.sqrt(draws["variance"][0])
             trial = self.table(2_000)
             cells = np.column_stack([trial["a"] / 4, trial["b"] / 4, trial["y"] / 8])
             if np.mean(np.abs(cells) > 1) < 0.02:
@@ -88,7 +91,7 @@ class PriorTruth(Truth):
         """Draw rows of a party."""
         if self.kind == "bernoulli":
             return super().table(rows)
-        features = 4 * self.rng.multivariate_normal(self.mean, self.covariance, size=rows)
+        features = 4 * self.population.draw(rows, self.rng)[:, :2]
         noise = self.residual * self.rng.normal(size=rows)
         return {"a": features[:, 0], "b": features[:, 1], "y": self.bias + features @ self.weights + noise}
 

@@ -6,9 +6,9 @@
 Each case is kind:features:parties. Parties have 2,000 to 6,000 rows, columns within ±1 and an ε of 1 to 3; agreements
 state no prior. `--only everybody` samples the posterior of everybody (4,000 draws) in place of a round, `--only one`
 that of the first party: a fraction of what a slow version would take. `--format 2` has the prior that new agreements
-have, the standardised one; earlier versions have format 1, and its conjugate prior. The first call of a case compiles,
-or loads programs from the cache, and is not counted unless `--calls 1` asks for no other. Core-seconds are of this
-process and its workers.
+have, the standardised one; earlier versions have format 1, and its conjugate prior. Up to 0.15 the first call of a
+case compiles, or loads programs from the cache; it is not counted unless `--calls 1` asks for no other. Core-seconds
+are of this process and its workers.
 """
 
 import argparse

@@ -26,7 +26,6 @@ from equipoise.client.home.model import evidence_of, posterior_at_home
 from equipoise.estimate import Estimate
 from equipoise.inference.diagnostics import independent
 from equipoise.inference.posterior import Posterior
-from equipoise.inference.runtime import double_precision
 from equipoise.inference.scenario import Scenario
 from equipoise.models.base import Rows
 from equipoise.models.guarantee import Guarantee
@@ -195,7 +194,6 @@ def at_home(study: Study, data: Path | None, given: dict[str, Any]) -> list[dict
     return found
 
 
-@double_precision
 def main() -> None:
     """Do one of the stages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
