@@ -1,4 +1,4 @@
-"""For tests that call the engine's parts themselves: double precision, and programs that compile as the engine's do."""
+"""For tests that call parts of Gibbs sampling themselves: double precision, and its options of the compiler."""
 
 from functools import partial
 
@@ -8,4 +8,4 @@ from equipoise.inference.runtime import compiler_options
 
 jax.config.update("jax_enable_x64", True)
 
-jit = partial(jax.jit, compiler_options=compiler_options(0))
+jit = partial(jax.jit, compiler_options=compiler_options())

@@ -1,41 +1,54 @@
-"""Inference problems simulated from their own models, at the engine's level: rows, exact statistics, noise."""
+"""Inference problems simulated from the priors themselves: rows, exact statistics, noise. Nothing here is the model's."""
 
 from dataclasses import dataclass
-from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from equipoise.inference.engine import Problem
-from equipoise.inference.observations import Observations, Scenarios
 from numpy.typing import NDArray
+from scipy import stats
 
-from equipoise.inference.models.linear import LinearPrior, LinearRegression, linear_prior
+from equipoise.agreement import Agreement
+from equipoise.inference.batch import Asked
+from equipoise.inference.models import conjugate_of
+from equipoise.inference.models.linear import ConjugateRegression
+from equipoise.inference.pooling import ReleasedSums
 
 Floats = NDArray[np.float64]
+
+SYN = "shape = 5.0\nscale = 0.1\nweight_precision = 0.025"
+WITHIN_BOUNDS = "shape = 5.0\nscale = 0.1\nweight_precision = 5.0"  # where targets nearly always lie
+SYN_FEATURES = f"covariance = {1 / 47!r}\ndegrees_of_freedom = 50.0\nmean_strength = 1.0"
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """A problem whose true parameters are known: `position` are the true coordinates."""
+    """A problem whose true parameters are known."""
 
-    problem: Problem
-    position: Floats
+    model: ConjugateRegression
+    sums: ReleasedSums
+    truth: dict[str, Floats]
     rows: list[Floats]
     exact: Floats
 
 
-def everyone(problem: Problem, *, kappa: float = 1.0, members: list[int] | None = None) -> Scenarios:
+def agree(parties: int, *, prior: str = SYN, features: str = SYN_FEATURES, shared: bool = True) -> Agreement:
+    """Agree on a linear regression of two features with a conjugate prior, in units that are scaled already."""
+    names = "".join(f'[[parties]]\nname = "party{number}"\n' for number in range(parties))
+    return Agreement.parse(
+        'format = 2\n[model]\nkind = "linear"\n'
+        'features = [{ name = "a", bounds = [-1, 1] }, { name = "b", bounds = [-1, 1] }]\n'
+        'target = { name = "y", bounds = [-1, 1] }\n'
+        f'[model.prior]\nkind = "conjugate"\n{prior}\n'
+        f'[model.data_prior]\nkind = "conjugate"\nscope = "{"shared" if shared else "per-party"}"\n{features}\n'
+        f"[privacy]\nmax_epsilon = 4.0\n{names}"
+    )
+
+
+def asked(simulated: Simulated, *, kappa: float = 1.0, members: list[int] | None = None, draws: int = 4_000) -> Asked:
     """One scenario with all (or the given) parties."""
-    slots = problem.model.slots
-    member = np.zeros((1, slots))
-    member[:, members if members is not None else slice(None)] = 1
-    return Scenarios(jnp.asarray(member), jnp.asarray([kappa]), jnp.zeros((1, slots)))
-
-
-def noise_variances(sensitivity: float, epsilons: list[float], squares: NDArray[np.bool_], weight: float) -> Floats:
-    """½(λ/ε)Δ² at λ = 2 for every party and entry, divided by the squared weight for squares."""
-    return sensitivity**2 / np.asarray(epsilons)[:, None] / np.where(squares, weight**2, 1.0)
+    parties = len(simulated.sums.rows)
+    member = np.zeros(parties)
+    member[members if members is not None else slice(None)] = 1
+    return Asked(member, kappa, np.zeros(parties), None, draws, 0)
 
 
 def linear_entries(columns: Floats) -> Floats:
@@ -44,104 +57,49 @@ def linear_entries(columns: Floats) -> Floats:
     return np.concatenate([columns.sum(axis=0), (columns.T @ columns)[i, j]])
 
 
-def square_entries(columns: int) -> NDArray[np.bool_]:
-    """Which entries of `linear_entries` are sums of squares."""
-    i, j = np.triu_indices(columns)
-    return np.concatenate([np.zeros(columns, bool), i == j])
-
-
-def syn_prior(width: int = 2) -> LinearPrior:
-    """The paper's synthetic setting."""
-    return linear_prior(
-        shape=5.0,
-        scale=0.1,
-        weight_mean=np.zeros(width + 1),
-        weight_precision=0.025 * np.eye(width + 1),
-        feature_mean=np.zeros(width),
-        mean_strength=1.0,
-        scatter=np.eye(width),
-        degrees_of_freedom=50.0,
-    )
-
-
-def housing_prior(width: int = 6) -> LinearPrior:
-    """Like the paper's housing setting: weak beliefs worth ten rows, standardised features."""
-    return linear_prior(
-        shape=5.0,
-        scale=5 * 0.3,
-        weight_mean=np.zeros(width + 1),
-        weight_precision=10 * np.eye(width + 1),
-        feature_mean=np.zeros(width),
-        mean_strength=1.0,
-        scatter=3.0 * np.eye(width),
-        degrees_of_freedom=width + 4.0,
-    )
-
-
-def linear_observations(
-    rng: np.random.Generator,
-    model: LinearRegression,
-    parameters: dict[str, Any],
-    counts: list[int],
-    epsilons: list[float],
-    bound: float,
-) -> tuple[Observations, list[Floats], Floats]:
-    """Simulate rows and noisy statistics; `bound` sets the noise, rows are not clipped."""
-    width = model.width
-    weights, variance = np.asarray(parameters["weights"]), float(parameters["variance"])
-    tables = []
-    for party, count in enumerate(counts):
-        mean, covariance = (
-            np.asarray(parameters[name] if model.shared else parameters[name][party])
-            for name in ("feature_mean", "feature_covariance")
-        )
-        x = rng.multivariate_normal(mean, covariance, size=count)
-        y = x @ weights[:-1] + weights[-1] + rng.normal(size=count) * np.sqrt(variance)
-        tables.append(np.column_stack([x, y]))
-    exact = np.stack([linear_entries(table) for table in tables])
-    variances = noise_variances(
-        1 + (width + 1) * bound**2, epsilons, square_entries(width + 1), np.sqrt((width + 4) / 2)
-    )
-    return _observations(rng, exact, counts, variances, epsilons), tables, exact
-
-
-def _observations(
-    rng: np.random.Generator, exact: Floats, counts: list[int], variances: Floats, epsilons: list[float]
-) -> Observations:
-    noisy = exact + rng.normal(size=exact.shape) * np.sqrt(variances)
-    added = np.sqrt(variances * np.asarray(epsilons)[:, None])
-    parts = (noisy, np.asarray(counts, float), variances, added, rng.normal(size=exact.shape))
-    return Observations(*(jnp.asarray(part) for part in parts))
+def draw_truth(model: ConjugateRegression, parties: int, rng: np.random.Generator) -> dict[str, Floats]:
+    """Draw all parameters from the prior, as textbooks write it."""
+    prior = model.prior
+    variance = stats.invgamma.rvs(prior.shape, scale=prior.scale, random_state=rng)
+    weights = rng.multivariate_normal(prior.weight_mean, variance * np.linalg.inv(prior.weight_precision))
+    groups = 1 if model.shared else parties
+    covariance = stats.invwishart.rvs(prior.degrees_of_freedom, prior.scatter, size=groups, random_state=rng)
+    covariance = np.asarray(covariance).reshape(groups, model.width, model.width)
+    means = np.stack([rng.multivariate_normal(prior.feature_mean, one / prior.mean_strength) for one in covariance])
+    if model.shared:
+        means, covariance = means[0], covariance[0]
+    return {"weights": weights, "variance": variance, "feature_mean": means, "feature_covariance": covariance}
 
 
 def simulate_linear(
     seed: int,
     *,
-    prior: LinearPrior | None = None,
+    agreement: Agreement | None = None,
     counts: list[int] | None = None,
     epsilons: list[float] | None = None,
-    shared: bool = False,
-    bound: float = 1.0,
+    shared: bool = True,
 ) -> Simulated:
-    """Draw everything from the model; Syn by default."""
-    prior = prior or syn_prior()
+    """Draw everything from the prior and the model; the paper's Syn by default. Rows are not clipped."""
     counts = counts or [100, 200, 400]
     epsilons = epsilons or [0.2, 0.1, 0.2]
-    model = LinearRegression(len(counts), len(prior.scatter), shared)
+    agreement = agreement or agree(len(counts), shared=shared)
+    model = conjugate_of(agreement.model)
+    assert isinstance(model, ConjugateRegression)
     rng = np.random.default_rng(seed)
-    position = rng.normal(size=model.dimension)
-    parameters = jax.tree.map(np.asarray, model.parameters(prior, jnp.asarray(position)))
-    observations, tables, exact = linear_observations(rng, model, parameters, counts, epsilons, bound)
-    return Simulated(Problem(model, prior, observations), position, tables, exact)
-
-
-def simulate_housing(seed: int, *, epsilons: list[float] | None = None) -> Simulated:
-    """The shape of the paper's housing setting: 6 features, 6,581 rows, one feature distribution."""
-    return simulate_linear(
-        seed,
-        prior=housing_prior(),
-        counts=[1316, 1974, 3291],
-        epsilons=epsilons or [0.2, 0.1, 0.2],
-        shared=True,
-        bound=2.0,
-    )
+    truth = draw_truth(model, len(counts), rng)
+    tables = []
+    for party, count in enumerate(counts):
+        mean, covariance = (
+            truth[name] if model.shared else truth[name][party] for name in ("feature_mean", "feature_covariance")
+        )
+        x = rng.multivariate_normal(mean, covariance, size=count)
+        noise = rng.normal(size=count) * np.sqrt(truth["variance"])
+        tables.append(np.column_stack([x, x @ truth["weights"][:-1] + truth["weights"][-1] + noise]))
+    exact = np.stack([linear_entries(table) for table in tables])
+    i, j = np.triu_indices(model.width + 1)
+    is_square = np.concatenate([np.zeros(model.width + 1, bool), i == j])
+    # ½(λ/ε)Δ² at λ = 2, and less of it for squares.
+    variance = (2 + model.width) ** 2 / np.asarray(epsilons)[:, None] / np.where(is_square, (model.width + 4) / 2, 1.0)
+    noisy = exact + rng.normal(size=exact.shape) * np.sqrt(variance)
+    added = np.sqrt(variance * np.asarray(epsilons)[:, None])
+    return Simulated(model, ReleasedSums(noisy, np.asarray(counts, float), variance, added), truth, tables, exact)

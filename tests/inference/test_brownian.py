@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from equipoise.inference.problem import noises_of
 from scipy import stats
 
 import rounds
 from equipoise._util.canonical import sha256_hex
 from equipoise.inference import brownian
+from equipoise.inference.released import noises_of
 
 SECRET = "5a" * 32
 TIMES = (0.01, 0.3, 0.7, 1.0, 5.0, 1e4)

@@ -1,4 +1,4 @@
-"""The engine as its users meet it."""
+"""Inference as its users meet it."""
 
 import os
 import subprocess
@@ -9,22 +9,19 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import jax
 import numpy as np
 import pytest
-from equipoise.inference.engine import Problem, Settings
-from equipoise.inference.problem import noises_of
 from scipy import stats
 
 import builders
 import equipoise as eq
 import rounds
-from equipoise.inference import collapsed, diagnostics, engine, gibbs, programs
+from equipoise.inference import diagnostics
 from equipoise.inference.infer import infer, infer_batch, infer_exact
+from equipoise.inference.released import noises_of
 from equipoise.models import layout_of
 from equipoise.party.release import release
 from equipoise.party.statistics import exact_statistic
-from problems import everyone, simulate_linear
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("infer")]
 
@@ -91,39 +88,8 @@ def test_a_party_that_is_out_leaves_no_trace(submissions: list[eq.Submission], m
     assert not np.array_equal(together.draws["weights"], apart.draws["weights"])
 
 
-# Every sampler and every layout once; the other combinations before a release.
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("sampler", "shared"),
-    [
-        ("collapsed", True),
-        ("gibbs", False),
-        pytest.param("collapsed", False, marks=pytest.mark.exhaustive),
-        pytest.param("gibbs", True, marks=pytest.mark.exhaustive),
-    ],
-)
-def test_whatever_fills_an_empty_slot_is_never_read(sampler: Any, shared: bool) -> None:
-    problem = simulate_linear(5, shared=shared).problem
-    settings = Settings(draws=640, sampler=sampler, max_thinning=1)
-    keys = jax.random.split(jax.random.key(7), 1)
-    results = []
-    for filling in (0.0, 1e300, np.nan):
-        seen = problem.observations
-        spoilt = seen._replace(
-            statistic=seen.statistic.at[1].set(filling),
-            rows=seen.rows.at[1].set(filling),
-            variance=seen.variance.at[1].set(filling),
-            unit_noise=seen.unit_noise.at[1].set(filling),
-        )
-        scenario = everyone(problem, members=[0, 2])
-        results.append(engine.run(keys, Problem(problem.model, problem.prior, spoilt), scenario, settings)[0])
-    for result in results[1:]:
-        np.testing.assert_array_equal(result.parameters["weights"], results[0].parameters["weights"])
-        assert np.all(np.isfinite(result.parameters["weights"]))
-
-
 def test_every_bit_of_a_secret_changes_the_noise(submissions: list[eq.Submission]) -> None:
-    """128 bits; the numbers that JAX's keys are made of hold 64 at most, and 52 of them were derived from a secret."""
+    """Of a secret of 128 bits."""
     tau = np.ones((128, len(AGREEMENT.parties)))
     drawn = np.asarray(noises_of(AGREEMENT, submissions, tau, [f"{1 << place:032x}" for place in range(128)]))
     assert len({noise.tobytes() for noise in drawn}) == 128
@@ -136,29 +102,6 @@ def test_every_bit_of_a_secret_changes_the_noise(submissions: list[eq.Submission
         assert "5A" not in str(refused.value)  # what was meant as a secret stays one
 
 
-def fresh(program: Any) -> Any:
-    """A compiled program that forgets what it has compiled; it counts from here."""
-    program.clear_cache()
-    return program
-
-
-@pytest.mark.slow
-def test_batches_compile_once(tmp_path: Path) -> None:
-    """All coalitions, then a grid of κ, then added noise: one program each for starting and for going on."""
-    agreement = builders.ALL_MODELS["bernoulli"]
-    sent = released(agreement, tmp_path)
-    coalitions = [eq.Scenario(("north",)), eq.Scenario(("north", "south"))]
-    grid = [eq.Scenario(kappa=kappa) for kappa in (0.0, 0.3)]
-    noisy = [eq.Scenario(tau={"north": 10.0})]
-    kept: list[Any] = [collapsed.begin, collapsed.advance]
-    begin, advance = (fresh(one.__wrapped__) for one in kept)
-    for scenarios in (coalitions, grid, noisy):
-        with mock.patch.object(programs, "CAN_KEEP", False):  # where traces are kept, JAX does not count
-            assert len(infer_batch(agreement, sent, scenarios, draws=640)) == len(scenarios)
-    assert begin._cache_size() == 1
-    assert advance._cache_size() == 1
-
-
 @pytest.mark.slow
 def test_draws_of_equal_releases_do_not_depend_on_the_batch(tmp_path: Path) -> None:
     """Six alike share a slot, unless noise is added to them; what is beside a scenario does not matter."""
@@ -169,15 +112,6 @@ def test_draws_of_equal_releases_do_not_depend_on_the_batch(tmp_path: Path) -> N
     both = infer_batch(agreed, sent, [noisy, plain], draws=640)
     np.testing.assert_array_equal(both[1].draws["weights"], alone.draws["weights"])
     assert not np.array_equal(both[0].draws["weights"], alone.draws["weights"])
-
-
-@pytest.mark.slow
-def test_gibbs_batches_compile_once(submissions: list[eq.Submission]) -> None:
-    begin, advance = fresh(gibbs.begin), fresh(gibbs.advance)
-    for kappas in ([0.0, 1.0], [0.2]):
-        infer_batch(AGREEMENT, submissions, [eq.Scenario(kappa=k) for k in kappas], method="gibbs", draws=640)
-    assert begin._cache_size() == 1
-    assert advance._cache_size() == 1
 
 
 def test_a_scenario_in_a_batch_has_the_posterior_it_has_alone(submissions: list[eq.Submission]) -> None:
@@ -217,8 +151,11 @@ BAD_REQUESTS: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown method": ({"method": "magic"}, "'magic'"),
     "an unknown rule": ({"rule": "linear"}, "'linear'"),
     "power in Gibbs": ({"method": "gibbs", "rule": "power"}, '"scaled"'),
-    "kappa 0 in a collapsed scaled posterior": ({"rule": "scaled", "kappa": 0.0}, "does not tend to the"),
-    "kappa 0 in a naive scaled posterior": ({"method": "naive", "rule": "scaled", "kappa": 0.0}, "does not tend"),
+    "kappa 0 in a scaled posterior": ({"rule": "scaled", "kappa": 0.0}, "not tend to the prior"),
+    "kappa 0 in a naive scaled posterior": (
+        {"method": "naive", "rule": "scaled", "kappa": 0.0},
+        "not tend to the prior",
+    ),
     "added noise for naive": ({"method": "naive", "tau": {"north": 1.0}}, "leave tau out"),
     "no draws": ({"draws": 0}, "draws = 0"),
     "two chains": ({"chains": 2}, "chains = 2"),
@@ -230,10 +167,10 @@ BAD_REQUESTS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", BAD_REQUESTS)
-def test_bad_requests_are_refused_before_anything_is_compiled(
+def test_bad_requests_are_refused_before_anything_is_sampled(
     submissions: list[eq.Submission], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(engine, "run", pytest.fail)
+    monkeypatch.setattr("equipoise.inference.infer.sample_batch", pytest.fail)
     options, words = BAD_REQUESTS[name]
     with pytest.raises(eq.EquipoiseError) as caught:
         infer(AGREEMENT, submissions, **options)
@@ -243,7 +180,7 @@ def test_bad_requests_are_refused_before_anything_is_compiled(
 def test_submissions_are_checked(
     submissions: list[eq.Submission], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(engine, "run", pytest.fail)
+    monkeypatch.setattr("equipoise.inference.infer.sample_batch", pytest.fail)
     north, south = submissions
     with pytest.raises(eq.InferenceError, match="no submissions"):
         infer(AGREEMENT, [])
@@ -441,34 +378,30 @@ import sys
 import jax
 import equipoise as eq
 agreement = eq.Agreement.load(sys.argv[1])
-posterior = eq.infer(agreement, [eq.Submission.load(sys.argv[2])], draws=640)
-assert posterior.draws["probability"].dtype == "float64"
+posterior = eq.infer(agreement, [eq.Submission.load(sys.argv[2])], method="gibbs", draws=640)
+assert posterior.draws["weights"].dtype == "float64"
 assert jax.numpy.ones(1).dtype == "float32", "the process's own precision was changed"
 """
 
 
 @pytest.mark.slow
 @pytest.mark.process
-def test_the_process_keeps_its_precision_and_programs_are_cached(tmp_path: Path) -> None:
-    from equipoise.agreement.templates import example_agreement
-
-    (tmp_path / "agreement.toml").write_text(example_agreement("bernoulli"))
-    agreement = eq.Agreement.load(tmp_path / "agreement.toml")
-    submission = release(
-        agreement, {"defaulted": [0, 1] * 50}, party="north", epsilon=1.0, ledger=tmp_path / "north.ledger"
-    )
-    (tmp_path / "north.json").write_bytes(submission.to_json())
+def test_gibbs_sampling_keeps_its_programs_and_the_precision_of_the_process(
+    tmp_path: Path,
+) -> None:
+    agreement = builders.linear(1)
+    text = 'features = [{ name = "x0", bounds = [-2, 2] }]\ntarget = { name = "y", bounds = [0, 10] }'
+    tail = builders.TAIL.format(order=2.0, max_epsilon=100.0)
+    (tmp_path / "agreement.toml").write_text(f'format = 1\n[model]\nkind = "linear"\n{text}\n{tail}')
+    (tmp_path / "north.json").write_bytes(released(agreement, tmp_path)[0].to_json())
     cache = tmp_path / "cache"
     environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")} | {
         "EQUIPOISE_CACHE_DIR": str(cache)
     }
     command = [sys.executable, "-W", "error", "-c", SCRIPT, "agreement.toml", "north.json"]
-    for _ in range(2):
-        result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-        assert result.returncode == 0, result.stderr
-    programs = [entry.name for entry in cache.iterdir()]
-    assert any("begin" in name for name in programs)
-    assert any("advance" in name for name in programs)
+    result = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert any("advance" in entry.name for entry in cache.iterdir())
 
 
 @pytest.mark.slow

@@ -13,16 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from equipoise.inference.engine import Problem, Settings
-from equipoise.inference.observations import Scenarios
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import eval_legendre
 
-from equipoise.inference import baselines, engine
+from equipoise.inference.batch import Asked, sample_one
+from equipoise.inference.gibbs import GibbsSettings, sample_by_gibbs
+from equipoise.inference.models.base import Conjugate, Released
+from equipoise.inference.pooling import ReleasedSums
+from equipoise.inference.released import sampler_of
 
 Floats = NDArray[np.float64]
 Quantities = Callable[[dict[str, Any]], Floats]
@@ -33,14 +33,15 @@ LEAST_PVALUE = 0.001
 
 # Draws the truth is ranked among, which must be nearly independent: Gibbs sweeps are so much alike that only the last
 # draw of each of many chains is used.
-RANKED = {"collapsed": 99, "gibbs": 19, "naive": 99}
+RANKED = {"moments": 99, "gibbs": 19, "naive": 99}
 
 
 @dataclass(frozen=True)
 class Replication:
     """One simulated problem, who takes part, and the true parameters by name."""
 
-    problem: Problem
+    model: Conjugate[Any]
+    sums: ReleasedSums
     member: Floats
     truth: dict[str, Any]
 
@@ -59,22 +60,19 @@ def ranks(replicate: Callable[[int], Replication], quantities: Quantities, metho
 def draws_of(one: Replication, method: str, seed: int) -> dict[str, Floats]:
     """Nearly independent posterior draws of all parameters."""
     number = RANKED[method]
+    asked = Asked(one.member, 1.0, np.zeros(len(one.member)), None, number if method == "moments" else 1, seed)
     if method == "naive":
-        rng = np.random.default_rng(seed)
-        return baselines.conjugate_draws(rng, one.problem, one.member, 1.0, number, repair=True)
-    gibbs = method == "gibbs"
-    settings = (
-        Settings(draws=1, chains=number, sampler="gibbs", rule="scaled", max_thinning=1)
-        if gibbs
-        else Settings(draws=1_280, max_thinning=4)
-    )
-    scenario = Scenarios(jnp.asarray(one.member)[None], jnp.ones(1), jnp.zeros((1, len(one.member))))
-    sampled = engine.run(jax.random.split(jax.random.key(seed), 1), one.problem, scenario, settings)[0]
-    if gibbs:
-        return {name: part[:, -1] for name, part in sampled.parameters.items()}
-    flat = {name: part.reshape(-1, *part.shape[2:]) for name, part in sampled.parameters.items()}
-    places = np.linspace(0, len(next(iter(flat.values()))) - 1, number).astype(int)
-    return {name: part[places] for name, part in flat.items()}
+        inside = one.member > 0
+        released = Released(one.sums.statistic[inside], one.sums.rows[inside], inside, 1.0, repair=True)
+        return one.model.conjugate_draws(np.random.default_rng(seed), released, number)
+    if method == "gibbs":
+        settings = GibbsSettings(draws=1, chains=number, max_thinning=1)
+        found = sample_by_gibbs(one.model, one.sums, asked, settings)  # type: ignore[arg-type]
+        return {name: part[:, -1] for name, part in found.parameters.items()}
+    agreed = one.model.agreed
+    coordinates = sample_one(sampler_of(agreed), one.sums, asked, "power").coordinates
+    draws: dict[str, Floats] = agreed.at_coordinates(coordinates[:number])
+    return draws
 
 
 def uniformity(found: Floats, method: str) -> Floats:

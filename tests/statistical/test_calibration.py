@@ -1,23 +1,13 @@
 """Every model and sampler is calibrated; ignoring the noise is not."""
 
-from typing import Any
-
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from equipoise.inference.engine import Problem
-from equipoise.inference.observations import Observations
 from scipy import stats
 
-from equipoise.inference.models.bernoulli import Bernoulli, bernoulli_prior
-from equipoise.inference.models.categorical import Categorical, categorical_prior
-from equipoise.inference.models.exponential import Exponential
-from equipoise.inference.models.gaussian import Gaussian, gaussian_prior
-from equipoise.inference.models.linear import linear_prior
-from equipoise.inference.models.poisson import Poisson
-from equipoise.inference.models.rate import rate_prior
-from problems import Simulated, simulate_linear
+from equipoise.agreement import Agreement
+from equipoise.inference.pooling import ReleasedSums
+from equipoise.inference.released import family_of
+from problems import Simulated, agree, simulate_linear
 from statistical.calibration import LEAST_PVALUE, RANKED, REPLICATIONS, Floats, Replication, ranks, uniformity
 
 pytestmark = [pytest.mark.slow, pytest.mark.engine]
@@ -26,16 +16,12 @@ COUNTS = [300, 500, 400]
 LARGE, SMALL = [20.0, 10.0, 5.0], [0.3, 0.1, 0.2]
 
 # Rows are scaled to about [−1, 1]; beliefs are strong enough for the rows to stay there.
-LINEAR = linear_prior(
-    shape=5.0,
-    scale=0.4,
-    weight_mean=np.zeros(3),
-    weight_precision=0.5 * np.eye(3),
-    feature_mean=np.zeros(2),
-    mean_strength=2.0,
-    scatter=2.0 * np.eye(2),
-    degrees_of_freedom=12.0,
-)
+PRIOR = "shape = 5.0\nscale = 0.4\nweight_precision = 0.5"
+FEATURES = f"covariance = {2 / 9!r}\ndegrees_of_freedom = 12.0\nmean_strength = 2.0"
+
+
+def linear(shared: bool) -> Agreement:
+    return agree(3, prior=PRIOR, features=FEATURES, shared=shared)
 
 
 def members(number: int) -> Floats:
@@ -46,9 +32,7 @@ def members(number: int) -> Floats:
 
 
 def replication(simulated: Simulated, number: int) -> Replication:
-    problem = simulated.problem
-    truth = problem.model.parameters(problem.prior, jnp.asarray(simulated.position))
-    return Replication(problem, members(number), jax.tree.map(np.asarray, truth))
+    return Replication(simulated.model, simulated.sums, members(number), simulated.truth)
 
 
 def model_parameters(values: dict[str, Floats]) -> Floats:
@@ -73,7 +57,7 @@ def all_parameters(values: dict[str, Floats]) -> Floats:
 )
 def test_gibbs_sampling_is_calibrated(shared: bool, epsilons: list[float]) -> None:
     def replicate(number: int) -> Replication:
-        simulated = simulate_linear(number, prior=LINEAR, counts=COUNTS, epsilons=epsilons, shared=shared)
+        simulated = simulate_linear(number, agreement=linear(shared), counts=COUNTS, epsilons=epsilons)
         return replication(simulated, number)
 
     pvalues = uniformity(ranks(replicate, all_parameters, "gibbs"), "gibbs")
@@ -87,14 +71,14 @@ def test_the_power_of_the_test_itself(width: float, shift: float, least: float) 
     """How often posteriors that are too narrow or shifted are noticed; true ones hardly ever fail."""
     rng = np.random.default_rng(5)
     quantile = stats.norm.cdf((rng.normal(size=(REPLICATIONS, 1_000)) - shift) / width)
-    found = rng.binomial(RANKED["collapsed"], quantile).astype(float)
-    noticed = np.mean(uniformity(found, "collapsed") < LEAST_PVALUE)
+    found = rng.binomial(RANKED["moments"], quantile).astype(float)
+    noticed = np.mean(uniformity(found, "moments") < LEAST_PVALUE)
     assert noticed < 0.005 if least == 0 else noticed > least
 
 
 def test_ignoring_the_noise_is_not_calibrated() -> None:
     def replicate(number: int) -> Replication:
-        simulated = simulate_linear(number, prior=LINEAR, counts=COUNTS, epsilons=SMALL, shared=True)
+        simulated = simulate_linear(number, agreement=linear(True), counts=COUNTS, epsilons=SMALL)
         return replication(simulated, number)
 
     pvalues = uniformity(ranks(replicate, model_parameters, "naive"), "naive")
@@ -115,12 +99,12 @@ def family_rows(name: str, rng: np.random.Generator, values: dict[str, Floats], 
     return np.column_stack([z, z**2])
 
 
-FAMILIES: dict[str, tuple[Any, Any]] = {
-    "bernoulli": (Bernoulli(3), bernoulli_prior(2.0, 3.0)),
-    "categorical": (Categorical(3, 4), categorical_prior([1.0, 2.0, 3.0, 1.5])),
-    "poisson": (Poisson(3, 0, 12), rate_prior(4.0, 0.6, 0.0, 12.0)),
-    "exponential": (Exponential(3), rate_prior(4.0, 4.0, 0.0, 4.0)),
-    "gaussian": (Gaussian(3), gaussian_prior(4.0, 0.6, 0.0, 2.0)),
+FAMILIES = {
+    "bernoulli": ("labels = [0, 1]", "positive = 2.0\nnegative = 3.0"),
+    "categorical": ('categories = ["a", "b", "c", "d"]', "concentration = [1.0, 2.0, 3.0, 1.5]"),
+    "poisson": ("bounds = [0, 12]", "shape = 4.0\nrate = 0.6"),
+    "exponential": ("bounds = [0, 4]", "shape = 4.0\nrate = 4.0"),
+    "gaussian": ("bounds = [-1, 1]", "shape = 4.0\nscale = 0.6\nmean = 0.0\nmean_strength = 2.0"),
 }
 
 
@@ -135,20 +119,23 @@ FAMILIES: dict[str, tuple[Any, Any]] = {
     ],
 )
 def test_families_are_calibrated_although_rows_are_clipped(name: str, epsilons: list[float]) -> None:
-    model, prior = FAMILIES[name]
+    target, prior = FAMILIES[name]
+    agreement = Agreement.parse(
+        f'format = 2\n[model]\nkind = "{name}"\ntarget = {{ name = "y", {target} }}\n[model.prior]\n{prior}\n'
+        '[privacy]\nmax_epsilon = 4.0\n[[parties]]\nname = "a"\n[[parties]]\nname = "b"\n[[parties]]\nname = "c"\n'
+    )
+    model = family_of(agreement.model)
+    agreed = model.agreed
 
     def replicate(number: int) -> Replication:
         rng = np.random.default_rng(number)
-        position = rng.normal(size=model.dimension)
-        truth = jax.tree.map(np.asarray, model.parameters(prior, jnp.asarray(position)))
+        drawn = agreed.at_coordinates(rng.normal(size=(1, len(agreed.coordinate_names()))))
+        truth = {name: values[0] for name, values in drawn.items()}
         exact = np.stack([family_rows(name, rng, truth, count).sum(axis=0) for count in COUNTS])
         variance = np.broadcast_to(4 / np.asarray(epsilons)[:, None], exact.shape)
         noisy = exact + rng.normal(size=exact.shape) * np.sqrt(variance)
-        nothing = jnp.zeros(exact.shape)
-        observations = Observations(
-            jnp.asarray(noisy), jnp.asarray(COUNTS, float), jnp.asarray(variance), nothing, nothing
-        )
-        return Replication(Problem(model, prior, observations), members(number), truth)
+        sums = ReleasedSums(noisy, np.asarray(COUNTS, float), variance, np.zeros(exact.shape))
+        return Replication(model, sums, members(number), truth)
 
-    pvalues = uniformity(ranks(replicate, model_parameters, "collapsed"), "collapsed")
+    pvalues = uniformity(ranks(replicate, model_parameters, "moments"), "moments")
     assert pvalues.min() > LEAST_PVALUE, pvalues

@@ -173,20 +173,15 @@ class _Randomness(NamedTuple):
 
 def temper(sums: ReleasedSums, asked: Asked) -> Evidence:
     """The paper's rule: statistic and count times κ, noise variance times κ² (App. E.3)."""
-    inside, kappa = asked.member > 0, asked.kappa
-    tau = asked.tau[:, None]
-    statistic, variance = sums.statistic, sums.variance + tau * sums.added**2
-    if asked.noise is not None:
-        statistic = statistic + np.sqrt(tau) * sums.added * asked.noise
     # Parties that are out hold fixed numbers. κ = 0 means nobody is in; any positive number keeps all finite then.
-    member = asked.member * (kappa > 0)
-    kappa = kappa if kappa > 0 else 1.0
-    out = ~inside[:, None]
+    inside, kappa = asked.member[:, None] > 0, asked.kappa if asked.kappa > 0 else 1.0
+    tau, added = asked.tau[:, None], np.where(inside, sums.added, 0.0)
+    noise = 0.0 if asked.noise is None else np.sqrt(tau) * added * asked.noise
     return Evidence(
-        jnp.asarray(kappa * np.where(out, 0.0, statistic)),
-        jnp.asarray(kappa * np.where(inside, sums.rows, 1.0)),
-        jnp.asarray(kappa**2 * np.where(out, 1.0, variance)),
-        jnp.asarray(member),
+        jnp.asarray(kappa * np.where(inside, sums.statistic, 0.0) + kappa * noise),
+        jnp.asarray(kappa * np.where(inside[:, 0], sums.rows, 1.0)),
+        jnp.asarray(kappa**2 * np.where(inside, sums.variance, 1.0) + kappa**2 * tau * added**2),
+        jnp.asarray(asked.member * (asked.kappa > 0)),
     )
 
 

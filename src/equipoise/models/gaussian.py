@@ -89,7 +89,8 @@ mean_strength = 0.25     # how many rows the belief about the mean is worth
 
     def at_coordinates(self, coordinates: Floats) -> dict[str, Floats]:
         prior = self.prior
-        variance = prior.scale * np.exp(-log_gamma_quantile(coordinates[:, 0], prior.shape))
+        log_variance = math.log(prior.scale) - log_gamma_quantile(coordinates[:, 0], prior.shape)
+        variance = np.exp(np.minimum(log_variance, math.log(LARGEST)))
         return {"mean": prior.mean + np.sqrt(variance / prior.mean_strength) * coordinates[:, 1], "variance": variance}
 
     def widened_prior(self, width: float) -> dict[str, Any]:

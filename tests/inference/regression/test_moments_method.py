@@ -111,7 +111,7 @@ def test_sums_that_no_rows_have_are_refused(tmp_path: Path) -> None:
     stated = sent[0].statistic
     huge = sent[0].model_copy(update={"statistic": type(stated)(100_000 * value for value in stated)})
     with (
-        mock.patch("equipoise.inference.problem.validate_submissions", lambda _agreement, some: some),
+        mock.patch("equipoise.inference.released.validate_submissions", lambda _agreement, some: some),
         pytest.raises(InferenceError, match="which no rows within the agreed bounds have"),
     ):
         eq.infer(agreed, [huge], method="moments")

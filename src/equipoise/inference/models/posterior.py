@@ -28,6 +28,7 @@ ITERATIONS = 4  # of the covariance of a row, which is taken at the mode
 FIRST_ROWS = 10.0  # as many rows tell where the search begins
 COOLING = 5.0  # factor from one power of the likelihood to the next
 NUMBERS_AT_ONCE = 4_000_000  # of double precision, in one table of points, parties and entries
+POINTS = 256  # of the prior, to begin the search at the best of them
 MOST_WEIGHTED = 40  # coordinates
 STEP = 1e-5  # of the differences that slopes are taken by
 
@@ -113,10 +114,20 @@ def build_problem(
     sampling: float = 1.0,
     start: Floats | None = None,
 ) -> tuple[Problem, Mode]:
-    """Find about the mode for a coalition's releases, from where next to nothing is known or from a start near it."""
-    centre = np.zeros(len(family.agreed.coordinate_names())) if start is None else start
-    first = min(1.0, FIRST_ROWS / float(releases.rows.sum()))
-    powers = np.geomspace(first, 1.0, math.ceil(math.log(1 / first, COOLING)) + 1).tolist() if start is None else []
+    """Find about the mode for a coalition's releases, from a start near it if there is one.
+
+    Otherwise the search begins at the best of some points of the prior, with next to no weight on the releases. Far
+    from the mode, the density of a sparse prior may be so flat that nothing tells where it is.
+    """
+    powers: list[float] = []
+    if start is None:
+        first = min(1.0, FIRST_ROWS / float(releases.rows.sum()))
+        powers = np.geomspace(first, 1.0, math.ceil(math.log(1 / first, COOLING)) + 1).tolist()
+        points = np.random.default_rng(0).normal(size=(POINTS, len(family.agreed.coordinate_names())))
+        points[0] = 0.0
+        begun = _problem([Statistics(family, releases, first * power, sampling)])
+        start = points[np.argmax(begun.log_posterior(points))]
+    centre = start
     for part in [*powers, *[1.0] * (ITERATIONS - 1)]:
         pooled = pool(releases, _row_covariance(family, centre), sampling=sampling)
         mode = find_mode(_problem([_pooled_observation(family, pooled, part * power)]), centre)
