@@ -42,7 +42,6 @@ NOT_RUN = {
         "equipoise serve --data mediator --host 0.0.0.0 --port 443 --tls-cert cert.pem --tls-key key.pem --public-url https://mediator.example.org",
     ),
     ("docs/howto/clusters.md", "pip install 'equipoise[distributed]'"),
-    ("docs/howto/gpu.md", "pip install 'jax[cuda12]'"),
     ("docs/reproduction.md", "equipoise reproduce tradeoff-syn naive-syn"),
     ("docs/reproduction.md", "equipoise reproduce all --full"),
 }
