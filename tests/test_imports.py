@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import rounds
 from at_home import with_others
 from reward_posteriors import some_reward
 
@@ -23,8 +24,12 @@ sys.meta_path.insert(0, Refuse())
 """
 
 
-def run(code: str, *, cwd: Path) -> str:
-    result = subprocess.run([sys.executable, "-c", BLOCK + code], capture_output=True, text=True, cwd=cwd)
+# A mediator needs ArviZ, to write rewards.
+BLOCK_JAX = BLOCK.replace('("jax", "jaxlib", "arviz", "fastapi", "sqlalchemy", "matplotlib")', '("jax", "jaxlib")')
+
+
+def run(code: str, *, cwd: Path, block: str = BLOCK) -> str:
+    result = subprocess.run([sys.executable, "-c", block + code], capture_output=True, text=True, cwd=cwd)
     assert result.returncode == 0, result.stderr
     return result.stdout
 
@@ -85,7 +90,7 @@ def test_a_model_at_home_never_imports_jax(tmp_path: Path) -> None:
 
 @pytest.mark.process
 def test_a_partys_commands_never_import_jax(tmp_path: Path) -> None:
-    """`party advise` settles imagined rounds and needs it; nothing else that a party types does."""
+    """Nor what a mediator or a server needs, but for `party advise`, which draws charts."""
     own = ("agreement", "join", "submit", "status", "fetch", "login", "predict", "party")
     run(
         "from importlib import import_module\n"
@@ -96,6 +101,27 @@ def test_a_partys_commands_never_import_jax(tmp_path: Path) -> None:
         "        if key != 'advise':\n"
         "            import_module(f'equipoise.cli.{command.module}')\n",
         cwd=tmp_path,
+    )
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("kind", ["categorical", "linear"])
+def test_a_mediator_never_imports_jax(kind: str, tmp_path: Path) -> None:
+    """Rounds are settled, coalitions sampled and advice given by NumPy alone."""
+    (tmp_path / "agreement.toml").write_text(rounds.agreement_text(kind, 2))
+    for one in rounds.submissions(rounds.agreement(kind, 2), tmp_path, (8.0, 2.0)):
+        one.save(tmp_path / f"{one.party}.json")
+    run(
+        "import equipoise as eq\n"
+        "from equipoise.mediation.advice import advise\n"
+        "agreement = eq.Agreement.load('agreement.toml')\n"
+        "sent = [eq.Submission.load(f'{party}.json') for party in agreement.party_names]\n"
+        "settlement = eq.mediate(agreement, sent, draws=640, precision=1.0, progress=False, folder='out')\n"
+        "assert len(settlement.awards) == 2\n"
+        "assert eq.infer(agreement, sent, method='naive', draws=640, progress=False).converged\n"
+        "advise(agreement, party='north', rows=50, epsilons=[1.0], simulations=2, progress=False)\n",
+        cwd=tmp_path,
+        block=BLOCK_JAX,
     )
 
 
