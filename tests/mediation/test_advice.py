@@ -4,7 +4,6 @@ import itertools
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,11 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-import engine_setup  # noqa: F401
 import equipoise as eq
 import rounds
 from equipoise.agreement.templates import example_agreement
 from equipoise.errors import AgreementError, GuaranteeError
 from equipoise.inference.pooling import Releases
-from equipoise.inference.regression.posterior import build_problem
 from equipoise.mediation.advice import Advice, _median, advise, expected, knee, quality
 from equipoise.mediation.advice.engines import engine_of
 from equipoise.mediation.advice.imagined import Assumed, Coalition, imagine
@@ -37,14 +34,6 @@ pytestmark = pytest.mark.engine
 def shares() -> eq.Agreement:
     """A share of a label, uniform before any data: everything can be computed by counting."""
     return rounds.agreement("bernoulli", 2)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_process() -> Iterator[None]:
-    """Processes take longer to start than these simulations to run; `test_advice_cannot_see_a_row` has them."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("equipoise.mediation.advice.families.processes_for", lambda _work: 1)
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -437,13 +426,9 @@ def test_truths_are_as_probable_as_what_is_found(features: str) -> None:
     engine, rng = engine_of(agreed), np.random.default_rng(7)
     assert isinstance(engine, RegressionEngine)
     for one in imagine(engine, [Assumed(3_000, 4.0)] * 2, 22, rng):
-        releases = Releases(
-            engine.prepared.moments.ordered(one.sums.statistic),
-            one.sums.rows,
-            np.ones(2),
-            engine.prepared.moments.ordered(one.sums.variance[0]),
-        )
-        problem, mode = build_problem(engine.prepared, releases)
+        order = engine.sampler.order
+        releases = Releases(one.sums.statistic[:, order], one.sums.rows, np.ones(2), one.sums.variance[0][order])
+        problem, mode = engine.sampler.build_problem(releases)
         truth = regression_of(agreed).weight_coordinates(one.truth.draws["weights"], None)[0]
         true, found = problem.log_posterior(np.stack([truth, mode.centre]))
         assert found - 40 < true < found + 1

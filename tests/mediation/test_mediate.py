@@ -84,7 +84,6 @@ def test_rewards_hold_the_models_own_parameters(settled: eq.Settlement, out: Pat
             assert set(held.draws) == {"weights", "variance"}
             assert held.coordinates is not None
             assert len(held.diagnostics.rhat) == held.coordinates.shape[1]
-            assert held.scores is None
     assert loaded.audit["P3"].verdict == "holds"
 
 

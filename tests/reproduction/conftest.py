@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-import engine_setup  # noqa: F401
 from equipoise.reproduction import posteriors, settings, sources
 from equipoise.reproduction.settings import Setting
 from equipoise.reproduction.sweep import Run, Variation, vary_epsilon

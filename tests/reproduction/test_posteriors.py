@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from equipoise.inference.engine import Settings
 
+from equipoise.inference import batch
+from equipoise.inference.gibbs import GibbsSettings
 from equipoise.inference.scenario import Scenario
-from equipoise.reproduction import posteriors
 from equipoise.reproduction.posteriors import Asked, Found, Measure, as_drawn, find
 from equipoise.reproduction.releases import plain_submissions
 from equipoise.reproduction.settings import EPSILONS, LARGEST_EPSILON, PARTIES, Setting
@@ -37,7 +37,7 @@ def test_more_parties_and_more_evidence_are_worth_more(three: list[Found]) -> No
 def test_answers_come_in_the_order_asked(
     cores: int, syn: Setting, three: list[Found], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(posteriors, "usable_cores", lambda: cores)
+    monkeypatch.setattr(batch, "usable_cores", lambda: cores)
     assert values(syn, EPSILONS, THREE[::-1]) == three[::-1]
 
 
@@ -96,7 +96,7 @@ def test_added_noise_is_that_of_its_seed(syn: Setting) -> None:
 @pytest.mark.usefixtures("one_process")
 def test_the_papers_sampler_finds_the_same(syn: Setting) -> None:
     agreement, sent = plain_submissions(syn, EPSILONS, 1)
-    gibbs = Settings(draws=3_200, sampler="gibbs", rule="scaled", max_thinning=1)
+    gibbs = GibbsSettings(draws=3_200, max_thinning=1)
     measure = Measure(syn.test_rows)
     (theirs,) = find(agreement, sent, [Asked(Scenario(), 1)], gibbs, measure)
     (ours,) = find(agreement, sent, [Asked(Scenario(), 1)], LITTLE, measure)
