@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import engine_setup  # noqa: F401
 import equipoise as eq
 from equipoise.mediation.journal import FileJournal
 from equipoise.protocol.keys import public_hex

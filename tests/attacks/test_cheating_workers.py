@@ -9,7 +9,6 @@ from unittest import mock
 
 import pytest
 
-import engine_setup  # noqa: F401
 from client import exports
 from equipoise._util.canonical import sha256_hex
 from equipoise.client.verify.check import Check, check_export
@@ -40,12 +39,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     world.context.close()
 
 
-@pytest.fixture(autouse=True)
-def one_process() -> Iterator[None]:
-    with mock.patch.object(mediator, "processes_for", return_value=1):
-        yield
-
-
 def settle(world: World, secret: str | None = None, version: str | None = None) -> tuple[str, Settlement]:
     """Settle a round with degraded rewards as a worker does, perhaps with another secret than the service's.
 
@@ -66,8 +59,7 @@ def settle(world: World, secret: str | None = None, version: str | None = None) 
 
 @pytest.fixture(scope="module")
 def honest(world: World) -> tuple[str, Settlement]:
-    with mock.patch.object(mediator, "processes_for", return_value=1):
-        return settle(world)
+    return settle(world)
 
 
 def checks(world: World, round_id: str, folder: Path, secret: str | None = None) -> dict[str, Check]:

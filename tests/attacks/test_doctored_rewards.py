@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-import engine_setup  # noqa: F401
 from client.listening import Commands, known_member, listening
 from equipoise.client.verify.check import check_export
 from equipoise.errors import MediationError, VerificationError

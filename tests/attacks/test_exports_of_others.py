@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-import engine_setup  # noqa: F401
 from client import exports
 from equipoise.client.verify.check import check_export
 from equipoise.protocol.keys import fingerprint, public_hex

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-import engine_setup  # noqa: F401
 from client import exports
 from client.exports import Files
 from client.listening import Altering, listening, member

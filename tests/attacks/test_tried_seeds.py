@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import engine_setup  # noqa: F401
 from client import exports
 from client.exports import Files
 from equipoise._util.canonical import sha256_hex

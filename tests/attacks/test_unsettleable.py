@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-import engine_setup  # noqa: F401
 import rounds as releases
 from equipoise._util.canonical import sha256_hex
 from equipoise.client.verify.check import check_export

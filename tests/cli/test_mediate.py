@@ -1,7 +1,6 @@
 """`equipoise mediate` from files to rewards, and questions about the settlement that is there."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -9,21 +8,10 @@ import pytest
 
 import rounds
 from equipoise.estimate import Estimate
-from equipoise.mediation import appraisal, mediator
-from equipoise.mediation import what_if as whatif
+from equipoise.mediation import appraisal
 from program import equipoise, from_json, run
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]
-
-
-@pytest.fixture(autouse=True)
-def one_process() -> Iterator[None]:
-    """Others would first have to start."""
-    with (
-        mock.patch.object(mediator, "processes_for", return_value=1),
-        mock.patch.object(whatif, "processes_for", return_value=1),
-    ):
-        yield
 
 
 def test_a_round_from_files(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ import httpx
 import pytest
 import typer
 
-import engine_setup  # noqa: F401
 import rounds
 from client.listening import Commands, listening
 from equipoise.agreement import Agreement

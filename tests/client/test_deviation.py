@@ -7,7 +7,6 @@ from typing import Any
 import httpx
 import pytest
 
-import engine_setup  # noqa: F401
 from client.listening import Commands, known_member
 from equipoise.client.kept_files import made_otherwise
 from equipoise.errors import VerificationError

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-import engine_setup  # noqa: F401  (what is settled here for comparison, is settled with these settings)
 import rounds
 from e2e.stage import Stage
 

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-import engine_setup  # noqa: F401
 import equipoise as eq
 import rounds
 from tiers import needs_engine

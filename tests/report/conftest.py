@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-import engine_setup  # noqa: F401
 import equipoise as eq
 import rounds
 import run_folder

@@ -7,7 +7,6 @@ import pytest
 from scipy import stats
 from sklearn.metrics import log_loss, mean_squared_error
 
-import engine_setup  # noqa: F401
 import rounds
 from equipoise.errors import MediationError, TableError
 from equipoise.inference.diagnostics import independent

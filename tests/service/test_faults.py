@@ -18,7 +18,6 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import event, func, select
 
-import engine_setup  # noqa: F401 (sets JAX up)
 import equipoise as eq
 import postgres
 from equipoise.client.connection import Connection, RefusedError

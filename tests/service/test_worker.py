@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
-import engine_setup  # noqa: F401 (sets JAX up)
 import equipoise as eq
 from equipoise.errors import MediationError
 from equipoise.mediation import mediator

@@ -72,7 +72,6 @@ def sent(agreed: Agreement | None = None) -> dict[str, bytes]:
 @lru_cache
 def settled() -> tuple["Settlement", dict[str, bytes]]:
     """The settlement of what they submit, and its files; one process makes it, the others of this run read it."""
-    import engine_setup  # noqa: F401
     from equipoise.mediation import mediator
     from equipoise.mediation.settlement import Settlement
 

@@ -1,9 +1,8 @@
 """A program that makes workers and servers by forking, so that fifty of them do not import everything fifty times.
 
 Its arguments are a data folder, a database ("" for the folder's own), a lease and "naive" or "auto". For every line it
-reads it forks a worker, or a server if the line has a port, and says its number. Naive posteriors need no compiled
-programs: a settlement by them goes through all the same steps in a tenth of the time. Nothing of JAX runs before a
-fork, since its threads would be gone after it.
+reads it forks a worker, or a server if the line has a port, and says its number. Naive posteriors are drawn directly:
+a settlement by them goes through all the same steps in a tenth of the time.
 """
 
 import os
@@ -15,16 +14,14 @@ import warnings
 from pathlib import Path
 from unittest import mock
 
-with mock.patch("jax.default_backend", return_value="cpu"):  # to find out would start its threads
-    import arviz
+import arviz
 
-    import engine_setup  # noqa: F401 (sets JAX up)
-    from equipoise.mediation.task import task_of
-    from equipoise.service import serving
-    from equipoise.service.context import Context
-    from equipoise.service.jobs import runner, worker  # noqa: F401 (the first is imported late by the second)
-    from equipoise.service.rules import settlements
-    from equipoise.service.settings import Rates, Settings
+from equipoise.mediation.task import task_of
+from equipoise.service import serving
+from equipoise.service.context import Context
+from equipoise.service.jobs import runner, worker  # noqa: F401 (the first is imported late by the second)
+from equipoise.service.rules import settlements
+from equipoise.service.settings import Rates, Settings
 
 
 def main() -> None:
@@ -34,7 +31,7 @@ def main() -> None:
             settlements, "task_of", lambda *args, **options: task_of(*args, **options, method="naive")
         ).start()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the dead are not waited for
-    warnings.simplefilter("ignore")  # JAX's, of forks: none of its threads runs yet
+    warnings.simplefilter("ignore")  # Python 3.12 warns of forks where BLAS has threads
     with tempfile.TemporaryDirectory() as place:  # imports much, and looks through all that is installed
         arviz.from_dict({"x": [[0.0]]}).to_netcdf(str(Path(place) / "x.nc"))
     for line in sys.stdin:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
-import engine_setup  # noqa: F401
 import equipoise as eq
 import rounds as small
 from equipoise.mediation.journal import FileJournal

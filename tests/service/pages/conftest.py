@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-import engine_setup  # noqa: F401
 import equipoise as eq
 from equipoise.mediation.settlement import Settlement
 from service.pages.dashboard import World, agreement, sent, settle, world
