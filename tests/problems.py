@@ -1,4 +1,4 @@
-"""Inference problems simulated from the priors themselves: rows, exact statistics, noise. Nothing here is the model's."""
+"""Inference problems simulated from priors and models as textbooks write them: rows, exact statistics, noise."""
 
 from dataclasses import dataclass
 

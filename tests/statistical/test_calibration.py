@@ -16,8 +16,8 @@ COUNTS = [300, 500, 400]
 LARGE, SMALL = [20.0, 10.0, 5.0], [0.3, 0.1, 0.2]
 
 # Rows are scaled to about [−1, 1]; beliefs are strong enough for the rows to stay there.
-PRIOR = "shape = 5.0\nscale = 0.4\nweight_precision = 0.5"
-FEATURES = f"covariance = {2 / 9!r}\ndegrees_of_freedom = 12.0\nmean_strength = 2.0"
+PRIOR = "shape = 5.0\nscale = 0.4\nweight_precision = 2.0"
+FEATURES = f"covariance = {0.5 / 9!r}\ndegrees_of_freedom = 12.0\nmean_strength = 2.0"
 
 
 def linear(shared: bool) -> Agreement:

@@ -105,7 +105,7 @@ def test_slopes_of_expected_labels_are_differences() -> None:
     def likelihood(features: np.ndarray) -> logistic.LogisticLikelihood:
         spread = 1e-4 * np.eye(len(features))
         observation = TargetObservation(np.zeros(moments.targets), features, spread, nothing, np.eye(moments.targets))
-        return logistic.LogisticLikelihood(moments, observation, None, 0.0)
+        return logistic.LogisticLikelihood(moments, observation, None, 0.0, weights[0])
 
     # What J C Jᵀ is by differences of the mean: the covariance less that of the observation itself.
     steps = 1e-6 * np.eye(len(features))
@@ -145,9 +145,11 @@ def test_skewness_moves_labels_as_integrals_do(monkeypatch: pytest.MonkeyPatch) 
     observation = TargetObservation(np.zeros(3), features, none, nothing, np.zeros((3, 3)))
     tiny = 1e-6  # so that all else that shapes may do is out of sight
     monkeypatch.setattr(logistic, "SKEWNESS_PER_SPREAD", 6 / tiny)
-    likelihood = logistic.LogisticLikelihood(moments, observation, None, tiny)
-    found = likelihood.moments_at(Parameters(weights[None], np.ones(1))).covariance[0]
-    np.testing.assert_allclose(found, moved.T @ moved, atol=2e-7)
+    likelihood = logistic.LogisticLikelihood(moments, observation, None, tiny, weights)
+    # It is held fixed, at whatever weights the density is asked for.
+    found = likelihood.moments_at(Parameters(np.stack([weights, 5 * weights]), np.ones(2))).covariance
+    np.testing.assert_allclose(found[0], moved.T @ moved, atol=2e-7)
+    np.testing.assert_array_equal(found[1], found[0])
 
 
 def test_synthetic_rows_have_the_moments_and_the_labels_of_real_ones() -> None:

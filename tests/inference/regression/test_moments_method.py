@@ -95,14 +95,14 @@ def test_hard_releases_end(tmp_path: Path) -> None:
             assert found.converged or found.diagnostics.problems
 
 
-def test_it_refuses_others_models_and_rounds(tmp_path: Path) -> None:
+def test_gibbs_sampling_refuses_a_model_without_features(tmp_path: Path) -> None:
     shares = eq.Agreement.parse(example_agreement("bernoulli"))
     target = shares.model.target
     assert isinstance(target, LabelColumn)
     rows = pd.DataFrame({target.name: list(target.values) * 10})
     answers = eq.release(shares, rows, party=shares.party_names[0], epsilon=1.0, ledger=tmp_path / "shares.ledger")
-    with pytest.raises(InferenceError, match="is for regressions, and this agreement is bernoulli"):
-        eq.infer(shares, [answers], method="moments")
+    with pytest.raises(InferenceError, match="is for linear regression, and this agreement is bernoulli"):
+        eq.infer(shares, [answers], method="gibbs")
 
 
 def test_sums_that_no_rows_have_are_refused(tmp_path: Path) -> None:

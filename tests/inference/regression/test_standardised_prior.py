@@ -78,8 +78,6 @@ def test_other_samplers_are_for_other_agreements() -> None:
     for kind in ("linear", "logistic"):
         model = agreed(kind, prior="conjugate").model
         assert check_method("auto", model) == "moments"
-        with pytest.raises(InferenceError, match='for models without features.*use "moments"'):
-            check_method("collapsed", model)
 
 
 def test_without_noise_it_is_least_squares(tmp_path: Path) -> None:

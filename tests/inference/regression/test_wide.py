@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from equipoise.errors import InferenceError
+from equipoise.inference import pooling, sampling
 from equipoise.inference.hamiltonian import sample_chains
 from equipoise.inference.pooling import Releases, pool
 from equipoise.inference.regression import model as regression_model
-from equipoise.inference.regression import pooling, posterior
+from equipoise.inference.regression import posterior
 from regressions import agree, draw_rows, draw_targets, model_of, sums_of
 
 WEIGHTS = np.array([0.3, -0.2, 0.25, 0.15, -0.1, 0.05])
@@ -35,7 +36,7 @@ def test_wrong_slopes_leave_the_distribution_as_it_is(kind: str) -> None:
         return problem.slopes(points, single=True) * np.linspace(0.9, 1.1, model.dimension) + 0.1
 
     starts = mode.centre + rng.normal(size=(64, model.dimension)) @ mode.root.T
-    chains = sample_chains(partial(posterior._log_density, problem), slopes, starts, mode.root, rng, 8_000)
+    chains = sample_chains(partial(sampling._log_density, problem), slopes, starts, mode.root, rng, 8_000)
     assert chains.diagnostics.converged, chains.diagnostics
     draws, deviations = chains.draws.reshape(-1, model.dimension), weighted.coordinates.std(axis=0)
     assert np.abs((draws.mean(axis=0) - weighted.coordinates.mean(axis=0)) / deviations).max() < 0.1
