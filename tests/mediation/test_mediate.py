@@ -11,7 +11,7 @@ import pytest
 import equipoise as eq
 import rounds
 from equipoise.errors import ConvergenceError, InferenceError, MediationError, SubmissionError, TableError
-from equipoise.inference import diagnostics
+from equipoise.inference import batch, diagnostics
 from equipoise.mediation import appraisal, mediator
 from equipoise.mediation.mediator import JOURNAL, mediate
 from equipoise.mediation.noise_secret import SECRET, noise_secret_of
@@ -130,20 +130,20 @@ class InterruptedRunError(Exception):
 def test_threads_change_nothing(
     agreed: eq.Agreement, sent: list[eq.Submission], settled: eq.Settlement, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Awards are made in threads, and beside an accelerator values are, too."""
-    for module in (appraisal, mediator):
+    """Posteriors are sampled, and awards made, in threads."""
+    for module in (batch, mediator):
         monkeypatch.setattr(module, "usable_cores", lambda: 4)
-    monkeypatch.setattr(appraisal, "on_accelerator", lambda: True)
-    again = mediate(agreed, sent, seed=3, **QUICK)
+    again = mediate(agreed, sent, seed=3, **{**QUICK, "processes": None})
     assert again.decisions == settled.decisions
     assert {party: award.digest for party, award in again.awards.items()} == {
         party: award.digest for party, award in settled.awards.items()
     }
 
 
-def test_values_that_threads_have_found_are_kept(
+def test_values_that_were_found_before_a_crash_are_kept(
     agreed: eq.Agreement, sent: list[eq.Submission], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Also where four posteriors are sampled at once."""
     value, seen = appraisal.Appraiser._value, list[int]()
 
     def fails_once(self: appraisal.Appraiser, *arguments: Any) -> Appraisal:
@@ -152,11 +152,10 @@ def test_values_that_threads_have_found_are_kept(
             raise InterruptedRunError
         return value(self, *arguments)
 
-    monkeypatch.setattr(appraisal, "usable_cores", lambda: 4)
-    monkeypatch.setattr(appraisal, "on_accelerator", lambda: True)
+    monkeypatch.setattr(batch, "usable_cores", lambda: 4)
     monkeypatch.setattr(appraisal.Appraiser, "_value", fails_once)
     with pytest.raises(InterruptedRunError):
-        mediate(agreed, sent, folder=tmp_path, **QUICK)
+        mediate(agreed, sent, folder=tmp_path, **{**QUICK, "processes": None})
     assert len((tmp_path / JOURNAL).read_bytes().splitlines()) == len(seen)  # a line for the inputs, none for the third
 
 
