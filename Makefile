@@ -21,7 +21,7 @@ demo-service: $(VENV)/.service
 	rm -rf demo-service-out
 	$(BIN)/equipoise demo-service --output demo-service-out
 
-# After every edit: no process is started, and JAX compiles nothing.
+# After every edit: no process is started, and no round is settled.
 test-unit: $(VENV)/.dev
 	$(PYTEST) -m '$(UNIT)'
 

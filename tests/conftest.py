@@ -17,7 +17,7 @@ pytest_plugins = ["tiers", "record"]
 
 (CACHE := Path(__file__).parents[1] / ".pytest_cache" / "jax").mkdir(mode=0o700, parents=True, exist_ok=True)
 
-# One cache of compiled programs, even of small ones, for all workers and all processes they start; kept between runs.
+# One cache of the programs that Gibbs sampling compiles, for all workers and their processes; kept between runs.
 os.environ.update(
     JAX_COMPILATION_CACHE_DIR=str(CACHE),
     JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0",
@@ -29,8 +29,8 @@ settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
-# Every worker keeps to a core of its own, and so does what it starts: rounds are settled in one process, which traces
-# its programs once, where several would compete for cores that all workers use already. `all_cores` is for the others.
+# Every worker keeps to a core of its own, and so does what it starts: rounds are settled in one thread, where several
+# would compete for cores that all workers use already. `all_cores` is for the others.
 CORES = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
 
 
@@ -50,7 +50,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def all_cores() -> Iterator[None]:
-    """For tests of what is spread over processes when nobody says over how many."""
+    """For tests of what is spread over cores when nobody says over how many."""
     if CORES is None:
         yield
         return

@@ -22,8 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from program import child_environment
-
 ROOT = Path(__file__).parents[1]
 LANGUAGES = {"python", "console", "text", "toml"}
 
@@ -111,7 +109,7 @@ class Reader:
         self.page, self.folder, self.roughly = page, folder, roughly
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
         plain = {"COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb", "MPLBACKEND": "Agg", "PATH": path}
-        self.environment = {**child_environment(), **plain, **(extra or {})}
+        self.environment = {**os.environ, **plain, **(extra or {})}
         self.background: list[subprocess.Popen[bytes]] = []
         self.python: _Python | None = None
 

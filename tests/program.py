@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -45,7 +45,7 @@ def run(
 def spawn(*arguments: object, cwd: Path, code: int = 0, **variables: str | None) -> Completed:
     """Run a command as a process of its own and check its exit code."""
     command = [sys.executable, "-m", "equipoise", *(str(argument) for argument in arguments)]
-    environment = _environment(variables, child_environment())
+    environment = _environment(variables)
     return _checked(subprocess.run(command, cwd=cwd, capture_output=True, text=True, env=environment), code)
 
 
@@ -60,19 +60,8 @@ def from_json(*arguments: object, cwd: Path) -> Any:
     return json.loads(equipoise(*arguments, "--json", cwd=cwd))
 
 
-def child_environment() -> dict[str, str]:
-    """For processes of the program itself: they keep traced programs, too, as they do for their users.
-
-    Tests do not in their own process, where some replace what programs are traced from.
-    """
-    found = dict(os.environ)
-    if folder := found.pop("JAX_COMPILATION_CACHE_DIR", None):
-        found["EQUIPOISE_CACHE_DIR"] = folder
-    return found
-
-
-def _environment(variables: dict[str, str | None], base: Mapping[str, str] = os.environ) -> dict[str, str]:
-    found = {**base, "COLUMNS": "120", "NO_COLOR": "1", **variables}
+def _environment(variables: dict[str, str | None]) -> dict[str, str]:
+    found = {**os.environ, "COLUMNS": "120", "NO_COLOR": "1", **variables}
     return {name: value for name, value in found.items() if value is not None}
 
 

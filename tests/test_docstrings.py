@@ -21,7 +21,7 @@ PUBLIC = {name: getattr(eq, name) for name in eq.__all__ if name != "__version__
 FUNCTIONS = {name: one for name, one in PUBLIC.items() if not isinstance(one, type)}
 CLASSES = {name: one for name, one in PUBLIC.items() if isinstance(one, type)}
 INFERENCE = {"infer", "infer_batch", "infer_exact", "similarity", "surprise"}
-COMPILE = INFERENCE | {"advise", "mediate", "simulate_round", "what_if"}
+LONG = INFERENCE | {"advise", "mediate", "simulate_round", "what_if"}
 SECTIONS = ("Parameters", "Attributes", "Returns", "Raises", "Examples")
 
 AGREEMENT = """
@@ -126,14 +126,14 @@ def _folder(place: Path) -> Path:
 
 
 def test_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As they stand, each in a folder of its own; those that would compile are there to be read."""
+    """As they stand, each in a folder of its own; those that would take long are there to be read."""
     finder = doctest.DocTestFinder(exclude_empty=True)
     runner = doctest.DocTestRunner(optionflags=doctest.REPORT_ONLY_FIRST_FAILURE)
     ready, ran = _folder(tmp_path / "ready"), 0
     for name, one in PUBLIC.items():
         for example in finder.find(one, name, globs={"eq": eq}):
             left_out = [line.options.get(doctest.SKIP, False) for line in example.examples]
-            assert all(left_out) if name in COMPILE else not any(left_out), example.name
+            assert all(left_out) if name in LONG else not any(left_out), example.name
             place = tmp_path / example.name
             shutil.copytree(ready, place)
             monkeypatch.chdir(place)

@@ -1,12 +1,13 @@
 """Which tests run when: `make test-unit`, `make test`, `make slow`, `make exhaustive`. A pytest plugin.
 
 A test is a unit test unless it is marked otherwise, and is held to its marks: one that makes JAX compile something
-without the mark `engine`, or starts a process without the mark `process`, fails and says so. Hence `make test-unit`,
-which runs what has no mark, stays as quick as it is.
+without the mark `engine`, or starts a process without the mark `process`, fails and says so. Tests that settle rounds
+or sample posteriors for a second or more have the mark `engine` too, which nothing but their length shows. Hence
+`make test-unit`, which runs what has no mark, stays as quick as it is.
 
-A fixture that needs the engine says so (`needs_engine`), and its tests are marked for it.
+A fixture that settles a round says so (`needs_engine`), and its tests are marked for it.
 
-Tests are spread over workers in groups, so that what one has compiled or settled serves the next: tests of the engine
+Tests are spread over workers in groups, so that what one has settled or compiled serves the next: tests of the engine
 by file, by the fixture they look at, or by the name in a mark `group`; all others one by one. What takes minutes is
 marked `first` and begins before all others, with its group, so that no worker is left alone with it at the end; then
 come the engine's. (This is what `--dist loadgroup` of pytest-xdist is for, which pytest 9.2 has broken.)
@@ -24,7 +25,7 @@ from xdist.scheduler import LoadScopeScheduling
 import run_folder
 
 MARKS = {
-    "engine": "compiles programs with JAX",
+    "engine": "settles rounds or samples posteriors for a second or more, or compiles programs with JAX",
     "process": "starts a process",
     "statistical": "takes seconds of releases, draws or searches without either",
     "slow": "takes long, or needs a database server or a browser; run by `make slow` and by CI",
@@ -37,13 +38,14 @@ _ASKED_ONCE = (("uname",), ("fc-list",))
 GROUPS = "groups.json"
 LONGEST = ("rounds", "gaussian", "infer")  # groups that begin first
 _COMPILED = "/jax/core/compile/backend_compile_duration"
+_DONE = {"engine": "compiles programs with JAX", "process": "starts a process"}
 
 _seen: dict[str, str] = {}  # marks that were needed, and what for
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def needs_engine(group: str, *, slow: bool = False) -> Callable[[_Function], _Function]:
-    """Below `@pytest.fixture`: whoever uses the fixture needs the engine, and runs where it was built."""
+    """Below `@pytest.fixture`: tests that use the fixture have the mark `engine`, and run where it was built."""
 
     def mark(function: _Function) -> _Function:
         function.engine = (group, slow)  # type: ignore[attr-defined]
@@ -155,5 +157,5 @@ def _hold(item: pytest.Item) -> None:
     wrong = {mark: what for mark, what in _seen.items() if not item.get_closest_marker(mark)}
     _seen.clear()
     if wrong:
-        done = " and ".join(f"{MARKS[mark]} ({what})" for mark, what in wrong.items())
+        done = " and ".join(f"{_DONE[mark]} ({what})" for mark, what in wrong.items())
         raise AssertionError(f"this test {done}; mark it {', '.join(wrong)}, or keep it from doing that")

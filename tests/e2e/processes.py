@@ -12,8 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from program import child_environment
-
 ENVIRONMENT = {"COLUMNS": "120", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
 
 
@@ -36,7 +34,7 @@ class Process:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
-                env={**child_environment(), **ENVIRONMENT, **(variables or {})},
+                env={**os.environ, **ENVIRONMENT, **(variables or {})},
                 start_new_session=True,
             )
 
@@ -117,7 +115,7 @@ class Home:
             cwd=self.folder,
             capture_output=True,
             text=True,
-            env={**child_environment(), **ENVIRONMENT},
+            env={**os.environ, **ENVIRONMENT},
             timeout=300,
         )
         assert done.returncode == code, f"{arguments}: {done.stderr}{done.stdout}"
@@ -132,7 +130,7 @@ class Home:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**child_environment(), **ENVIRONMENT, "equipoise": " ".join(command())},
+            env={**os.environ, **ENVIRONMENT, "equipoise": " ".join(command())},
         )
 
 

@@ -2,7 +2,7 @@
 
     python crash_sweep.py FOLDER STRIDE [careless]
 
-Its own, because it forks for each step, and a process with JAX in it has threads that forking would cut off.
+Its own, because it forks for each step, and the tests' own process has threads that forking would cut off.
 
 A child process runs a release and writes its submission, as the command line does, under a trace function that counts
 every line executed in Equipoise's own release, ledger, mechanism, key and output code, and kills the process (SIGKILL:

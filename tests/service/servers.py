@@ -3,6 +3,7 @@
 import asyncio
 import ipaddress
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,8 +16,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-
-from program import child_environment
 
 
 @contextmanager
@@ -32,7 +31,7 @@ def served(folder: Path, *options: object) -> Iterator[tuple["subprocess.Popen[s
             stderr=log,
             text=True,
             cwd=folder.parent,
-            env={**child_environment(), "NO_COLOR": "1"},
+            env={**os.environ, "NO_COLOR": "1"},
         ) as process,
     ):
         try:
