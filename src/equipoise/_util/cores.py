@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 from threadpoolctl import threadpool_limits
 
-THREADS_VARIABLE = "NPROC"  # of worker processes, which keep to one core; XLA reads it when it starts
-
 
 def usable_cores() -> int:
     """Cores this process may run on: fewer than the machine has, where its affinity mask says so."""

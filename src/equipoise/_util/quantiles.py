@@ -1,12 +1,12 @@
 """Quantile functions z ↦ F⁻¹(Φ(z)) of the priors' one-dimensional parts, accurate far into both tails.
 
-They are what makes a prior N(0, I). The engine tabulates them (`inference/quantile_maps.py`); a party that goes from
-coordinates to parameters at home evaluates them as they are, without JAX.
+They are what makes a prior N(0, I). Those that take a search to evaluate are tabulated once, as cubic Hermite splines
+with exact slopes φ(z)/f(F⁻¹(Φ(z))): the error is below 1e-8 on [−9, 9], and beyond they go on linearly.
 """
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +17,7 @@ from equipoise._util.arrays import Floats
 LIMIT = 9.0
 STEP = 1 / 32
 GRID = np.arange(-LIMIT, LIMIT + STEP / 2, STEP)
+TABLES = 1_024  # that are kept
 RATIO_STRETCH = 0.7  # ratios are tabulated over 0.7 asinh(x) in [−9, 9]
 SINH_DEVIATION = math.sqrt((math.e**2 - 1) / 2)  # of sinh(z)
 
@@ -28,8 +29,36 @@ class LogOdds(NamedTuple):
     log_rest: Floats
 
 
-def log_gamma_quantile(z: Floats, shape: float | Floats) -> Floats:
+class Tabulated(NamedTuple):
+    """A quantile function on the grid."""
+
+    spline: Callable[[Floats], Floats]
+    slopes: Floats
+
+    @classmethod
+    def of(cls, values: Floats, log_density: Floats) -> "Tabulated":
+        """Tabulate values on the grid, given the log density of what they are quantiles of there."""
+        slopes = np.exp(-0.5 * GRID**2 - 0.5 * math.log(2 * math.pi) - log_density)
+        spline: Callable[[Floats], Floats] = scipy.interpolate.CubicHermiteSpline(GRID, values, slopes)
+        return cls(spline, slopes)
+
+    def __call__(self, z: Floats) -> Floats:
+        inside = np.clip(z, -LIMIT, LIMIT)
+        return np.asarray(self.spline(inside) + (z - inside) * np.where(z > inside, self.slopes[-1], self.slopes[0]))
+
+
+def log_gamma_quantile(z: Floats, shape: float) -> Floats:
     """Map z to log X, X ~ Gamma(shape, 1)."""
+    return _log_gamma(float(shape))(np.asarray(z))
+
+
+@lru_cache(maxsize=TABLES)
+def _log_gamma(shape: float) -> Tabulated:
+    values = _search_log_gamma(GRID, shape)
+    return Tabulated.of(values, shape * values - np.exp(values) - scipy.special.gammaln(shape))
+
+
+def _search_log_gamma(z: Floats, shape: float) -> Floats:
     special = scipy.special
     with np.errstate(all="ignore"):
         lower = np.log(special.gammaincinv(shape, special.ndtr(z)))
@@ -62,6 +91,18 @@ def unstretched_square(half_square: Floats, dimension: int, degrees: float, limi
 
 def beta_quantile(z: Floats, first: float, second: float) -> LogOdds:
     """Map z to X ~ Beta(first, second)."""
+    logit = _logit_beta(float(first), float(second))(np.asarray(z))
+    return LogOdds(-np.logaddexp(0.0, -logit), -np.logaddexp(0.0, logit))
+
+
+@lru_cache(maxsize=TABLES)
+def _logit_beta(first: float, second: float) -> Tabulated:
+    share, rest = _search_beta(GRID, first, second)
+    log_density = first * share + second * rest - scipy.special.betaln(first, second)  # of the logit
+    return Tabulated.of(share - rest, log_density)
+
+
+def _search_beta(z: Floats, first: float, second: float) -> LogOdds:
     special = scipy.special
     with np.errstate(all="ignore"):
         # From whichever tail is small: a probability near 1 has lost the digits of the other one.

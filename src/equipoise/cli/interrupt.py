@@ -1,7 +1,7 @@
 """Ctrl-C while something computes: the process ends there and then, and nothing is raised.
 
-NumPy and JAX call Python from C, where a KeyboardInterrupt is lost, becomes another exception, or crashes; and while a
-program is compiled or runs, none is raised at all. So a thread waits for the signal in place of the main one. No
+NumPy and SciPy call Python from C, where a KeyboardInterrupt is lost, becomes another exception, or crashes; and while
+they compute, none is raised at all. So a thread waits for the signal in place of the main one. No
 `finally` runs: only for commands that keep what they finish at once, as journals do.
 """
 

@@ -56,7 +56,7 @@ def mediate(
         bool,
         typer.Option(
             "--other-priors",
-            help="Also value the round under priors half and twice as wide, for the report; takes as long twice again.",
+            help="Also value the round under priors half and twice as wide, for the report; triples the run time.",
         ),
     ] = False,
     as_json: JsonOption = False,

@@ -11,10 +11,7 @@ from equipoise.cli.interrupt import ending_at_once
 from equipoise.cli.options import JsonOption
 from equipoise.cli.output import echo, print_json, print_table, warnings_as_lines
 from equipoise.errors import ExperimentError
-from equipoise.reproduction.catalogue import Bench
-from equipoise.reproduction.catalogue import reproduce as run
 from equipoise.reproduction.contents import ITEMS, chosen
-from equipoise.reproduction.effort import FULL, QUICK
 from equipoise.reproduction.outcome import Outcome
 from equipoise.reproduction.page import page
 
@@ -56,6 +53,10 @@ def reproduce(
     if not names:
         raise ExperimentError("nothing to reproduce; name what --list shows, or all")
     items = chosen(names)
+    # The list above is for everybody; what follows needs JAX.
+    from equipoise.reproduction.catalogue import Bench
+    from equipoise.reproduction.catalogue import reproduce as run
+    from equipoise.reproduction.effort import FULL, QUICK
 
     try:
         output.mkdir(parents=True, exist_ok=True)

@@ -114,7 +114,8 @@ def worker(
     data: DataOption = Path("equipoise-data"),
     database: DatabaseOption = None,
     processes: Annotated[
-        int, typer.Option(help="Processes to sample with; 0 for one on each core.", min=0, max=1_024)
+        int,
+        typer.Option(help="Processes to sample in; 0 for a thread on each core.", min=0, max=1_024),
     ] = 1,
     lease: LeaseOption = 30.0,
 ) -> None:

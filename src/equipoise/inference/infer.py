@@ -153,8 +153,8 @@ def infer_batch(
     noise_seed : int or str, or a list of these
         As in `infer`, one for all scenarios or one for each.
     processes : int, optional
-        Scenarios to sample at once; by default as many as there are cores, or as an active `joblib.parallel_config`
-        says (for example on a Dask cluster).
+        Worker processes to spread scenarios over; 1 samples one after the other. By default threads share the cores,
+        unless an active `joblib.parallel_config` says otherwise (for example to use a Dask cluster).
     label : str
         What the progress bar says.
     finished : callable, optional
@@ -196,6 +196,8 @@ def infer_batch(
     _check_seeds(scenarios, noise_seeds)
     for one in noise_seeds:
         check_unit_noise(one)
+    if chains is not None and chosen != "gibbs":
+        raise InferenceError(f'chains are those of method "gibbs", and this is "{chosen}"; leave chains out')
     if processes is not None:
         check_whole("processes", processes, 1)
     if not submissions:

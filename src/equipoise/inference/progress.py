@@ -43,7 +43,7 @@ class Meter:
         self.done = expected  # chains that agree late take more rounds
 
     def _tick(self, rounds: float) -> None:
-        if not self._sampled:  # programs were compiled first
+        if not self._sampled:  # what comes before the first scenario is finished takes longer
             self._begun, self._first = monotonic(), rounds
         self._sampled += rounds
         self.is_late = self._of_phase >= self.number * self._rounds
@@ -68,7 +68,7 @@ class Meter:
 
     @property
     def left(self) -> float | None:
-        """Seconds left, if all goes on as it went since programs were compiled.
+        """Seconds left, if all goes on as it went since the first scenario was finished.
 
         They are not known before a few scenarios are finished, nor once a phase takes more rounds than were planned:
         its last scenarios may go on for long, because their chains do not agree yet.

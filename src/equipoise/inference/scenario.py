@@ -1,4 +1,4 @@
-"""What is asked of inference: a scenario, by which method. Rewards and settings carry it too, so it needs no JAX.
+"""What is asked of inference: a scenario, by which method. Rewards and settings carry it too, so it needs no sampler.
 
 A scenario says which parties are in, how far their joint likelihood is tempered (κ), and how much noise is added to
 each party's statistic (τ). Two tempering rules (paper App. E.3, and `docs/inference.md`):

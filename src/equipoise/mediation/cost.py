@@ -21,6 +21,7 @@ CURVE = 7  # posteriors of the tempering curve; a few more where a target is nex
 TRIES = 1.5  # verifications of a reward by tempering
 NOISE_TRIES = 8  # posteriors on the way to a reward made by noise
 MORE_DRAWS = 1.5  # times the first draws, for the precision asked for
+COMPARING = 0.7  # seconds for each party's reward, which is compared with others once it is made
 SURE = 2  # the estimate may be wrong by this factor
 
 
@@ -110,7 +111,7 @@ def estimate_cost(
     # Rewards made by noise are found one after the other.
     at_once, in_turn = (0, rewards) if mechanism in WITH_NOISE else (rewards, 0)
     seconds = posterior * ((MORE_DRAWS * coalitions + at_once) / processes + in_turn)
-    seconds *= 1 - kept / (coalitions + rewards)
+    seconds = seconds * (1 - kept / (coalitions + rewards)) + COMPARING * len(agreement.parties)
     return Cost(coalitions, rewards, kept, posterior, processes, seconds)
 
 

@@ -80,7 +80,7 @@ def mediate(
         Rows in the columns' own units, to report how well each reward predicts; features are None for a model that has
         none.
     processes : int, optional
-        Posteriors to sample at once; by default as many as there are cores.
+        Worker processes to sample in, as in `infer_batch`; by default threads share the cores.
     progress : bool, optional
         Whether to show progress on standard error: one bar for the whole round, with the time left, on a terminal, and
         lines elsewhere. By default the bar, on a terminal only.

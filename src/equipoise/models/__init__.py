@@ -1,4 +1,4 @@
-"""Kinds of models: which sums a party releases, what they mean, and how they are put in words. No sampler, no JAX.
+"""Kinds of models: which sums a party releases, what they mean, and how they are put in words. No sampler.
 
 Adding a kind is two files called after it, here and in `inference/models`, and its name in `NAMES`
 (`docs/howto/new-model.md`). Everything else, from the agreement's grammar to the list of the command line, follows.

@@ -16,7 +16,7 @@ from equipoise.report.page import Page, rendered, rendered_fragment, style_sheet
 from equipoise.report.view import PartyView, view_of
 
 if TYPE_CHECKING:
-    from equipoise.mediation.other_priors import UnderPrior  # loads JAX
+    from equipoise.mediation.other_priors import UnderPrior
 
 FILE = folders.REPORT
 

@@ -1,4 +1,4 @@
-"""Draws of a low-dimensional density without its gradient and without JAX: elliptical slice sampling.
+"""Draws of a low-dimensional density without its gradient: elliptical slice sampling.
 
 The density is first looked at around its mode, or its modes (found by finite differences), by the normal distribution
 that touches it there. With a multivariate t of that shape as reference, every step moves along an ellipse through the

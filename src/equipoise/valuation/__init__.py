@@ -1,4 +1,4 @@
-"""What posteriors are worth: divergences, their estimators by name, and Shapley values. The names need no JAX."""
+"""What posteriors are worth: divergences, their estimators by name, and Shapley values."""
 
 from typing import Literal, get_args
 

@@ -6,7 +6,7 @@ computed exactly. Rounding moves x·y − ½|y|² by a known bound at most; wher
 candidates, the tree is asked after all.
 """
 
-import os
+import multiprocessing
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +17,7 @@ from scipy.spatial import cKDTree
 from threadpoolctl import threadpool_limits
 
 from equipoise._util.arrays import Floats
-from equipoise._util.cores import THREADS_VARIABLE, usable_cores
+from equipoise._util.cores import usable_cores
 
 WIDE = 10  # dimensions, from which on products are faster than a tree (`benchmarks/neighbours.py`)
 SPARE = 4  # candidates on top of the neighbours asked for
@@ -112,5 +112,5 @@ def _for_each(
 
 def _threads() -> int:
     """Threads for a search: all cores, unless other processes or threads do the same beside this one."""
-    alone = THREADS_VARIABLE not in os.environ and threading.current_thread() is threading.main_thread()
+    alone = threading.current_thread() is threading.main_thread() and multiprocessing.parent_process() is None
     return usable_cores() if alone else 1

@@ -192,7 +192,7 @@ def demo(
     folder = output / "settlement"
     if not as_json:
         _show_releases(played)
-        echo("The mediator, who has seen only what left, settles (a minute; two when it first compiles).\n")
+        echo("The mediator, who has seen only what left, settles (a few seconds).\n")
     with ending_at_once():
         settlement = settle_round(played, folder, progress=False if as_json else None)
         found = at_home(played, settlement)

@@ -63,7 +63,7 @@ class ServiceDemo:
         self.tell("Each hospital releases at its own ε, sends that, and keeps the receipt:")
         for name, (_, epsilon) in HOSPITALS.items():
             self._do(name, "submit", f"{name}.csv", "--epsilon", f"{epsilon:g}", "--yes")
-        self.tell("The operator settles (a minute; two when it first compiles):")
+        self.tell("The operator settles (half a minute):")
         self._do(OPERATOR, "operator", "start", self.round, "--watch")
         self.tell("Each hospital fetches its reward, and predicts with it:")
         for name in HOSPITALS:

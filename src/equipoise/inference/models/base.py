@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
+from equipoise.inference.pooling import Releases
 from equipoise.models.base import Family as AgreedFamily
 from equipoise.models.base import Model
 
@@ -84,6 +85,25 @@ class Family(Conjugate[AgreedFamilyT]):
     @abstractmethod
     def row_moments(self, draws: Draws) -> RowMoments:
         """Mean and covariance of one clipped row's statistic at every draw."""
+
+    def log_density(self, draws: Draws, releases: Releases, sampling: float) -> Floats:
+        """Log density [draws] of released statistics, up to a constant; `sampling` multiplies covariances of rows.
+
+        The noise of all parties has one shape D. With D^(−½) V D^(−½) = U diag(l) Uᵀ, V the covariance of a row, all
+        their covariances are diagonal in one basis at each draw.
+        """
+        statistic, rows, scale, shape = releases
+        mean, covariance = self.row_moments(draws)
+        root = np.sqrt(shape)
+        residual = (statistic - rows[:, None] * mean[:, None]) / root  # [draws, parties, entries]
+        spread = covariance / np.outer(root, root)
+        if len(root) == 1:
+            values = spread[:, :, 0]
+        else:
+            values, vectors = np.linalg.eigh(np.where(np.isfinite(spread), spread, 0.0))
+            residual = np.matmul(residual, vectors)
+        variance = sampling * rows[:, None] * np.maximum(values, 0.0)[:, None] + scale[:, None]
+        return np.asarray(-0.5 * np.sum(residual**2 / variance + np.log(variance), axis=(1, 2)))
 
 
 def single_entry(mean: Floats, variance: Floats) -> RowMoments:

@@ -5,6 +5,7 @@ import numpy as np
 from equipoise._util.arrays import Floats
 from equipoise.inference.conjugate import dirichlet_divergence, fit_dirichlet
 from equipoise.inference.models.base import Draws, Family, Released, RowMoments
+from equipoise.inference.pooling import Releases
 from equipoise.models.categorical import CategoricalModel
 
 
@@ -28,6 +29,18 @@ class Categorical(Family[CategoricalModel]):
         covariance[:, places, places] = 0.0
         covariance[:, places, places] = -covariance.sum(axis=2)
         return RowMoments(probabilities, covariance)
+
+    def log_density(self, draws: Draws, releases: Releases, sampling: float) -> Floats:
+        """Log density of released counts in O(K): covariances are D − n p pᵀ with D diagonal (Sherman–Morrison)."""
+        statistic, rows, scale, shape = releases
+        p, n = draws["probabilities"][:, None], rows[:, None]
+        noise = scale[:, None] * shape
+        diagonal = sampling * n * p + noise  # [draws, parties, categories]
+        residual = statistic - n * p
+        left = np.sum(p * noise / diagonal, axis=2)  # 1 − n pᵀ D⁻¹ p, because p sums to 1
+        along = np.sum(p * residual / diagonal, axis=2)
+        square = np.sum(residual**2 / diagonal, axis=2) + sampling * rows * along**2 / left
+        return np.asarray(-0.5 * np.sum(square + np.sum(np.log(diagonal), axis=2) + np.log(left), axis=1))
 
     def conjugate_draws(self, rng: np.random.Generator, released: Released, draws: int) -> dict[str, Floats]:
         """Draw from the Dirichlet posterior; counts are made what they can be."""

@@ -1,8 +1,7 @@
 r"""Posteriors of models without features, from the moments of one row.
 
 By the central limit theorem party j's perturbed statistic is N(n_j μ, n_j V + s_j² D): μ(θ) and V(θ) are the mean and
-covariance of one clipped row, D the agreed shape of the noise and s_j² its scale. With D^(−½) V D^(−½) = U diag(l) Uᵀ
-all parties' covariances are diagonal in one basis at each point, whatever their number.
+covariance of one clipped row, D the agreed shape of the noise and s_j² its scale.
 
 The mode is sought with V held fixed, in turns, since it only tells where points are drawn; weights are by the density
 itself.
@@ -29,7 +28,7 @@ FIRST_ROWS = 10.0  # as many rows tell where the search begins
 COOLING = 5.0  # factor from one power of the likelihood to the next
 NUMBERS_AT_ONCE = 4_000_000  # of double precision, in one table of points, parties and entries
 POINTS = 256  # of the prior, to begin the search at the best of them
-MOST_WEIGHTED = 40  # coordinates
+MOST_WEIGHTED = 100  # coordinates
 STEP = 1e-5  # of the differences that slopes are taken by
 
 
@@ -92,18 +91,8 @@ class Statistics:
         return np.where(np.isnan(found), -np.inf, found)
 
     def _log_density(self, coordinates: Floats) -> Floats:
-        statistic, rows, scale, shape = self.releases
-        mean, covariance = self.family.row_moments(self.family.agreed.at_coordinates(coordinates))
-        root = np.sqrt(shape)
-        residual = (statistic - rows[:, None] * mean[:, None]) / root  # [points, parties, entries]
-        spread = covariance / np.outer(root, root)
-        if len(root) == 1:
-            values = spread[:, :, 0]
-        else:
-            values, vectors = np.linalg.eigh(np.where(np.isfinite(spread), spread, 0.0))
-            residual = np.matmul(residual, vectors)
-        variance = self.sampling * rows[:, None] * np.maximum(values, 0.0)[:, None] + scale[:, None]
-        return np.asarray(-0.5 * np.sum(residual**2 / variance + np.log(variance), axis=(1, 2)))
+        draws = self.family.agreed.at_coordinates(coordinates)
+        return self.family.log_density(draws, self.releases, self.sampling)
 
 
 def build_problem(

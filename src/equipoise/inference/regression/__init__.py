@@ -1,1 +1,1 @@
-"""Posteriors of regressions from released moments, with NumPy alone: no chain over features, no cells, no compiling."""
+"""Posteriors of regressions from released moments: no chain over features, no cells of levels."""

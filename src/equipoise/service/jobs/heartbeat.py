@@ -19,7 +19,7 @@ POLL = 0.1  # seconds between checks whether to stop
 class Heartbeat:
     """Keeps a claimed job by a thread of its own, as long as the block runs.
 
-    When told to stop, the thread releases the job at once. What works on the job may be deep in a compiled program;
+    When told to stop, the thread releases the job at once. What works on the job may be deep in a computation;
     it finds out the next time it has an answer, or when it calls `check`.
     """
 

@@ -55,7 +55,7 @@ def run(
             continue
         pause = MIN_PAUSE
         if claim is not None:
-            from equipoise.service.jobs import runner  # loads JAX, which a worker without work does not need
+            from equipoise.service.jobs import runner  # loads SciPy, which a worker without work does not need
 
             state = state or runner.WorkerState(context, stop, lease, processes)
             runner.run_job(state, claim)
@@ -75,8 +75,8 @@ def run_until_signalled(
 ) -> None:
     """Work until SIGTERM or SIGINT, or until `stop` is set: for a process that does nothing else, in its main thread.
 
-    The work is done in another thread, since a signal is not seen by a thread that is in a compiled program. The
-    process ends here if such a program does not end in time; its job was released before.
+    The work is done in another thread, since a signal is not seen by a thread that computes. The process
+    ends here if it does not finish in time; its job was released before.
     """
     stop = stop or threading.Event()
     failures: list[BaseException] = []
