@@ -162,7 +162,7 @@ COMMANDS: Mapping[str, Command | Group] = {
     ),
     "doctor": Command(
         "doctor",
-        "Check the installation, the noise, the device, the cache, and ledgers. Exit code 1 if a check failed.",
+        "Check the installation, the noise, and ledgers. Exit code 1 if a check failed.",
     ),
     "serve": Command("serve", "Run a service: parties submit, the operator settles, everyone sees what they may."),
     "worker": Command("serve", "Work for a service: take the settlements that were started, and compute them."),
