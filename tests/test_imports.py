@@ -162,3 +162,17 @@ def test_public_names_are_all_there() -> None:
     for name in equipoise.__all__:
         assert getattr(equipoise, name) is not None
     assert set(equipoise.__all__) == set(dir(equipoise))
+
+
+def test_what_needs_jax_says_so_where_it_is_not_installed(tmp_path: Path) -> None:
+    code = """
+import sys
+sys.modules["jax"] = None  # as if it were not installed
+from equipoise.cli import main
+main()
+"""
+    for arguments, words in ((["reproduce", "--list"], "tradeoff-syn"), (["reproduce", "naive-syn"], "need JAX")):
+        command = [sys.executable, "-c", code, *arguments]
+        found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert words in found.stdout + found.stderr
+        assert "Traceback" not in found.stderr

@@ -4,6 +4,12 @@ A message names the offending value and the remedy. Each class carries the exit 
 that a script can tell a bad table from a refused spend; the codes are part of the documented interface.
 """
 
+# What a module that needs JAX is told by, where that is not installed.
+NEEDS_JAX = (
+    "Gibbs sampling and the reproduction of the paper need JAX, which is not installed; install it with "
+    "pip install 'equipoise[experiments]'"
+)
+
 
 class EquipoiseError(Exception):
     """Root of everything Equipoise raises on purpose; `exit_code` is what the command line then ends with."""

@@ -10,7 +10,7 @@ from equipoise._util.files import replaced_file
 from equipoise.cli.interrupt import ending_at_once
 from equipoise.cli.options import JsonOption
 from equipoise.cli.output import echo, print_json, print_table, warnings_as_lines
-from equipoise.errors import ExperimentError
+from equipoise.errors import NEEDS_JAX, ExperimentError
 from equipoise.reproduction.contents import ITEMS, chosen
 from equipoise.reproduction.outcome import Outcome
 from equipoise.reproduction.page import page
@@ -53,10 +53,12 @@ def reproduce(
     if not names:
         raise ExperimentError("nothing to reproduce; name what --list shows, or all")
     items = chosen(names)
-    # The list above is for everybody; what follows needs JAX.
-    from equipoise.reproduction.catalogue import Bench
-    from equipoise.reproduction.catalogue import reproduce as run
-    from equipoise.reproduction.effort import FULL, QUICK
+    try:
+        from equipoise.reproduction.catalogue import Bench
+        from equipoise.reproduction.catalogue import reproduce as run
+        from equipoise.reproduction.effort import FULL, QUICK
+    except ModuleNotFoundError as error:
+        raise ExperimentError(NEEDS_JAX) from error
 
     try:
         output.mkdir(parents=True, exist_ok=True)

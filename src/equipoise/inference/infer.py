@@ -9,7 +9,7 @@ import numpy as np
 
 from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
-from equipoise.errors import InferenceError
+from equipoise.errors import NEEDS_JAX, InferenceError
 from equipoise.inference.batch import Asked, sample_batch
 from equipoise.inference.diagnostics import Diagnostics, independent
 from equipoise.inference.models import conjugate_of
@@ -359,7 +359,10 @@ def _sample_from_moments(batch: _Batch, processes: int | None, tick: Tick | None
 
 def _sample_by_gibbs(batch: _Batch, tick: Tick | None) -> None:
     """Sample by the paper's algorithm, with programs that JAX compiles."""
-    from equipoise.inference.gibbs import GibbsSettings, sample_by_gibbs  # loads JAX
+    try:
+        from equipoise.inference.gibbs import GibbsSettings, sample_by_gibbs
+    except ModuleNotFoundError as error:
+        raise InferenceError(NEEDS_JAX) from error
 
     model = conjugate_of(batch.agreement.model)
     for place, one in enumerate(batch.asked):

@@ -12,18 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+import jax
+from jax.experimental.compilation_cache import compilation_cache
+
 from equipoise._util.ownership import find_intruder
 from equipoise._util.user_folders import make_private_folder, user_folder
-from equipoise.errors import CacheWarning, InferenceError
-
-try:
-    import jax
-    from jax.experimental.compilation_cache import compilation_cache
-except ModuleNotFoundError as error:
-    raise InferenceError(
-        "Gibbs sampling and the reproduction of the paper need JAX, which is not installed; install it with "
-        "pip install 'equipoise[experiments]'"
-    ) from error
+from equipoise.errors import CacheWarning
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")

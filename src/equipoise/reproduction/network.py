@@ -14,7 +14,7 @@ from jax import Array
 
 from equipoise._util.arrays import Floats
 from equipoise.errors import ExperimentError
-from equipoise.inference.runtime import ONE_AT_A_TIME, double_precision  # isort: split (says what to do without JAX)
+from equipoise.inference.runtime import ONE_AT_A_TIME, double_precision
 
 Layers = list[tuple[Array, Array]]
 State = tuple[Layers, tuple[Layers, Layers], Array]  # Adam's: weights, two moments, steps
