@@ -164,6 +164,7 @@ def test_public_names_are_all_there() -> None:
     assert set(equipoise.__all__) == set(dir(equipoise))
 
 
+@pytest.mark.process
 def test_what_needs_jax_says_so_where_it_is_not_installed(tmp_path: Path) -> None:
     code = """
 import sys
