@@ -68,7 +68,12 @@ def draw_truth(model: ConjugateRegression, parties: int, rng: np.random.Generato
     means = np.stack([rng.multivariate_normal(prior.feature_mean, one / prior.mean_strength) for one in covariance])
     if model.shared:
         means, covariance = means[0], covariance[0]
-    return {"weights": weights, "variance": variance, "feature_mean": means, "feature_covariance": covariance}
+    return {
+        "weights": weights,
+        "variance": np.asarray(variance),
+        "feature_mean": means,
+        "feature_covariance": covariance,
+    }
 
 
 def simulate_linear(

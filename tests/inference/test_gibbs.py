@@ -130,10 +130,11 @@ def test_whatever_a_party_that_is_out_sent_is_never_read(shared: bool) -> None:
 @pytest.mark.slow
 def test_scenarios_of_any_kappa_and_noise_compile_once() -> None:
     simulated = simulate_linear(6)
-    gibbs._begin.clear_cache()
-    gibbs._advance.clear_cache()
+    programs: list[Any] = [gibbs._begin, gibbs._advance]
+    for program in programs:
+        program.clear_cache()
     for kappa in (0.0, 0.2, 1.0):
         gibbs.sample_by_gibbs(
             simulated.model, simulated.sums, asked(simulated, kappa=kappa), gibbs.GibbsSettings(640, max_thinning=1)
         )
-    assert gibbs._begin._cache_size() == gibbs._advance._cache_size() == 1
+    assert [program._cache_size() for program in programs] == [1, 1]

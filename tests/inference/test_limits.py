@@ -20,7 +20,7 @@ def sample(simulated: Simulated, *, kappa: float = 1.0, rule: Rule = "power", dr
     return sample_one(sampler_of(simulated.model.agreed), simulated.sums, wanted, rule)
 
 
-def assert_prior(coordinates: np.ndarray) -> None:  # type: ignore[type-arg]
+def assert_prior(coordinates: np.ndarray) -> None:
     """Moments, and a test of each coordinate against N(0, 1)."""
     np.testing.assert_allclose(coordinates.mean(axis=0), 0, atol=0.1)
     np.testing.assert_allclose(coordinates.std(axis=0), 1, atol=0.06)

@@ -11,7 +11,8 @@ import pytest
 from equipoise.errors import InferenceError
 from equipoise.inference.pooling import Releases
 from equipoise.inference.regression.model import RegressionModel
-from equipoise.inference.regression.posterior import Sample, build_problem, sample_posterior
+from equipoise.inference.regression.posterior import build_problem, sample_posterior
+from equipoise.inference.sampling import Sample
 from regressions import Floats, agree, draw_targets, model_of, sums_of
 
 COLUMNS = """
