@@ -60,7 +60,7 @@ def linear_entries(columns: Floats) -> Floats:
 def draw_truth(model: ConjugateRegression, parties: int, rng: np.random.Generator) -> dict[str, Floats]:
     """Draw all parameters from the prior, as textbooks write it."""
     prior = model.prior
-    variance = stats.invgamma.rvs(prior.shape, scale=prior.scale, random_state=rng)
+    variance = np.asarray(stats.invgamma.rvs(prior.shape, scale=prior.scale, random_state=rng))
     weights = rng.multivariate_normal(prior.weight_mean, variance * np.linalg.inv(prior.weight_precision))
     groups = 1 if model.shared else parties
     covariance = stats.invwishart.rvs(prior.degrees_of_freedom, prior.scatter, size=groups, random_state=rng)
