@@ -75,7 +75,8 @@ class Nursery:
         program = Path(__file__).with_name("zygote.py")
         self._zygote = subprocess.Popen(
             [sys.executable, program, context.folder, url or "", str(LEASE), method],
-            env=os.environ | {"PYTHONPATH": str(program.parents[1])},
+            env=os.environ
+            | {"PYTHONPATH": os.pathsep.join([str(program.parents[1]), os.environ.get("PYTHONPATH", "")])},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -10,6 +10,7 @@ from scipy import stats
 
 import equipoise as eq
 import rounds
+from equipoise.errors import InferenceError
 from equipoise.inference.infer import infer
 from equipoise.inference.pooling import Releases
 from equipoise.inference.regression.model import RegressionModel
@@ -78,12 +79,17 @@ def test_calibrated(kind: str, epsilon: float) -> None:
         sums, variance, truth = replicate(kind, epsilon, number)
         ordered = [prepared.moments.ordered(part)[None] for part in (sums, variance)]
         releases = Releases(ordered[0], np.array([float(ROWS)]), np.ones(1), ordered[1][0])
-        draws = model.at_coordinates(
-            sample_posterior(prepared, releases, np.random.default_rng(number), 99).coordinates
-        )
+        try:
+            sample = sample_posterior(prepared, releases, np.random.default_rng(number), 99)
+        except InferenceError:
+            # Rows are as the model believes them, without bounds: a few have sums that are refused. That depends on
+            # the sums alone, so the other ranks stay uniform.
+            continue
+        draws = model.at_coordinates(sample.coordinates[:99])
         values = np.column_stack([draws[name] for name in ("weights", "variance") if name in draws])
         found.append((values < truth).sum(axis=0))
-    pvalues = uniformity(np.stack(found), "collapsed")
+    assert len(found) > 0.95 * REPLICATIONS
+    pvalues = uniformity(np.stack(found), "moments")
     assert pvalues.min() > LEAST_PVALUE, pvalues
 
 
