@@ -26,6 +26,7 @@ DEGREES = 3.0  # of freedom of the t distributions
 WIDENING = 1.2  # of the first one, around the mode
 FROM_PRIOR = 0.1  # of the first points
 FIRST_TRIAL = 2_048  # points
+AT_ONCE = 2048  # points
 TRIAL = 4_096
 TRIALS = 15
 REFITS = 8  # of the mixture to all points, while the tail of their weights is heavy
@@ -58,11 +59,9 @@ class Proposal(NamedTuple):
             normal *= np.sqrt(self.degrees / rng.chisquare(self.degrees, size=number))[:, None]
         return np.asarray(self.centre + normal @ self.root.T)
 
-    def log_density(self, points: Floats) -> Floats:
-        """Log density at points [n, d]."""
-        dimension = len(self.centre)
-        white = np.linalg.solve(self.root, (points - self.centre).T)
-        squares, scale = np.sum(white**2, axis=0), np.linalg.slogdet(self.root)[1]
+    def log_density(self, squares: Floats) -> Floats:
+        """Log density at points, given squares of their distances from the centre in units of the root."""
+        dimension, scale = len(self.centre), np.linalg.slogdet(self.root)[1]
         if not math.isfinite(self.degrees):
             return np.asarray(-0.5 * squares - scale - 0.5 * dimension * math.log(2 * math.pi))
         constant = scipy.special.gammaln((self.degrees + dimension) / 2) - scipy.special.gammaln(self.degrees / 2)
@@ -89,12 +88,24 @@ class Mixture(NamedTuple):
     def log_densities(self, points: Floats) -> Floats:
         """Log densities of the parts at coordinates, times their shares [parts, n]."""
         found = np.empty((len(self.parts), len(points)))
-        if any(part.flat for part in self.parts):
-            assert self.problem.log_volume is not None
-            flat, volume = self.problem.flatten(points), self.problem.log_volume(points)
-        for k, (share, part) in enumerate(zip(self.shares, self.parts, strict=True)):
-            found[k] = math.log(share) + (part.log_density(flat) + volume if part.flat else part.log_density(points))
+        for flat in {part.flat for part in self.parts}:
+            at, volume = points, np.zeros(len(points))
+            if flat:
+                assert self.problem.log_volume is not None
+                at, volume = self.problem.flatten(points), self.problem.log_volume(points)
+            places = [place for place, part in enumerate(self.parts) if part.flat == flat]
+            for place, squares in zip(places, _squares(at, [self.parts[place] for place in places]), strict=True):
+                found[place] = math.log(self.shares[place]) + self.parts[place].log_density(squares) + volume
         return found
+
+
+def _squares(points: Floats, parts: list[Proposal]) -> Floats:
+    """Squares of distances of points from the centres, in units of the roots [parts, n]: one product for all parts."""
+    number, dimension = len(parts), points.shape[1]
+    inverses = np.linalg.inv(np.stack([part.root for part in parts]))
+    centres = np.matmul(inverses, np.stack([part.centre for part in parts])[:, :, None])[:, :, 0]
+    white = points @ inverses.reshape(number * dimension, dimension).T - centres.reshape(-1)
+    return np.asarray(np.sum(white.reshape(len(points), number, dimension) ** 2, axis=2).T)
 
 
 class Weighted(NamedTuple):
@@ -214,10 +225,13 @@ def _surround(problem: Problem, mode: Mode, prior: Proposal, rng: np.random.Gene
 def _draw(problem: Problem, mixture: "Mixture", rng: np.random.Generator, number: int) -> Weighted:
     """Draw from a mixture in proportion to its shares, and weight by the posterior."""
     points = mixture.draw(rng, number)
-    log_likelihood = problem.log_likelihood(points)
     dimension = points.shape[1]
     log_prior = -0.5 * np.sum(points**2, axis=1) - 0.5 * dimension * math.log(2 * math.pi)
-    log_weights = log_likelihood + log_prior - np.logaddexp.reduce(mixture.log_densities(points))
+    # Some points at a time, whose tables stay in the cache.
+    parts = np.array_split(points, -(-number // AT_ONCE))
+    log_likelihood = np.concatenate([problem.log_likelihood(part) for part in parts])
+    log_mixture = np.concatenate([np.logaddexp.reduce(mixture.log_densities(part)) for part in parts])
+    log_weights = log_likelihood + log_prior - log_mixture
     smoothed, shape = smooth(log_weights)
     if not np.isfinite(smoothed).any():
         return Weighted(points, np.full(number, 1 / number), log_likelihood, math.nan, math.inf)
@@ -243,7 +257,7 @@ def _fit(mixture: "Mixture", found: Weighted) -> "Mixture":
         if share < SMALLEST_SHARE:
             continue
         # Far points count less towards a t distribution, as in its maximum likelihood.
-        squares = np.sum(np.linalg.solve(part.root, (points - part.centre).T) ** 2, axis=0)
+        squares = _squares(points, [part])[0]
         near = owned * (DEGREES + dimension) / (DEGREES + squares)
         middle = near @ points / near.sum()
         covariance = ((points - middle) * near[:, None]).T @ (points - middle) / share

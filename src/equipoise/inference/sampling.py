@@ -14,7 +14,7 @@ from equipoise.inference.hamiltonian import CHAINS, sample_chains
 from equipoise.inference.importance import Adapted, adapt, draw_adapted
 from equipoise.inference.mode import Mode, Problem
 
-POINTS_PER_DRAW = 4
+POINTS_PER_DRAW = 3
 FEWEST_EFFECTIVE = 400.0  # points, below which weights are not relied on
 FEWEST_DRAWS = 640  # fewer would not be taken for converged
 LARGEST_ROUNDING = 0.02  # of slopes, by coordinates in standard deviations
