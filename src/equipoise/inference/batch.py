@@ -33,7 +33,7 @@ class Sampler(Protocol):
 
     @property
     def order(self) -> "slice | NDArray[np.intp]":
-        """Where each entry of this order stands in the statistic."""
+        """Return the place of each entry of this order in the statistic."""
 
     @property
     def most_weighted(self) -> int:

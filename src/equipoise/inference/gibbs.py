@@ -40,7 +40,7 @@ CHAINS = 16  # which have long ways to go, each by itself
 
 @dataclass(frozen=True)
 class GibbsSettings:
-    """How much to sample: `warm_up` rounds of `ROUND` draws, then `draws`, each after `sweeps`.
+    """Effort of sampling: `warm_up` rounds of `ROUND` draws, then `draws`, each after `sweeps`.
 
     While the chains do not agree, all goes on for as long again, up to `max_thinning` times, and draws are thinned.
     """
@@ -54,7 +54,7 @@ class GibbsSettings:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is static in the compiled program: features, parties, and if these share a distribution of features."""
+    """Static sizes of the compiled program: features, parties, and if these share a distribution of features."""
 
     width: int
     slots: int

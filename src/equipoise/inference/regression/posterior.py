@@ -46,7 +46,7 @@ class RegressionSampler:
 
     @property
     def order(self) -> NDArray[np.intp]:
-        """Where each entry stands in the statistic: feature moments come first."""
+        """Return the place of each entry in the statistic: feature moments come first."""
         return self.model.moments.order
 
     @property
