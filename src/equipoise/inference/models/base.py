@@ -1,4 +1,4 @@
-"""The half of a kind of model that inference needs: the moments of one row, and the conjugate posterior of exact statistics.
+"""The half of a kind of model that inference needs: moments of one row, and posteriors of exact statistics.
 
 A party's statistic is a sum over rows, so the mean and covariance of one row's contribution are all that sampling
 needs (`posterior.py`). Rows were clipped to public bounds before they were summed: where a kind can have it, all
