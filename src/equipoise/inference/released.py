@@ -125,7 +125,7 @@ def exact_sums(agreement: Agreement, statistics: Mapping[str, tuple[int, Sequenc
 
 
 class Members(NamedTuple):
-    """Of a batch of scenarios: who is in [scenarios, parties], of 0 and 1, and τ of each."""
+    """Memberships of a batch of scenarios [scenarios, parties], of 0 and 1, and τ of each party."""
 
     inside: Floats
     tau: Floats

@@ -1,4 +1,4 @@
-"""What counts and waiting times share: a rate ~ Gamma."""
+"""Rates ~ Gamma, which counts and waiting times share."""
 
 from typing import TypeVar
 
