@@ -117,7 +117,8 @@ def test_a_reward_stands_alone(settled: eq.Settlement, out: Path, agreed: eq.Agr
     assert reward.party == "south"
     assert reward.agreement.identity == agreed.identity
     assert reward.value == award.attained
-    assert eq.surprise(reward.agreement, reward.posterior).value == pytest.approx(award.attained.value, abs=1e-9)
+    again = eq.surprise(reward.agreement, reward.posterior)
+    assert abs(again.value - award.attained.value) < 4 * np.hypot(again.error, award.attained.error) + 0.03
     data: Any = reward.to_inferencedata()
     assert data.posterior["weights"].shape[0] == reward.posterior.chains
     assert reward.posterior.converged

@@ -12,20 +12,37 @@ ERROR = 0.01
 
 
 def search(
-    curve: Callable[[float], float], target: float, *, error: float = ERROR, scale: float = 1.0, luck: float = 1.0
+    curve: Callable[[float], float],
+    target: float,
+    *,
+    error: float = ERROR,
+    scale: float = 1.0,
+    luck: float = 1.0,
+    off: Callable[[float], float] = lambda _tau: 0.0,
 ) -> Noised:
     rng = np.random.default_rng(0)
 
     def at(taus: Sequence[float]) -> list[Estimate]:
         return [Estimate(curve(tau) + luck * error * rng.normal(), error) for tau in taus]
 
-    return add_noise(Estimate(curve(0.0), error), target, scale, at, lambda tau: at([tau])[0], tolerance=0.05)
+    def approximate(taus: Sequence[float]) -> list[float]:
+        """Off by an amount that changes slowly, as approximations by normal distributions are."""
+        return [off(tau / scale) + curve(tau) for tau in taus]
+
+    whole = Estimate(curve(0.0), error)
+    return add_noise(whole, target, scale, at, lambda tau: at([tau])[0], approximate, tolerance=0.05)
+
+
+def growing(tau: float) -> float:
+    return float(0.3 + 0.1 * np.log1p(tau))
 
 
 @pytest.mark.parametrize("target", [0.3, 2.0, 4.5])
 @pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
-def test_a_falling_curve_has_one_root(target: float, scale: float) -> None:
-    found = search(lambda tau: 5 / (1 + tau / scale), target, scale=scale)
+@pytest.mark.parametrize("off", [growing, lambda tau: -4 * tau / (1 + tau), lambda _tau: np.nan], ids=["0", "-", "nan"])
+def test_a_falling_curve_has_one_root(target: float, scale: float, off: Callable[[float], float]) -> None:
+    """Also where the approximation is far off, or there is none."""
+    found = search(lambda tau: 5 / (1 + tau / scale), target, scale=scale, off=off)
     assert found.within_tolerance
     assert found.doubt == ""
     assert 5 / (1 + found.tau / scale) == pytest.approx(target, abs=0.08)
@@ -73,7 +90,7 @@ def test_a_verification_may_undo_the_bracket(falls: bool) -> None:
     def verify(tau: float) -> Estimate:
         return Estimate(curve(tau), 0.001)
 
-    found = add_noise(Estimate(2.35, 0.03), 2.2, 1.0, at, verify, tolerance=0.01)
+    found = add_noise(Estimate(2.35, 0.03), 2.2, 1.0, at, verify, lambda taus: [curve(tau) for tau in taus], 0.01)
     assert found.within_tolerance == falls
     assert not falls or curve(found.tau) == pytest.approx(2.2, abs=0.02)
 
@@ -91,6 +108,25 @@ def test_a_target_that_hardly_differs_from_everything_gets_hardly_any_noise(scal
     assert 0 < found.tau <= 2 * FIRST * scale
     assert min(tau for tau in seen if tau) > 1e-6 * scale
     assert found.attained.value == 4.9
+
+
+def test_a_good_approximation_saves_evaluations() -> None:
+    """The bracket, one place within it, and the reward itself, where the steps alone would take five times as many."""
+    seen: list[float] = []
+
+    def curve(tau: float) -> float:
+        return 5 / (1 + tau)
+
+    def at(taus: Sequence[float]) -> list[Estimate]:
+        seen.extend(taus)
+        return [Estimate(curve(tau), ERROR) for tau in taus]
+
+    def approximate(taus: Sequence[float]) -> list[float]:
+        return [curve(tau) + growing(tau) for tau in taus]
+
+    found = add_noise(Estimate(5.0, ERROR), 2.0, 1.0, at, lambda tau: at([tau])[0], approximate, 0.05)
+    assert found.within_tolerance
+    assert len(seen) <= 5
 
 
 def test_a_floor_next_to_the_target_meets_it() -> None:

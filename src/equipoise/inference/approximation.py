@@ -59,7 +59,7 @@ def approximate_divergences(expansion: Expansion) -> Callable[[NDArray[np.bool_]
         if not inside.any():
             return 0.0
         try:
-            return _divergence(find_mode(expansion.problem_of(inside), expansion.centre, steps=SCORING_STEPS))
+            return divergence_at(find_mode(expansion.problem_of(inside), expansion.centre, steps=SCORING_STEPS))
         except np.linalg.LinAlgError:
             return 0.0  # sums that double precision cannot resolve: a control variate may be any number
 
@@ -70,7 +70,7 @@ def approximate_divergences(expansion: Expansion) -> Callable[[NDArray[np.bool_]
     return divergences
 
 
-def _divergence(mode: Mode) -> float:
-    """Divergence from N(0, I) of a normal distribution."""
+def divergence_at(mode: Mode) -> float:
+    """Divergence from N(0, I) of the normal distribution that a mode and its root stand for."""
     spread = float(np.sum(mode.root**2) + mode.centre @ mode.centre) - len(mode.centre)
     return 0.5 * spread - float(np.linalg.slogdet(mode.root)[1])

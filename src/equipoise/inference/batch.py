@@ -1,5 +1,6 @@
 """Sample a batch of scenarios from what was released, side by side."""
 
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
 from equipoise._util.cores import single_threaded_blas, usable_cores
-from equipoise.inference.approximation import Expansion
+from equipoise.inference.approximation import Expansion, divergence_at
 from equipoise.inference.mode import Mode, Problem
 from equipoise.inference.pooling import ReleasedSums, Releases
 from equipoise.inference.processes import is_configured, spread
@@ -84,6 +85,25 @@ def sample_batch(
     with single_threaded_blas(), ThreadPoolExecutor(number) as pool:
         for place, sample in enumerate(pool.map(lambda asked: sample_one(sampler, sums, asked, rule), batch)):
             finished(place, sample)
+
+
+class Approximator:
+    """Approximates what scenarios much like each other are worth, beginning at the mode of the one before."""
+
+    def __init__(self, sampler: Sampler, sums: ReleasedSums) -> None:
+        self._sampler, self._sums = sampler, sums
+        self._centre: Floats | None = None
+
+    @single_threaded_blas()
+    def divergence(self, asked: Asked) -> float:
+        """Divergence from the prior of the normal distribution at the mode; NaN where there is no such mode."""
+        releases = releases_of(self._sums, asked, self._sampler.order)
+        try:
+            _, mode = self._sampler.build_problem(releases, start=self._centre)
+        except np.linalg.LinAlgError:
+            return math.nan
+        self._centre = mode.centre
+        return divergence_at(mode)
 
 
 def sample_one(sampler: Sampler, sums: ReleasedSums, asked: Asked, rule: Rule) -> Sample:

@@ -22,7 +22,8 @@ from equipoise.estimate import Estimate
 from equipoise.inference.diagnostics import TAIL_SHAPE_LIMIT
 from equipoise.inference.mode import STEP, Mode, Problem
 
-DEGREES = 3.0  # of freedom of the t distributions
+# Degrees of freedom of the t distributions: few where tails are long, more where points are wasted on tails.
+DEGREES = (3.0, 8.0)
 WIDENING = 1.2  # of the first one, around the mode
 FROM_PRIOR = 0.1  # of the first points
 FIRST_TRIAL = 2_048  # points
@@ -37,7 +38,9 @@ LIGHT = 0.4  # shape of a trial's tail, which leaves some room for a larger samp
 PATIENCE = 4  # trials that make weights hardly more even, after which no further one is made
 BETTER = 1.1  # times the effective share, by which one does
 COMPONENTS = 12
-SPREAD = 1.5  # standard deviations between their first centres and the mode
+POINTS_PER_COORDINATE = 20  # effective ones, that parts are fitted to
+HALVINGS = 10
+SPREAD = 2.5  # standard deviations between their first centres and the mode
 SMALLEST_SHARE = 0.01  # of a component that is kept
 
 
@@ -85,18 +88,37 @@ class Mixture(NamedTuple):
             drawn.append(self.problem.unflatten(points) if part.flat else points)
         return np.asarray(rng.permutation(np.concatenate(drawn)))
 
-    def log_densities(self, points: Floats) -> Floats:
-        """Log densities of the parts at coordinates, times their shares [parts, n]."""
-        found = np.empty((len(self.parts), len(points)))
-        for flat in {part.flat for part in self.parts}:
-            at, volume = points, np.zeros(len(points))
-            if flat:
-                assert self.problem.log_volume is not None
-                at, volume = self.problem.flatten(points), self.problem.log_volume(points)
-            places = [place for place, part in enumerate(self.parts) if part.flat == flat]
-            for place, squares in zip(places, _squares(at, [self.parts[place] for place in places]), strict=True):
-                found[place] = math.log(self.shares[place]) + self.parts[place].log_density(squares) + volume
+    def measure(self, points: "Points") -> Floats:
+        """Squares of the distances of points from the centres of the parts [parts, n]."""
+        found = np.empty((len(self.parts), len(points.coordinates)))
+        for is_flat, at in ((False, points.coordinates), (True, points.flat)):
+            places = [place for place, part in enumerate(self.parts) if part.flat == is_flat]
+            if places:
+                found[places] = _squares(at, [self.parts[place] for place in places])
         return found
+
+    def log_densities(self, points: "Points", squares: Floats) -> Floats:
+        """Log densities of the parts, times their shares [parts, n], at points and the squares of their distances."""
+        found = np.empty_like(squares)
+        for place, (part, share, square) in enumerate(zip(self.parts, self.shares, squares, strict=True)):
+            found[place] = math.log(share) + part.log_density(square) + (points.log_volumes if part.flat else 0.0)
+        return found
+
+
+class Points(NamedTuple):
+    """Points in coordinates and flat ones [n, d], and the log determinants of the derivatives between these [n]."""
+
+    coordinates: Floats
+    flat: Floats
+    log_volumes: Floats
+
+    @classmethod
+    def of(cls, mixture: Mixture, coordinates: Floats) -> "Points":
+        """Flatten coordinates, if any part of a mixture is flat."""
+        problem = mixture.problem
+        if problem.log_volume is None or not any(part.flat for part in mixture.parts):
+            return cls(coordinates, coordinates, np.zeros(len(coordinates)))
+        return cls(coordinates, problem.flatten(coordinates), problem.log_volume(coordinates))
 
 
 def _squares(points: Floats, parts: list[Proposal]) -> Floats:
@@ -149,6 +171,15 @@ class Weighted(NamedTuple):
         return np.asarray(self.points[rng.permutation(np.minimum(chosen, len(self.points) - 1))])
 
 
+class Trial(NamedTuple):
+    """Points that a mixture was tried with, their weights, and the log densities of its parts [parts, n]."""
+
+    mixture: Mixture
+    points: Points
+    weighted: Weighted
+    log_parts: Floats
+
+
 class Adapted(NamedTuple):
     """A mixture that was moved to where the posterior is, and the effective share of points drawn from it."""
 
@@ -165,37 +196,35 @@ def adapt(problem: Problem, mode: Mode, rng: np.random.Generator, *, even: float
     """Move a mixture until weights are `even`, or hardly become more so."""
     dimension = len(mode.centre)
     prior = Proposal(np.zeros(dimension), np.eye(dimension), math.inf)
-    around = Proposal(mode.centre, WIDENING * mode.root, DEGREES)
+    around = Proposal(mode.centre, WIDENING * mode.root, DEGREES[-1])
     best = Mixture(problem, [around, prior], np.array([1 - FROM_PRIOR, FROM_PRIOR]))
-    trial = _draw(problem, best, rng, FIRST_TRIAL)
-    highest = trial.effective / FIRST_TRIAL
+    highest = _draw(problem, best, rng, FIRST_TRIAL).weighted.effective / FIRST_TRIAL
     if highest < even:
         proposals, waited = _surround(problem, mode, prior, rng), 0
         lightest = math.inf
         for _ in range(TRIALS):
             trial = _draw(problem, proposals, rng, TRIAL)
-            share = trial.effective / TRIAL
-            waited = 0 if share > BETTER * highest or not trial.reliable else waited + 1
-            if share > highest or (share >= even and trial.shape < min(lightest, LIGHT + 0.1)):
-                highest, best, lightest = share, proposals, trial.shape
+            found = trial.weighted
+            share = found.effective / TRIAL
+            waited = 0 if share > BETTER * highest or not found.reliable else waited + 1
+            if share > highest or (share >= even and found.shape < min(lightest, LIGHT + 0.1)):
+                highest, best, lightest = share, proposals, found.shape
             if (highest >= even and lightest < LIGHT) or waited == PATIENCE:
                 break
-            proposals = _fit(proposals, trial)
+            proposals = _fit(trial)
     return Adapted(best, highest)
 
 
 def draw_adapted(problem: Problem, adapted: Adapted, rng: np.random.Generator, number: int) -> Weighted:
     """Draw `number` weighted points, or more where weights are uneven; refit the mixture while their tail is heavy."""
-    best = adapted.mixture
     number = math.ceil(number * min(max(FULL / adapted.share, 1.0), MOST_MORE))
-    found = _draw(problem, best, rng, number)
+    best = trial = _draw(problem, adapted.mixture, rng, number)
     for _ in range(REFITS):
-        if found.reliable:
+        if best.weighted.reliable:
             break
-        best = _fit(best, found)
-        again = _draw(problem, best, rng, number)
-        found = again if again.shape < found.shape else found
-    return found
+        trial = _draw(problem, _fit(trial), rng, number)
+        best = trial if trial.weighted.shape < best.weighted.shape else best
+    return best.weighted
 
 
 def _surround(problem: Problem, mode: Mode, prior: Proposal, rng: np.random.Generator) -> "Mixture":
@@ -205,62 +234,76 @@ def _surround(problem: Problem, mode: Mode, prior: Proposal, rng: np.random.Gene
     one in coordinates. Weights of which it says nothing at all are normal in coordinates alone.
     """
     dimension = len(mode.centre)
-    spaces = [Proposal(mode.centre, WIDENING * mode.root, DEGREES)]
+    spaces = [Proposal(mode.centre, WIDENING * mode.root, DEGREES[0])]
     if problem.log_volume is not None:
         steps = STEP * np.eye(dimension)
         slopes = (problem.flatten(mode.centre + steps) - problem.flatten(mode.centre - steps)).T / (2 * STEP)
         centre = problem.flatten(mode.centre[None])[0]
-        spaces.append(Proposal(centre, WIDENING * slopes @ mode.root, DEGREES, flat=True))
+        spaces.append(Proposal(centre, WIDENING * slopes @ mode.root, DEGREES[0], flat=True))
     # Components begin beside each other, so that each can move to where the others are too narrow.
     parts = list(spaces)
     for k in range(COMPONENTS - len(spaces)):
         part = spaces[k % len(spaces)]
-        parts.append(part._replace(centre=part.centre + part.root @ (SPREAD / WIDENING * rng.normal(size=dimension))))
+        parts.append(
+            part._replace(
+                centre=part.centre + part.root @ (SPREAD / WIDENING / math.sqrt(dimension) * rng.normal(size=dimension))
+            )
+        )
     shares = np.append(np.full(COMPONENTS, (1 - FROM_PRIOR) / COMPONENTS), FROM_PRIOR)
     return Mixture(problem, [*parts, prior], shares)
 
 
 # A point that is too far off for its coordinates to be computed has no weight.
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def _draw(problem: Problem, mixture: "Mixture", rng: np.random.Generator, number: int) -> Weighted:
+def _draw(problem: Problem, mixture: "Mixture", rng: np.random.Generator, number: int) -> Trial:
     """Draw from a mixture in proportion to its shares, and weight by the posterior."""
-    points = mixture.draw(rng, number)
-    dimension = points.shape[1]
-    log_prior = -0.5 * np.sum(points**2, axis=1) - 0.5 * dimension * math.log(2 * math.pi)
+    coordinates = mixture.draw(rng, number)
+    dimension = coordinates.shape[1]
+    log_prior = -0.5 * np.sum(coordinates**2, axis=1) - 0.5 * dimension * math.log(2 * math.pi)
     # Some points at a time, whose tables stay in the cache.
-    parts = np.array_split(points, -(-number // AT_ONCE))
+    parts = np.array_split(coordinates, -(-number // AT_ONCE))
     log_likelihood = np.concatenate([problem.log_likelihood(part) for part in parts])
-    log_mixture = np.concatenate([np.logaddexp.reduce(mixture.log_densities(part)) for part in parts])
-    log_weights = log_likelihood + log_prior - log_mixture
+    points = Points(*map(np.concatenate, zip(*(Points.of(mixture, part) for part in parts), strict=True)))
+    log_parts = mixture.log_densities(points, mixture.measure(points))
+    log_weights = log_likelihood + log_prior - np.logaddexp.reduce(log_parts)
     smoothed, shape = smooth(log_weights)
     if not np.isfinite(smoothed).any():
-        return Weighted(points, np.full(number, 1 / number), log_likelihood, math.nan, math.inf)
+        weights, total = np.full(number, 1 / number), math.nan
+        weighted = Weighted(coordinates, weights, log_likelihood, math.nan, math.inf)
+        return Trial(mixture, points, weighted, log_parts)
     total = float(scipy.special.logsumexp(smoothed))
-    return Weighted(points, np.exp(smoothed - total), log_likelihood, total - math.log(number), shape)
+    weights = np.exp(smoothed - total)
+    weighted = Weighted(coordinates, weights, log_likelihood, total - math.log(number), shape)
+    return Trial(mixture, points, weighted, log_parts)
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def _fit(mixture: "Mixture", found: Weighted) -> "Mixture":
+def _fit(trial: Trial) -> Mixture:
     """Move all parts but the prior to where the weighted points are, by one step of expectation–maximisation."""
-    dimension = found.points.shape[1]
-    each = mixture.log_densities(found.points)
-    responsible = np.exp(each - np.logaddexp.reduce(each)) * found.weights
-    flat = mixture.problem.flatten(found.points) if any(part.flat for part in mixture.parts) else found.points
-    usable = found.weights > 0  # others may be too far off to be flattened
-    weights, responsible = found.weights[usable], responsible[:, usable]
-    spaces = {False: found.points[usable], True: flat[usable]}
-    covariances = {space: _weighted_covariance(points, weights) for space, points in spaces.items()}
+    mixture = trial.mixture
+    usable = trial.weighted.weights > 0  # others may be too far off to be flattened
+    points, weights, log_parts = (
+        Points(*(one[usable] for one in trial.points)),
+        trial.weighted.weights[usable],
+        trial.log_parts[:, usable],
+    )
+    dimension = points.coordinates.shape[1]
+    weights = _temper(weights, POINTS_PER_COORDINATE * dimension)
+    log_drawn = np.logaddexp.reduce(log_parts)
+    responsible = np.exp(log_parts - log_drawn) * weights
+    spaces = {False: points.coordinates, True: points.flat}
+    covariances = {is_flat: _weighted_covariance(space, weights) for is_flat, space in spaces.items()}
     parts, shares = [], []
     for part, owned in zip(mixture.parts[:-1], responsible[:-1], strict=True):
-        points, overall = spaces[part.flat], covariances[part.flat]
+        space, overall = spaces[part.flat], covariances[part.flat]
         share = float(owned.sum())
         if share < SMALLEST_SHARE:
             continue
         # Far points count less towards a t distribution, as in its maximum likelihood.
-        squares = _squares(points, [part])[0]
-        near = owned * (DEGREES + dimension) / (DEGREES + squares)
-        middle = near @ points / near.sum()
-        covariance = ((points - middle) * near[:, None]).T @ (points - middle) / share
+        squares = _squares(space, [part])[0]
+        near = owned * (part.degrees + dimension) / (part.degrees + squares)
+        middle = near @ space / near.sum()
+        covariance = ((space - middle) * near[:, None]).T @ (space - middle) / share
         # A few points say little of a covariance, which leans on that of all points.
         effective = share**2 / float(np.sum(owned**2))
         trust = effective / (effective + 2 * dimension)
@@ -276,7 +319,53 @@ def _fit(mixture: "Mixture", found: Weighted) -> "Mixture":
         return mixture
     of_prior = max(FROM_PRIOR, float(responsible[-1].sum()))
     total = np.array([*shares, of_prior])
-    return Mixture(mixture.problem, [*parts, mixture.parts[-1]], total / total.sum())
+    moved = Mixture(mixture.problem, [*parts, mixture.parts[-1]], total / total.sum())
+    if trial.weighted.shape >= LIGHT:
+        return _with_degrees(moved, DEGREES[0])
+    return _with_best_degrees(moved, points, weights, log_drawn)
+
+
+def _temper(weights: Floats, effective: float) -> Floats:
+    """Raise weights to the largest power of at most 1 that leaves so many points effective.
+
+    A few points with all the weight would draw all parts to themselves, while the posterior is still far away.
+    """
+    log_weights = np.log(weights)
+
+    def raised(power: float) -> Floats:
+        found = np.exp(power * (log_weights - log_weights.max()))
+        return np.asarray(found / found.sum())
+
+    def is_even(power: float) -> bool:
+        return float(1 / np.sum(raised(power) ** 2)) >= effective
+
+    if is_even(1.0) or len(weights) <= effective:
+        return weights
+    low, high = 0.0, 1.0
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if is_even(middle) else (low, middle)
+    return raised(low)
+
+
+def _with_best_degrees(mixture: Mixture, points: Points, weights: Floats, log_drawn: Floats) -> Mixture:
+    """Choose the degrees of freedom that would leave weights of points from the mixture most even.
+
+    The points there are tell E_posterior[posterior / mixture], which is the inverse of their effective share. Points
+    drawn from a density of logarithm `log_drawn` have weights in proportion to posterior / drawn.
+    """
+    squares = mixture.measure(points)
+
+    def unevenness(degrees: float) -> float:
+        log_density = np.logaddexp.reduce(_with_degrees(mixture, degrees).log_densities(points, squares))
+        return float(np.sum(weights**2 * np.exp(log_drawn - log_density)))
+
+    return _with_degrees(mixture, min(DEGREES, key=unevenness))
+
+
+def _with_degrees(mixture: Mixture, degrees: float) -> Mixture:
+    parts = [part._replace(degrees=degrees) for part in mixture.parts[:-1]]
+    return mixture._replace(parts=[*parts, mixture.parts[-1]])
 
 
 def _weighted_covariance(points: Floats, weights: Floats) -> Floats:

@@ -10,7 +10,7 @@ import numpy as np
 from equipoise._util.arrays import Floats
 from equipoise.agreement import Agreement
 from equipoise.errors import NEEDS_JAX, InferenceError
-from equipoise.inference.batch import Asked, sample_batch
+from equipoise.inference.batch import Approximator, Asked, sample_batch
 from equipoise.inference.diagnostics import Diagnostics, independent
 from equipoise.inference.models import conjugate_of
 from equipoise.inference.models.base import Released
@@ -210,6 +210,29 @@ def infer_batch(
     resolved = [scenario.resolved(present) for scenario in scenarios]
     batch = _Batch(believed or agreement, sums, resolved, asked, chosen, rule, chains, noise_seeds, finished)
     return _sample(batch, processes=processes, progress=progress, label=label)
+
+
+def approximation_of(
+    agreement: Agreement,
+    submissions: Sequence[Submission],
+    noise_seed: UnitNoise,
+    *,
+    believed: Agreement | None = None,
+) -> Callable[[Scenario], float]:
+    """Return a function from scenarios at κ = 1 to about what their posteriors are worth, in nats.
+
+    It takes a twentieth of the time that sampling does, and is off by an amount that changes slowly with τ.
+    """
+    present = tuple(submission.party for submission in submissions)
+    sums = released_sums(agreement, submissions)
+    approximator = Approximator(sampler_of((believed or agreement).model), sums)
+
+    def value(scenario: Scenario) -> float:
+        members = members_of(agreement, present, [scenario])
+        noise = noises_of(agreement, submissions, members.tau, [noise_seed]) if np.any(members.tau) else None
+        return approximator.divergence(_asked([scenario], members, noise, [0], [0])[0])
+
+    return value
 
 
 def infer_exact(

@@ -13,7 +13,7 @@ import numpy as np
 
 from equipoise.agreement import Agreement
 from equipoise.errors import ConvergenceError, MediationError
-from equipoise.inference.infer import infer_batch
+from equipoise.inference.infer import approximation_of, infer_batch
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.progress import Meter
 from equipoise.inference.scenario import UnitNoise
@@ -126,8 +126,6 @@ class Appraiser:
             self._kept.pop(self._larger.get(request, request), None)
 
     def _value(self, request: Request, posterior: Posterior) -> Appraisal:
-        if request.by_draws_alone:
-            posterior = replace(posterior, divergence=None)
         value = surprise(self._believed, posterior, estimator=self._settings.estimator, seed=request.seed, force=True)
         found = posterior.diagnostics
         return Appraisal(
@@ -180,6 +178,13 @@ class Appraiser:
             finished=finished,
             believed=self._believed,
         )
+
+    def approximation_of(self, request: Request) -> Callable[[Request], float]:
+        """Return a function that tells at little cost about what requests with this one's noise are worth."""
+        approximate = approximation_of(
+            self.agreement, self.submissions, self._noise_of(request), believed=self._believed
+        )
+        return lambda asked: approximate(asked.scenario)
 
     def _noise_of(self, request: Request) -> UnitNoise:
         """The noise that a request names."""

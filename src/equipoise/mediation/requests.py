@@ -22,7 +22,7 @@ class Request:
 
     `recipient` names a member whose own statistic stays as it is; `extra` members to whose statistics more is added.
     Requests are written down, and may be read: where noise comes from the round's path, they say `PATH`, not its
-    secret. A reward is valued `by_draws_alone`: who gets them can do the same, and has no scores or weights of theirs.
+    secret.
     """
 
     coalition: tuple[str, ...]
@@ -33,15 +33,12 @@ class Request:
     noise_seed: UnitNoise = 0
     extra: tuple[tuple[str, float], ...] = ()
     recipient: str | None = None
-    by_draws_alone: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The request as plain values: the key of its answer in a journal."""
         found = asdict(self) | {"coalition": list(self.coalition), "extra": [list(one) for one in self.extra]}
         if self.recipient is None:
             del found["recipient"]  # as versions up to 0.11 wrote, and read
-        if not self.by_draws_alone:
-            del found["by_draws_alone"]
         return found
 
     @classmethod

@@ -1,6 +1,6 @@
 """Making rewards worth their targets: scenarios are valued until the draws of each are as good as asked for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -75,9 +75,7 @@ class RewardMaker:
         nothing = [party for party, aim in aims.items() if aim.target.value <= 0]
         found = self._precise(
             {
-                place: Request(
-                    team, self._draws, derived_seed(self._seed, "reward", party, 0), 0.0, by_draws_alone=True
-                )
+                place: Request(team, self._draws, derived_seed(self._seed, "reward", party, 0), 0.0)
                 for place, party in enumerate(nothing)
             },
             "verifying rewards",
@@ -102,13 +100,7 @@ class RewardMaker:
 
         def verify(wanted: dict[int, tuple[float, int]]) -> dict[int, Estimate]:
             requests = {
-                place: Request(
-                    team,
-                    self._draws,
-                    derived_seed(self._seed, "reward", rest[place], attempt),
-                    kappa,
-                    by_draws_alone=True,
-                )
+                place: Request(team, self._draws, derived_seed(self._seed, "reward", rest[place], attempt), kappa)
                 for place, (kappa, attempt) in wanted.items()
             }
             found = self._precise(requests, "verifying rewards")
@@ -158,7 +150,7 @@ class RewardMaker:
         scale = 1 / self._appraiser.agreement.privacy.max_epsilon  # of nobody's choice of ε, which τ could give away
         made: dict[str, Made] = {}
         for party, (aim, basis) in aims.items():
-            common = replace(basis, seed=derived_seed(self._seed, "noise curve", party))
+            common = replace(basis, seed=derived_seed(self._seed, "noise curve", party), draws=self._first_draws)
 
             def at(taus: Sequence[float], common: Request = common, party: str = party) -> list[Estimate]:
                 asked = {place: replace(common, tau=tau) for place, tau in enumerate(taus)}
@@ -169,19 +161,26 @@ class RewardMaker:
                 ]
                 return found
 
+            about = self._appraiser.approximation_of(common)
+
+            def approximate(
+                taus: Sequence[float], common: Request = common, about: Callable[[Request], float] = about
+            ) -> list[float]:
+                return [about(replace(common, tau=tau)) for tau in taus]
+
             tries: list[Request] = []
 
             def verify(
                 tau: float, basis: Request = basis, party: str = party, tries: list[Request] = tries
             ) -> Estimate:
                 seed = derived_seed(self._seed, "reward", party, len(tries))
-                fresh = replace(basis, tau=tau, seed=seed, by_draws_alone=True)
+                fresh = replace(basis, tau=tau, seed=seed)
                 request, value = self._precise({0: fresh}, "verifying rewards")[0]
                 tries.append(request)
                 return value
 
             value, tolerance = aim.within(self._tolerance, whole)
-            noised = noising.add_noise(whole, value, scale, at, verify, tolerance, octaves)
+            noised = noising.add_noise(whole, value, scale, at, verify, approximate, tolerance, octaves)
             notes = [noised.doubt] if noised.doubt else []
             if not noised.within_tolerance:
                 notes.append(_missed(noised.attained, aim.target, len(tries)))
