@@ -21,7 +21,7 @@ from equipoise.inference.diagnostics import SUPERCHAINS, Diagnostics, diagnose, 
 CHAINS = 64
 STEP = 0.35  # at first, in units of the scaled posterior
 TRAVEL = 2.2  # length of a trajectory in these units; a quarter of an orbit, which forgets its beginning, is π/2
-FEWEST_LEAPS, MOST_LEAPS = 2, 12
+FEWEST_LEAPS, MOST_LEAPS = 2, 36
 ACCEPTANCE = 0.8
 FEWEST = 10  # draws of each chain
 WARM_UP = 6  # rounds at most

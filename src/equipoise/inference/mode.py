@@ -8,7 +8,7 @@ d coordinates that is 2d points, which costs less than a few draws do.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -48,12 +48,25 @@ class Observation(NamedTuple):
         return float(residual @ np.linalg.solve(covariance[0], residual)) / len(residual)
 
 
+class Chart(Protocol):
+    """Other coordinates, in which chains move more easily; of the same volume."""
+
+    def to_coordinates(self, points: Floats) -> Floats:
+        """Return the coordinates of points [points, d]."""
+
+    def from_coordinates(self, coordinates: Floats) -> Floats:
+        """Return the points of coordinates [points, d]."""
+
+    def pull_back(self, points: Floats, slopes: Floats) -> Floats:
+        """Return slopes by points, given those by coordinates."""
+
+
 class Problem(NamedTuple):
     """Independent observations, and how to move among the coordinates.
 
     `slopes` are those of the posterior's log density, perhaps approximate ones; `single` allows single precision.
     `flatten` maps coordinates to those in which the search for the mode moves, and `unflatten` back; `log_volume` is
-    the logarithm of the determinant of the derivatives of `flatten`, where it is known.
+    the logarithm of the determinant of the derivatives of `flatten`, where it is known. Chains move on the `chart`.
     """
 
     observations: Sequence[Observation]
@@ -61,6 +74,7 @@ class Problem(NamedTuple):
     unflatten: Callable[[Floats], Floats]
     slopes: Callable[..., Floats]
     log_volume: Callable[[Floats], Floats] | None = None
+    chart: Chart | None = None
 
     def log_likelihood(self, coordinates: Floats) -> Floats:
         """Log density of all observations at coordinates [points, d]."""

@@ -10,14 +10,16 @@ from numpy.typing import NDArray
 from equipoise._util.arrays import Floats
 from equipoise.estimate import Estimate
 from equipoise.inference.diagnostics import SUPERCHAINS, Diagnostics
-from equipoise.inference.hamiltonian import CHAINS, sample_chains
+from equipoise.inference.hamiltonian import CHAINS, Chains, Field, sample_chains
 from equipoise.inference.importance import Adapted, adapt, draw_adapted
-from equipoise.inference.mode import Mode, Problem
+from equipoise.inference.mode import Chart, Mode, Problem
 
 POINTS_PER_DRAW = 3
 FEWEST_EFFECTIVE = 400.0  # points, below which weights are not relied on
 FEWEST_DRAWS = 640  # fewer would not be taken for converged
 LARGEST_ROUNDING = 0.02  # of slopes, by coordinates in standard deviations
+LOW = 5.0  # of log density below what is usual, where no chain begins
+HALVINGS = 20
 FARTHEST = 20.0  # coordinate, in standard deviations of the prior, where chains turn back
 
 
@@ -54,7 +56,7 @@ def sample_problem(
     """
     draws, dimension = max(draws, FEWEST_DRAWS), len(mode.centre)
     if dimension > most_weighted:
-        starts = mode.centre + rng.normal(size=(CHAINS, dimension)) @ mode.root.T
+        starts = _draw_starts(problem, mode, rng)
         return _sample_chains(problem, starts, mode, rng, draws)
     mixture = adapted(lambda: adapt(problem, mode, np.random.default_rng(0)))
     found = draw_adapted(problem, mixture, rng, POINTS_PER_DRAW * draws)
@@ -64,13 +66,57 @@ def sample_problem(
     return _sample_chains(problem, found.resample(rng, CHAINS), mode, rng, draws)
 
 
+def _draw_starts(problem: Problem, mode: Mode, rng: np.random.Generator) -> Floats:
+    """Draw where chains begin from the normal approximation; points of next to no density move towards the mode.
+
+    A chain that begins far below all others can hardly turn, and would be taken for trajectories that break.
+    """
+    dimension = len(mode.centre)
+    away = rng.normal(size=(CHAINS, dimension)) @ mode.root.T
+    usual = _log_density(problem, mode.centre[None])[0] - dimension
+    for _ in range(HALVINGS):
+        is_low = _log_density(problem, mode.centre + away) < usual - LOW
+        if not is_low.any():
+            break
+        away[is_low] /= 2
+    return np.asarray(mode.centre + away)
+
+
 def _sample_chains(problem: Problem, starts: Floats, mode: Mode, rng: np.random.Generator, draws: int) -> Sample:
     # Where single precision is too coarse, as of hardly any noise, no trajectory would be accepted.
     rounding = (problem.slopes(starts, single=True) - problem.slopes(starts)) @ mode.root
     slopes = partial(problem.slopes, single=bool(np.abs(rounding).max() < LARGEST_ROUNDING))
-    chains = sample_chains(partial(_log_density, problem), slopes, starts, mode.root, rng, draws)
+    density = partial(_log_density, problem)
+    if problem.chart is None:
+        chains = sample_chains(density, slopes, starts, mode.root, rng, draws)
+    else:
+        chains = _sample_on_chart(problem.chart, density, slopes, starts, mode, rng, draws)
     number = len(chains.draws) * SUPERCHAINS // CHAINS
     return Sample(chains.draws.reshape(-1, starts.shape[1]), chains.diagnostics, superchains=number)
+
+
+def _sample_on_chart(
+    chart: Chart, density: Field, slopes: Field, starts: Floats, mode: Mode, rng: np.random.Generator, draws: int
+) -> Chains:
+    """Let chains move on a chart, and return their coordinates."""
+
+    def slopes_at(points: Floats) -> Floats:
+        return chart.pull_back(points, slopes(chart.to_coordinates(points)))
+
+    dimension = len(mode.centre)
+    centre = np.broadcast_to(chart.from_coordinates(mode.centre[None]), (dimension, dimension))
+    # Row j of what is pulled back from the identity holds the derivatives of coordinate j by points.
+    root = np.asarray(np.linalg.solve(chart.pull_back(centre, np.eye(dimension)), mode.root), float)
+    chains = sample_chains(
+        lambda points: density(chart.to_coordinates(points)),
+        slopes_at,
+        chart.from_coordinates(starts),
+        root,
+        rng,
+        draws,
+    )
+    coordinates = chart.to_coordinates(chains.draws.reshape(-1, dimension))
+    return chains._replace(draws=coordinates.reshape(chains.draws.shape))
 
 
 def _diagnostics(draws: int, dimension: int, effective: float, shape: float) -> Diagnostics:

@@ -57,7 +57,7 @@ def test_slopes_of_a_linear_regression_are_differences() -> None:
 @pytest.mark.statistical
 @pytest.mark.parametrize("kind", ["linear", pytest.param("logistic", marks=pytest.mark.slow)])
 def test_chains_and_importance_weights_agree(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where slopes are those of the mean alone, as in logistic regression."""
+    """Also where chains move on a chart, as in logistic regression."""
     model, releases = released(kind)
     weighted = posterior.sample_posterior(model, releases, np.random.default_rng(2), 4_000)
     for name in ("MOST_WEIGHTED", "MOST_WEIGHTED_LABELS"):
@@ -70,6 +70,46 @@ def test_chains_and_importance_weights_agree(kind: str, monkeypatch: pytest.Monk
     deviations = weighted.coordinates.std(axis=0)
     assert np.abs((chains.coordinates.mean(axis=0) - weighted.coordinates.mean(axis=0)) / deviations).max() < 0.15
     assert np.abs(chains.coordinates.std(axis=0) / deviations - 1).max() < 0.12
+
+
+def test_the_chart_of_a_logistic_regression_shifts_the_bias_along_its_ridge() -> None:
+    model, releases = released("logistic")
+    problem, mode = posterior.build_problem(model, releases)
+    chart = problem.chart
+    assert chart is not None
+    rng = np.random.default_rng(4)
+    points = chart.from_coordinates(mode.centre[None]) + rng.normal(size=(6, model.dimension)) @ mode.root.T
+    coordinates = chart.to_coordinates(points)
+    np.testing.assert_allclose(chart.from_coordinates(coordinates), points, atol=1e-12)
+    # Shifting one coordinate given the others keeps volumes.
+    np.testing.assert_array_equal(coordinates[:, :-1], points[:, :-1])
+    shifts = coordinates - points
+    higher = points + np.eye(model.dimension)[-1]
+    np.testing.assert_allclose(chart.to_coordinates(higher) - higher, shifts, atol=1e-12)
+    identity = np.broadcast_to(np.eye(model.dimension), (6, model.dimension, model.dimension))
+    for point, slopes in zip(points, identity, strict=True):
+        found = chart.pull_back(np.broadcast_to(point, slopes.shape), slopes)
+        steps = 1e-6 * np.eye(model.dimension)
+        expected = (chart.to_coordinates(point + steps) - chart.to_coordinates(point - steps)) / 2e-6
+        np.testing.assert_allclose(found, expected.T, atol=1e-7)
+    # Where only the other weights move, on the chart labels stay about as frequent as they are.
+    moves = np.column_stack([rng.normal(size=(50, model.dimension - 1)), np.zeros(50)])
+
+    def share(coordinates: np.ndarray) -> np.ndarray:
+        return problem.observations[0].normals(coordinates).mean[:, -1]
+
+    on_chart = share(chart.to_coordinates(chart.from_coordinates(mode.centre[None]) + moves))
+    assert on_chart.std() < 0.5 * share(mode.centre + moves).std()
+
+
+def test_chains_do_not_begin_where_next_to_no_density_is() -> None:
+    model, releases = released("linear")
+    problem, mode = posterior.build_problem(model, releases)
+    wide = mode._replace(root=30 * mode.root)
+    starts = sampling._draw_starts(problem, wide, np.random.default_rng(5))
+    densities = problem.log_posterior(np.concatenate([mode.centre[None], starts]))
+    assert (densities[1:] > densities[0] - model.dimension - sampling.LOW - 1e-9).all()
+    assert np.linalg.matrix_rank(starts - mode.centre) == model.dimension
 
 
 def test_points_that_are_far_or_no_numbers_have_no_density() -> None:

@@ -1,12 +1,15 @@
 """The density of released moments against normal distributions written out in full."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import linalg, stats
 
 from equipoise.inference.normals import normal_log_density
 from equipoise.inference.pooling import Releases, pool
 from equipoise.inference.regression import logistic
+from equipoise.inference.regression.expected_labels import ExpectedLabels, expected_derivatives
 from equipoise.inference.regression.likelihood import LinearLikelihood, Parameters
 from equipoise.inference.regression.observation import FeaturePrior, TargetObservation, observe_targets
 from equipoise.inference.regression.population import simulate, weigh
@@ -88,12 +91,66 @@ def test_expected_derivatives_are_those_of_quadrature() -> None:
     second = -f * first
     third = -(first**2 + f * second)
     fourth = -(3 * first * second + f * third)
-    found = logistic.expected_derivatives(np.array([0.7]), np.array([2.0]))
-    for one, exact in zip(found, (f, first, second, third, fourth), strict=True):
+    fifth = -(3 * second**2 + 4 * first * third + f * fourth)
+    found = expected_derivatives(np.array([0.7]), np.array([2.0]), 6)
+    for one, exact in zip(found, (f, first, second, third, fourth, fifth), strict=True):
         np.testing.assert_allclose(one[0], shares @ exact / shares.sum(), atol=1e-8)
 
 
-def test_slopes_of_expected_labels_are_differences() -> None:
+def differences(of: Callable[[np.ndarray], np.ndarray], weights: np.ndarray, step: float = 1e-5) -> np.ndarray:
+    """Central differences by the weights [points, terms + 1]."""
+    steps = step * np.eye(weights.shape[1])
+    return np.stack([(of(weights + one) - of(weights - one)) / (2 * step) for one in steps], axis=1)
+
+
+@pytest.mark.parametrize("size", [1.0, 30.0])
+def test_slopes_of_expected_labels_are_differences(size: float) -> None:
+    moments, rng = model_of(agree("logistic")).moments, np.random.default_rng(2)
+    rows = draw_rows(4_000, rng)
+    second_moments = rows.T @ rows / len(rows)
+    number = len(second_moments)
+    weights = size * rng.normal(size=(5, number))
+    by_mean, by_jacobian = rng.normal(size=(5, number)), rng.normal(size=(5, number, 2 * number - 1))
+
+    def expand(weights: np.ndarray) -> ExpectedLabels:
+        return ExpectedLabels(weights, second_moments, moments.levels, derivatives=6)
+
+    closed = expand(weights)
+    expected = differences(lambda at: np.sum(by_mean * expand(at).mean, axis=1), weights)
+    np.testing.assert_allclose(closed.slopes_of_mean(by_mean), expected, atol=1e-8)
+    expected = differences(lambda at: np.sum(by_jacobian * expand(at).jacobian, axis=(1, 2)), weights)
+    np.testing.assert_allclose(closed.pull_back(by_jacobian), expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("rows", [0, 4_096])
+def test_slopes_of_the_density_are_differences(rows: int) -> None:
+    """With noisy moments that no rows have, and with or without synthetic rows of about these moments."""
+    model = model_of(agree("logistic"))
+    moments, rng = model.moments, np.random.default_rng(5)
+    real = draw_rows(4_000, rng)
+    i, j = moments.feature_pairs.T
+    features = (real[:, i] * real[:, j]).mean(axis=0) + 0.05 * rng.normal(size=moments.features)
+    carried = 0.3 * rng.normal(size=(moments.targets, moments.features))
+    observation = TargetObservation(
+        0.2 * rng.normal(size=moments.targets),
+        features,
+        2.5e-3 * np.eye(moments.features),
+        carried,
+        1e-3 * np.eye(moments.targets),
+    )
+    weights = 1.5 * rng.normal(size=(4, moments.width + 1))
+    made = simulate(moments, model.blocks, moments.second_moments(features))[:rows]
+    population = weigh(moments, made, features, observation.feature_covariance) if rows else None
+    assert (population is not None) == bool(rows)
+    likelihood = logistic.LogisticLikelihood(moments, observation, population, 0.05, weights[0])
+    found, of_variance = likelihood.slopes(Parameters(weights, np.ones(4)))
+    expected = differences(lambda at: likelihood.log_density(Parameters(at, np.ones(4))), weights, 1e-3)
+    assert not of_variance.any()
+    # Labels of synthetic rows are in single precision.
+    np.testing.assert_allclose(found, expected, atol=2e-3 if rows else 1e-4, rtol=2e-3 if rows else 1e-4)
+
+
+def test_expected_labels_move_with_feature_moments_as_differences_do() -> None:
     model = model_of(agree("logistic"))
     moments, rng = model.moments, np.random.default_rng(2)
     rows = draw_rows(4_000, rng)
@@ -178,6 +235,28 @@ def test_synthetic_rows_have_the_moments_and_the_labels_of_real_ones() -> None:
     real = np.cov((whole[:, pairs[0]] * whole[:, pairs[1]]).T)
     scale = np.sqrt(np.outer(np.diagonal(real), np.diagonal(real)))
     assert np.abs((population.row_covariance(weights, None) - real) / scale).max() < 0.2
+
+
+def test_the_error_of_synthetic_rows_is_what_other_rows_would_make() -> None:
+    """Populations of other random rows differ by as much as is said, in every direction."""
+    model = model_of(agree("logistic"))
+    moments, rng = model.moments, np.random.default_rng(6)
+    real = draw_rows(100_000, rng)
+    i, j = moments.feature_pairs.T
+    features = (real[:, i] * real[:, j]).mean(axis=0)
+    weights = 1.5 * rng.normal(size=moments.width + 1)
+    means, errors = [], []
+    for _ in range(60):
+        chosen = real[rng.choice(len(real), 2_000, replace=False)]
+        population = weigh(moments, chosen, features, 1e-8 * np.eye(moments.features))
+        assert population is not None
+        means.append((population.weights * np.tanh(chosen @ weights / 2)) @ chosen)
+        errors.append(population.label_error(weights))
+    ratios = linalg.eigh(np.cov(np.transpose(means)), np.mean(errors, axis=0), eigvals_only=True)
+    # Of ten directions and 60 repetitions the ratios of variances spread by a factor of two, however right they are.
+    assert ratios.min() > 0.3
+    assert ratios.max() < 2.5
+    assert 0.8 < ratios.mean() < 1.3
 
 
 def test_weights_exist_however_impossible_the_moments_are() -> None:

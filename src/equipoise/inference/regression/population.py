@@ -22,7 +22,7 @@ from equipoise._util.arrays import Floats
 from equipoise.inference.regression.row_covariance import nearest_covariance
 from equipoise.inference.regression.statistic import MomentMap
 
-ROWS = 4_096
+ROWS, MORE_ROWS = 4_096, 16_384
 SMALLEST_SHARE = 0.002  # of rows with a level, in the simulation
 SMALLEST_PRESENT = 0.05  # share of rows in which a number is there
 NEWTON_STEPS = 30
@@ -30,6 +30,7 @@ FEWEST_EFFECTIVE = 200.0  # rows, below which the weights are too uneven to stan
 FAR_BOUNDS = 3.5  # standard deviations from the mean
 MOST_EXTREME = 0.98  # mean of a number, and share of the largest variance that goes with it
 LONGEST_STEP = 5.0
+SMALLEST_SQUARE = 1e-8  # of a feature moment that hardly varies
 _POWERS = np.linspace(-1, 1, 401)[:, None] ** [1, 2]
 MOST_MOMENTS = 600  # which so few rows can be weighted by
 
@@ -60,6 +61,22 @@ class Population:
         """Feature moments of the weighted rows."""
         return np.asarray(self.weights @ self.products)
 
+    def label_error(self, weights: Floats) -> Floats:
+        """Covariance [terms + 1, terms + 1] of the error that so few rows make in E[y u].
+
+        Since the rows have been weighted to have the right feature moments, only what these do not tell of y u is left
+        to chance, as in a survey whose weights are calibrated (Deville and Särndal, 1992).
+        """
+        labels = np.tanh(0.5 * self.rows @ weights)[:, None] * self.rows
+        labels -= self.weights @ labels
+        products = self.products - self.moments
+        weighted = products * self.weights[:, None]
+        squares = weighted.T @ products
+        squares[np.diag_indices_from(squares)] += SMALLEST_SQUARE
+        left = labels - products @ np.linalg.solve(squares, weighted.T @ labels)
+        left *= self.weights[:, None]
+        return np.asarray(left.T @ left)
+
     def row_covariance(self, weights: Floats, variance: float | None) -> Floats:
         """Covariance of one row's statistic, in the order of a `MomentMap`.
 
@@ -85,8 +102,11 @@ class Population:
         return np.asarray(found)
 
 
-def simulate(moments: MomentMap, blocks: Blocks, second_moments: Floats) -> Floats:
-    """Simulate rows u of the agreed kinds, with about the second moments given; the same rows for the same moments."""
+def simulate(moments: MomentMap, blocks: Blocks, second_moments: Floats, number: int = ROWS) -> Floats:
+    """Simulate a power of two rows u of the agreed kinds, with about the second moments given.
+
+    They are the same rows for the same moments.
+    """
     width = moments.width
     mean, products = _without_gaps(blocks, second_moments)
     covariance = nearest_covariance(products, mean)
@@ -106,14 +126,14 @@ def simulate(moments: MomentMap, blocks: Blocks, second_moments: Floats) -> Floa
     values, vectors = np.linalg.eigh(correlation)
     root = vectors * np.sqrt(np.maximum(values, 1e-3))
     root /= np.linalg.norm(root, axis=1, keepdims=True)
-    normal = _even_points(len(features)) @ root.T
-    rows = np.zeros((ROWS, width + 1))
+    normal = _even_points(len(features), number) @ root.T
+    rows = np.zeros((number, width + 1))
     rows[:, -1] = 1.0
     for k, (places, cut) in enumerate(zip(features, cuts, strict=True)):
         if cut is not None:
             chosen = np.searchsorted(cut, normal[:, k])  # 0 is the reference
-            for number, place in enumerate(places):
-                rows[:, place] = chosen == number + 1
+            for level, place in enumerate(places, start=1):
+                rows[:, place] = chosen == level
     for k, place in enumerate(blocks.numbers):
         present = 1.0 if place not in of_gap else 1 - rows[:, of_gap[place]]
         variance = max(products[place, place] - mean[place] ** 2, 1e-4)
@@ -166,10 +186,10 @@ def _without_gaps(blocks: Blocks, second_moments: Floats) -> tuple[Floats, Float
 
 
 @lru_cache(maxsize=4)
-def _even_points(dimension: int) -> Floats:
+def _even_points(dimension: int, number: int) -> Floats:
     """Spread points evenly over N(0, I): a scrambled Sobol sequence, the same at every call."""
     sampler = scipy.stats.qmc.Sobol(dimension, rng=np.random.default_rng(0))
-    points = scipy.special.ndtri(np.clip(sampler.random(ROWS), 1e-9, 1 - 1e-9))
+    points = scipy.special.ndtri(np.clip(sampler.random(number), 1e-9, 1 - 1e-9))
     points.flags.writeable = False
     return np.asarray(points)
 

@@ -22,9 +22,10 @@ from equipoise.inference.regression.likelihood import Likelihood, LinearLikeliho
 from equipoise.inference.regression.logistic import LogisticLikelihood
 from equipoise.inference.regression.model import RegressionModel
 from equipoise.inference.regression.observation import TargetObservation, observe_targets
-from equipoise.inference.regression.population import MOST_MOMENTS, Population, simulate, weigh
+from equipoise.inference.regression.population import MORE_ROWS, MOST_MOMENTS, ROWS, Population, simulate, weigh
 from equipoise.inference.regression.row_covariance import nearest_covariance, row_covariance
 from equipoise.inference.regression.statistic import MomentMap
+from equipoise.inference.regression.straight import StraightBias
 from equipoise.inference.sampling import Sample, is_near, sample_prior, sample_problem
 
 ITERATIONS = 3  # of the covariance of a row, which is taken at the mode
@@ -35,6 +36,7 @@ REMEMBERED = 64  # coalitions
 # Coordinates: importance weights of wider models are hopelessly uneven, and trying costs more where targets are labels.
 MOST_WEIGHTED, MOST_WEIGHTED_LABELS = 24, 14
 FAR = 12.0  # standard deviations of the noise
+LARGEST_ERROR = 0.1  # share of an observation's covariance that is the error of synthetic rows
 WORST_FIT = 10.0  # mean square of what a mode leaves of an observed moment, in its variance
 
 
@@ -168,8 +170,13 @@ def find_start(
 def _final_problem(model: RegressionModel, settled: Settled, power: float, sampling: float) -> tuple[Problem, Mode]:
     """Take the covariances of a row as they were settled, and find the mode of the tempered posterior."""
     pooled = _pool_groups(settled.groups, settled.covariances, sampling)
-    problem = _problem(model, [_likelihood(model, one, power, settled.centre) for one in pooled])
-    return problem, _find_mode(problem, settled.centre)
+    likelihoods = [_final_likelihood(model, one, power, settled.centre) for one in pooled]
+    problem = _problem(model, likelihoods)
+    mode = _find_mode(problem, settled.centre)
+    if not model.moments.has_square and model.has_volume:
+        second_moments = np.mean([one.second_moments for one in likelihoods], axis=0)
+        problem = problem._replace(chart=StraightBias(model, second_moments, mode.centre))
+    return problem, mode
 
 
 def settle_row_covariances(
@@ -248,21 +255,31 @@ def _check_possible(releases: Releases) -> None:
         )
 
 
-def _likelihood(model: RegressionModel, pooled: Pooled, power: float, centre: Floats) -> Likelihood:
+def _final_likelihood(model: RegressionModel, pooled: Pooled, power: float, centre: Floats) -> Likelihood:
+    """Build the likelihood that is sampled, of more synthetic rows where the error of the usual number would matter."""
+    found = _likelihood(model, pooled, power, centre)
+    if isinstance(found, LogisticLikelihood) and found.error_share() > LARGEST_ERROR:
+        return _likelihood(model, pooled, power, centre, rows=MORE_ROWS)
+    return found
+
+
+def _likelihood(
+    model: RegressionModel, pooled: Pooled, power: float, centre: Floats, *, rows: int = ROWS
+) -> Likelihood:
     observation = observe_targets(model.moments, pooled, model.feature_prior, power=power)
     if model.moments.has_square:
         return LinearLikelihood(model.moments, observation)
     near = model.parameters(centre[None]).weights[0]
-    population = _population(model, observation)
+    population = _population(model, observation, rows)
     return LogisticLikelihood(model.moments, observation, population, model.shape_spread, near)
 
 
-def _population(model: RegressionModel, observation: TargetObservation) -> Population | None:
+def _population(model: RegressionModel, observation: TargetObservation, number: int = ROWS) -> Population | None:
     """Simulate rows with the feature moments that were found, unless there are too many of these."""
     moments = model.moments
     if moments.features > MOST_MOMENTS:
         return None
-    rows = simulate(moments, model.blocks, moments.second_moments(observation.features))
+    rows = simulate(moments, model.blocks, moments.second_moments(observation.features), number)
     return weigh(moments, rows, observation.features, observation.feature_covariance)
 
 
