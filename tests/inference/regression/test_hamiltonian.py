@@ -102,6 +102,25 @@ def test_the_chart_of_a_logistic_regression_shifts_the_bias_along_its_ridge() ->
     assert on_chart.std() < 0.5 * share(mode.centre + moves).std()
 
 
+@pytest.mark.parametrize(("rows", "noise"), [(800, 25.0), (40, 400.0)])
+def test_slopes_on_the_chart_are_differences(rows: int, noise: float) -> None:
+    """Also far from the mode, and where noise leaves feature moments that no rows have."""
+    model, releases = released("logistic", rows, noise)
+    problem, mode = posterior.build_problem(model, releases)
+    chart = problem.chart
+    assert chart is not None
+    points = chart.from_coordinates(mode.centre + 1.5 * np.random.default_rng(6).normal(size=(8, model.dimension)))
+
+    def density(at: np.ndarray) -> np.ndarray:
+        return problem.log_posterior(chart.to_coordinates(at))
+
+    found = chart.pull_back(points, problem.slopes(chart.to_coordinates(points)))
+    steps = 1e-3 * np.eye(model.dimension)
+    expected = np.stack([density(points + one) - density(points - one) for one in steps], axis=1) / 2e-3
+    # Labels of synthetic rows are in single precision.
+    np.testing.assert_allclose(found, expected, rtol=5e-3, atol=2e-2)
+
+
 def test_chains_do_not_begin_where_next_to_no_density_is() -> None:
     model, releases = released("linear")
     problem, mode = posterior.build_problem(model, releases)

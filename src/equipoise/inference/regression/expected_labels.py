@@ -23,7 +23,7 @@ from equipoise._util.arrays import Floats
 
 SMALLEST_SHARE = 0.005  # of rows with a level, for conditional means
 SMALLEST_VARIANCE = 1e-6  # of the linear predictor
-LEAST_LEFT = 0.02  # of that variance, where a level is given
+LEAST_LEFT = 0.02  # share of what a level tells of that variance, and yet is left where the level is given
 FARTHEST = 40.0  # standard deviations, beyond which a normal density is 0 in double precision
 
 _SCALES = np.geomspace(0.18, 3.8, 20)
@@ -121,21 +121,20 @@ class ExpectedLabels:
         p = self._share = np.clip(self._p[j], SMALLEST_SHARE, 1 - SMALLEST_SHARE)
         c, given, v = self.products[:, j] - self._nu[:, None] * self._p[j], self.products[:, j] / p, self._variance
         spread = p * (1 - p)
-        left = v[:, None] - c**2 / spread
-        is_left = left > LEAST_LEFT * v[:, None]
-        left = np.where(is_left, left, LEAST_LEFT * v[:, None])
+        # A level never tells all of the linear predictor; a floor instead would leave a kink that stops chains.
+        told = (1 - LEAST_LEFT) / spread
+        left = np.maximum(v[:, None] - told * c**2, SMALLEST_VARIANCE * LEAST_LEFT)
         g = expected_derivatives(given, left, derivatives)
         self._given, self._g = given, g
-        # Derivatives of ω by v and by c, its second one by c, and the one by p through p (1 − p).
-        self._of_variance = np.where(is_left, 1.0, LEAST_LEFT)
-        self._of_c = np.where(is_left, -2 * c / spread, 0.0)
-        self._of_c_twice = np.where(is_left, -2 / spread, 0.0)
-        self._of_share = np.where(is_left, (c / spread) ** 2 * (1 - 2 * p), 0.0)
-        self._of_share_and_c = np.where(is_left, 2 * c / spread**2 * (1 - 2 * p), 0.0)
+        # Derivatives of ω by c, its second one by c, and the one by p through p (1 − p).
+        self._of_c = -2 * told * c
+        self._of_c_twice = -2 * told
+        self._of_share = told / spread * c**2 * (1 - 2 * p)
+        self._of_share_and_c = 2 * told / spread * c * (1 - 2 * p)
         by_left = 0.5 * p * g[2]
         by_c = self._of_c * by_left
         self.mean[:, j] = p * g[0]
-        self._by_variance[:, j] = self._of_variance * by_left
+        self._by_variance[:, j] = by_left
         self.jacobian[:, j, :size] = self._by_variance[:, j, None] * self._by_products[:, None]
         self.jacobian[:, j, j] += g[1] + by_c  # p ∂g₀/∂α, and ∂α/∂a = 1/p
         self.jacobian[:, j, size - 1] -= by_c * self._p[j]
@@ -186,17 +185,17 @@ class ExpectedLabels:
         With o_jj, o_jw and o_p the elements of outer at a_j, at ν and at p_j, and q the sum of its row with ∂v/∂a, a
         row's sum is
 
-            g₀ o_p + g₁ (o_jj − α o_p) + ½ p g₂ B,   B = q ∂ω/∂v + (o_jj − p o_jw − ν o_p) ∂ω/∂c + o_p ∂ω/∂p.
+            g₀ o_p + g₁ (o_jj − α o_p) + ½ p g₂ B,   B = q + (o_jj − p o_jw − ν o_p) ∂ω/∂c + o_p ∂ω/∂p.
         """
         j, size, nu = self._levels, self.weights.shape[1], self._nu[:, None]
         g, p = self._g, self._share
         own, ends, shares = outer[:, j, j], outer[:, j, size - 1], outer[:, j, size + j]
         across = own - self._p[j] * ends - nu * shares
-        both = self._of_variance * sums[:, j] + self._of_c * across + self._of_share * shares
+        both = sums[:, j] + self._of_c * across + self._of_share * shares
         rest = own - self._given * shares
         half = 0.5 * p * g[2]
         by_given = g[2] * rest + 0.5 * p * g[3] * both
         by_left = 0.5 * (g[2] * shares + g[3] * rest) + 0.25 * p * g[4] * both
         by_c = by_left * self._of_c + half * (self._of_c_twice * across + self._of_share_and_c * shares)
-        by_mean = -half * (self._of_c * shares + 2 * self._of_variance * own_ends[:, j]) - by_c * self._p[j]
-        return by_given / p + by_c, by_mean.sum(axis=1), (self._of_variance * by_left).sum(axis=1)
+        by_mean = -half * (self._of_c * shares + 2 * own_ends[:, j]) - by_c * self._p[j]
+        return by_given / p + by_c, by_mean.sum(axis=1), by_left.sum(axis=1)

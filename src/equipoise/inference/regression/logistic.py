@@ -26,8 +26,10 @@ FACTOR_PER_SPREAD = 3.0
 def nearest_possible(second_moments: Floats, levels: NDArray[np.bool_]) -> Floats:
     """Return second moments E[u uᵀ] of some rows, near those that noise may have made impossible."""
     mean = np.append(np.clip(second_moments[:-1, -1], np.where(levels, SMALLEST_SHARE, -1.0), 1.0), 1.0)
+    products = second_moments[:-1, :-1].copy()
+    products[levels, levels] = mean[:-1][levels]
     found = np.outer(mean, mean)
-    found[:-1, :-1] += nearest_covariance(second_moments[:-1, :-1], mean[:-1])
+    found[:-1, :-1] += nearest_covariance(products, mean[:-1])
     return found
 
 
@@ -38,6 +40,11 @@ class LogisticLikelihood(Likelihood):
     rows is added to the covariance. That, and what the unknown shape of numbers adds, is taken at some weights `near`
     the mode and held fixed as the covariance of a row is. If it moved with the weights, it would grow with them, and
     weights far too large to be true would never become impossible.
+
+    Attributes
+    ----------
+    around : array [terms + 1, terms + 1]
+        Second moments of the features where E[y u] is linearised.
     """
 
     def __init__(
@@ -52,12 +59,12 @@ class LogisticLikelihood(Likelihood):
         self.population = population
         self._half_rows: NDArray[np.float32] | None = None
         if population is None:
-            self._around = nearest_possible(self.second_moments, moments.levels)
+            self.around = nearest_possible(self.second_moments, moments.levels)
         else:
             self._half_rows = (0.5 * population.rows.T).astype(np.float32)
             self._weighted_rows = (population.weights[:, None] * population.rows).astype(np.float32)
-            self._around = moments.second_moments(population.moments)
-        self._step = self.second_moments - self._around
+            self.around = moments.second_moments(population.moments)
+        self._step = self.second_moments - self.around
         if shape_spread:
             self._carried = self._carried + self._shape_covariance(near, shape_spread)
         self._near, self._error = near, None if population is None else population.label_error(near)
@@ -123,7 +130,7 @@ class LogisticLikelihood(Likelihood):
         return slopes, np.zeros(len(weights))
 
     def _expand(self, weights: Floats, *, derivatives: int = 4) -> ExpectedLabels:
-        return ExpectedLabels(weights, self._around, self.moments.levels, derivatives=derivatives)
+        return ExpectedLabels(weights, self.around, self.moments.levels, derivatives=derivatives)
 
     def _steps(self, weights: Floats) -> Floats:
         """Steps of (a, p) [points, 2 terms + 1] from where the closed form is expanded to the found moments."""
@@ -197,8 +204,8 @@ class LogisticLikelihood(Likelihood):
         size = len(near)
         width = size - 1
         products = closed.products[0]
-        p, nu = self._around[:width, -1], products[-1]
-        covariance = self._around[:width, :width] - np.outer(p, p)
+        p, nu = self.around[:width, -1], products[-1]
+        covariance = self.around[:width, :width] - np.outer(p, p)
         c = products[:width] - nu * p
         numbers = np.flatnonzero(~self.moments.levels)
         moves = np.zeros((len(numbers), size))

@@ -173,9 +173,9 @@ def _final_problem(model: RegressionModel, settled: Settled, power: float, sampl
     likelihoods = [_final_likelihood(model, one, power, settled.centre) for one in pooled]
     problem = _problem(model, likelihoods)
     mode = _find_mode(problem, settled.centre)
-    if not model.moments.has_square and model.has_volume:
-        second_moments = np.mean([one.second_moments for one in likelihoods], axis=0)
-        problem = problem._replace(chart=StraightBias(model, second_moments, mode.centre))
+    around = [one.around for one in likelihoods if isinstance(one, LogisticLikelihood)]
+    if around and model.has_volume:
+        problem = problem._replace(chart=StraightBias(model, np.mean(around, axis=0), mode.centre))
     return problem, mode
 
 

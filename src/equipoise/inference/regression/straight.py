@@ -15,7 +15,10 @@ LOGISTIC_VARIANCE = 2.9  # of the normal distribution function that is nearest t
 
 
 class StraightBias:
-    """Maps points [points, d] to a model's coordinates and back, by a ridge through a centre [d]."""
+    """Maps points [points, d] to a model's coordinates and back, by a ridge through a centre [d].
+
+    Second moments must be those of some rows, however few: the variance of a linear predictor is not below 0.
+    """
 
     def __init__(self, model: RegressionModel, second_moments: Floats, centre: Floats) -> None:
         self._model = model
@@ -52,8 +55,7 @@ class StraightBias:
         return np.asarray(-moved[:, :-1] / moved[:, -1:])
 
     def _spread(self, slopes: Floats) -> Floats:
-        squares = np.maximum(np.sum(slopes @ self._covariance * slopes, axis=1), 0.0)
-        return np.asarray(np.sqrt(LOGISTIC_VARIANCE + squares))
+        return np.asarray(np.sqrt(LOGISTIC_VARIANCE + np.sum(slopes @ self._covariance * slopes, axis=1)))
 
     @np.errstate(over="ignore", invalid="ignore")
     def _shift(self, points: Floats) -> Floats:
