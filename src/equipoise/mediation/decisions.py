@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, Self
 
-from scipy.stats import norm
+import scipy
 
 from equipoise.estimate import ABOVE_ZERO, Estimate
 from equipoise.mediation.settlement import Settlement
@@ -67,7 +67,7 @@ def compare(stated: Decisions, repeated: Decisions) -> Comparison:
             return Comparison("different", f"{len(stated.values):,} coalitions are stated where others are valued")
         return _compare_what_follows(stated, repeated)
     differences = sorted(_differences(stated, repeated), reverse=True)
-    limit = max(FEWEST_ERRORS, float(norm.isf(FALSE_ALARMS / 2 / len(differences))))
+    limit = max(FEWEST_ERRORS, -float(scipy.special.ndtri(FALSE_ALARMS / 2 / len(differences))))
     distance, words = differences[0]
     if distance <= limit:
         moved = _moved_to_nothing(stated, repeated)

@@ -162,8 +162,6 @@ def _unlike(party: str, probability: float) -> Remark:
 
 def near_duplicates(agreement: Agreement, submissions: Sequence[Submission], everybody: Posterior) -> list[Remark]:
     """Pairs whose statistics differ by little more than their noise, where independent rows would differ more."""
-    from scipy import stats  # takes a second to load
-
     by_rows: dict[int, list[Submission]] = {}  # sums over different numbers of rows are not copies
     for one in submissions:
         by_rows.setdefault(one.count, []).append(one)
@@ -172,6 +170,10 @@ def near_duplicates(agreement: Agreement, submissions: Sequence[Submission], eve
     @functools.cache
     def of_a_row(whose: Submission | None) -> Floats:
         return _row_covariance(agreement, submissions if whose is None else [whose], everybody)
+
+    if not pairs:
+        return []
+    from scipy import stats  # takes a second to load
 
     found, shared = [], _one_population(agreement)
     sums = {one.party: _sums_of(agreement, [one]) for pair in pairs for one in pair}

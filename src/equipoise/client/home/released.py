@@ -53,7 +53,7 @@ def _check_released(reward: Reward, table: Any, own: OwnRows) -> None:
     if exact is None:  # Which rows of an individual were released, where some lack a target, is not known.
         return
     errors = np.subtract(release.statistic, exact.values, dtype=float) / layout.noise_steps(release.stated)
-    if scipy.stats.chi2.sf(float(errors @ errors), len(errors)) < IMPROBABLE:
+    if scipy.special.chdtrc(len(errors), float(errors @ errors)) < IMPROBABLE:
         raise TableError(
             f"the sums of this table are not those that {release.party!r} released, by more than the noise explains; "
             f"{remedy}"
