@@ -83,7 +83,7 @@ def test_augmented_rows_and_moments_lead_to_the_same_posterior(seed: int, epsilo
     table = {"a": a, "b": b, "outcome": np.where(yes, "yes", "no").tolist()}
     with mock.patch("equipoise.party.release.perturb", rounds.seeded(0)):
         sent = eq.release(agreement, table, party="p0", epsilon=epsilon, ledger=tmp_path / "ledger")
-    posterior = eq.infer(agreement, [sent])
+    posterior = eq.infer(agreement, [sent], draws=20_000)
     assert posterior.converged
     noise = np.array(layout_of(agreement).noise_deviations(sent.stated))
     oracle = augmented(np.array(sent.values(agreement)), sent.count, noise, rng)
