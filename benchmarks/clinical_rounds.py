@@ -111,7 +111,7 @@ def draw_table(kind: str, columns: list[Category | Number], rows: int, rng: np.r
     return table
 
 
-def settle(case: str, kind: str) -> str:
+def settle(case: str, kind: str, processes: int | None) -> str:
     """Release, settle a round and say what it took."""
     parties, columns = CASES[case]
     agreement = agree(kind, parties, columns)
@@ -123,7 +123,7 @@ def settle(case: str, kind: str) -> str:
             ledger = Path(folder) / f"{name}.ledger"
             sent.append(eq.release(agreement, table, party=name, epsilon=1.0, ledger=ledger))
         started, before = time.perf_counter(), _processor_seconds()
-        settlement = eq.mediate(agreement, sent, progress=False, force=True)
+        settlement = eq.mediate(agreement, sent, processes=processes, progress=False, force=True)
         wall, cores = time.perf_counter() - started, _processor_seconds() - before
     values = ", ".join(f"{award.target.value:.1f}" for award in settlement.awards.values())
     stages = ", ".join(f"{name} {seconds:.1f}" for name, seconds in settlement.timings.items())
@@ -139,9 +139,11 @@ def main() -> None:
     """Print a line for each case."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cases", nargs="+", metavar="case:kind", help=f"one of {', '.join(CASES)}, linear or logistic")
-    for asked in parser.parse_args().cases:
+    parser.add_argument("--processes", type=int, help="workers; without it threads")
+    options = parser.parse_args()
+    for asked in options.cases:
         case, _, kind = asked.partition(":")
-        print(settle(case, kind), flush=True)
+        print(settle(case, kind, options.processes), flush=True)
 
 
 if __name__ == "__main__":
