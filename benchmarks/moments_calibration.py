@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import equipoise as eq
-from equipoise._util.cores import single_threaded_blas
+from equipoise._util.cores import one_core_each
 from equipoise.inference.pooling import Releases
 from equipoise.inference.regression.model import RegressionModel
 from equipoise.inference.regression.posterior import sample_posterior
@@ -118,7 +118,7 @@ def play(setting: Setting, skewness: float, seed: int) -> Outcome:
     sums = second[i, j] + deviations * rng.normal(size=len(deviations))
     releases = Releases(sums[None], np.array([float(setting.rows)]), np.ones(1), deviations**2)
     started = time.process_time()
-    with single_threaded_blas():
+    with one_core_each():
         sample = sample_posterior(model, releases, rng, DRAWS)
     seconds = time.process_time() - started
     ranks = np.mean(model.parameters(sample.coordinates).weights < truth.weights[0], axis=0)

@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 from scipy import special, stats
 from sklearn.linear_model import LogisticRegression
 
-from equipoise._util.cores import single_threaded_blas
+from equipoise._util.cores import one_core_each
 from equipoise.inference.pooling import Releases
 from equipoise.inference.regression.model import RegressionModel
 from equipoise.inference.regression.posterior import sample_posterior
@@ -151,7 +151,7 @@ class Study:
 
     def sample(self, releases: Releases, seed: int) -> tuple[Floats, bool]:
         """Draw coefficients from everybody's posterior [draws, terms + 1], and say if the draws converged."""
-        with single_threaded_blas():
+        with one_core_each():
             found = sample_posterior(self.model, releases, np.random.default_rng(seed), self.draws)
         return self.model.parameters(found.coordinates).weights, found.diagnostics.converged
 

@@ -11,7 +11,7 @@ import time
 
 import numpy as np
 
-from equipoise._util.cores import single_threaded_blas
+from equipoise._util.cores import one_core_each
 from equipoise.inference.regression.posterior import sample_posterior
 from wide_models import Setting, release
 
@@ -32,7 +32,7 @@ def main() -> None:
         setting = Setting(asked.kind, [0] * width, [ROWS] * parties, [EPSILON] * parties, ball=width >= MANY)
         model, releases = release(setting, 0)
         start = time.process_time()
-        with single_threaded_blas():
+        with one_core_each():
             found = sample_posterior(model, releases, np.random.default_rng(0), DRAWS)
         seconds, report = time.process_time() - start, found.diagnostics
         effective = min(report.ess_bulk.min(), report.ess_tail.min())

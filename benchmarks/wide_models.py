@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import equipoise as eq
-from equipoise._util.cores import single_threaded_blas
+from equipoise._util.cores import one_core_each
 from equipoise.inference.pooling import Releases
 from equipoise.inference.regression.model import RegressionModel
 from equipoise.inference.regression.posterior import sample_posterior
@@ -150,7 +150,7 @@ def main() -> None:
                 statistic=releases.statistic[chosen], rows=releases.rows[chosen], scale=releases.scale[chosen]
             )
             started = time.process_time()
-            with single_threaded_blas():
+            with one_core_each():
                 found = sample_posterior(model, own, np.random.default_rng(seed), asked.draws, power=kappa)
             seconds = time.process_time() - started
             total += seconds

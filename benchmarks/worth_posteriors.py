@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from equipoise._util.cores import single_threaded_blas, usable_cores
+from equipoise._util.cores import one_core_each, usable_cores
 from equipoise.estimate import Estimate
 from equipoise.inference import brownian
 from equipoise.inference.pooling import Releases
@@ -80,7 +80,7 @@ class Sampler:
         """Sample every posterior that is asked for."""
         seeds = range(self._seed, self._seed + len(asked))
         self._seed += len(asked)
-        with single_threaded_blas(), ThreadPoolExecutor(usable_cores()) as pool:
+        with one_core_each(), ThreadPoolExecutor(usable_cores()) as pool:
             return list(pool.map(self._sample, asked, seeds))
 
     def _sample(self, asked: Asked, seed: int) -> Answer:

@@ -1,11 +1,14 @@
-"""Cores that this process may use, and BLAS that keeps to one of them."""
+"""Cores that this process may use, and threads that keep to one each."""
 
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from threadpoolctl import threadpool_limits
+
+TURN = 2e-4  # seconds
 
 
 def usable_cores() -> int:
@@ -14,23 +17,28 @@ def usable_cores() -> int:
 
 
 class _Users:
-    """Blocks that are under way, which all want BLAS single-threaded."""
+    """Blocks that are under way."""
 
     lock = threading.Lock()
     number = 0
     limits: threadpool_limits | None = None
+    interval = 0.0
 
 
 @contextmanager
-def single_threaded_blas() -> Iterator[None]:
-    """Run BLAS single-threaded within the block, and as before once the last of overlapping blocks has ended.
+def one_core_each() -> Iterator[None]:
+    """Let threads keep to one core each, until the last of overlapping blocks has ended.
 
-    The limit is one of the process: blocks that each put back what they met would leave it set for good.
+    BLAS runs single-threaded. Threads of Python take turns every 0.2 ms in place of 5: calls on small matrices let go
+    of the interpreter after some 0.1 ms, and would then wait for it for fifty times as long. These are settings of the
+    process: blocks that each put back what they met would leave them set for good.
     """
     with _Users.lock:
         _Users.number += 1
         if _Users.number == 1:
             _Users.limits = threadpool_limits(1)
+            _Users.interval = sys.getswitchinterval()
+            sys.setswitchinterval(TURN)
     try:
         yield
     finally:
@@ -39,3 +47,4 @@ def single_threaded_blas() -> Iterator[None]:
             if _Users.number == 0 and _Users.limits is not None:
                 _Users.limits.restore_original_limits()
                 _Users.limits = None
+                sys.setswitchinterval(_Users.interval)

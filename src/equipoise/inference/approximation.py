@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
-from equipoise._util.cores import single_threaded_blas
+from equipoise._util.cores import one_core_each
 from equipoise.inference.mode import Mode, Problem, find_mode
 from equipoise.inference.pooling import SMALLEST_SHARE, Pooled, Releases
 
@@ -64,7 +64,7 @@ def approximate_divergences(expansion: Expansion) -> Callable[[NDArray[np.bool_]
             return 0.0  # sums that double precision cannot resolve: a control variate may be any number
 
     def divergences(inside: NDArray[np.bool_]) -> Floats:
-        with single_threaded_blas():
+        with one_core_each():
             return np.array([divergence_of(row) for row in inside])
 
     return divergences

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
-from equipoise._util.cores import single_threaded_blas, usable_cores
+from equipoise._util.cores import one_core_each, usable_cores
 from equipoise.inference.approximation import Expansion, divergence_at
 from equipoise.inference.mode import Mode, Problem
 from equipoise.inference.pooling import ReleasedSums, Releases
@@ -82,7 +82,7 @@ def sample_batch(
         return
     # Matrices are small: threads of BLAS would wait for each other, so each scenario keeps to one core.
     number = min(processes or usable_cores(), len(batch))
-    with single_threaded_blas(), ThreadPoolExecutor(number) as pool:
+    with one_core_each(), ThreadPoolExecutor(number) as pool:
         for place, sample in enumerate(pool.map(lambda asked: sample_one(sampler, sums, asked, rule), batch)):
             finished(place, sample)
 
@@ -94,7 +94,7 @@ class Approximator:
         self._sampler, self._sums = sampler, sums
         self._centre: Floats | None = None
 
-    @single_threaded_blas()
+    @one_core_each()
     def divergence(self, asked: Asked) -> float:
         """Divergence from the prior of the normal distribution at the mode; NaN where there is no such mode."""
         releases = releases_of(self._sums, asked, self._sampler.order)

@@ -17,7 +17,7 @@ import joblib
 from joblib.externals.loky.backend import resource_tracker as loky_tracker
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-from equipoise._util.cores import single_threaded_blas
+from equipoise._util.cores import one_core_each
 from equipoise.errors import InferenceError
 
 Result = TypeVar("Result")
@@ -31,7 +31,7 @@ def is_configured() -> bool:
 def call(index: int, task: bytes) -> tuple[int, Any]:
     """Call a function on one thread, in a worker process."""
     function, arguments = pickle.loads(task)  # noqa: S301  (made by `spread`)
-    with single_threaded_blas():
+    with one_core_each():
         return index, function(*arguments)
 
 

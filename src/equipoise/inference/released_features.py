@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from equipoise._util.arrays import Floats
-from equipoise._util.cores import single_threaded_blas
+from equipoise._util.cores import one_core_each
 from equipoise.agreement import Agreement
 from equipoise.inference.batch import Asked, releases_of
 from equipoise.inference.pooling import Releases, pool
@@ -46,7 +46,7 @@ def deviations_of(agreement: Agreement, submissions: Sequence[Submission]) -> De
     return Deviations(least, most)
 
 
-@single_threaded_blas()
+@one_core_each()
 def row_covariance_of(agreement: Agreement, submissions: Sequence[Submission]) -> Floats:
     """Covariance of what one row adds to the statistic, in the statistic's order, at the mode of the posterior."""
     model, releases = _read(agreement, submissions)
@@ -56,7 +56,7 @@ def row_covariance_of(agreement: Agreement, submissions: Sequence[Submission]) -
     return ordered
 
 
-@single_threaded_blas()
+@one_core_each()
 def rows_like(agreement: Agreement, submission: Submission, number: int, rng: np.random.Generator) -> Floats:
     """Simulate rows of terms, with a last column of ones, that have about the feature moments of a release."""
     model, releases = _read(agreement, [submission])

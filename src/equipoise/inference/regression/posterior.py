@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
-from equipoise._util.cores import single_threaded_blas
+from equipoise._util.cores import one_core_each
 from equipoise._util.recent import Recent
 from equipoise.errors import InferenceError
 from equipoise.inference.approximation import Expansion, Parts
@@ -66,7 +66,7 @@ class RegressionSampler:
         """Find the mode of the posterior, perhaps from a start near it, and its density around there."""
         return build_problem(self.model, releases, start=start)
 
-    @single_threaded_blas()
+    @one_core_each()
     def expand(self, releases: Releases) -> Expansion:
         """Prepare approximations of the posteriors of all coalitions, covariances of a row at everybody's mode.
 

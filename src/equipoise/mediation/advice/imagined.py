@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from equipoise._util.arrays import Floats
-from equipoise._util.cores import single_threaded_blas, usable_cores
+from equipoise._util.cores import one_core_each, usable_cores
 from equipoise.agreement import Agreement
 from equipoise.inference import importance
 from equipoise.inference.batch import Asked, Sampler, releases_of
@@ -136,7 +136,7 @@ class Engine(ABC):
 
     def spread(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
         """Call a function with each task's arguments, in threads that each keep to one core, as results come."""
-        with single_threaded_blas(), ThreadPoolExecutor(min(usable_cores(), len(tasks))) as pool:
+        with one_core_each(), ThreadPoolExecutor(min(usable_cores(), len(tasks))) as pool:
             places = {pool.submit(function, *task): place for place, task in enumerate(tasks)}
             for future in as_completed(places):
                 yield places[future], future.result()
