@@ -153,7 +153,7 @@ class ExpectedLabels:
         size = self.weights.shape[1]
         # Sums of outer's rows with ∂v/∂a, which depends on the weights both directly and through ν.
         rows = outer[:, :, :size] * self._varies[:, None, None]
-        sums = np.matmul(rows, (self._by_products)[:, :, None])[:, :, 0]
+        sums = np.matmul(rows, self._by_products[:, :, None])[:, :, 0]
         ends, own_ends = outer[:, :, size - 1], rows[:, :, size - 1]
         j = self._numbers
         own, shares = outer[:, j, j], outer[:, j, size + j]

@@ -24,7 +24,6 @@ class StraightBias:
         self._model = model
         self._mean = second_moments[:-1, -1]
         self._covariance = second_moments[:-1, :-1] - np.outer(self._mean, self._mean)
-        self._share = 0.0
         weights = model.parameters(centre[None]).weights
         above = weights[0, -1] + weights[0, :-1] @ self._mean
         self._share = float(above / self._spread(weights[:, :-1])[0])
