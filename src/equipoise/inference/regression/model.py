@@ -12,6 +12,9 @@ from equipoise.inference.regression.likelihood import Parameters
 from equipoise.inference.regression.observation import FeaturePrior
 from equipoise.inference.regression.population import Blocks
 from equipoise.inference.regression.statistic import MomentMap
+from equipoise.models.linear import NormalInverseWishart
+from equipoise.models.logistic import ScaledCorrelation
+from equipoise.models.regression import StandardisedFeatures
 
 if TYPE_CHECKING:
     from equipoise.models.regression import Regression
@@ -20,7 +23,7 @@ LEVEL_SHARE_DEVIATION = 0.25  # of what is believed of a level's share
 LEVEL_SIZE = 0.5  # of a 0/1 term, in products with others
 # Coefficients of the likelihood grow as the fourth power of the terms: 120 are estimated to take 3 GB a thread.
 MOST_TERMS = 120
-CONJUGATE_DEVIATION = 0.5  # of a number, under the priors that format 1 knows
+SMALLEST_DEVIATION = 1e-3  # of what is believed of a moment, so that precisions stay finite
 
 
 @dataclass(frozen=True)
@@ -99,19 +102,71 @@ class RegressionModel:
 
 
 def _feature_prior(agreed: "Regression", moments: MomentMap) -> FeaturePrior:
-    """Believe little of the feature moments: they are about those of typical columns, within twice their size."""
+    """Turn what is agreed about the features into independent normal beliefs about their moments."""
+    data = agreed.data_prior
+    if isinstance(data, NormalInverseWishart):
+        return _of_inverse_wishart(agreed, data, moments)
+    if isinstance(data, ScaledCorrelation):
+        return _of_scaled_correlation(data, moments)
+    assert isinstance(data, StandardisedFeatures)
+    return _of_typical_terms(agreed, data, moments)
+
+
+def _of_typical_terms(agreed: "Regression", data: StandardisedFeatures, moments: MomentMap) -> FeaturePrior:
+    """Believe little: moments are about those of typical columns, within twice their size."""
     levels = moments.levels
-    spread = 2.0
-    middles, deviations = np.zeros(moments.width), np.full(moments.width, CONJUGATE_DEVIATION)
-    if agreed.data_prior.kind == "standardised":  # type: ignore[attr-defined]
-        middles, deviations, _ = (np.array(part) for part in zip(*agreed.typical_terms, strict=True))
-        spread = float(agreed.data_prior.mean_spread)  # type: ignore[attr-defined]
+    middles, deviations, _ = (np.array(part) for part in zip(*agreed.typical_terms, strict=True))
     sizes = np.append(np.where(levels, LEVEL_SIZE, np.minimum(1.0, np.abs(middles) + 2 * deviations)), 1.0)
     centre = np.append(middles, 1.0)
     products = np.outer(centre, centre)
     products[np.diag_indices(moments.width)] += deviations**2
+    of_means = np.where(levels, LEVEL_SHARE_DEVIATION, np.minimum(1.0, data.mean_spread * deviations))
+    return _normal_beliefs(moments, products, np.outer(sizes, sizes) ** 2, of_means**2)
+
+
+def _of_scaled_correlation(data: ScaledCorrelation, moments: MomentMap) -> FeaturePrior:
+    """Take mean and variance of each moment where means, deviations and correlations are drawn as agreed."""
+    width = moments.width
+    deviations = np.linspace(0, data.sd_max, 2_001)
+    density = np.exp(-0.5 * ((deviations - data.sd_mean) / data.sd_spread) ** 2)
+    second, fourth = (float(np.average(deviations**power, weights=density)) for power in (2, 4))
+    # A correlation of an LKJ matrix is Beta(a, a) on [−1, 1], a = concentration − 1 + width/2.
+    correlation = 1 / (2 * data.concentration + width - 1)
+    of_means = data.mean_spread**2
+    variances = np.full((width + 1, width + 1), of_means**2 + second**2 * correlation)
+    variances[np.diag_indices(width)] = 2 * of_means**2 + fourth - second**2
+    products = np.diag(np.append(np.full(width, second + of_means), 1.0))
+    return _normal_beliefs(moments, products, variances, np.full(width, of_means))
+
+
+def _of_inverse_wishart(agreed: "Regression", data: NormalInverseWishart, moments: MomentMap) -> FeaturePrior:
+    """Take mean and variance of each moment under Σ ~ W⁻¹ and mean | Σ ~ N(mean, Σ / strength)."""
+    width = moments.width
+    covariance = np.array(agreed.feature_covariance)  # type: ignore[attr-defined]
+    mean = np.zeros(width) if data.mean is None else np.array(data.mean)
+    # Beliefs that say next to nothing would let means lie far outside of the bounds.
+    deviations = np.sqrt(np.diag(covariance) / data.mean_strength)
+    shrunk = np.minimum(1.0, deviations) / deviations
+    of_means = covariance / data.mean_strength * np.outer(shrunk, shrunk)
+    share = np.outer(shrunk, shrunk) / data.mean_strength  # of Σ, that is the covariance of means
+
+    squares, crossed = covariance**2, np.outer(np.diag(covariance), np.diag(covariance))
+    spare = (4.0 if data.degrees_of_freedom is None else data.degrees_of_freedom - width) - 3
+    variances = np.full((width, width), np.inf)  # such is an inverse Wishart matrix of few degrees of freedom
+    if spare > 0:
+        of_elements = ((spare + 4) * squares + (spare + 2) * crossed) / ((spare + 3) * spare)
+        of_two_variances = (2 * crossed + 2 * (spare + 2) * squares) / ((spare + 3) * spare)
+        shifted = np.outer(mean**2, np.diag(of_means)) + np.outer(mean, mean) * of_means
+        variances = (1 + share) ** 2 * of_elements + shifted + shifted.T
+        variances += share**2 * (crossed + of_two_variances + squares + of_elements)
+    products = np.eye(width + 1)
+    products[:width, :width] = covariance + of_means + np.outer(mean, mean)
+    products[:width, width] = products[width, :width] = mean
+    return _normal_beliefs(moments, products, np.pad(variances, (0, 1)), np.diag(of_means))
+
+
+def _normal_beliefs(moments: MomentMap, products: Floats, variances: Floats, of_means: Floats) -> FeaturePrior:
+    """Pick the moments of pairs; deviations are at most the half-width of the bounds, and not quite nothing."""
     i, j = moments.feature_pairs.T
-    of_means = np.where(levels, LEVEL_SHARE_DEVIATION, np.minimum(1.0, spread * deviations))
-    is_mean = j == moments.width
-    variances = np.where(is_mean, np.append(of_means, 1.0)[i], sizes[i] * sizes[j]) ** 2
-    return FeaturePrior(products[i, j], variances)
+    found = np.where(j == moments.width, np.append(of_means, 1.0)[i], variances[i, j])
+    return FeaturePrior(products[i, j], np.clip(found, SMALLEST_DEVIATION**2, 1.0))
