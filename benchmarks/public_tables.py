@@ -29,12 +29,15 @@ class Table:
     target: str
     load: Callable[[Path | None], pd.DataFrame]
 
-    def agreement(self, effect: float | None = None) -> eq.Agreement:
-        """What they agree on: default priors, but perhaps for the size of effects."""
+    def agreement(self, effect: float | None = None, version: int = 3) -> eq.Agreement:
+        """Write what they agree on: default priors, but perhaps for the size of effects, and a version of the format.
+
+        Noise is scaled by typical ranges since version 3, and by bounds before.
+        """
         prior = "" if effect is None else f"[model.prior]\neffect = {effect}\n"
         members = "".join(f'[[parties]]\nname = "{party}"\n' for party in PARTIES)
         return eq.Agreement.parse(
-            f'format = 2\n[model]\nkind = "{self.kind}"\nfeatures = [{self.features}]\ntarget = {self.target}\n'
+            f'format = {version}\n[model]\nkind = "{self.kind}"\nfeatures = [{self.features}]\ntarget = {self.target}\n'
             f"{prior}[privacy]\nmax_epsilon = 1e6\n{members}"
         )
 
@@ -153,8 +156,8 @@ TABLES = {
             "fair",
             "logistic",
             """{ name = "rate_marriage", kind = "ordinal", levels = [1, 2, 3, 4, 5] },
-            { name = "age", bounds = [16, 60] },
-            { name = "yrs_married", bounds = [0.5, 40], transform = "log" },
+            { name = "age", bounds = [16, 60], typical = [20, 45] },
+            { name = "yrs_married", bounds = [0.5, 40], typical = [0.5, 25], transform = "log" },
             { name = "religious", kind = "ordinal", levels = [1, 2, 3, 4] },
             { name = "children", kind = "binary", labels = ["no", "yes"] },
             { name = "occupation", kind = "category", levels = ["office", "teaching", "manager"], other = true }""",
@@ -167,7 +170,7 @@ TABLES = {
             """{ name = "plan", kind = "binary", labels = ["shared cost", "free"] },
             { name = "deductible", kind = "binary", labels = ["no", "yes"] },
             { name = "limited", kind = "binary", labels = ["no", "yes"], missing = "indicator" },
-            { name = "diseases", bounds = [0, 60], transform = "sqrt" },
+            { name = "diseases", bounds = [0, 60], typical = [0, 30], transform = "sqrt" },
             { name = "health", kind = "category", levels = ["excellent", "good", "fair", "poor"] }""",
             '{ name = "visited", labels = ["no", "yes"] }',
             _randhie,
@@ -175,9 +178,9 @@ TABLES = {
         Table(
             "anes96",
             "logistic",
-            """{ name = "popul", bounds = [0.5, 8000], transform = "log" },
+            """{ name = "popul", bounds = [0.5, 8000], typical = [1, 3000], transform = "log" },
             { name = "selfLR", kind = "ordinal", levels = [1, 2, 3, 4, 5, 6, 7] },
-            { name = "age", bounds = [18, 100] },
+            { name = "age", bounds = [18, 100], typical = [22, 78] },
             { name = "educ", kind = "ordinal", levels = [1, 2, 3, 4, 5, 6, 7] },
             { name = "party", kind = "category", levels = ["independent", "democrat", "republican"] }""",
             '{ name = "vote", labels = ["Clinton", "Dole"] }',
@@ -186,20 +189,20 @@ TABLES = {
         Table(
             "pima",
             "logistic",
-            """{ name = "pregnancies", bounds = [0, 20], transform = "sqrt" },
+            """{ name = "pregnancies", bounds = [0, 20], typical = [0, 9], transform = "sqrt" },
             { name = "glucose", bounds = [40, 300], typical = [70, 200], missing = "value", fill = 110 },
-            { name = "insulin", bounds = [5, 1000], transform = "log", missing = "indicator" },
-            { name = "bmi", bounds = [15, 70], transform = "log", missing = "value", fill = 30 },
-            { name = "age", bounds = [18, 90], transform = "log" }""",
+            { name = "insulin", bounds = [5, 1000], typical = [30, 400], transform = "log", missing = "indicator" },
+            { name = "bmi", bounds = [15, 70], typical = [20, 48], transform = "log", missing = "value", fill = 30 },
+            { name = "age", bounds = [18, 90], typical = [21, 62], transform = "log" }""",
             '{ name = "diabetes", labels = ["no", "yes"] }',
             _pima,
         ),
         Table(
             "breast_cancer",
             "logistic",
-            """{ name = "mean texture", bounds = [5, 45] },
-            { name = "mean area", bounds = [100, 3000], transform = "log" },
-            { name = "mean smoothness", bounds = [0.04, 0.2] },
+            """{ name = "mean texture", bounds = [5, 45], typical = [12, 30] },
+            { name = "mean area", bounds = [100, 3000], typical = [250, 1600], transform = "log" },
+            { name = "mean smoothness", bounds = [0.04, 0.2], typical = [0.07, 0.13] },
             { name = "concave", kind = "binary", labels = ["no", "yes"] }""",
             '{ name = "malignant", labels = ["no", "yes"] }',
             _breast_cancer,
@@ -216,53 +219,53 @@ TABLES = {
         Table(
             "california",
             "linear",
-            """{ name = "MedInc", bounds = [0.4, 16], transform = "log" },
-            { name = "HouseAge", bounds = [0, 60] },
+            """{ name = "MedInc", bounds = [0.4, 16], typical = [1.5, 9], transform = "log" },
+            { name = "HouseAge", bounds = [0, 60], typical = [5, 52] },
             { name = "AveRooms", bounds = [1, 50], typical = [3, 9], transform = "log" },
             { name = "AveOccup", bounds = [1, 20], typical = [1.5, 5], transform = "log" },
             { name = "south", kind = "binary", labels = ["no", "yes"] }""",
-            '{ name = "log_value", bounds = [-3, 3] }',
+            '{ name = "log_value", bounds = [-3, 3], typical = [-0.7, 1.6] }',
             _california,
         ),
         Table(
             "diabetes",
             "linear",
-            """{ name = "age", bounds = [18, 90] },
+            """{ name = "age", bounds = [18, 90], typical = [25, 72] },
             { name = "sex", kind = "binary", labels = ["one", "two"] },
-            { name = "bmi", bounds = [15, 60], transform = "log" },
-            { name = "bp", bounds = [50, 150] },
-            { name = "s5", bounds = [3, 7] }""",
-            '{ name = "target", bounds = [-50, 450] }',
+            { name = "bmi", bounds = [15, 60], typical = [19, 37], transform = "log" },
+            { name = "bp", bounds = [50, 150], typical = [72, 122] },
+            { name = "s5", bounds = [3, 7], typical = [3.6, 5.8] }""",
+            '{ name = "target", bounds = [-50, 450], typical = [30, 320] }',
             _diabetes,
         ),
         Table(
             "wine",
             "linear",
             """{ name = "cultivar", kind = "category", levels = ["A", "B", "C"] },
-            { name = "malic_acid", bounds = [0.2, 10], transform = "log" },
-            { name = "color_intensity", bounds = [0.5, 20], transform = "log" },
-            { name = "proline", bounds = [200, 2000], transform = "log" }""",
-            '{ name = "alcohol", bounds = [10, 16] }',
+            { name = "malic_acid", bounds = [0.2, 10], typical = [0.9, 5], transform = "log" },
+            { name = "color_intensity", bounds = [0.5, 20], typical = [2, 10], transform = "log" },
+            { name = "proline", bounds = [200, 2000], typical = [350, 1450], transform = "log" }""",
+            '{ name = "alcohol", bounds = [10, 16], typical = [11.5, 14.5] }',
             _wine,
         ),
         Table(
             "ccard",
             "linear",
-            """{ name = "AGE", bounds = [18, 90] },
-            { name = "INCOME", bounds = [0.5, 30], transform = "log" },
+            """{ name = "AGE", bounds = [18, 90], typical = [22, 55] },
+            { name = "INCOME", bounds = [0.5, 30], typical = [1.5, 8], transform = "log" },
             { name = "OWNRENT", kind = "binary", labels = ["rents", "owns"] }""",
-            '{ name = "log_spent", bounds = [0, 10] }',
+            '{ name = "log_spent", bounds = [0, 10], typical = [2, 7.5] }',
             _ccard,
         ),
         Table(
             "star98",
             "linear",
-            """{ name = "LOWINC", bounds = [0, 100] },
-            { name = "PERASIAN", bounds = [0.1, 100], transform = "log" },
-            { name = "PERBLACK", bounds = [0.1, 100], transform = "log" },
+            """{ name = "LOWINC", bounds = [0, 100], typical = [5, 85] },
+            { name = "PERASIAN", bounds = [0.1, 100], typical = [0.3, 40], transform = "log" },
+            { name = "PERBLACK", bounds = [0.1, 100], typical = [0.3, 40], transform = "log" },
             { name = "charter", kind = "binary", labels = ["no", "yes"] },
             { name = "year_round", kind = "binary", labels = ["no", "yes"] }""",
-            '{ name = "odds", bounds = [-4, 4] }',
+            '{ name = "odds", bounds = [-4, 4], typical = [-2, 2] }',
             _star98,
         ),
     )

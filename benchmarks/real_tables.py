@@ -22,6 +22,9 @@ tables with fewer than 3,000 rows, 3,000 are drawn with replacement.
 `shapes` prints the skewness and the excess kurtosis of numbers. `losses` compares the loss on held-out rows with that
 of other methods.
 
+Truths are of rows as they are, and what is released is of rows moved to the agreed ranges, so that what moving does to
+effects counts as an error.
+
 The standard error is over repetitions, because effects of one repetition are not independent. Results are added to
 `--output`, so you can make a long measurement in parts.
 """
@@ -64,10 +67,14 @@ SHARE = 0.9  # of an interval
 
 @dataclass(frozen=True)
 class Rows:
-    """Terms [rows, terms + 1], a last column of ones, and the target; all within ±1."""
+    """Terms [rows, terms + 1], a last column of ones, and the target, in units of their ranges."""
 
     terms: Floats
     target: Floats
+
+    def moved(self) -> "Rows":
+        """Move values beyond their range to its ends, as before a release."""
+        return Rows(np.clip(self.terms, -1, 1), np.clip(self.target, -1, 1))
 
     def take(self, places: NDArray[np.intp]) -> "Rows":
         """Some of them, or some of them several times."""
@@ -80,12 +87,12 @@ class Rows:
 class Study:
     """One table: its agreement, and its rows as the agreement codes them."""
 
-    def __init__(self, table: Table, data: Path | None, draws: int, effect: float | None = None) -> None:
-        self.table, self.agreement = table, table.agreement(effect)
+    def __init__(self, table: Table, data: Path | None, draws: int, effect: float | None = None, version: int = 3) -> None:
+        self.table, self.agreement = table, table.agreement(effect, version)
         agreed = self.agreement.model
         frame = table.load(data)
         terms = agreed.scaled_features(feature_matrix(self.agreement, frame))
-        self.rows = Rows(np.clip(terms, -1, 1), self._targets(frame[agreed.target.name]))
+        self.rows = Rows(terms, self._targets(frame[agreed.target.name]))
         self.coding = agreed.coding  # type: ignore[attr-defined]
         self.model, self.draws = RegressionModel.of(agreed), draws  # type: ignore[arg-type]
 
@@ -93,8 +100,8 @@ class Study:
         target = self.agreement.model.target
         if self.table.kind == "logistic":
             return np.where(cells == target.labels[1], 1.0, -1.0)  # type: ignore[union-attr]
-        lower, upper = target.bounds  # type: ignore[union-attr]
-        return np.asarray(np.clip((cells.to_numpy(float) - (lower + upper) / 2) / ((upper - lower) / 2), -1, 1))
+        lower, upper = target.scaled_range  # type: ignore[union-attr]
+        return np.asarray((cells.to_numpy(float) - (lower + upper) / 2) / ((upper - lower) / 2))
 
     def fit(self, rows: Rows) -> Floats:
         """Coefficients without a penalty, the bias last."""
@@ -106,7 +113,7 @@ class Study:
         if self.table.kind == "logistic":
             return Rows(rows.terms, np.where(rng.uniform(size=len(rows)) < special.expit(predicted), 1.0, -1.0))
         deviation = np.sqrt(np.mean((self.rows.target - self.rows.terms @ truth) ** 2))
-        return Rows(rows.terms, np.clip(predicted + deviation * rng.normal(size=len(rows)), -1, 1))
+        return Rows(rows.terms, predicted + deviation * rng.normal(size=len(rows)))
 
     def with_normal_numbers(self, rows: Rows, rng: np.random.Generator) -> Rows:
         """The same levels, with numbers from normal distributions whose means depend on the levels."""
@@ -126,7 +133,8 @@ class Study:
         return Rows(terms, rows.target)
 
     def sums(self, rows: Rows) -> Floats:
-        """Compute the statistic of some rows, in the order of the model's moments."""
+        """Compute the statistic of some rows, moved to ±1, in the order of the model's moments."""
+        rows = rows.moved()
         columns = np.column_stack([rows.terms, rows.target])
         first, second = self.model.moments.pairs.T
         return np.asarray((columns.T @ columns)[first, second])
@@ -271,6 +279,7 @@ def adassp(study: Study, rows: Rows, epsilon: float, rng: np.random.Generator) -
     Replacing a row of norm B changes XᵀX by √2 B² at most, Xᵀy by 2B, and the eigenvalue by B²; B² is 1 for the bias
     and 1 for each number or block, and |y| ≤ 1. Everybody adds noise of their own, as in our releases.
     """
+    rows = rows.moved()
     square, width = study.coding.directions + 1.0, rows.terms.shape[1]
     unit = np.sqrt(len(PARTIES)) / np.sqrt(2 * Guarantee(order=ORDER, epsilon=epsilon).zcdp / 3)
     upper = np.triu(rng.normal(size=(width, width)))
@@ -305,6 +314,7 @@ def diffprivlib(study: Study, rows: Rows, epsilon: float, seed: int, folder: Pat
 
     Its guarantee is pure, so that it is given the ε that we have at δ = 1e-6.
     """
+    rows = rows.moved()
     with tempfile.TemporaryDirectory() as place:
         given = Path(place) / "given.npz"
         np.savez(
@@ -406,6 +416,7 @@ def main() -> None:
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=["model"])
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--effect", type=float, help="the prior's size of effects, if not the default")
+    parser.add_argument("--version", type=int, default=3, help="of the agreements: 2 scales noise by bounds")
     parser.add_argument("--draws", type=int, default=2_560)
     parser.add_argument("--diffprivlib", type=Path, help="folder made by pip install --target with diffprivlib in it")
     parser.add_argument("--output", type=Path, help="JSON file, whose repetitions are not made again")
@@ -416,7 +427,7 @@ def main() -> None:
     if options.what == "shapes":
         print("| table | number | standard deviation | skewness | excess kurtosis |\n|---|---|---|---|---|")
     for name in options.tables if options.what != "print" else ():
-        study = Study(TABLES[name], options.data, options.draws, options.effect)
+        study = Study(TABLES[name], options.data, options.draws, options.effect, options.version)
         if options.what == "shapes":
             shapes(study)
             continue

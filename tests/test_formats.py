@@ -140,7 +140,7 @@ def test_priors_of_the_first_format_stay() -> None:
     [
         ('prior = { kind = "conjugate" }\n', "", "model.prior has `kind`, which format 1 does not know"),
         ('data_prior = { kind = "standardised" }\n', "", "model.data_prior has `kind`"),
-        ("", ", typical = [20, 80]", "'age' has `typical`, which format 1 does not know; write format = 2"),
+        ("", ", typical = [20, 80]", "'age' has `typical`, which format 1 does not know; write format = 3"),
         ("prior = { effect = 1.0 }\n", "", "'effect' is not a key of model.prior"),
     ],
 )
@@ -179,7 +179,7 @@ def test_other_models_differ_by_the_number_of_the_format_alone(kind: str) -> Non
         ("prior = { shape = 2.0 }\n", "", "'shape' is not a key of model.prior"),
         ("", ", typical = [20, 120]", r"typical = \[20, 120\] must be a range within the bounds \[0, 100\]"),
         ("", ", typical = [80, 20]", "must be a range"),
-        ("", ", typical = [20, 20.01]", "tighten its bounds"),
+        ("", ", typical = [20, 20.01]", "state a narrower reach"),
     ],
 )
 def test_mistakes_of_the_second_format(extra: str, column: str, says: str) -> None:
@@ -206,4 +206,4 @@ def test_explained_in_words() -> None:
     assert "Believed before any data, each nine times out of ten: age: 0 → 100 between" in old
     assert "NormalInverseWishart(scope = " in old
     typical = explain(Agreement.parse(bare("linear", column=", typical = [20, 60]"))).columns[0]
-    assert typical == ("age", "feature", "0 to 100, clipped; typically 20 to 60")
+    assert typical == ("age", "feature", "0 to 100, others moved there; typically 20 to 60")

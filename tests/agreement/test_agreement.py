@@ -290,7 +290,7 @@ def test_one_mistake_is_one_line() -> None:
 
 def test_keys_of_later_versions_leave_identities_as_they_were() -> None:
     """Releases name the identity; that of an agreement written for 0.6.0 is as 0.6.0 computed it."""
-    text = example_agreement("bernoulli").replace("format = 2", "format = 1").replace('"degraded"\n', '"tempering"\n')
+    text = example_agreement("bernoulli").replace("format = 3", "format = 1").replace('"degraded"\n', '"tempering"\n')
     written = Agreement.parse(text.replace("max_rows = 100_000", ""))
     assert written.identity == "7a153b92b3dbb558639c874c00a5118df64c6d607704d633d8f53440b0a20771"
     said = Agreement.parse(TEXT + '\n[reward]\nfallback = "alone"\n')
@@ -332,11 +332,12 @@ TARGETS = {"linear": '{ name = "y", bounds = [0, 400] }', "logistic": '{ name = 
 @pytest.mark.parametrize("kind", TARGETS)
 def test_what_is_legal_and_unwise_is_named(kind: str) -> None:
     one = Agreement.parse(UNWISE.format(kind=kind, target=TARGETS[kind], epsilon=4.0))
-    labels, wide = explain(one).cautions
+    labels, wide, unstated = explain(one).cautions
     assert "The bounds of smoker, grade are one apart" in labels
     assert ("several times too large" in labels) == (kind == "logistic")
     assert "crp (263 times)" in wide
     assert "age" not in wide
+    assert f"The bounds of smoker, grade, share{', y' * (kind == 'linear')} scale the noise." in unstated
     noisy = Agreement.parse(UNWISE.format(kind=kind, target=TARGETS[kind], epsilon=0.001))
     (*_, noise) = explain(noisy).cautions
     needed = explain(noisy, (0.001,)).noise[0].rows_needed

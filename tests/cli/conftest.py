@@ -11,6 +11,6 @@ from program import equipoise
 def home(tmp_path: Path) -> Path:
     equipoise("agreement", "new", "linear", cwd=tmp_path)
     rows = ["age,bmi,blood_pressure,progression"]
-    rows += [f"{20 + k % 70},{18 + k % 30},{60 + k % 70},{(7 * k) % 400}" for k in range(200)]
+    rows += [f"{22 + k % 65},{17 + k % 24},{62 + k % 60},{(7 * k) % 340}" for k in range(200)]
     (tmp_path / "north.csv").write_text("\n".join(rows) + "\n")
     return tmp_path

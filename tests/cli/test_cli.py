@@ -91,12 +91,12 @@ def test_dry_run_json_has_every_field_that_leaves(home: Path) -> None:
     [
         (("bmi,", "BMI,"), ("--epsilon", 0.2), 4, "did you mean 'BMI'"),
         (
-            ("20,18,60,0,patient0", "20,,60,0,patient0"),
+            ("22,17,62,0,patient0", "20,,60,0,patient0"),
             ("--epsilon", 0.2),
             4,
             "column 'bmi', row 1: the value is missing",
         ),
-        (("20,18,60,0,patient0", "20,18 kg,60,0,patient0"), ("--epsilon", 0.2), 4, "'18 kg' is not a number"),
+        (("22,17,62,0,patient0", "20,18 kg,60,0,patient0"), ("--epsilon", 0.2), 4, "'18 kg' is not a number"),
         (None, ("--epsilon", 0), 5, "epsilon must be a positive number"),
         (None, ("--epsilon", 2), 3, "above the agreed maximum 1"),
         (None, (), 3, "exactly one way"),
@@ -165,13 +165,13 @@ def test_foreign_submission_is_not_accounted_for(home: Path) -> None:
 def test_changed_bounds_need_an_amendment(home: Path) -> None:
     equipoise(*RELEASE, "--epsilon", 0.2, "--cap-zcdp", 1, cwd=home)
     text = (home / "agreement.toml").read_text()
-    (home / "agreement.toml").write_text(text.replace("bounds = [15, 60]", "bounds = [16, 45]"))
+    (home / "agreement.toml").write_text(text.replace("typical = [18, 40]", "typical = [16, 45]"))
     again = (*RELEASE, "--epsilon", 0.2, "-o", "b.json")
     assert "bounds of 'bmi' have changed" in equipoise(*again, cwd=home, code=5)
     amended = equipoise(
         "party", "amend", "north.ledger", "--accept-bounds", "agreement.toml", "--reason", "new scales", cwd=home
     )
-    assert "bmi: [15.0, 60.0] is now [16.0, 45.0]" in amended
+    assert "bmi: [18.0, 40.0] is now [16.0, 45.0]" in amended
     equipoise(*again, cwd=home)
 
 
@@ -317,8 +317,8 @@ def test_a_release_gets_a_second_look(home: Path) -> None:
         "that is (1.99, 1e-6)-DP",
         "spent nothing before, zCDP 0.1, that is (1.99, 1e-6)-DP, after, for one row;",
         "of its cap zCDP 0.1, zCDP 0 would be left",
-        "column age: none of the first values clipped",
-        "column progression: 0.5% of the first values clipped (for your eyes only)",
+        "column age: 7.5% of the first values moved to an end of the range",
+        "column progression: 13.0% of the first values moved to an end of the range (for your eyes only)",
         "Spend this? [y/N]",
     ):
         assert words in asked
@@ -326,7 +326,7 @@ def test_a_release_gets_a_second_look(home: Path) -> None:
     assert not (home / "north.submission.json").exists()
     said = run(*RELEASE, "--epsilon", 0.2, "--json", cwd=home, typed=Terminal("y\n"))
     assert json.loads(said.stdout)["spent"]
-    assert "clipped" not in said.stdout
+    assert "moved to" not in said.stdout
     second = (*RELEASE, "--epsilon", 0.1, "--again", "-o", "second.json")
     equipoise("party", "amend", "north.ledger", "--cap-zcdp", 1, "--reason", "agreed", cwd=home)
     done = run(*second, "--yes", cwd=home, typed=Terminal(""))

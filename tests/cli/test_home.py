@@ -35,7 +35,7 @@ def test_combine_writes_a_model_that_predicts(home: Path) -> None:
     assert "Wrote model.nc: Model at home of north, a linear model: the reward and 41 own rows" in result.stdout
     assert "must not leave the house" in result.stderr
     assert "1 row of the table say nothing" in result.stderr
-    assert "Moved to the agreed bounds, as in a release: bmi in 1 row" in result.stderr
+    assert "Moved to the ends of the agreed range, as in a release: bmi in 1 row" in result.stderr
     shown = run("predict", "model.nc", "--data", "north.csv", cwd=home)
     assert "Model at home of north (reward and 41 own rows; it must not leave it)" in shown.stderr
     assert len(shown.stdout.splitlines()) == 43

@@ -36,22 +36,22 @@ def test_a_wrong_column_name(home: Path) -> None:
 
 def test_bounds_that_are_too_narrow(home: Path) -> None:
     """Found by a dry run, and refused before anything is spent unless it is meant."""
-    change(home / "agreement.toml", "bounds = [15, 60] }", "bounds = [20, 25] }")
+    change(home / "agreement.toml", "typical = [18, 40], bounds = [15, 60] }", "typical = [20, 25] }")
     dry = " ".join(equipoise(*RELEASE, "--epsilon", 0.2, "--dry-run", cwd=home).split())
     assert (
-        "bmi: 79.0% of the first rows lie outside the agreed bounds and are clipped; that is much, and a release "
-        "refuses it without --allow-clipping: is the column in the agreed unit, or are the bounds too narrow?"
+        "bmi: 73.5% of the first rows lie beyond the agreed range and are moved to its ends; that is much, and a release "
+        "refuses it without --allow-clipping: is the column in the agreed unit, or is the range too narrow?"
     ) in dry
     assert refused(home, code=4) == (
-        "Error: 79% of the first values of 'bmi' lie outside the agreed bounds and would be clipped; nothing was "
-        "spent. Is the table in the agreed units? If it is, the bounds are too narrow: agree on wider ones from common "
+        "Error: 74% of the first values of 'bmi' lie beyond the agreed range and would be moved to its ends; nothing was "
+        "spent. Is the table in the agreed units? If it is, the range is too narrow: agree on a wider one from common "
         "knowledge, not from this table, or release all the same with --allow-clipping (allow_clipping=True). (These "
         "shares are not private: keep them to yourself.)\n"
     )
     said = run(*RELEASE, "--epsilon", 0.2, "--allow-clipping", cwd=home).stderr
     assert said.endswith(
-        "Warning: 79% of the first values of 'bmi' lie outside the agreed bounds and were clipped; is the column in "
-        "the agreed unit? If it is, the bounds are too narrow: agree on wider ones from common knowledge, not from "
+        "Warning: 74% of the first values of 'bmi' lie beyond the agreed range and were moved to its ends; is the column in "
+        "the agreed unit? If it is, the range is too narrow: agree on a wider one from common knowledge, not from "
         "this table. (This share is not private: keep it to yourself.)\n"
     )
 
@@ -118,7 +118,7 @@ def test_submissions_under_two_agreements(home: Path) -> None:
 
 
 def test_missing_values(home: Path) -> None:
-    change(home / "north.csv", "\n25,23,", "\n25,,")
+    change(home / "north.csv", "\n27,22,", "\n27,,")
     assert refused(home, code=4) == (
         "Error: column 'bmi', row 6: the value is missing; fill it in, or remove the row from your table before "
         'releasing (the row count is public), or for a feature, agree on missing = "indicator", or on '

@@ -370,7 +370,7 @@ def test_a_table_of_which_much_lies_outside_the_bounds_is_refused() -> None:
     table = in_own_units(*rows_of(50, 19))
     table["age"] = table["age"] * 365.25
     reward = with_others("linear", None, kappa=0.0)
-    with pytest.raises(eq.TableError, match="of 'age' in the table lie outside the agreed bounds.*--allow-clipping"):
+    with pytest.raises(eq.TableError, match="of 'age' in the table lie beyond the agreed range.*--allow-clipping"):
         eq.combine(reward, table)
     assert eq.combine(reward, table, draws=800, allow_clipping=True).rows == 50
     with pytest.raises(eq.TableError, match="not finite numbers"):

@@ -386,7 +386,7 @@ def test_changes_of_what_went_in(
     title, why = after(exports.edited(files, "agreement.json", lambda one: one.update(title="Another")))
     assert title == "the agreement is the one the round was made with"
     assert "was made with agreement" in why
-    assert "is not an agreement" in after(exports.edited(files, "agreement.json", lambda one: one.update(format=3)))[1]
+    assert "is not an agreement" in after(exports.edited(files, "agreement.json", lambda one: one.update(format=4)))[1]
     without = {name: content for name, content in files.items() if name not in _both("west")}
     assert "the log says that 'west' submitted" in after(without)[1]
     assert (

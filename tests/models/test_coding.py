@@ -268,7 +268,7 @@ def test_dates_are_days_since_whatever_holds_them(tmp_path: Any) -> None:
     days, missing = (np.array(found) / layout.steps_per_unit)[:2]
     assert days == pytest.approx(-1 + (1831 / 1830 - 1) + 1, abs=1e-4)  # the last is clipped, the missing one is 0
     assert missing == 1
-    assert problems_of(layout, table)[0].problem == "outside the bounds"
+    assert problems_of(layout, table)[0].problem == "beyond the agreed range"
 
     model = model_of("linear", DATES)
     draws = {"weights": np.array([[1.0, 0.5, 0.0]]), "variance": np.ones(1)}

@@ -34,7 +34,7 @@ def test_no_value_of_the_table_is_in_a_draft(tmp_path: Path) -> None:
             assert cell in ("nan", "None", "True", "False") or cell not in text
         assert '# individual = "patient_id"' in text
         assert 'kind = "logistic"' in text
-        assert '{ name = "admitted", since = "?", bounds = ["?", "?"] }' in text
+        assert '{ name = "admitted", since = "?", typical = ["?", "?"] }' in text
 
 
 def test_gaps_do_not_show() -> None:
@@ -47,7 +47,7 @@ def test_a_draft_with_every_question_answered_is_an_agreement() -> None:
         eq.Agreement.parse(text)
     text = (
         text.replace('since = "?"', 'since = "2030-01-01"')
-        .replace('bounds = ["?", "?"]', "bounds = [0, 120]")
+        .replace('typical = ["?", "?"]', "typical = [0, 120]")
         .replace('max_epsilon = "?"', "max_epsilon = 1.0")
     )
     text = text.replace('["?", "?"]', '["a", "b"]').replace("# individual", "individual")
@@ -110,12 +110,12 @@ def test_names_that_are_no_text_are_refused() -> None:
 
 def test_typical_values_and_transforms_are_offered() -> None:
     text = drafted(TABLE, None, ("north",))
-    for words in ("typical = [low, high]", 'transform = "log"', '"sqrt"', '"logit"'):
+    for words in ("bounds = [least, most]", 'transform = "log"', '"sqrt"', '"logit"'):
         assert words in text
     answered = (
         drafted(TABLE[["age", "code"]], "code", ("north",))
-        .replace('"age", bounds = ["?", "?"]', '"age", bounds = [1, 100], typical = [20, 90], transform = "log"')
-        .replace('bounds = ["?", "?"]', "bounds = [0, 1e4], typical = [10, 1e3]")
+        .replace('"age", typical = ["?", "?"]', '"age", bounds = [1, 100], typical = [20, 90], transform = "log"')
+        .replace('typical = ["?", "?"]', "typical = [10, 1e3]")
         .replace('max_epsilon = "?"', "max_epsilon = 1.0")
     )
     assert eq.Agreement.parse(answered).model.kind == "linear"
@@ -129,7 +129,7 @@ def test_files_that_are_written_otherwise_are_recognised(tmp_path: Path) -> None
             drafted(source, None, ())
     with pytest.raises(TableError, match=re.escape("column 'a' holds numbers that are written with ','")):
         drafted(CsvFile(path, ";"), None, ())
-    assert '{ name = "a", bounds = ["?", "?"] }' in drafted(CsvFile(path, ";", ","), None, ())
+    assert '{ name = "a", typical = ["?", "?"] }' in drafted(CsvFile(path, ";", ","), None, ())
     path.write_text('a,b\n"1,5",x\n"so, so",y\n')  # text with commas is text
     assert seen_columns(path) == [Seen("a", "text"), Seen("b", "text")]
 
@@ -140,20 +140,20 @@ def test_a_question_that_is_open_is_named_with_its_column() -> None:
         eq.Agreement.parse(text)
     said = str(refused.value)
     for line in (
-        "column 'age': model.features[0].bounds is still \"?\"",
+        "column 'age': model.features[0].typical is still \"?\"",
         "column 'region': model.features[1].levels is still \"?\"",
         "column 'admitted': model.features[2].since is still \"?\"",
-        "column 'code': model.features[4].bounds is still \"?\"",
+        "column 'code': model.features[4].typical is still \"?\"",
         "column 'readmitted': model.target.labels is still \"?\"",
     ):
         assert line in said
     assert "has only 0 values" not in said
     assert "'ill'" not in said  # which asks nothing
-    misspelt = text.replace('"age", bounds', '"age", bonds')
-    with pytest.raises(AgreementError, match="'bonds' is not a key of .*did you mean 'bounds'"):
+    misspelt = text.replace('"age", typical', '"age", typcal')
+    with pytest.raises(AgreementError, match="'typcal' is not a key of .*did you mean 'typical'"):
         eq.Agreement.parse(misspelt)
-    half = text.replace('"age", bounds = ["?", "?"]', '"age", bounds = [0, "?"]')
-    with pytest.raises(AgreementError, match=re.escape("column 'age': model.features[0].bounds is still")):
+    half = text.replace('"age", typical = ["?", "?"]', '"age", typical = [0, "?"]')
+    with pytest.raises(AgreementError, match=re.escape("column 'age': model.features[0].typical is still")):
         eq.Agreement.parse(half)
     for open_place, key in (('max_epsilon = "?"', "privacy.max_epsilon"), ('name = "?"', "parties[0].name")):
         with pytest.raises(AgreementError, match=re.escape(f'{key} is still "?"')):

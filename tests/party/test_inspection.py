@@ -43,8 +43,8 @@ def test_everything_is_told_at_once(tmp_path: Path) -> None:
         ("x0", "missing"): (1, 2),
         ("x0", "not a number"): (1, 3),
         ("x0", "infinite"): (1, 7),
-        ("x0", "outside the bounds"): (2, 4),
-        ("x0", "the value -9, outside the bounds"): (2, None),
+        ("x0", "beyond the agreed range"): (2, 4),
+        ("x0", "the value -9, beyond the agreed range"): (2, None),
         ("y", "missing"): (1, 5),
         ("y", "not an agreed label"): (2, 3),
     }

@@ -275,7 +275,7 @@ def test_much_clipping_is_told_to_the_party_alone(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="100% of the first values of 'x0', 100% .* of 'y' .*nothing was spent"):
         release(AGREED, beyond, party="north", epsilon=1.0, ledger=tmp_path / "l")
     assert list(tmp_path.iterdir()) == []
-    with pytest.warns(ClippingWarning, match="100% of the first values of 'x0' lie outside.*agreed unit"):
+    with pytest.warns(ClippingWarning, match="100% of the first values of 'x0' lie beyond.*agreed unit"):
         submission = release(AGREED, beyond, party="north", epsilon=1.0, ledger=tmp_path / "l", allow_clipping=True)
     assert b"clip" not in submission.to_json()
     assert b"clip" not in (tmp_path / "l").read_bytes()

@@ -332,7 +332,7 @@ def test_a_release_says_that_it_counts_more(tmp_path: Path) -> None:
     Ledger(tmp_path / "l").record_other(zcdp=0.1, why="counts", unit=Unit("patient", None), cap_zcdp=100.0)
     run("party", "amend", "l", "--rows-per-individual", 10, "--reason", "ten visits", cwd=tmp_path)
     run("agreement", "new", "linear", "--party", "north", cwd=tmp_path)
-    rows = "\n".join(f"{20 + k},{20 + k},{60 + k},{k}" for k in range(40))
+    rows = "\n".join(f"{25 + k},{18 + k % 20},{65 + k},{20 + k}" for k in range(40))
     (tmp_path / "north.csv").write_text(f"age,bmi,blood_pressure,progression\n{rows}\n")
     said = run(
         "party", "release", "agreement.toml", "north.csv", "--party", "north", "--zcdp", 0.1, "--ledger", "l",

@@ -23,7 +23,9 @@ from equipoise.models.columns import Column, CountColumn
 from equipoise.models.guarantee import Guarantee
 from equipoise.models.section import Section
 
-FORMAT = 2  # whose regressions have standardised priors unless agreed otherwise; format 1 has conjugate ones only
+# Format 1 has conjugate priors only. Since format 2 the standardised ones are the default; since format 3 a typical
+# range scales the noise unless a reach is stated.
+FORMAT = 3
 
 
 class Agreement(Section):
@@ -34,7 +36,7 @@ class Agreement(Section):
     Attributes
     ----------
     format : int
-        Format of the document, 1 or 2.
+        Format of the document, 1 to 3.
     title : str
         For people.
     model : Model
@@ -50,11 +52,11 @@ class Agreement(Section):
     Examples
     --------
     >>> agreement = eq.Agreement.parse('''
-    ... format = 2
+    ... format = 3
     ... [model]
     ... kind = "linear"
-    ... features = [{ name = "age", bounds = [18, 90] }]
-    ... target = { name = "progression", bounds = [0, 400] }
+    ... features = [{ name = "age", typical = [25, 80] }]
+    ... target = { name = "progression", typical = [50, 300], bounds = [0, 400] }
     ... [privacy]
     ... max_epsilon = 2.0
     ... [[parties]]
@@ -77,14 +79,16 @@ class Agreement(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _read_first_format(cls, document: Any) -> Any:
-        """Say in full what format 1 left unsaid: the priors of its regressions are the conjugate ones."""
-        if not isinstance(document, dict) or document.get("format") != 1 or not isinstance(document.get("model"), dict):
+    def _complete_model(cls, document: Any) -> Any:
+        """Say in full what a format leaves unsaid: the priors of format 1, and reaches since format 3."""
+        if not isinstance(document, dict) or not isinstance(document.get("model"), dict):
             return document
-        kind = document["model"].get("kind")
-        if not isinstance(kind, str) or kind not in KINDS:
+        kind, stated = document["model"].get("kind"), document.get("format")
+        if not isinstance(kind, str) or kind not in KINDS or not isinstance(stated, int):
             return document
-        return {**document, "model": KINDS[kind].read_first_format(document["model"])}
+        if stated == 1:
+            return {**document, "model": KINDS[kind].read_first_format(document["model"])}
+        return {**document, "model": KINDS[kind].state_reaches(document["model"])} if stated >= 3 else document
 
     @model_serializer(mode="wrap")
     def _write_first_format(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -220,14 +220,15 @@ def _units(layout: Layout) -> float:
 def _column_row(agreement: Agreement, column: Column) -> tuple[str, str, str]:
     role = "target" if column is agreement.model.target else "feature"
     if isinstance(column, NumberColumn):
-        lower, upper = column.bounds
-        stated = getattr(column, "typical", None)
-        usually = f"; typically {stated[0]:g} to {stated[1]:g}" if stated else ""
+        lower, upper = column.scaled_range
+        stated, valid = getattr(column, "typical", None), column.valid_range
+        usually = f"; typically {stated[0]:g} to {stated[1]:g}" if stated and stated != column.scaled_range else ""
+        usually += f"; valid are {valid[0]:g} to {valid[1]:g}" if valid and valid != column.scaled_range else ""
         taken = getattr(column, "transform", None)
         if since := getattr(column, "since", None):
             usually += f"; days since {since}"
         transform = f"; its {_TRANSFORMED[taken]}" if taken else ""
-        return column.name, role, f"{lower:g} to {upper:g}, clipped{usually}{transform}{_gaps(column)}"
+        return column.name, role, f"{lower:g} to {upper:g}, others moved there{usually}{transform}{_gaps(column)}"
     if isinstance(column, OrdinalFeature):
         scores = ", ".join(f"{level} = {score:g}" for level, score in zip(column.levels, column.places, strict=True))
         return column.name, role, f"in order: {scores}{_gaps(column)}"

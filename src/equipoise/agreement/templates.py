@@ -6,7 +6,7 @@ _HEAD = """\
 # An Equipoise agreement. Every party keeps the same file; its SHA-256 (shown by
 # `equipoise agreement check`) is its identity, and comments or spacing do not change it.
 
-format = 2
+format = 3
 title = "{title}"
 """
 

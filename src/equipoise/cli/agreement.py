@@ -97,7 +97,7 @@ def draft(
 def bounds(
     files: Annotated[list[Path], typer.Argument(help="What `equipoise party bounds` wrote, one of each party.")],
     draft: Annotated[
-        Path | None, typer.Option(help="A draft of an agreement, in which open bounds are to be filled in.")
+        Path | None, typer.Option(help="A draft of an agreement, in which open ranges are to be filled in.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -124,12 +124,12 @@ def bounds(
         return
     show_proposals(releases)
     if draft is not None:
-        nothing = "nothing; no open bounds of these columns, or none that can be told"
+        nothing = "nothing; no open ranges of these columns, or none that can be told"
         print_lines(f"Filled in {draft}: {', '.join(filled) or nothing}.")
 
 
 def _fill_in(draft: Path, found: Mapping[str, Proposal], releases: Sequence[BoundsRelease]) -> list[str]:
-    """Write bounds that can be told into the open places of a draft, with a comment; return the columns."""
+    """Write ranges that can be told into the open places of a draft, with a comment; return the columns."""
     try:
         text = draft.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -137,18 +137,18 @@ def _fill_in(draft: Path, found: Mapping[str, Proposal], releases: Sequence[Boun
     _check_keys(text, draft, releases)
     filled = []
     for name, proposal in found.items():
-        column = f"name = {toml_string(name)}, bounds = "
-        place = f'{column}["{OPEN}", "{OPEN}"]'
+        column = f"name = {toml_string(name)}, "
+        place = f'{column}typical = ["{OPEN}", "{OPEN}"]'
         if proposal.bounds is None or not proposal.is_told or place not in text:
             continue
         typical = (
-            "" if proposal.typical is None else f", typical = [{proposal.typical[0]:.4g}, {proposal.typical[1]:.4g}]"
+            "" if proposal.typical is None else f"typical = [{proposal.typical[0]:.4g}, {proposal.typical[1]:.4g}], "
         )
-        bounds_of_column = f"{column}[{proposal.bounds[0]!r}, {proposal.bounds[1]!r}]{typical}"
+        ranges = f"{column}{typical}bounds = [{proposal.bounds[0]!r}, {proposal.bounds[1]!r}]"
         start = text.rfind("\n", 0, text.index(place)) + 1
         indented = text[start : len(text) - len(text[start:].lstrip())]
         comment = f"{indented}# bought: {'; '.join(alone_in_words(releases, name))}\n"
-        text = text[:start] + comment + text[start:].replace(place, bounds_of_column, 1)
+        text = text[:start] + comment + text[start:].replace(place, ranges, 1)
         filled.append(name)
     _write(text, draft, force=True)
     return filled

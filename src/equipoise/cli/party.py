@@ -181,7 +181,7 @@ def confirmed(plan: Plan, *, yes: bool) -> bool:
         f"for {plan.total_unit}; of its cap zCDP {plan.cap_zcdp:g}, zCDP {max(0.0, plan.cap_zcdp - after):g} would be "
         "left",
         *(
-            f"column {name}: {f'{share:.1%}' if share else 'none'} of the first values clipped (for your eyes only)"
+            f"column {name}: {f'{share:.1%}' if share else 'none'} of the first values moved to an end of the range (for your eyes only)"
             for name, share in plan.clipped.items()
         ),
     ):
@@ -299,13 +299,13 @@ def _show_private_notes(preview: Preview) -> None:
         if share > 0:
             many = (
                 "; that is much, and a release refuses it without --allow-clipping: is the column in the agreed unit, "
-                "or are the bounds too narrow?"
+                "or is the range too narrow?"
             )
             hint = many if share > CLIPPED_IS_MANY else ""
-            notes.append(f"{name}: {share:.1%} of the first rows lie outside the agreed bounds and are clipped{hint}")
+            notes.append(f"{name}: {share:.1%} of the first rows lie beyond the agreed range and are moved to its ends{hint}")
     bounded = any(isinstance(column, ScaledColumn) for column in preview.layout.columns)
     if bounded and not any(preview.clipped.values()):
-        notes.append("no value of the first rows lies outside the agreed bounds")
+        notes.append("no value of the first rows lies beyond the agreed range")
     notes += [f"{one.column}: {one.problem}, in {counted(one.count, 'row')}; {one.remedy}" for one in preview.odd]
     if notes:
         echo("For your eyes only (not private, never sent):")

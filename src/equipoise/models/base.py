@@ -35,8 +35,8 @@ PRIOR_DRAWS = 20_000  # for two figures of a quantile
 LARGEST = 1e100  # of a parameter, so that sums and squares are numbers
 
 BOUNDS_COMMENT = """\
-# Public bounds. Choose them from common knowledge, NEVER from the data: they are mapped to [-1, 1],
-# values outside are clipped, and wider bounds mean more noise in the data's own units.
+# Public bounds. Choose them from common knowledge, NEVER from the data: values outside are moved to them, and
+# wider bounds mean more noise in the data's own units.
 """
 
 
@@ -301,6 +301,11 @@ class Model(Section, ABC):
     @classmethod
     def read_first_format(cls, document: dict[str, Any]) -> dict[str, Any]:
         """The section as format 2 would say it."""
+        return document
+
+    @classmethod
+    def state_reaches(cls, document: dict[str, Any]) -> dict[str, Any]:
+        """Return the section with a reach wherever a typical range is the reach, as it is since format 3."""
         return document
 
     @classmethod

@@ -155,7 +155,7 @@ def coding_of(features: Sequence[NumberFeature | BinaryFeature | CategoryFeature
 
 
 def _number(feature: NumberFeature) -> Term:
-    lower, upper = feature.bounds
+    lower, upper = feature.scaled_range
     marked = feature.missing == "indicator"
     column = ScaledColumn(
         feature.name,
@@ -165,6 +165,7 @@ def _number(feature: NumberFeature) -> Term:
         fill=feature.fill,
         gaps_marked=marked,
         since=feature.since,
+        valid=None if feature.reach is None else feature.bounds,
     )
     days = "" if feature.since is None else f" days since {feature.since}"
     name = feature.name if feature.transform is None else f"{feature.transform}({feature.name})"

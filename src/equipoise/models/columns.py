@@ -75,7 +75,7 @@ Categories = Annotated[
 
 
 class NumberColumn(Section):
-    """A numeric column and its public bounds; values outside are clipped, never dropped."""
+    """A numeric column and its public bounds; values outside are moved to them, never dropped."""
 
     name: ColumnName
     bounds: tuple[Finite, Finite]
@@ -90,36 +90,88 @@ class NumberColumn(Section):
             raise ValueError(f"[{lower:g}, {upper:g}] cannot be mapped to [-1, 1]; choose other units")
         return bounds
 
+    @property
+    def scaled_range(self) -> tuple[float, float]:
+        """The range that noise is scaled by; values beyond it are moved to its ends."""
+        return self.bounds
+
+    @property
+    def valid_range(self) -> tuple[float, float] | None:
+        """The range of valid values, if one is agreed."""
+        return self.bounds
+
 
 def _can_be_scaled(lower: float, upper: float) -> bool:
     return math.isfinite((upper - lower) * 2.0**20) and upper - lower >= 1e-300
 
 
 class RegressionColumn(NumberColumn):
-    """A numeric column of a regression; `typical` is where about 95 % of its values are believed to lie.
+    """A numeric column of a regression, with three ranges that are public and never taken from the data.
 
-    It is public like the bounds and like them comes from common knowledge, never from the data. It moves beliefs, no
-    noise: bounds must still hold every value that is not to be clipped.
+    `typical` is where about 95 % of the values are believed to lie. `reach` scales the noise: values beyond it are
+    moved to its ends. It should be about the typical range, for noise grows with it, and so does the square of noise on
+    squares. `bounds` are the values that can be right. They may be left out if another range is given; without a reach
+    they scale the noise themselves.
+
+    From format 3 of agreements on, a typical range is the reach unless another is stated.
     """
 
+    added_later: ClassVar[frozenset[str]] = frozenset({"reach"})
+
     typical: tuple[Finite, Finite] | None = None
+    reach: tuple[Finite, Finite] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _complete_bounds(cls, document: Any) -> Any:
+        if not isinstance(document, dict) or "bounds" in document:
+            return document
+        stated = [document[name] for name in ("reach", "typical") if document.get(name) is not None]
+        if not stated:
+            return document
+        if not all(is_range(one) for one in stated):
+            return {**document, "bounds": [-1.0, 1.0]}  # the mistake is in the other range, and said there
+        return {**document, "bounds": [min(one[0] for one in stated), max(one[1] for one in stated)]}
+
+    @property
+    def scaled_range(self) -> tuple[float, float]:
+        return self.reach or self.bounds
+
+    @property
+    def valid_range(self) -> tuple[float, float] | None:
+        lower, upper = self.bounds
+        is_wider = any(stated and not stated[0] <= lower < upper <= stated[1] for stated in (self.reach, self.typical))
+        return self.bounds if is_wider or (self.reach is None and self.typical is None) else None
 
     @model_validator(mode="after")
-    def _check_typical(self) -> Self:
-        if self.typical is None:
-            return self
-        (lower, upper), (low, high) = self.bounds, self.typical
+    def _check_ranges(self) -> Self:
+        if self.typical is not None:
+            self._check_range("typical", self.typical, "about 95 % of the values between them")
+            (low, high), (lower, upper) = self.typical, self.scaled_range
+            if high - low < MIN_TYPICAL * (upper - lower):
+                raise ValueError(
+                    f"typical = [{low:g}, {high:g}] is less than {MIN_TYPICAL:g} of [{lower:g}, {upper:g}], which "
+                    "scales the noise: noise will hide such a column; state a narrower reach"
+                )
+        if self.reach is not None:
+            self._check_range("reach", self.reach, "most of the values between them")
+            if not _can_be_scaled(*self.reach):
+                raise ValueError(f"reach = {list(self.reach)} cannot be mapped to [-1, 1]; choose other units")
+        return self
+
+    def _check_range(self, name: str, stated: tuple[float, float], meaning: str) -> None:
+        (lower, upper), (low, high) = self.bounds, stated
         if not lower <= low < high <= upper:
             raise ValueError(
-                f"typical = [{low:g}, {high:g}] must be a range within the bounds [{lower:g}, {upper:g}]: "
-                "write [low, high] with about 95 % of the values between them"
+                f"{name} = [{low:g}, {high:g}] must be a range within the bounds [{lower:g}, {upper:g}]: "
+                f"write [low, high] with {meaning}"
             )
-        if high - low < MIN_TYPICAL * (upper - lower):
-            raise ValueError(
-                f"typical = [{low:g}, {high:g}] is less than {MIN_TYPICAL:g} of the bounds [{lower:g}, {upper:g}]: "
-                "noise will hide such a column; tighten its bounds"
-            )
-        return self
+
+
+def is_range(stated: Any) -> bool:
+    """Return true for two numbers."""
+    is_pair = isinstance(stated, list | tuple) and len(stated) == 2
+    return is_pair and all(isinstance(end, int | float) and not isinstance(end, bool) for end in stated)
 
 
 Missing = Literal["refuse", "value", "indicator"]
@@ -135,7 +187,7 @@ class NumberFeature(RegressionColumn):
     its own, the number then being at the middle of its scaled bounds (`missing = "indicator"`).
     """
 
-    added_later: ClassVar[frozenset[str]] = frozenset({"kind", "transform", "missing", "fill", "since"})
+    added_later: ClassVar[frozenset[str]] = frozenset({"kind", "transform", "missing", "fill", "since", "reach"})
 
     kind: Literal["number"] = "number"
     transform: Transform | None = None
@@ -163,11 +215,12 @@ class NumberFeature(RegressionColumn):
                 f'transform = "logit" needs bounds within 0 and 1, without them, not [{lower:g}, {upper:g}]'
             )
         if self.transform is not None:
-            low, high = (float(TRANSFORMS[self.transform](np.asarray(bound))) for bound in self.bounds)
+            ends = self.scaled_range
+            low, high = (float(TRANSFORMS[self.transform](np.asarray(end))) for end in ends)
             if not low < high:
                 raise ValueError(
-                    f'transform = "{self.transform}" leaves nothing between the bounds [{lower!r}, {upper!r}]; '
-                    "leave it out, or agree on wider bounds"
+                    f'transform = "{self.transform}" leaves nothing between {ends[0]!r} and {ends[1]!r}; '
+                    "leave it out, or agree on a wider range"
                 )
         _check_fill(self.missing, self.fill)
         if self.fill is not None and not lower <= self.fill <= upper:

@@ -37,9 +37,9 @@ TRANSFORMS: dict[str, Callable[[Floats], Floats]] = {
 
 @dataclass(frozen=True)
 class ScaledColumn:
-    """A numeric column mapped from its public bounds to [−1, 1] and clipped there.
+    """A numeric column mapped from a public range, its reach, to [−1, 1] and clipped there.
 
-    With a transform, the bounds of what is transformed are mapped, so the middle is not halfway between the bounds. A
+    With a transform, the ends of what is transformed are mapped, so the middle is not halfway between them. A
     missing cell (NaN) counts as `fill`, where that is agreed. Where gaps are marked by an indicator it is 0, which the
     sensitivity relies on: not a value that maps to 0 but for rounding.
     """
@@ -52,6 +52,7 @@ class ScaledColumn:
     fill: float | None = None
     gaps_marked: bool = False
     since: str | None = None  # a date: cells are dates, and numbers are days since
+    valid: tuple[float, float] | None = None  # wider than the range, perhaps: where a transform is taken
 
     @property
     def middle(self) -> float:
@@ -101,11 +102,11 @@ class ScaledColumn:
         return self.fill is not None or self.gaps_marked
 
     def coded(self, cells: Floats) -> Floats:
-        """Cells in scaled units, not clipped: but a transform is that of the clipped value, so that it has one."""
+        """Cells in scaled units, not clipped: but a transform is that of the nearest valid value, so that it has one."""
         if self.fill is not None:
             cells = np.where(np.isnan(cells), self.fill, cells)
         if self.transform is not None:
-            cells = TRANSFORMS[self.transform](np.clip(cells, self.lower, self.upper))
+            cells = TRANSFORMS[self.transform](np.clip(cells, *(self.valid or (self.lower, self.upper))))
         with np.errstate(over="ignore"):  # a huge value is clipped like any other
             found = (cells - self.middle) / self.half_width
         return np.where(np.isnan(cells), 0.0, found) if self.gaps_marked else np.asarray(found)

@@ -107,11 +107,11 @@ class LinearModel(Regression):
 [model]
 kind = "linear"
 {FEATURES_COMMENT}features = [
-  {{ name = "age", bounds = [18, 100] }},
-  {{ name = "bmi", bounds = [15, 60] }},
-  {{ name = "blood_pressure", bounds = [50, 140] }},
+  {{ name = "age", typical = [25, 85], bounds = [18, 100] }},
+  {{ name = "bmi", typical = [18, 40], bounds = [15, 60] }},
+  {{ name = "blood_pressure", typical = [65, 120], bounds = [50, 140] }},
 ]
-target = {{ name = "progression", bounds = [0, 400] }}
+target = {{ name = "progression", typical = [20, 320], bounds = [0, 400] }}
 {NORM_COMMENT}
 # Beliefs before any data; these are the defaults. kind = "conjugate" is the paper's prior, for columns that fill
 # their bounds.
@@ -171,7 +171,7 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
         the number of numbers and of blocks (`Coding.sensitivity`).
         """
         coding = self.coding
-        columns = (*(term.column for term in coding.terms), scaled(self.target.name, self.target.bounds))
+        columns = (*(term.column for term in coding.terms), scaled(self.target.name, self.target.scaled_range))
         square_weight = target_weight = math.isqrt(BASE_WEIGHT**2 * (coding.directions + 4) // 2)
         sensitivity = coding.sensitivity(square_weight)
         squared_radius = None
@@ -281,7 +281,7 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
     def _residual_belief(self) -> tuple[float, float, float]:
         """Centre, spread of the logarithm and upper limit of the residual deviation, under a standardised prior."""
         assert isinstance(self.prior, StandardisedEffects)
-        deviation = self.typical(self.target.typical, self.target_column)[1]
+        deviation = self.typical(self.target, self.target_column)[1]
         centre = min(self.prior.residual * deviation, LARGEST_DEVIATION)
         return centre, self.prior.residual_spread, LARGEST_DEVIATION
 
@@ -289,7 +289,7 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
     def _target_belief(self) -> tuple[float, float]:
         """Middle and spread of the target's mean where features are at their means, under a standardised prior."""
         assert isinstance(self.data_prior, StandardisedFeatures)
-        middle, deviation, _ = self.typical(self.target.typical, self.target_column)
+        middle, deviation, _ = self.typical(self.target, self.target_column)
         return middle, self.data_prior.mean_spread * deviation
 
     def likelihood_of(self, rows: Rows) -> Likelihood:

@@ -100,9 +100,9 @@ class LogisticModel(Regression):
 [model]
 kind = "logistic"
 {FEATURES_COMMENT}features = [
-  {{ name = "age", bounds = [18, 100] }},
-  {{ name = "bmi", bounds = [15, 60] }},
-  {{ name = "glucose", bounds = [40, 300] }},
+  {{ name = "age", typical = [25, 85], bounds = [18, 100] }},
+  {{ name = "bmi", typical = [18, 40], bounds = [15, 60] }},
+  {{ name = "glucose", typical = [65, 200], bounds = [40, 300] }},
 ]
 # The two values of the target exactly as the tables have them: [negative, positive].
 target = {{ name = "readmitted", labels = ["no", "yes"] }}

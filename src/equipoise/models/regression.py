@@ -43,7 +43,7 @@ from equipoise.models.base import (
     stated,
 )
 from equipoise.models.coding import Coding, coding_of
-from equipoise.models.columns import Column, Feature, NumberFeature, RegressionColumn
+from equipoise.models.columns import Column, Feature, NumberFeature, RegressionColumn, is_range
 from equipoise.models.layout import BASE_WEIGHT, GRID, UNIT, ScaledColumn, ceil_sqrt
 from equipoise.models.section import Positive, Section
 
@@ -51,6 +51,7 @@ MAX_FEATURES = 250  # keeps every statistic below 2¹⁵ entries, which `guarant
 TYPICAL_DEVIATION = 0.25  # of a column, in half the width of its bounds
 LEVEL_DEVIATION = 0.4  # of a term that is 0 or 1, which is 1 in a fifth of the rows or in four fifths
 LARGEST_DEVIATION = 1.0  # of anything within [−1, 1]
+MOVED_DEVIATION = 0.75  # of a normal column, most of which is moved to ±1
 SMALLEST_DEVIATION = 1e-12  # that has a logarithm
 CELLS_AT_ONCE = 4_000_000  # rows × draws held in memory
 PRIORS = ("prior", "data_prior")
@@ -58,14 +59,14 @@ LEVELS = (
     "A level's effect against the reference is believed to be as large as that of two and a half standard deviations "
     "of a number, and nothing much is believed of how frequent levels are."
 )
-WIDE = 100  # times the typical range, where bounds are worth a word
+WIDE = 3  # times the typical range, where a reach is worth a word
 
 Spread = Annotated[float, Field(strict=True, ge=0.05, le=3, allow_inf_nan=False)]  # of a logarithm
 
 FEATURES_COMMENT = f"""\
-{BOUNDS_COMMENT}# A column may also say where about 95 % of its values lie, from common knowledge like the bounds:
-#   {{ name = "height", bounds = [50, 230], typical = [150, 195] }}
-# It changes beliefs, not noise. Unless stated, the middle half of the bounds is taken.
+# `typical` is where about 95 % of a column's values lie, from common knowledge and NEVER from the data. Noise is
+# scaled by it, and values beyond it are moved to its ends (reach = [low, high] states another range for that).
+# `bounds`, which may be left out, are the values that can be right.
 # Other columns than numbers, and what a missing value counts as:
 #   {{ name = "smoker", kind = "binary", labels = ["never", "ever"] }}
 #   {{ name = "region", kind = "category", levels = ["north", "south"], other = true, missing = "indicator" }}
@@ -229,21 +230,23 @@ class Regression(Model):
     def coordinate_names(self) -> list[str]:
         return [*(f"the weight of {term.name}" for term in self.coding.terms), "the bias"]
 
-    def typical(self, stated: tuple[float, float] | None, scaled: ScaledColumn | None) -> tuple[float, float, float]:
+    def typical(self, column: RegressionColumn | None, scaled: ScaledColumn | None) -> tuple[float, float, float]:
         """What is believed of a column in scaled units: its middle, its deviation, the spread of its logarithm.
 
-        Unless agreed, the middle half of its bounds holds 95 % of its values.
+        Unless agreed, its reach holds 95 % of its values, or else the middle half of its bounds does.
         """
         data = self.data_prior
         assert isinstance(data, StandardisedFeatures)
-        if stated is None or scaled is None:
+        stated = None if column is None else column.typical or column.reach
+        if column is None or stated is None or scaled is None:
             return 0.0, TYPICAL_DEVIATION, data.sd_spread
         low, high = ((scaled.transformed(end) - scaled.middle) / scaled.half_width for end in stated)
-        return (low + high) / 2, (high - low) / 4, data.stated_spread
+        spread = data.sd_spread if column.typical is None else data.stated_spread
+        return float(np.clip((low + high) / 2, -1, 1)), min((high - low) / 4, MOVED_DEVIATION), spread
 
     def typical_features(self) -> list[tuple[float, float, float]]:
         """What is believed of each feature that is a number, under a standardised prior."""
-        stated = {one.name: one.typical for one in self.features if isinstance(one, NumberFeature)}
+        stated = {one.name: one for one in self.features if isinstance(one, NumberFeature)}
         terms = [self.coding.terms[place] for place in self.coding.numbers]
         return [
             self.typical(stated.get(one.feature), one.column if isinstance(one.column, ScaledColumn) else None)
@@ -443,11 +446,13 @@ class Regression(Model):
         )
 
     def cautions(self) -> tuple[str, ...]:
-        """On features that look like labels, and on bounds far wider than the values that are expected."""
+        """On features that look like labels, and on reaches far wider than the values that are expected."""
         numbers = [one for one in self.features if isinstance(one, NumberFeature) and one.transform is None]
-        labels = [one.name for one in numbers if float(one.bounds[0]).is_integer() and _width(one) == 1]
-        times = {one.name: _width(one) / (one.typical[1] - one.typical[0]) for one in numbers if one.typical}
-        wide = [f"{name} ({ratio:.0f} times)" for name, ratio in times.items() if ratio > WIDE]
+        labels = [one.name for one in numbers if float(one.bounds[0]).is_integer() and _width(one.bounds) == 1]
+        scaled = [*numbers, self.target] if isinstance(self.target, RegressionColumn) else numbers
+        times = {one.name: _width(one.scaled_range) / _width(one.typical) for one in scaled if one.typical}
+        wide = [f"{name} ({ratio:.3g} times)" for name, ratio in times.items() if ratio > WIDE]
+        unstated = [one.name for one in scaled if one.typical is None and one.reach is None]
         found = []
         if labels:
             found.append(
@@ -456,8 +461,15 @@ class Regression(Model):
             )
         if wide:
             found.append(
-                f"The bounds are many times as wide as the typical range of {_shown(wide)}, and so is the noise, in "
-                "the column's own unit: agree on tighter bounds, beyond which values are clipped."
+                f"What scales the noise is much wider than the typical range of {_shown(wide)}: the noise of means is "
+                "as many times as large as it need be, that of squares and products the square of it. Agree on a "
+                "reach of about the typical range, or write format = 3, where that is the default."
+            )
+        if unstated and isinstance(self.data_prior, StandardisedFeatures):
+            found.append(
+                f"The bounds of {_shown(unstated)} scale the noise. If most values fill a part of them only, agree on a "
+                "typical range, beyond which values are moved to its ends: with one of a fifth of the width the noise "
+                "of means is a fifth, that of squares a twenty-fifth."
             )
         return tuple(found)
 
@@ -503,22 +515,34 @@ class Regression(Model):
             said = model.get(key, {})
             if isinstance(said, dict):
                 if "kind" in said:
-                    raise ValueError(f"model.{key} has `kind`, which format 1 does not know; write format = 2")
+                    raise ValueError(f"model.{key} has `kind`, which format 1 does not know; write format = 3")
                 model[key] = {"kind": "conjugate", **said}
         for column in _columns_of(model):
-            if "typical" in column:
+            for name in [one for one in ("typical", "reach") if one in column]:
                 raise ValueError(
-                    f"the column {column.get('name')!r} has `typical`, which format 1 does not know; write format = 2 "
+                    f"the column {column.get('name')!r} has `{name}`, which format 1 does not know; write format = 3 "
                     "(whose priors differ), or remove it"
                 )
         return model
+
+    @classmethod
+    def state_reaches(cls, document: dict[str, Any]) -> dict[str, Any]:
+        def stated(column: Any) -> Any:
+            has_typical = isinstance(column, dict) and is_range(column.get("typical"))
+            return {**column, "reach": column["typical"]} if has_typical and column.get("reach") is None else column
+
+        features = document.get("features")
+        if isinstance(features, list | tuple):
+            document = {**document, "features": [stated(column) for column in features]}
+        return {**document, "target": stated(document["target"])} if "target" in document else document
 
     @classmethod
     def write_first_format(cls, document: dict[str, Any]) -> None:
         for key in PRIORS:
             document.get(key, {}).pop("kind", None)
         for column in _columns_of(document):
-            column.pop("typical", None)
+            for name in ("typical", "reach"):
+                column.pop(name, None)
 
     def check_first_format(self) -> None:
         if isinstance(self.data_prior, StandardisedFeatures):
@@ -559,12 +583,13 @@ def in_parts(features: Floats, draws: int) -> Iterator[Floats]:
 
 def typical_deviation(column: RegressionColumn) -> float:
     """The standard deviation that a standardised prior expects of a column, in the column's own units."""
-    lower, upper = column.typical or column.bounds
-    return (upper - lower) / (4 if column.typical else 8)
+    stated = column.typical or column.reach
+    lower, upper = stated or column.bounds
+    return (upper - lower) / (4 if stated else 8)
 
 
-def _width(column: RegressionColumn) -> float:
-    return column.bounds[1] - column.bounds[0]
+def _width(ends: tuple[float, float]) -> float:
+    return ends[1] - ends[0]
 
 
 def factor(spread: float) -> str:
@@ -590,7 +615,11 @@ def check_prior_kinds(prior: str, data_prior: str, columns: tuple[Column, ...]) 
         raise ValueError(
             f'data_prior.kind = "{data_prior}" does not go with prior.kind = "{prior}"; leave data_prior.kind out'
         )
-    stated = [column.name for column in columns if isinstance(column, RegressionColumn) and column.typical is not None]
+    stated = [
+        column.name
+        for column in columns
+        if isinstance(column, RegressionColumn) and column.typical is not None and column.reach is None
+    ]
     if stated and prior != "standardised":
         raise ValueError(
             f"the column {stated[0]!r} has a typical range, which the conjugate prior has no use for; remove "

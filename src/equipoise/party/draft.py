@@ -44,16 +44,17 @@ def drafted(source: Any, target: str | None, parties: tuple[str, ...]) -> str:
         "# Drafted from the names and types of columns; no value was used. Answer every question, that is replace",
         f'# every "{OPEN}", from common knowledge and never from the data, then run: equipoise agreement check FILE',
         "",
-        "format = 2",
+        "format = 3",
         'title = ""  # in a few words, for people',
         "",
         "[model]",
         *_kind_lines(predicted),
         "# Features: remove those that are not wanted, each costs noise. Has every party all of them, by these names?",
         '# Where values may be missing, say what they count as: missing = "indicator", or missing = "value", fill = …',
-        "# A number may say where about 95 % of its values are believed to lie: typical = [low, high]. One that is",
-        '# skewed, such as an income or a concentration, may be transformed: transform = "log", or "sqrt", or "logit"',
-        "# for a share. Bounds and typical values stay in the unit of the column.",
+        "# The typical range of a number is where about 95 % of its values are believed to lie. Noise is scaled by it,",
+        "# and values beyond it are moved to its ends. bounds = [least, most] may say which values can be right. One that",
+        '# is skewed, such as an income or a concentration, may be transformed: transform = "log", or "sqrt", or "logit"',
+        "# for a share. Typical ranges and bounds stay in the unit of the column.",
         "features = [",
         *(line for column in features for line in _feature_lines(column)),
         "]",
@@ -147,9 +148,9 @@ def _feature_lines(column: Seen) -> list[str]:
     name = toml_string(column.name)
     if column.kind == "number":
         ask = (
-            "a number: which least and largest value are plausible? typical, transform? If a code, what are its labels?"
+            "a number: between which values do about 95 % lie? transform? If a code, what are its labels?"
         )
-        line = f'{{ name = {name}, bounds = ["{OPEN}", "{OPEN}"] }},'
+        line = f'{{ name = {name}, typical = ["{OPEN}", "{OPEN}"] }},'
     elif column.kind == "truth":
         ask = "true or false"
         line = f'{{ name = {name}, kind = "binary", labels = [0, 1] }},'
@@ -157,8 +158,8 @@ def _feature_lines(column: Seen) -> list[str]:
         ask = 'text: which levels are there, the reference first? If two, kind = "binary", labels = [reference, other]'
         line = f'{{ name = {name}, kind = "category", levels = ["{OPEN}", "{OPEN}"], other = true }},'
     elif column.kind == "date":
-        ask = "a date, which counts in days: since when, and between which numbers of days?"
-        line = f'{{ name = {name}, since = "{OPEN}", bounds = ["{OPEN}", "{OPEN}"] }},'
+        ask = "a date, which counts in days: since when, and between which numbers of days do about 95 % lie?"
+        line = f'{{ name = {name}, since = "{OPEN}", typical = ["{OPEN}", "{OPEN}"] }},'
     else:
         return [f"  # empty: {name}"]
     return [f"  # {ask}", f"  {line}"]
@@ -166,8 +167,8 @@ def _feature_lines(column: Seen) -> list[str]:
 
 def _target_lines(target: Seen | None) -> list[str]:
     if target is None:
-        return [f'target = {{ name = "{OPEN}", bounds = ["{OPEN}", "{OPEN}"] }}  # or labels = [negative, positive]']
+        return [f'target = {{ name = "{OPEN}", typical = ["{OPEN}", "{OPEN}"] }}  # or labels = [negative, positive]']
     name = toml_string(target.name)
     if target.kind == "number":
-        return [f'target = {{ name = {name}, bounds = ["{OPEN}", "{OPEN}"] }}  # perhaps typical = [low, high]']
+        return [f'target = {{ name = {name}, typical = ["{OPEN}", "{OPEN}"] }}  # where about 95 % of the values lie']
     return [f'target = {{ name = {name}, labels = ["{OPEN}", "{OPEN}"] }}  # [negative, positive]']

@@ -34,7 +34,7 @@ from equipoise.party.statistics import CLIPPED_IS_MANY, first_columns, wanted_co
 from equipoise.party.stream import ANY_TEXT, Wanted, check_header
 from equipoise.party.table import is_delimited, is_rereadable, open_table
 
-OUTSIDE = "outside the bounds"
+OUTSIDE = "beyond the agreed range"
 Role = Literal["feature", "target", "all"]
 CODES_OF_GAPS = (-1.0, -9.0, -99.0, -999.0, 9.0, 99.0, 999.0, 9999.0)
 
@@ -286,7 +286,7 @@ class _Look:
                     f"the value {code:g}, {OUTSIDE}",
                     count,
                     None,
-                    "is that how gaps are coded? It would be clipped to a bound: fill them in, or remove the rows",
+                    "is that how gaps are coded? It would be moved to an end of the range: fill them in, or remove the rows",
                     refused=False,
                 )
 
@@ -305,7 +305,7 @@ class _Look:
         if what == OUTSIDE:
             share = count / self.rows
             unit = ": is the column in the agreed unit?" if share > CLIPPED_IS_MANY else ""
-            return f"{share:.1%} of the values are clipped{unit}", False  # how much is too much, is for the release
+            return f"{share:.1%} of the values are moved to its ends{unit}", False  # how much is too much, is for the release
         values = first_few([text for text, _ in self.strange.most_common(3)], 3)
         agreed = first_few(self.column.labels) if isinstance(self.column, CodedColumn) else ""
         gaps = "the column is empty: fill it in" if count == self.rows else "fill them in"
@@ -316,7 +316,7 @@ class _Look:
             "not a number": f"such as {values}: correct them",
             "not a date": f"such as {values}: write them as in 2020-01-31",
             "of another type": self.other_type,
-            "infinite": "replace them by numbers; what lies beyond the bounds is clipped",
+            "infinite": "replace them by numbers; what lies beyond the agreed range is moved to its ends",
             "not a count": "this kind of model needs whole numbers of 0 or more",
         }
         if what == "missing" and self.column.takes_missing:

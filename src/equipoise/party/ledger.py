@@ -446,7 +446,7 @@ def domains_of(agreement: Agreement) -> Domains:
     """Public bounds and labels of every column, and of the features' norm, as a ledger remembers them."""
     domains: Domains = {}
     for column in agreement.columns:
-        domains[column.name] = list(column.bounds if isinstance(column, NumberColumn) else column.values)
+        domains[column.name] = list(column.scaled_range if isinstance(column, NumberColumn) else column.values)
         coding = {
             key: getattr(column, key, None) for key in ("transform", "missing", "fill", "scores", "other", "since")
         }

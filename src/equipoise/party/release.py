@@ -356,8 +356,8 @@ def _refuse_clipping(exact: ExactStatistic) -> None:
     if much:
         shares = ", ".join(f"{share:.0%} of the first values of {name!r}" for name, share in much.items())
         raise TableError(
-            f"{shares} lie outside the agreed bounds and would be clipped; nothing was spent. Is the table in the "
-            "agreed units? If it is, the bounds are too narrow: agree on wider ones from common knowledge, not from "
+            f"{shares} lie beyond the agreed range and would be moved to its ends; nothing was spent. Is the table in "
+            "the agreed units? If it is, the range is too narrow: agree on a wider one from common knowledge, not from "
             "this table, or release all the same with --allow-clipping (allow_clipping=True). (These shares are not "
             "private: keep them to yourself.)"
         )
@@ -398,8 +398,8 @@ def _warn_of_clipping(exact: ExactStatistic) -> None:
     for name, share in exact.clipped.items():
         if share > CLIPPED_IS_MANY:
             warnings.warn(
-                f"{share:.0%} of the first values of {name!r} lie outside the agreed bounds and were clipped; is the "
-                "column in the agreed unit? If it is, the bounds are too narrow: agree on wider ones from common "
+                f"{share:.0%} of the first values of {name!r} lie beyond the agreed range and were moved to its ends; is the "
+                "column in the agreed unit? If it is, the range is too narrow: agree on a wider one from common "
                 "knowledge, not from this table. (This share is not private: keep it to yourself.)",
                 ClippingWarning,
                 stacklevel=3,

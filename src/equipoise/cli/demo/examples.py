@@ -57,7 +57,7 @@ class Example:
     @property
     def agreement(self) -> str:
         """The agreement, as a file has it. Bounds and typical ranges are those of the questionnaire."""
-        head = f'format = 2\ntitle = "{self.title}"\n\n[model]\nkind = "{self.kind}"\n'
+        head = f'format = 3\ntitle = "{self.title}"\n\n[model]\nkind = "{self.kind}"\n'
         return head + _REST.replace("{target}", self.target)
 
     def load(self, seed: int = PATIENTS) -> Columns:

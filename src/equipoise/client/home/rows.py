@@ -55,16 +55,18 @@ def read_columns(source: Any, wanted: Sequence[Wanted]) -> dict[str, Any]:
 
 
 def outside_bounds(agreement: Agreement, columns: dict[str, Any]) -> dict[str, int]:
-    """In how many rows a column lies outside its agreed bounds, of those where that happens."""
+    """Count the rows in which a column lies outside its agreed bounds, by column, where that happens."""
     counts = {}
     for column in _numbers(agreement, columns):
-        values, (lower, upper) = _values(columns[column.name]), column.bounds
+        if column.valid_range is None:
+            continue
+        values, (lower, upper) = _values(columns[column.name]), column.valid_range
         counts[column.name] = int(np.count_nonzero((values < lower) | (values > upper)))
     return {name: rows for name, rows in counts.items() if rows}
 
 
 class Moved(NamedTuple):
-    """Cells of one column that were moved to its bounds: in how many rows, and the one that was moved farthest."""
+    """Cells of one column that were moved to an end of its range: in how many rows, and the one that was moved farthest."""
 
     rows: int
     farthest: float
@@ -105,7 +107,7 @@ class OwnRows(NamedTuple):
         if self.moved:
             named = ", ".join(f"{name} in {moved}" for name, moved in self.moved.items())
             told.append(
-                f"Moved to the agreed bounds, as in a release: {named}. Correct those that are mistakes, or that stand "
+                f"Moved to the ends of the agreed range, as in a release: {named}. Correct those that are mistakes, or that stand "
                 "for a gap."
             )
         return told
@@ -200,7 +202,7 @@ def _prepared(
     if much and not allow_clipping:
         shares = ", ".join(f"{share:.0%} of {name!r}" for name, share in much.items())
         raise TableError(
-            f"{shares} in {_named(table)} lie outside the agreed bounds and would be moved to them; is the table in "
+            f"{shares} in {_named(table)} lie beyond the agreed range and would be moved to its ends; is the table in "
             "the agreed units? If it is, go on with --allow-clipping (allow_clipping=True)"
         )
     features = None
