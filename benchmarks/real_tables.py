@@ -87,7 +87,9 @@ class Rows:
 class Study:
     """One table: its agreement, and its rows as the agreement codes them."""
 
-    def __init__(self, table: Table, data: Path | None, draws: int, effect: float | None = None, version: int = 3) -> None:
+    def __init__(
+        self, table: Table, data: Path | None, draws: int, effect: float | None = None, version: int = 3
+    ) -> None:
         self.table, self.agreement = table, table.agreement(effect, version)
         agreed = self.agreement.model
         frame = table.load(data)

@@ -121,7 +121,7 @@ def _log_t(normal: Normal, points: Floats) -> Floats:
     return np.asarray(-0.5 * (DEGREES + points.shape[1]) * np.log1p(squares / DEGREES) - scale)
 
 
-def at_home(study: Study, data: Path | None, given: dict[str, Any]) -> list[dict[str, Any]]:
+def at_home(study: Study, data: Path | None, given: dict[str, Any], *, rivals: bool = True) -> list[dict[str, Any]]:
     """Held-out losses of all that every party can predict with, in every round of a table."""
     frame, model = study.table.load(data), study.agreement.model
     every = scaled_rows(study.agreement, frame, frame[model.target.name])
@@ -133,7 +133,14 @@ def at_home(study: Study, data: Path | None, given: dict[str, Any]) -> list[dict
         return Rows(every.features[places], every.target[places], every.unit, every.model)
 
     tests = {number: rows(one.test) for number, one in deals.items()}
-    parts = {number: [rows(part) for part in one.parts] for number, one in deals.items()}
+
+    def moved(places: Places) -> Rows:
+        """Move rows to the agreed ranges, as `eq.combine` does; held-out rows stay as they are."""
+        one = rows(places)
+        assert one.features is not None
+        return Rows(np.clip(one.features, -1, 1), np.clip(one.target, -1, 1), one.unit, one.model)
+
+    parts = {number: [moved(part) for part in one.parts] for number, one in deals.items()}
     nothing = Evidence.none(given["reward"].shape[-1])
     first = reward_of(study, 0, given["reward"][0, 0], None)
 
@@ -142,14 +149,16 @@ def at_home(study: Study, data: Path | None, given: dict[str, Any]) -> list[dict
         return loss(tests[number], found), worth
 
     clean = {number: [fitted(own, first, nothing, number) for own in parts[number]] for number in deals}
-    pooled = {number: fitted(rows(one.together), first, nothing, number) for number, one in deals.items()}
+    pooled = {number: fitted(moved(one.together), first, nothing, number) for number, one in deals.items()}
     problem = Problem(model, study.table.kind == "linear")
     found, mechanism = [], str(given["mechanism"])
-    setting = EVERYTHING if mechanism == "everything" else f"`{mechanism}`, ρ = {given['agreed']}"
+    setting = EVERYTHING if mechanism == "everything" else f"`{mechanism}`, {given['agreed']}"
     for epsilon in sorted({epsilon for epsilon, _ in settings}):
         chosen = [(place, number) for place, (one, number) in enumerate(settings) if one == epsilon]
         zcdp = Guarantee(order=ORDER, epsilon=epsilon).zcdp
-        plan, common = best_plan(problem, [(parts[number], tests[number]) for _, number in chosen], zcdp, seed=1)
+        plan, common = (), [None] * len(chosen)
+        if rivals:
+            plan, common = best_plan(problem, [(parts[number], tests[number]) for _, number in chosen], zcdp, seed=1)
         for (place, number), shared in zip(chosen, common, strict=True):
             rng = np.random.default_rng([2, number, round(1_000 * epsilon)])
             ridge = adassp(study, study.rows.take(deals[number].together), epsilon, rng)
@@ -185,34 +194,63 @@ def at_home(study: Study, data: Path | None, given: dict[str, Any]) -> list[dict
                             "reward": loss(tests[number], reward.posterior.draws),
                             "at home": home,
                             "pooled rows": pooled[number][0],
-                            "AdaSSP": loss(tests[number], scaled_at_home(problem, own, ridge)),
-                            "DP-FedAvg, tuned": loss(tests[number], fine_tuned(problem, own, shared, number)),
-                        },
+                        }
+                        | (rivals_of(problem, own, ridge, shared, tests[number], number) if rivals else {}),
                     }
                 )
         print(f"{study.table.name} {epsilon:g}: {len(chosen)} rounds, {plan}", flush=True)
     return found
 
 
+def rivals_of(problem: Problem, own: Rows, ridge: Floats, shared: Floats, test: Rows, seed: int) -> dict[str, float]:
+    """Losses of what a party could do instead."""
+    return {
+        "AdaSSP": loss(test, scaled_at_home(problem, own, ridge)),
+        "DP-FedAvg, tuned": loss(test, fine_tuned(problem, own, shared, seed)),
+    }
+
+
+def shares(found: list[dict[str, Any]]) -> None:
+    """Print the share of the pooled gain that parties reach at home: of the small and the middle one, and the large."""
+    print("| table | ε | setting | small and middle | large | better than own rows |\n|---|---|---|---|---|---|")
+    keys = dict.fromkeys((one["table"], one["epsilon"], one["setting"]) for one in found)
+    for key in keys:
+        same = [one for one in found if (one["table"], one["epsilon"], one["setting"]) == key]
+        cells = []
+        for parties in ((0, 1), (2,)):
+            losses = [one["losses"] for one in same if one["party"] in parties]
+            own, home, pooled = (
+                np.mean([one[name] for one in losses]) for name in ("own rows", "at home", "pooled rows")
+            )
+            cells.append(f"{(own - home) / (own - pooled):.0%}")
+        better = np.mean([one["losses"]["at home"] < one["losses"]["own rows"] for one in same if one["party"] < 2])
+        print(f"| {key[0]} | {key[1]:g} | {key[2]} | {' | '.join(cells)} | {better:.0%} |")
+
+
 def main() -> None:
     """Do one of the stages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("home", "page"))
+    parser.add_argument("what", choices=("home", "page", "shares"))
     parser.add_argument("--data", type=Path, help="folder of the two files")
     parser.add_argument("--tables", nargs="+", choices=tuple(TABLES), default=list(CHOSEN))
+    parser.add_argument("--version", type=int, default=3, help="of the agreements: 2 scales noise by bounds")
     parser.add_argument("--folder", type=Path, help="of rewards, to read")
     parser.add_argument("--results", type=Path, help="JSON, to which `home` adds")
+    parser.add_argument("--without-rivals", action="store_true", help="leave AdaSSP and DP-FedAvg out")
     options = parser.parse_args()
+    if options.what == "shares":
+        shares(json.loads(options.results.read_text(encoding="utf-8")))
+        return
     if options.what == "page":
         from worth_page import page
 
         page(json.loads(options.results.read_text(encoding="utf-8")))
         return
     for name in options.tables:
-        study, made = Study(TABLES[name], options.data, DRAWS), []
+        study, made = Study(TABLES[name], options.data, DRAWS, version=options.version), []
         for file in sorted(options.folder.glob(f"{name}-*.npz")):
             with np.load(file) as given:
-                made += at_home(study, options.data, dict(given))
+                made += at_home(study, options.data, dict(given), rivals=not options.without_rivals)
         known = json.loads(options.results.read_text(encoding="utf-8")) if options.results.exists() else []
         same = {(one["setting"], one["table"]) for one in made}
         kept = [one for one in known if (one["setting"], one["table"]) not in same]

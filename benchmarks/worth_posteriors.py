@@ -5,8 +5,8 @@
 Every table is dealt to three parties of unequal size (`worth_joining.py`), in several repetitions and at several ε.
 Sampled are every coalition; rewards held back by seven amounts, which give the curve that a target's amount is read
 from; and rewards held back by that amount, with the others' evidence beside them. The amount is κ for `tempering`, with
-one curve for all parties, and τ for `degraded`, with a curve for each. Targets are the library's own, by default with
-the largest ρ that leaves nobody worse off than alone. A reward that misses its target is kept, and its value stated.
+one curve for all parties, and τ for `degraded`, with a curve for each. Targets are the library's own, by default by the surplus
+rule with ρ = 0.5. A reward that misses its target is kept, and its value stated.
 `everything` is no mechanism: everybody gets all that the releases tell, which shows what fairness holds back.
 """
 
@@ -27,7 +27,7 @@ from equipoise.estimate import Estimate
 from equipoise.inference import brownian
 from equipoise.inference.pooling import Releases
 from equipoise.inference.regression.posterior import sample_posterior
-from equipoise.reward.targets import PRECISION, TOLERANCE, Targets, Terms, decide, every_coalition
+from equipoise.reward.targets import PRECISION, TOLERANCE, SharingRule, Targets, Terms, decide, every_coalition
 from equipoise.reward.tempering import FIRST_LOOK, Curve, Point
 from equipoise.valuation.divergence import divergence
 from public_tables import TABLES
@@ -147,11 +147,13 @@ def _first_below(whole: float, values: Sequence[float], wanted: float) -> float:
     return float(np.exp(steps[place - 1] + share * (steps[place] - steps[place - 1])))
 
 
-def settled(sampler: Sampler, valued: Sequence[Answer], mechanism: str, rho: float | Literal["max"]) -> dict[str, Any]:
+def settled(
+    sampler: Sampler, valued: Sequence[Answer], mechanism: str, rho: float | Literal["max"], rule: SharingRule
+) -> dict[str, Any]:
     """Find values, targets and rewards of all rounds, and the others' evidence in each reward."""
     rounds = range(len(sampler.settings))
     by_round = [valued[len(COALITIONS) * number :][: len(COALITIONS)] for number in rounds]
-    terms = Terms(rho, "alone", PRECISION, TOLERANCE, own_is_whole=mechanism == "degraded")
+    terms = Terms(rho, "alone", PRECISION, TOLERANCE, own_is_whole=mechanism == "degraded", rule=rule)
     nobody = Estimate(0.0, 0.0)
     targets = [decide(PARTIES, [PARTIES], [nobody, *(one.value for one in row)], terms)[1] for row in by_round]
     if mechanism == "everything":
@@ -208,21 +210,32 @@ def main() -> None:
     parser.add_argument("--epsilon", type=float, nargs="+", default=[0.5, 1.0, 4.0])
     parser.add_argument("--repetitions", type=int, default=20)
     parser.add_argument("--mechanism", nargs="+", choices=MECHANISMS, default=["tempering"])
-    parser.add_argument("--rho", default="max", help="the fairness exponent: a number up to 1, or max")
+    parser.add_argument("--rule", default="surplus", choices=("surplus", "proportional"))
+    parser.add_argument("--version", type=int, default=3, help="of the agreements: 2 scales noise by bounds")
+    parser.add_argument("--rho", default="0.5", help="the fairness exponent: a number up to 1, or max")
     parser.add_argument("--draws", type=int, default=1_280)
     parser.add_argument("--output", type=Path, required=True, help="folder to write to")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     for name in options.tables:
         start = time.perf_counter()
-        sampler = Sampler(Study(TABLES[name], options.data, options.draws), options.epsilon, options.repetitions)
+        sampler = Sampler(
+            Study(TABLES[name], options.data, options.draws, version=options.version),
+            options.epsilon,
+            options.repetitions,
+        )
         rounds = range(len(sampler.settings))
         valued = sampler([Asked(number, coalition) for number in rounds for coalition in COALITIONS])
         print(f"{name}: coalitions of {len(rounds)} rounds, {time.perf_counter() - start:.0f} s", flush=True)
         rho: float | Literal["max"] = "max" if options.rho == "max" else float(options.rho)
         for mechanism in options.mechanism:
-            found = settled(sampler, valued, mechanism, rho)
-            np.savez(options.output / f"{name}-{mechanism}.npz", mechanism=mechanism, agreed=options.rho, **found)
+            found = settled(sampler, valued, mechanism, rho, options.rule)
+            np.savez(
+                options.output / f"{name}-{mechanism}-{options.rule}-{options.rho}.npz",
+                mechanism=mechanism,
+                agreed=f"{options.rule}, ρ = {options.rho}",
+                **found,
+            )
             late = 1 - np.mean(found["converged"])
             miss = np.mean(np.abs(found["attained"] - found["targets"]))
             print(

@@ -48,7 +48,9 @@ def test_a_disk_that_is_full_is_said_without_a_trace(home: Path) -> None:
 
 def test_a_release_by_either_is_read_by_the_other(home: Path) -> None:
     """Its warning included; noise is drawn anew each time."""
-    text = (home / "agreement.toml").read_text().replace("typical = [18, 40], bounds = [15, 60] }", "typical = [20, 25] }")
+    text = (
+        (home / "agreement.toml").read_text().replace("typical = [18, 40], bounds = [15, 60] }", "typical = [20, 25] }")
+    )
     (home / "agreement.toml").write_text(text)
     said = spawn(*RELEASE, "--epsilon", 0.2, "--allow-clipping", cwd=home).stderr
     warning = said[said.index("Warning:") :]

@@ -103,8 +103,7 @@ def random_rows(layout: Layout, number: int, rng: np.random.Generator) -> dict[s
 
 # As version 0.9 wrote examples: format 2, and bounds alone.
 FORMER_COLUMNS = {"format = 3": "format = 2"} | {
-    f"typical = {typical}, ": ""
-    for typical in ("[25, 85]", "[18, 40]", "[65, 120]", "[20, 320]", "[65, 200]")
+    f"typical = {typical}, ": "" for typical in ("[25, 85]", "[18, 40]", "[65, 120]", "[20, 320]", "[65, 200]")
 }
 
 

@@ -72,7 +72,9 @@ def test_rows_beyond_the_reach_count_as_rows_at_its_ends() -> None:
 def test_noise_in_own_units_falls_with_the_reach_and_its_square() -> None:
     wide, narrow = agreed(version=2), agreed()
     deviations = [one.layout.noise_deviations(one.guarantee(epsilon=1.0)) for one in (wide, narrow)]
-    assert deviations[0] == deviations[1]  # in scaled units, of which one is 60 years in the former and 20 in the latter
+    assert (
+        deviations[0] == deviations[1]
+    )  # in scaled units, of which one is 60 years in the former and 20 in the latter
     halves = [one.layout.columns[0].half_width for one in (wide, narrow)]  # type: ignore[union-attr]
     assert halves == [60.0, 20.0]
 
@@ -93,7 +95,7 @@ def test_no_row_changes_the_sums_by_more_than_the_sensitivity() -> None:
 
 
 def test_the_adversary_finds_rows_that_are_not_moved() -> None:
-    def not_moved(self: _Moments, cells: Any, steps: Any) -> float:  # noqa: ARG001
+    def not_moved(self: _Moments, cells: Any, steps: Any) -> float:
         np.clip(cells, -2 * GRID, 2 * GRID, out=cells)  # to a range twice as wide
         np.rint(cells, out=cells)
         return float(cells.sum())

@@ -26,6 +26,7 @@ from equipoise.models.section import Section
 # Format 1 has conjugate priors only. Since format 2 the standardised ones are the default; since format 3 a typical
 # range scales the noise unless a reach is stated.
 FORMAT = 3
+SURPLUS_RHO = 0.5  # of the surplus rule, unless another exponent is agreed (ADR 32)
 
 
 class Agreement(Section):
@@ -84,6 +85,13 @@ class Agreement(Section):
         if not isinstance(document, dict) or not isinstance(document.get("model"), dict):
             return document
         kind, stated = document["model"].get("kind"), document.get("format")
+        reward = document.get("reward", {})
+        if isinstance(stated, int) and stated >= 3 and isinstance(reward, dict):
+            rule = reward.get("rule", "surplus")
+            document = {
+                **document,
+                "reward": {**({"rho": SURPLUS_RHO} if rule == "surplus" else {}), **reward, "rule": rule},
+            }
         if not isinstance(kind, str) or kind not in KINDS or not isinstance(stated, int):
             return document
         if stated == 1:

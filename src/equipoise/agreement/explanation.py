@@ -16,6 +16,10 @@ _FALLBACKS = {
     "shares": "Where no exponent leaves a party as well off as alone (it adds nothing to the others, or knows as much "
     "alone as all together), it gets its share all the same, and rho is set by the rest.",
 }
+_SURPLUS = (
+    "A reward is worth what the party knows alone and a share of what it can gain, (φ/φ_max)^rho by its Shapley value "
+    "φ: nobody gets less than alone, and whoever brings nothing that can be told from 0 gets its own posterior."
+)
 _OWN_IS_WHOLE = (
     "Nobody gets less than the posterior of its own release: whoever brings nothing that can be told from 0, or whose "
     "share would be less than it knows alone, gets just that."
@@ -148,7 +152,9 @@ def _sentences(agreement: Agreement, layout: Layout) -> tuple[str, ...]:
     weakest = Guarantee(order=privacy.order, epsilon=privacy.max_epsilon)
     pinned = [party.name for party in parties if party.public_key]
     rule = (
-        "the largest that leaves everybody better off than alone, by a margin for the errors of the estimates"
+        ("1" if reward.rho == "max" else f"{reward.rho:g}")
+        if reward.rule == "surplus"
+        else "the largest that leaves everybody better off than alone, by a margin for the errors of the estimates"
         if reward.rho == "max"
         else f"{reward.rho:g}"
         + ("" if reward.mechanism == "degraded" else ", whether or not that leaves everybody better off than alone")
@@ -175,7 +181,9 @@ def _sentences(agreement: Agreement, layout: Layout) -> tuple[str, ...]:
         *agreement.model.beliefs(),
         f"Rewards are controlled by {mechanism}; the fairness exponent rho is {rule}."
         + (f" The operator may choose otherwise: {', '.join(may)}." if (may := reward.operator_may_choose) else ""),
-        _OWN_IS_WHOLE
+        _SURPLUS
+        if reward.rule == "surplus"
+        else _OWN_IS_WHOLE
         if reward.mechanism == "degraded"
         else "Whoever brings nothing that can be told from 0 gets the prior, which is worth nothing. "
         + _FALLBACKS[reward.fallback],

@@ -65,15 +65,18 @@ OperatorsChoice = Literal["mechanism", "rho", "teams"]
 
 
 class RewardRule(Section):
-    """How rewards follow from contributions: mechanism and fairness exponent ρ ("max": the largest rational one).
+    """How rewards follow from contributions: mechanism, rule and fairness exponent ρ ("max": the largest rational one).
 
-    `fallback` says what those get for whom no ρ will do: their own posterior ("alone") or their share ("shares"). The
+    By the rule "surplus" a reward is worth v_i + (φ_i/φ_max)^ρ (v_N − v_i), by "proportional", which is the paper's and
+    that of formats 1 and 2, v_N (φ_i/φ_max)^ρ. Since format 3 the former is the default, with ρ = 0.5. `fallback`
+    concerns the proportional rule: it says what those get for whom no ρ will do: their own posterior ("alone") or their share ("shares"). The
     operator keeps to all of this and settles with everybody in one team, except for what it may choose.
     """
 
-    added_later = frozenset({"fallback", "operator_may_choose"})
+    added_later = frozenset({"rule", "fallback", "operator_may_choose"})
 
     mechanism: Literal["tempering", "noise", "degraded"] = "tempering"
+    rule: Literal["surplus", "proportional"] = "proportional"
     rho: float | Literal["max"] = "max"
     fallback: Literal["alone", "shares"] = "alone"
     operator_may_choose: tuple[OperatorsChoice, ...] = ()

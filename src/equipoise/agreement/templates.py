@@ -23,9 +23,10 @@ max_rows = 100_000
 # How rewards are held back: "degraded" ones stay as given. "tempering" predicts better at the
 # same value, but whoever gets such a reward can undo it. "noise" is the paper's second way.
 mechanism = "degraded"
-# Fairness exponent: near 0 rewards everyone alike, 1 in proportion to contribution;
-# "max" is the largest that leaves nobody worse off than alone.
-rho = "max"
+# "surplus" shares what parties can gain, so that everybody gains; "proportional" is the paper's rule.
+rule = "surplus"
+# Fairness exponent: near 0 everyone gets nearly everything, with 1 gains are in proportion to contributions.
+rho = 0.5
 # What the operator may choose otherwise, of "mechanism", "rho" and "teams":
 # operator_may_choose = ["rho"]
 """

@@ -302,7 +302,9 @@ def _show_private_notes(preview: Preview) -> None:
                 "or is the range too narrow?"
             )
             hint = many if share > CLIPPED_IS_MANY else ""
-            notes.append(f"{name}: {share:.1%} of the first rows lie beyond the agreed range and are moved to its ends{hint}")
+            notes.append(
+                f"{name}: {share:.1%} of the first rows lie beyond the agreed range and are moved to its ends{hint}"
+            )
     bounded = any(isinstance(column, ScaledColumn) for column in preview.layout.columns)
     if bounded and not any(preview.clipped.values()):
         notes.append("no value of the first rows lies beyond the agreed range")

@@ -86,7 +86,7 @@ class Coalitions:
             for members, pooled in self.known.items()
         }
         counted = {party: float(shapley.values[party]) for party in np.flatnonzero(~targets.nothing).tolist()}
-        return stability_bound(counted, numbered, shapley.grand)
+        return stability_bound(counted, numbered, shapley.grand, self._task.agreement.reward.rule)
 
     def _value(self, coalitions: Sequence[tuple[str, ...]], draws: Sequence[int] | None = None) -> None:
         """Value coalitions; one that is known already is valued once more, by other draws."""

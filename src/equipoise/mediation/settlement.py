@@ -382,7 +382,9 @@ class Settlement:
         fallback, degraded = self.agreement.reward.fallback, settings.mechanism == "degraded"
         # Up to 0.12 sampled games did not say so, and among any number the precision was the least that counts.
         least = least_among(len(self.parties)) if self.exact or "coalitions" in self.options else 1.0
-        return Terms(settings.rho, fallback, settings.precision, settings.tolerance, degraded, least)
+        return Terms(
+            settings.rho, fallback, settings.precision, settings.tolerance, degraded, least, self.agreement.reward.rule
+        )
 
     def submissions_among(self, given: Iterable[Submission]) -> tuple[Submission, ...]:
         """The given submissions in the order of the parties; `MediationError` unless they are those that were settled.
@@ -431,7 +433,7 @@ class Settlement:
         Returns
         -------
         dict of str to float
-            v (φ_i/φ_max)^ρ, or what the party falls back to; of degraded rewards what it knows alone, if that is more.
+            By the agreed rule, or what the party falls back to; of degraded rewards what it knows alone, if that is more.
 
         Examples
         --------
@@ -440,11 +442,11 @@ class Settlement:
         >>> all(kind[party] >= strict[party] for party in settlement.parties)
         True
         """
-        shares = {
-            party: self.value(*award.team).value * (ratio**rho if (ratio := self.ratio(party)) > 0 else 0.0)  # 0⁰ is 1
-            for party, award in self.awards.items()
-        }
         alone = {party: award.alone.value for party, award in self.awards.items()}
+        whole = np.array([self.value(*award.team).value for award in self.awards.values()])
+        ratios = np.array([self.ratio(party) for party in self.awards])
+        found = self.terms.share(ratios, np.array([*alone.values()]), whole, rho)
+        shares = dict(zip(self.awards, found.tolist(), strict=True))
         if self.terms.own_is_whole:
             return {party: max(share, alone[party]) for party, share in shares.items()}
         return {party: alone[party] if self.awards[party].falls_back else share for party, share in shares.items()}

@@ -106,7 +106,15 @@ class Task:
         """The terms by which targets follow from values."""
         fallback, precision = self.agreement.reward.fallback, self.settings.precision
         least = least_among(len(self.submissions))
-        return Terms(self.rho, fallback, precision, self.tolerance, self.mechanism == "degraded", least)
+        return Terms(
+            self.rho,
+            fallback,
+            precision,
+            self.tolerance,
+            self.mechanism == "degraded",
+            least,
+            self.agreement.reward.rule,
+        )
 
     @cached_property
     def contributions(self) -> dict[str, Contribution]:

@@ -30,7 +30,6 @@ from equipoise._util.quantiles import LIMIT, SINH_DEVIATION, ratio_coordinate, r
 from equipoise._util.text import counted, first_repeat
 from equipoise.errors import MediationError
 from equipoise.models.base import (
-    BOUNDS_COMMENT,
     LARGEST,
     MAX_SHOWN,
     Axis,
@@ -63,15 +62,15 @@ WIDE = 3  # times the typical range, where a reach is worth a word
 
 Spread = Annotated[float, Field(strict=True, ge=0.05, le=3, allow_inf_nan=False)]  # of a logarithm
 
-FEATURES_COMMENT = f"""\
+FEATURES_COMMENT = """\
 # `typical` is where about 95 % of a column's values lie, from common knowledge and NEVER from the data. Noise is
 # scaled by it, and values beyond it are moved to its ends (reach = [low, high] states another range for that).
 # `bounds`, which may be left out, are the values that can be right.
 # Other columns than numbers, and what a missing value counts as:
-#   {{ name = "smoker", kind = "binary", labels = ["never", "ever"] }}
-#   {{ name = "region", kind = "category", levels = ["north", "south"], other = true, missing = "indicator" }}
-#   {{ name = "pain", kind = "ordinal", levels = ["none", "some", "much"] }}
-#   {{ name = "creatinine", bounds = [0.2, 20], transform = "log", missing = "value", fill = 0.9 }}
+#   { name = "smoker", kind = "binary", labels = ["never", "ever"] }
+#   { name = "region", kind = "category", levels = ["north", "south"], other = true, missing = "indicator" }
+#   { name = "pain", kind = "ordinal", levels = ["none", "some", "much"] }
+#   { name = "creatinine", bounds = [0.2, 20], transform = "log", missing = "value", fill = 0.9 }
 """
 NORM_COMMENT = """\
 # Optional: the largest Euclidean norm of a row's features once each spans [-1, 1]. Rows beyond it are

@@ -147,9 +147,7 @@ def _kind_lines(target: Seen | None) -> list[str]:
 def _feature_lines(column: Seen) -> list[str]:
     name = toml_string(column.name)
     if column.kind == "number":
-        ask = (
-            "a number: between which values do about 95 % lie? transform? If a code, what are its labels?"
-        )
+        ask = "a number: between which values do about 95 % lie? transform? If a code, what are its labels?"
         line = f'{{ name = {name}, typical = ["{OPEN}", "{OPEN}"] }},'
     elif column.kind == "truth":
         ask = "true or false"

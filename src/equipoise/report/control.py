@@ -68,6 +68,7 @@ def exponent(settlement: "Settlement") -> Section:
                 settlement.value(*team).value,
                 settlement.ratio(party),
                 settlement.awards[party].alone.value if settlement.terms.own_is_whole else 0.0,
+                settlement.awards[party].alone.value if settlement.terms.shares_surplus else 0.0,
             )
             for party in team  # so that a party looks the same here and on the curve
         ]
@@ -82,6 +83,8 @@ def exponent(settlement: "Settlement") -> Section:
             )
         )
     rational, stable = settlement.rational_rho, settlement.stable_rho
+    if settlement.terms.shares_surplus:
+        return Section("exponent", "How fairness was set", _of_surplus(settlement), figures)
     words = [
         "The fairness exponent ρ says how much of the differences between parties is handed on: ρ = 1 rewards in "
         "proportion to Shapley values, smaller ρ is kinder to those who bring less.",
@@ -108,6 +111,20 @@ def exponent(settlement: "Settlement") -> Section:
         f"goes to 0{least}. The largest ρ that is rational is the one with the smallest sum."
     )
     return Section("exponent", "How fairness was set", words, figures)
+
+
+def _of_surplus(settlement: "Settlement") -> list[str]:
+    stable = settlement.stable_rho
+    most, chosen, least = (sum(settlement.targets_at(rho).values()) for rho in (0.0, settlement.rho, 1.0))
+    return [
+        "A party’s target is what it knows alone, and a share of what it can gain: (φ/φ_max)^ρ, where φ is its Shapley "
+        "value. So everybody who brings anything gains, whatever ρ is. Near ρ = 0 all get nearly everything, and with "
+        "ρ = 1 gains are in proportion to Shapley values.",
+        f"Chosen is ρ = {number(settlement.rho)}."
+        + ("" if stable is None else f" Up to {number(stable)} no coalition’s best member would rather leave with it."),
+        f"A larger ρ hands out less: together the targets are worth {number(chosen)} nats, between {number(most)} as ρ "
+        f"goes to 0 and {number(least)} at ρ = 1.",
+    ]
 
 
 def _team_title(settlement: "Settlement", team: tuple[str, ...]) -> str:

@@ -48,7 +48,9 @@ def _edition(view: PartyView) -> str:
         return words
     if len(view.team) == 2:  # φ₁ = ½ (v₁ + v_N − v₂)
         return f"{words}, though of two parties’ values each follows from the other"
-    if len(view.team) == 3 and view.agreement.reward.rho != "max" and not view.gets_all:  # φ_max = φ₁ (v_N / t₁)^(1/ρ)
+    reward = view.agreement.reward
+    rho_is_known = reward.rho != "max" or reward.rule == "surplus"
+    if len(view.team) == 3 and rho_is_known and not view.gets_all:  # φ₁/φ_max follows from the target and v_N
         return f"{words}, though of three parties’ Shapley values two follow from one where ρ is known"
     return words
 

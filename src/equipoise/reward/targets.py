@@ -1,6 +1,10 @@
-"""ρ-Shapley-fair targets: r*_i = v_N (φ_i / φ_max)^ρ (paper §4, after Sim et al. 2020), from estimates.
+"""ρ-Shapley-fair targets from estimates, by one of two rules.
 
-ρ = 1 rewards in proportion to Shapley values; a smaller ρ is kinder to those who contribute less. Nobody is worse off
+The surplus rule shares what a party can gain: r*_i = v_i + (φ_i / φ_max)^ρ (v_N − v_i). Nobody is worse off than alone,
+whatever ρ is, and whoever brings anything gains (docs/maths.md §6 has the proofs). Whoever brings nothing gets its own
+posterior. A value alone that exceeds v_N by an error of the estimates counts as v_N.
+
+The proportional rule is the paper's: r*_i = v_N (φ_i / φ_max)^ρ (§4, after Sim et al. 2020). There ρ = 1 rewards in proportion to Shapley values; a smaller ρ is kinder to those who contribute less. Nobody is worse off
 than alone if ρ ≤ min_i log(v_i/v_N) / log(φ_i/φ_max), over parties with φ_i < φ_max (docs/maths.md §6).
 
 All of these are estimates, and targets must not turn on their errors:
@@ -9,7 +13,8 @@ All of these are estimates, and targets must not turn on their errors:
   The paper's remedy for negative ones, up-weighting contributions to nobody, moves everybody's share; here only those
   who bring nothing are counted as bringing nothing.
 * A value alone that cannot be told from 0 is no claim: who has nothing loses nothing.
-* ρ = "max" leaves everybody who has a claim a margin above its value alone: errors, and what a reward may miss.
+* ρ = "max" is 1 by the surplus rule. By the proportional one it leaves everybody who has a claim a margin above its
+  value alone: errors, and what a reward may miss.
 * For some, no ρ will do: they bring nothing, and yet have something alone, or alone are worth as much as all together.
   The agreed fallback says what they get: their own posterior ("alone"), or their share all the same ("shares").
 
@@ -33,6 +38,7 @@ Mask = NDArray[np.bool_]
 Teams = Sequence[Sequence[str]]
 
 Fallback = Literal["alone", "shares"]
+SharingRule = Literal["surplus", "proportional"]
 
 PRECISION = 0.05  # nats, of a target's or an attained value's standard error, unless asked otherwise
 TOLERANCE = 2 * PRECISION  # by which a reward may miss its target
@@ -43,7 +49,7 @@ SMALLEST_RHO = 1e-3
 
 @dataclass(frozen=True)
 class Terms:
-    """The agreed exponent and fallback, and how close to its target a reward can be made.
+    """The agreed exponent, fallback and rule, and how close to its target a reward can be made.
 
     A mediator in a hurry asks for less than the usual precision. Who brings nothing, and by what margin everybody is to
     gain, must not depend on that; so coarser numbers count as the usual ones there.
@@ -61,6 +67,7 @@ class Terms:
     tolerance: float = 0.0
     own_is_whole: bool = False
     least: float = 1.0
+    rule: SharingRule = "proportional"
 
     def __post_init__(self) -> None:
         if self.rho != "max" and not 0 < self.rho <= 1:
@@ -69,7 +76,21 @@ class Terms:
     @property
     def falls_back(self) -> bool:
         """Whether those for whom no exponent will do get their own posterior."""
-        return self.own_is_whole or self.fallback == "alone"
+        return self.own_is_whole or self.shares_surplus or self.fallback == "alone"
+
+    @property
+    def shares_surplus(self) -> bool:
+        """Whether parties share what they can gain, not what all know together."""
+        return self.rule == "surplus"
+
+    def share(self, ratio: Floats, alone: Floats, whole: Floats, rho: float | Floats) -> Floats:
+        """Return what the rule gives for φ_i / φ_max, before any fallback; who brings nothing has a ratio of 0."""
+        part = np.where(ratio > 0, ratio**rho, 0.0)  # 0⁰ is 1
+        whole = np.maximum(whole, 0.0)
+        if not self.shares_surplus:
+            return np.asarray(whole * part)
+        kept = np.clip(alone, 0.0, whole)
+        return np.asarray(kept + part * (whole - kept))
 
     @property
     def fine(self) -> tuple[float, float]:
@@ -219,17 +240,20 @@ class _Rule:
     def targets(self, shapley: Floats, alone: Floats, worth: Floats) -> tuple[Floats, Mask, Floats]:
         """Targets, who falls back to its own posterior, and exponents [...]."""
         standing = self.standing(shapley, alone, worth)
-        if self._terms.rho == "max":
+        if self._terms.rho == "max" and self._terms.shares_surplus:
+            rho = np.ones(shapley.shape[:-1])
+        elif self._terms.rho == "max":
             precision, tolerance = self._terms.fine
             margin = tolerance + UNSURE * np.hypot(self._own_error, precision)
             rho = self._largest(standing, margin, shapley, alone, worth)
         else:
             rho = np.asarray(float(self._terms.rho))
-        shares = np.maximum(worth, 0.0)[..., self._team] * self.ratios(standing, shapley) ** rho[..., None]
+        ratios = self.ratios(standing, shapley)
+        shares = self._terms.share(ratios, alone, worth[..., self._team], rho[..., None])
         falls_back = standing.hopeless & (shares < alone) & self._terms.falls_back
-        if self._terms.own_is_whole:
+        if self._terms.own_is_whole or self._terms.shares_surplus:
             # The best gets all, though by luck its value alone may look larger; if it surely is, no share will do.
-            short = (shares < alone) & (self.ratios(standing, shapley) < 1)
+            short = (shares < alone) & (ratios < 1)
             falls_back = falls_back | short | ~(self._counted | self._nobody)
         return np.where(falls_back, alone, shares), falls_back, rho
 
@@ -260,6 +284,8 @@ class _Rule:
 
     def rational(self, standing: _Standing, shapley: Floats, alone: Floats, worth: Floats) -> float | None:
         """The largest ρ with which nobody is worse off than alone, if there is one."""
+        if self._terms.shares_surplus:
+            return 1.0
         found = self._largest(standing, 0.0, shapley, alone, worth)
         shares = np.maximum(worth, 0.0)[self._team] * self.ratios(standing, shapley) ** found
         return None if np.any(standing.hopeless & (shares < alone)) else float(found)
@@ -287,7 +313,10 @@ class _Rule:
 
 
 def stability_bound(
-    shapley: Mapping[int, float], coalitions: Mapping[frozenset[int], Estimate], grand: Estimate
+    shapley: Mapping[int, float],
+    coalitions: Mapping[frozenset[int], Estimate],
+    grand: Estimate,
+    rule: SharingRule = "proportional",
 ) -> float | None:
     """Largest ρ up to 1 with which no coalition's best member would be better off if that coalition left.
 
@@ -295,26 +324,32 @@ def stability_bound(
     has those that count. None if not even ρ → 0 does, because some coalition is worth more than all.
     """
     best = max(shapley.values(), default=0.0)
-    claims = (
-        (max((shapley.get(party, 0.0) for party in members), default=0.0), worth)
-        for members, worth in coalitions.items()
-    )
+    claims = []
+    for members, worth in coalitions.items():
+        foremost = max(members, key=lambda party: shapley.get(party, 0.0))
+        # By the surplus rule a target is no less than v iff (φ/φ_max)^ρ (v_N − v_i) ≥ v − v_i.
+        alone = coalitions.get(frozenset([foremost])) if rule == "surplus" else None
+        if alone is None or members == {foremost}:
+            claims += [(shapley.get(foremost, 0.0), worth, 0.0)] if rule == "proportional" else []
+        else:
+            claims.append((shapley.get(foremost, 0.0), worth, alone.value))
     return _largest_exponent(claims, best, grand)
 
 
-def _largest_exponent(claims: Iterable[tuple[float, Estimate]], best: float, grand: Estimate) -> float | None:
-    """Largest ρ up to 1 with v_N (φ/φ_max)^ρ ≥ v for all claims (φ, v).
+def _largest_exponent(claims: Iterable[tuple[float, Estimate, float]], best: float, grand: Estimate) -> float | None:
+    """Largest ρ up to 1 with k + (v_N − k) (φ/φ_max)^ρ ≥ v for all claims (φ, v, k), where k is kept whatever ρ is.
 
     The best contributor has v_N whatever ρ is; that may be less than v by luck, for all these are estimates.
     """
     bound = 1.0
-    for value, claim in claims:
-        if claim.z_score <= ABOVE_ZERO or (value == best and (claim - grand).z_score <= UNSURE):
+    for value, claim, kept in claims:
+        if (claim - Estimate(kept, 0.0)).z_score <= ABOVE_ZERO or (value == best and (claim - grand).z_score <= UNSURE):
             continue  # there is no claim, or whatever ρ is, the target is no less
         if claim.value > grand.value or value <= 0:
             return None
         if value < best:
-            bound = min(bound, float(np.log(claim.value / grand.value) / np.log(value / best)))
+            part = (claim.value - kept) / (grand.value - kept)
+            bound = min(bound, float(np.log(part) / np.log(value / best)))
     return bound if bound > 0 else None
 
 

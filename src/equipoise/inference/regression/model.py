@@ -23,7 +23,9 @@ LEVEL_SHARE_DEVIATION = 0.25  # of what is believed of a level's share
 LEVEL_SIZE = 0.5  # of a 0/1 term, in products with others
 # Coefficients of the likelihood grow as the fourth power of the terms: 120 are estimated to take 3 GB a thread.
 MOST_TERMS = 120
-SMALLEST_DEVIATION = 1e-3  # of what is believed of a moment, so that precisions stay finite
+# Beliefs about a feature moment are no firmer than this: rows that contradict firm ones, such as a mean agreed to be 0,
+# would have their effects distorted.
+SMALLEST_DEVIATION = 0.1
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,7 @@ def _of_inverse_wishart(agreed: "Regression", data: NormalInverseWishart, moment
 
 
 def _normal_beliefs(moments: MomentMap, products: Floats, variances: Floats, of_means: Floats) -> FeaturePrior:
-    """Pick the moments of pairs; deviations are at most the half-width of the bounds, and not quite nothing."""
+    """Pick the moments of pairs; deviations are at most the half-width of the bounds, and not too small."""
     i, j = moments.feature_pairs.T
     found = np.where(j == moments.width, np.append(of_means, 1.0)[i], variances[i, j])
     return FeaturePrior(products[i, j], np.clip(found, SMALLEST_DEVIATION**2, 1.0))

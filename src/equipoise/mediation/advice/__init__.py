@@ -427,7 +427,9 @@ def _targets(agreement: Agreement, stakes: Stakes) -> Targets:
     """As the mediator would set them, who knows values far better than they are simulated here."""
     reward = agreement.reward
     degraded, least = reward.mechanism == "degraded", least_among(len(agreement.parties))
-    terms = Terms(reward.rho, reward.fallback, PRECISION, 2 * PRECISION, own_is_whole=degraded, least=least)
+    terms = Terms(
+        reward.rho, reward.fallback, PRECISION, 2 * PRECISION, own_is_whole=degraded, least=least, rule=reward.rule
+    )
     known = replace(stakes, covariance=np.zeros_like(stakes.covariance))
     return set_targets(stakes, terms, who_counts(known, terms))
 

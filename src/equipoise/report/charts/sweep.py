@@ -20,9 +20,9 @@ STEPS = 101
 
 @dataclass(frozen=True)
 class Share:
-    """What a party's target follows from: v_N (φ_i/φ_max)^ρ with `whole` = v_N and `ratio` = φ_i/φ_max.
+    """What a party's target follows from: k + (v_N − k) (φ_i/φ_max)^ρ with `whole` = v_N and `ratio` = φ_i/φ_max.
 
-    `floor` is what it gets at least.
+    `kept` is k, its value alone by the surplus rule and 0 by the proportional one. `floor` is what it gets at least.
     """
 
     party: str
@@ -30,10 +30,12 @@ class Share:
     whole: float
     ratio: float
     floor: float = 0.0
+    kept: float = 0.0
 
     def target(self, exponent: float) -> float:
         """In nats, at a fairness exponent."""
-        return max(self.floor, self.whole * self.ratio**exponent if self.ratio > 0 else 0.0)
+        part = self.ratio**exponent if self.ratio > 0 else 0.0
+        return max(self.floor, self.kept + part * (self.whole - self.kept))
 
 
 def exponent_sweep(
@@ -90,7 +92,7 @@ def exponent_sweep(
 
 def _crossing(share: Share) -> float | None:
     """The exponent at which a party's target falls to what it has alone, if that is between 0 and 1."""
-    if not (0 < share.ratio < 1 and 0 < share.alone < share.whole):
+    if share.kept or not (0 < share.ratio < 1 and 0 < share.alone < share.whole):
         return None
     where = log(share.alone / share.whole) / log(share.ratio)
     return where if where <= 1 else None
