@@ -202,12 +202,6 @@ def test_the_papers_prior_is_for_numbers() -> None:
         eq.Agreement.parse(text)
 
 
-def test_a_bound_of_the_norm_is_for_numbers() -> None:
-    text = _text(f"{NUMBER}, {BINARY}").replace("target =", "norm_bound = 1.2\ntarget =")
-    with pytest.raises(AgreementError, match="norm_bound is for features that are all numbers, and 'b' has levels"):
-        eq.Agreement.parse(text)
-
-
 def test_agreements_without_new_keys_keep_their_identity() -> None:
     plain = coded.agreement("linear", NUMBER)
     assert (

@@ -101,8 +101,8 @@ def random_rows(layout: Layout, number: int, rng: np.random.Generator) -> dict[s
     return table
 
 
-# As version 0.9 wrote examples: format 2, and bounds alone.
-FORMER_COLUMNS = {"format = 3": "format = 2"} | {
+# As version 0.9 wrote examples: format 2, bounds alone, and the proportional rule.
+FORMER_TEXT = {"format = 3": "format = 2", 'rule = "surplus"': "", "rho = 0.5": 'rho = "max"'} | {
     f"typical = {typical}, ": "" for typical in ("[25, 85]", "[18, 40]", "[65, 120]", "[20, 320]", "[65, 200]")
 }
 
@@ -112,7 +112,7 @@ def test_examples_are_what_they_were(kind: str) -> None:
     text = example_agreement(kind)
     as_before = text.replace('mechanism = "degraded"', 'mechanism = "tempering"').replace("max_rows = 100_000", "")
     assert as_before.count("\n") == text.count("\n")
-    for now, before in FORMER_COLUMNS.items():
+    for now, before in FORMER_TEXT.items():
         as_before = as_before.replace(now, before)
     assert Agreement.parse(as_before).identity == IDENTITIES[kind]
 

@@ -111,10 +111,11 @@ def _distance(layout: Layout, rows: Rows) -> float:
 def _in_ball(layout: Layout, row: Rows) -> Rows:
     if layout.squared_radius is None:
         return row
-    features = row[: layout.ball_columns]
+    places = list(layout.ball_columns)
     radius = np.sqrt(layout.squared_radius) / GRID
-    norm = np.linalg.norm(features)
-    return np.concatenate([features * min(1.0, radius / max(norm, 1e-300)), row[layout.ball_columns :]])
+    pulled = row.copy()
+    pulled[places] *= min(1.0, radius / max(np.linalg.norm(row[places]), 1e-300))
+    return pulled
 
 
 def _through_the_real_code(agreed: Agreement, layout: Layout, rows: Rows) -> int:

@@ -185,8 +185,8 @@ class Individuals(NamedTuple):
 class Layout:
     """Columns, entries and the proved ℓ₂-sensitivity of the weighted integer statistic under replacing one row.
 
-    `squared_radius` is the agreed ℓ₂ ball of the first `ball_columns` columns, in squared grid steps; rows outside
-    are pulled onto it. `sensitivity` is in grid steps of the weighted statistic and rounded up. With `individuals`, it
+    `squared_radius` is the agreed ℓ₂ ball of the columns at the places `ball_columns`, in squared grid steps; rows
+    outside are pulled onto it. `sensitivity` is in grid steps of the weighted statistic and rounded up. With `individuals`, it
     is that of replacing all rows of one of them. `agreed_rows` is the most rows that a party may release, if agreed.
     """
 
@@ -194,7 +194,7 @@ class Layout:
     entries: tuple[Entry, ...]
     sensitivity: int
     squared_radius: int | None = None
-    ball_columns: int = 0
+    ball_columns: tuple[int, ...] = ()
     individuals: Individuals | None = None
     agreed_rows: int | None = None
 

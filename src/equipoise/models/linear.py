@@ -1,7 +1,6 @@
 """Linear regression: the statistic is the upper triangle of Σ z zᵀ, z = (1, x₁ … x_w, y), without the row count."""
 
 import math
-from fractions import Fraction
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -168,7 +167,7 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
         √(2+r).
 
         Weights are rationals just below a and b, which can only lower the left side. Where features have levels, w is
-        the number of numbers and of blocks (`Coding.sensitivity`).
+        the number of numbers and of blocks (`Coding.sensitivity`); r is what `norm_ball` says.
         """
         coding = self.coding
         columns = (*(term.column for term in coding.terms), scaled(self.target.name, self.target.scaled_range))
@@ -176,12 +175,13 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
         sensitivity = coding.sensitivity(square_weight)
         squared_radius = None
         if self.norm_bound is not None:
-            squared_radius, sensitivity = norm_ball(self.norm_bound, len(self.features))
+            ball = norm_ball(self.norm_bound, coding)
+            squared_radius, sensitivity = ball.squared_radius, ball.sensitivity
             square_weight = BASE_WEIGHT
-            target_weight = math.isqrt(math.floor(BASE_WEIGHT**2 * (2 + Fraction(self.norm_bound) ** 2)))
+            target_weight = math.isqrt(math.floor(BASE_WEIGHT**2 * (2 + ball.largest_square)))
 
         entries = coding.entries(self.target.name, square_weight, target_weight)
-        return Layout(columns, entries, sensitivity, squared_radius, ball_columns=len(self.features))
+        return Layout(columns, entries, sensitivity, squared_radius, ball_columns=coding.numbers)
 
     @property
     def parameters(self) -> dict[str, Support]:

@@ -147,7 +147,7 @@ bias_spread = 2.0        # log odds where all features are at their means
         **Ball** (a = 1). The bound above, with P = s and Q = s′, is the one that `norm_ball` maximises.
 
         Σy² is the row count and is left out. Where features have levels, w is the number of numbers and of blocks
-        (`Coding.sensitivity`).
+        (`Coding.sensitivity`); the ball is of numbers alone.
         """
         coding = self.coding
         target = CodedColumn(self.target.name, self.target.labels, (-1, 1))
@@ -155,12 +155,13 @@ bias_spread = 2.0        # log odds where all features are at their means
         sensitivity = coding.sensitivity(square_weight)
         squared_radius = None
         if self.norm_bound is not None:
-            squared_radius, sensitivity = norm_ball(self.norm_bound, len(self.features))
+            ball = norm_ball(self.norm_bound, coding)
+            squared_radius, sensitivity = ball.squared_radius, ball.sensitivity
             square_weight = BASE_WEIGHT
 
         columns = (*(term.column for term in coding.terms), target)
         entries = coding.entries(self.target.name, square_weight, 0)
-        return Layout(columns, entries, sensitivity, squared_radius, ball_columns=len(self.features))
+        return Layout(columns, entries, sensitivity, squared_radius, ball_columns=coding.numbers)
 
     def own_units(self, draws: Draws) -> dict[str, Floats]:
         weights, intercept = self.slopes(draws["weights"], 1.0)

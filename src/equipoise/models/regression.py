@@ -50,6 +50,9 @@ MAX_FEATURES = 250  # keeps every statistic below 2¹⁵ entries, which `guarant
 TYPICAL_DEVIATION = 0.25  # of a column, in half the width of its bounds
 LEVEL_DEVIATION = 0.4  # of a term that is 0 or 1, which is 1 in a fifth of the rows or in four fifths
 LARGEST_DEVIATION = 1.0  # of anything within [−1, 1]
+SMALLEST_BALL = 0.25  # radius, which would hide nearly all of a number
+BALL_HOLDS = 0.975  # of typical rows
+WORTH_A_BALL = 0.8  # of the noise
 MOVED_DEVIATION = 0.75  # of a normal column, most of which is moved to ±1
 SMALLEST_DEVIATION = 1e-12  # that has a logarithm
 CELLS_AT_ONCE = 4_000_000  # rows × draws held in memory
@@ -73,8 +76,8 @@ FEATURES_COMMENT = """\
 #   { name = "creatinine", bounds = [0.2, 20], transform = "log", missing = "value", fill = 0.9 }
 """
 NORM_COMMENT = """\
-# Optional: the largest Euclidean norm of a row's features once each spans [-1, 1]. Rows beyond it are
-# pulled in. A value well below sqrt(number of features) lowers the noise.
+# Optional: the largest Euclidean norm of a row's numbers once each spans [-1, 1]. Rows beyond it are
+# pulled in. A value well below sqrt(number of numbers) lowers the noise.
 # norm_bound = 1.2
 """
 
@@ -135,12 +138,12 @@ class Regression(Model):
 
     @model_validator(mode="after")
     def _check_norm_bound(self) -> Self:
-        radius, count = self.norm_bound, len(self.features)
-        if radius is not None and not 1 <= radius < math.sqrt(count):
+        radius, count = self.norm_bound, len(self.coding.numbers)
+        if radius is not None and not SMALLEST_BALL <= radius < math.sqrt(count):
             raise ValueError(
-                f"norm_bound = {radius:g} must be at least 1 and below sqrt({count}) = {math.sqrt(count):.4g}, in "
-                "units where every feature spans [-1, 1]; outside that range it costs accuracy or does nothing: "
-                "tighten the features' bounds, or leave it out"
+                f"norm_bound = {radius:g} must be at least {SMALLEST_BALL:g} and below sqrt({count}) = "
+                f"{math.sqrt(count):.4g}, in units where every one of the {counted(count, 'number')} spans [-1, 1]; "
+                "outside that range it hides what is to be learnt or does nothing: change it, or leave it out"
             )
         return self
 
@@ -157,10 +160,6 @@ class Regression(Model):
         if coding.only_numbers:
             return self
         levelled = next(term.feature for term in coding.terms if term.is_level)
-        if self.norm_bound is not None:
-            raise ValueError(
-                f"norm_bound is for features that are all numbers, and {levelled!r} has levels; leave it out"
-            )
         if self.prior.kind == "conjugate":  # type: ignore[attr-defined]
             raise ValueError(
                 f"the conjugate prior is for features that are all numbers, and {levelled!r} has levels; use "
@@ -182,7 +181,8 @@ class Regression(Model):
         return tuple(self.coding.terms[place].name for place in self.coding.numbers)
 
     def joint_domains(self) -> dict[str, list[Any]]:
-        features = ", ".join(column.name for column in self.features)
+        coding = self.coding
+        features = ", ".join(coding.terms[place].feature for place in coding.numbers)
         return {f"norm of ({features})": [] if self.norm_bound is None else [self.norm_bound]}
 
     @property
@@ -419,7 +419,7 @@ class Regression(Model):
 
     def beliefs(self) -> tuple[str, ...]:
         radius, data = self.norm_bound, self.data_prior
-        ball = f"Rows whose features, each scaled to [-1, 1], have a norm above {radius or 0:g} are pulled onto it."
+        ball = f"Rows whose numbers, each scaled to [-1, 1], have a norm above {radius or 0:g} are pulled onto it."
         norm = () if radius is None else (ball,)
         if not isinstance(data, StandardisedFeatures):
             return *norm, *super().beliefs(), f"Beliefs about the features: {stated(data)}."
@@ -469,6 +469,14 @@ class Regression(Model):
                 f"The bounds of {_shown(unstated)} scale the noise. If most values fill a part of them only, agree on a "
                 "typical range, beyond which values are moved to its ends: with one of a fifth of the width the noise "
                 "of means is a fifth, that of squares a twenty-fifth."
+            )
+        suggested = None if self.norm_bound is not None or unstated else useful_ball(self.coding)
+        if suggested is not None:
+            radius, share = suggested
+            found.append(
+                f"norm_bound = {radius:g} would lower the noise of sums and products to {share:.0%}, though raise that "
+                "of squares: few rows are extreme in all numbers at once. If they are typical and independent, 97.5 % "
+                "are not changed by it."
             )
         return tuple(found)
 
@@ -549,13 +557,17 @@ class Regression(Model):
 
 
 class Ball(NamedTuple):
-    """An agreed ℓ₂ ball of the features: squared radius in grid steps, and the sensitivity it proves."""
+    """An agreed ℓ₂ ball of the numbers: squared radius in grid steps, and the sensitivity it proves.
+
+    `largest_square` is the largest squared norm of all features of a row, levels included.
+    """
 
     squared_radius: int
     sensitivity: int
+    largest_square: Fraction
 
 
-def norm_ball(norm_bound: float, width: int) -> Ball:
+def norm_ball(norm_bound: float, coding: Coding) -> Ball:
     r"""Sensitivity of linear and logistic regression when ‖x‖₂² ≤ r besides |x_j| ≤ 1, all entries weighted alike.
 
     Both layouts' docstrings end, with a = 1, at ‖g − g′‖² ≤ ½(2+s)² + ½(2+s′)² + ½ Σ(u_j − u′_j)², where u_j = x_j² is
@@ -567,10 +579,40 @@ def norm_ball(norm_bound: float, width: int) -> Ball:
 
     Tight when r and 2r ≤ w are whole: x and x′ have r ones each in different places, and y′ = −y. Without the box the
     last term would be r²; here every feature spans [−1, 1], so the box always holds.
+
+    **Levels.** The ball is of numbers alone: a level that is scaled down would be no level. With q the squared bound of
+    their norm, B blocks of levels and G marked gaps, a row has s ≤ r = q + B + G, and w is the number of numbers and of
+    blocks but gaps. What is above then holds for u_j of numbers, blocks and numbers with their gaps:
+
+    * a block's u is 0 or 1, and ½Σ(u_j − u′_j)² has ½(u − u′)² ≥ 0 for it. Its squares and the products within it are
+      not released, so what stands there has the coefficient −½, and is no more.
+    * of a number with a mark m of its gap, x m = 0 and u = x² + m. What stands there is ½(x² − x′²)² − ½(m − m′)². With
+      p = x² − x′² and d = m − m′ it is less than ½(u − u′)² = ½(p + d)² by d (p + d), which is 0 for d = 0, 1 − x′² for
+      d = 1 (where x = 0) and 1 − x² for d = −1: never negative.
+
+    Where r ≥ w the box alone bounds s, and r is w.
     """
-    r = Fraction(norm_bound) ** 2
+    q, width = Fraction(norm_bound) ** 2, coding.directions
+    blocks = len(coding.blocks)  # marks of gaps included
+    r = min(q + blocks, Fraction(width))
     squared_steps = ((2 + r) ** 2 + min(r, width - r)) * (BASE_WEIGHT * UNIT) ** 2
-    return Ball(math.floor(r * GRID**2), ceil_sqrt(math.ceil(squared_steps)))
+    return Ball(math.floor(q * GRID**2), ceil_sqrt(math.ceil(squared_steps)), r)
+
+
+def useful_ball(coding: Coding) -> tuple[float, float] | None:
+    """Return the radius that 97.5 % of typical rows are within, and what noise of products falls to; None if it rises.
+
+    A number whose typical range is its reach has a standard deviation of ½, so the squared norm is χ²/4 if numbers are
+    independent.
+    """
+    numbers = len(coding.numbers)
+    if numbers < 2:
+        return None
+    radius = math.ceil(10 * math.sqrt(float(scipy.special.chdtri(numbers, 1 - BALL_HOLDS)) / 4)) / 10
+    if radius >= math.sqrt(numbers):
+        return None
+    share = norm_ball(radius, coding).sensitivity / ((coding.directions + 2) * BASE_WEIGHT * UNIT)
+    return (radius, share) if share < WORTH_A_BALL else None
 
 
 def in_parts(features: Floats, draws: int) -> Iterator[Floats]:

@@ -286,7 +286,7 @@ class _Moments:
         np.clip(cells, -GRID, GRID, out=cells)
         np.rint(cells, out=cells)
         if self.layout.squared_radius is not None:
-            _clip_to_ball(steps[: self.layout.ball_columns], self.layout.squared_radius)
+            _clip_to_ball(steps, self.layout.ball_columns, self.layout.squared_radius)
         return unclipped
 
     def _cells(self, batch: Batch) -> list[Floats]:
@@ -335,14 +335,16 @@ def _power_of_two(limit: int) -> int:
     return 1 << max(0, limit.bit_length() - 1)
 
 
-def _clip_to_ball(features: Floats, squared_radius: int) -> None:
-    """Scale rows outside the ball down, in place, so that Σ steps² ≤ squared_radius holds exactly.
+def _clip_to_ball(steps: Floats, places: tuple[int, ...], squared_radius: int) -> None:
+    """Scale some columns of rows outside the ball down, in place, so that Σ steps² ≤ squared_radius holds exactly.
 
     The squared norm is an exact integer. The factor √(R²/norm²) is shrunk by 2⁻⁴⁰, far more than its rounding error,
     and rounding the scaled steps towards zero can only shrink them further.
     """
+    columns = list(places)
+    features = steps[columns]
     norms = np.einsum("ij,ij->j", features, features)
     outside = norms > squared_radius
     if outside.any():
         factors = np.sqrt(squared_radius / norms[outside]) * (1 - 2.0**-40)
-        features[:, outside] = np.trunc(features[:, outside] * factors)
+        steps[np.ix_(columns, outside)] = np.trunc(features[:, outside] * factors)

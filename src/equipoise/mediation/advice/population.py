@@ -64,8 +64,9 @@ class Population:
         for place, indicator in coding.gaps:
             rows[:, place] *= 1 - rows[:, indicator]
         if self.norm_bound is not None:
-            norms = np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
-            rows[:, :-1] *= np.minimum(1.0, self.norm_bound / np.maximum(norms, 1e-12))
+            numbers = list(coding.numbers)
+            norms = np.linalg.norm(rows[:, numbers], axis=1, keepdims=True)
+            rows[:, numbers] *= np.minimum(1.0, self.norm_bound / np.maximum(norms, 1e-12))
         return rows
 
 
