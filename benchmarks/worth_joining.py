@@ -15,6 +15,7 @@ same deal. `fair` and `randhie` come with statsmodels, which must be installed f
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -156,7 +157,8 @@ def at_home(study: Study, data: Path | None, given: dict[str, Any], *, rivals: b
     for epsilon in sorted({epsilon for epsilon, _ in settings}):
         chosen = [(place, number) for place, (one, number) in enumerate(settings) if one == epsilon]
         zcdp = Guarantee(order=ORDER, epsilon=epsilon).zcdp
-        plan, common = (), [None] * len(chosen)
+        plan: Sequence[float] = ()
+        common: Sequence[Floats | None] = [None] * len(chosen)
         if rivals:
             plan, common = best_plan(problem, [(parts[number], tests[number]) for _, number in chosen], zcdp, seed=1)
         for (place, number), shared in zip(chosen, common, strict=True):
@@ -195,7 +197,7 @@ def at_home(study: Study, data: Path | None, given: dict[str, Any], *, rivals: b
                             "at home": home,
                             "pooled rows": pooled[number][0],
                         }
-                        | (rivals_of(problem, own, ridge, shared, tests[number], number) if rivals else {}),
+                        | ({} if shared is None else rivals_of(problem, own, ridge, shared, tests[number], number)),
                     }
                 )
         print(f"{study.table.name} {epsilon:g}: {len(chosen)} rounds, {plan}", flush=True)

@@ -61,7 +61,7 @@ class Problem:
         self._middle, self._deviation = np.append(typical[:, 0], 0.0), np.append(typical[:, 1], 1.0)
         self._target = (0.0, 1.0)
         if isinstance(model, LinearModel):
-            self._target = model.typical(model.target.typical, model.target_column)[:2]
+            self._target = model.typical(model.target, model.target_column)[:2]
 
     def standardised(self, rows: Rows) -> tuple[Floats, Floats]:
         """Features and target."""

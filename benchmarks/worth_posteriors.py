@@ -5,8 +5,8 @@
 Every table is dealt to three parties of unequal size (`worth_joining.py`), in several repetitions and at several ε.
 Sampled are every coalition; rewards held back by seven amounts, which give the curve that a target's amount is read
 from; and rewards held back by that amount, with the others' evidence beside them. The amount is κ for `tempering`, with
-one curve for all parties, and τ for `degraded`, with a curve for each. Targets are the library's own, by default by the surplus
-rule with ρ = 0.5. A reward that misses its target is kept, and its value stated.
+one curve for all parties, and τ for `degraded`, with a curve for each. Targets are the library's own, by default by the
+surplus rule with ρ = 0.5. A reward that misses its target is kept, and its value stated.
 `everything` is no mechanism: everybody gets all that the releases tell, which shows what fairness holds back.
 """
 

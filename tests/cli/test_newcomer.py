@@ -39,19 +39,21 @@ def test_bounds_that_are_too_narrow(home: Path) -> None:
     change(home / "agreement.toml", "typical = [18, 40], bounds = [15, 60] }", "typical = [20, 25] }")
     dry = " ".join(equipoise(*RELEASE, "--epsilon", 0.2, "--dry-run", cwd=home).split())
     assert (
-        "bmi: 73.5% of the first rows lie beyond the agreed range and are moved to its ends; that is much, and a release "
-        "refuses it without --allow-clipping: is the column in the agreed unit, or is the range too narrow?"
+        "bmi: 73.5% of the first rows lie beyond the agreed range and are moved to its ends; that is much, and a "
+        "release refuses it without --allow-clipping: is the column in the agreed unit, or is the range too narrow?"
     ) in dry
     assert refused(home, code=4) == (
-        "Error: 74% of the first values of 'bmi' lie beyond the agreed range and would be moved to its ends; nothing was "
-        "spent. Is the table in the agreed units? If it is, the range is too narrow: agree on a wider one from common "
-        "knowledge, not from this table, or release all the same with --allow-clipping (allow_clipping=True). (These "
+        "Error: 74% of the first values of 'bmi' lie beyond the agreed range and would be moved to its ends; nothing "
+        "was spent. Is the table in the agreed units? If it is, the range is too narrow: agree on a wider one from "
+        "common knowledge, not from this table, or release all the same with --allow-clipping "
+        "(allow_clipping=True). (These "
         "shares are not private: keep them to yourself.)\n"
     )
     said = run(*RELEASE, "--epsilon", 0.2, "--allow-clipping", cwd=home).stderr
     assert said.endswith(
-        "Warning: 74% of the first values of 'bmi' lie beyond the agreed range and were moved to its ends; is the column in "
-        "the agreed unit? If it is, the range is too narrow: agree on a wider one from common knowledge, not from "
+        "Warning: 74% of the first values of 'bmi' lie beyond the agreed range and were moved to its ends; is the "
+        "column in the agreed unit? If it is, the range is too narrow: agree on a wider one from common knowledge, "
+        "not from "
         "this table. (This share is not private: keep it to yourself.)\n"
     )
 

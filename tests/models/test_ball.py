@@ -65,7 +65,8 @@ def statistic(layout: Layout, row: Floats) -> Floats:
     """Add up one row: weighted entries, in units."""
     entries = layout.entries
     second = [1.0 if entry.second is None else row[entry.second] for entry in entries]
-    return np.array([entry.weight * row[entry.first] for entry in entries]) * second
+    weighted = [entry.weight * row[entry.first] for entry in entries]
+    return np.asarray(np.array(weighted) * np.array(second))
 
 
 def largest_change(layout: Layout, coding: Coding, kind: str, *, pulls: bool = True, starts: int = 60) -> float:
@@ -150,7 +151,7 @@ def test_the_release_itself_stays_within_the_sensitivity() -> None:
     pair = [[(1, 1, 0, "yes", "q", 1.0)], [(0, -1, 1, "no", "r", -1.0)], [(1, 1, 1, "yes", "q", 1.0)]]
 
     def change() -> float:
-        sums = [np.array(exact_statistic(layout, table(rows), threads=1).values, object) for rows in pair]  # type: ignore[arg-type]
+        sums = [exact_statistic(layout, table(rows), threads=1).values for rows in pair]  # type: ignore[arg-type]
         return max(
             math.sqrt(sum((a - b) ** 2 for a, b in zip(x, y, strict=True))) for x, y in itertools.combinations(sums, 2)
         )
@@ -162,7 +163,10 @@ def test_the_release_itself_stays_within_the_sensitivity() -> None:
 
 def test_a_ball_is_suggested_where_it_helps() -> None:
     many = ", ".join(f'{{ name = "x{k}", typical = [-1, 1] }}' for k in range(10))
-    text = 'format = 3\n[model]\nkind = "linear"\n{ball}features = [{features}]\ntarget = {{ name = "y", typical = [-1, 1] }}\n[privacy]\nmax_epsilon = 2.0\n[[parties]]\nname = "north"\n'
+    text = (
+        'format = 3\n[model]\nkind = "linear"\n{ball}features = [{features}]\n'
+        'target = {{ name = "y", typical = [-1, 1] }}\n[privacy]\nmax_epsilon = 2.0\n[[parties]]\nname = "north"\n'
+    )
     (said,) = explain(eq.Agreement.parse(text.format(features=many, ball=""))).cautions
     assert said.startswith("norm_bound = 2.3 would lower the noise of sums and products to 6")
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""The surplus rule: the paper's conditions on random games, and what becomes of estimates that contradict each other."""
+"""The surplus rule: the paper's conditions on random games, and estimates that contradict each other."""
 
 import numpy as np
 import pytest

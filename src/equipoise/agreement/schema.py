@@ -69,8 +69,9 @@ class RewardRule(Section):
 
     By the rule "surplus" a reward is worth v_i + (φ_i/φ_max)^ρ (v_N − v_i), by "proportional", which is the paper's and
     that of formats 1 and 2, v_N (φ_i/φ_max)^ρ. Since format 3 the former is the default, with ρ = 0.5. `fallback`
-    concerns the proportional rule: it says what those get for whom no ρ will do: their own posterior ("alone") or their share ("shares"). The
-    operator keeps to all of this and settles with everybody in one team, except for what it may choose.
+    concerns the proportional rule: it says what those get for whom no ρ will do, their own posterior ("alone") or
+    their share ("shares"). The operator keeps to all of this and settles with everybody in one team, except for what it
+    may choose.
     """
 
     added_later = frozenset({"rule", "fallback", "operator_may_choose"})

@@ -181,7 +181,8 @@ def confirmed(plan: Plan, *, yes: bool) -> bool:
         f"for {plan.total_unit}; of its cap zCDP {plan.cap_zcdp:g}, zCDP {max(0.0, plan.cap_zcdp - after):g} would be "
         "left",
         *(
-            f"column {name}: {f'{share:.1%}' if share else 'none'} of the first values moved to an end of the range (for your eyes only)"
+            f"column {name}: {f'{share:.1%}' if share else 'none'} of the first values moved to an end of the range "
+            "(for your eyes only)"
             for name, share in plan.clipped.items()
         ),
     ):

@@ -433,7 +433,7 @@ class Settlement:
         Returns
         -------
         dict of str to float
-            By the agreed rule, or what the party falls back to; of degraded rewards what it knows alone, if that is more.
+            By the agreed rule, or what the party falls back to; of degraded rewards at least what it knows alone.
 
         Examples
         --------

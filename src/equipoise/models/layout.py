@@ -102,7 +102,7 @@ class ScaledColumn:
         return self.fill is not None or self.gaps_marked
 
     def coded(self, cells: Floats) -> Floats:
-        """Cells in scaled units, not clipped: but a transform is that of the nearest valid value, so that it has one."""
+        """Cells in scaled units, not clipped; but a transform is that of the nearest valid value, to have one."""
         if self.fill is not None:
             cells = np.where(np.isnan(cells), self.fill, cells)
         if self.transform is not None:
@@ -186,8 +186,9 @@ class Layout:
     """Columns, entries and the proved ℓ₂-sensitivity of the weighted integer statistic under replacing one row.
 
     `squared_radius` is the agreed ℓ₂ ball of the columns at the places `ball_columns`, in squared grid steps; rows
-    outside are pulled onto it. `sensitivity` is in grid steps of the weighted statistic and rounded up. With `individuals`, it
-    is that of replacing all rows of one of them. `agreed_rows` is the most rows that a party may release, if agreed.
+    outside are pulled onto it. `sensitivity` is in grid steps of the weighted statistic and rounded up. With
+    `individuals`, it is that of replacing all rows of one of them. `agreed_rows` is the most rows that a party may
+    release, if agreed.
     """
 
     columns: tuple[GridColumn, ...]

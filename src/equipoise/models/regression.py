@@ -466,9 +466,9 @@ class Regression(Model):
             )
         if unstated and isinstance(self.data_prior, StandardisedFeatures):
             found.append(
-                f"The bounds of {_shown(unstated)} scale the noise. If most values fill a part of them only, agree on a "
-                "typical range, beyond which values are moved to its ends: with one of a fifth of the width the noise "
-                "of means is a fifth, that of squares a twenty-fifth."
+                f"The bounds of {_shown(unstated)} scale the noise. If most values fill a part of them only, agree on "
+                "a typical range, beyond which values are moved to its ends: with one of a fifth of the width the "
+                "noise of means is a fifth, that of squares a twenty-fifth."
             )
         suggested = None if self.norm_bound is not None or unstated else useful_ball(self.coding)
         if suggested is not None:

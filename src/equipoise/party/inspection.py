@@ -286,7 +286,8 @@ class _Look:
                     f"the value {code:g}, {OUTSIDE}",
                     count,
                     None,
-                    "is that how gaps are coded? It would be moved to an end of the range: fill them in, or remove the rows",
+                    "is that how gaps are coded? It would be moved to an end of the range: fill them in, or leave "
+                    "the rows out",
                     refused=False,
                 )
 

@@ -398,8 +398,8 @@ def _warn_of_clipping(exact: ExactStatistic) -> None:
     for name, share in exact.clipped.items():
         if share > CLIPPED_IS_MANY:
             warnings.warn(
-                f"{share:.0%} of the first values of {name!r} lie beyond the agreed range and were moved to its ends; is the "
-                "column in the agreed unit? If it is, the range is too narrow: agree on a wider one from common "
+                f"{share:.0%} of the first values of {name!r} lie beyond the agreed range and were moved to its ends; "
+                "is the column in the agreed unit? If it is, the range is too narrow: agree on a wider one from common "
                 "knowledge, not from this table. (This share is not private: keep it to yourself.)",
                 ClippingWarning,
                 stacklevel=3,

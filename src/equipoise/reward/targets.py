@@ -4,8 +4,9 @@ The surplus rule shares what a party can gain: r*_i = v_i + (φ_i / φ_max)^ρ (
 whatever ρ is, and whoever brings anything gains (docs/maths.md §6 has the proofs). Whoever brings nothing gets its own
 posterior. A value alone that exceeds v_N by an error of the estimates counts as v_N.
 
-The proportional rule is the paper's: r*_i = v_N (φ_i / φ_max)^ρ (§4, after Sim et al. 2020). There ρ = 1 rewards in proportion to Shapley values; a smaller ρ is kinder to those who contribute less. Nobody is worse off
-than alone if ρ ≤ min_i log(v_i/v_N) / log(φ_i/φ_max), over parties with φ_i < φ_max (docs/maths.md §6).
+The proportional rule is the paper's: r*_i = v_N (φ_i / φ_max)^ρ (§4, after Sim et al. 2020). There ρ = 1 rewards in
+proportion to Shapley values; a smaller ρ is kinder to those who contribute less. Nobody is worse off than alone if
+ρ ≤ min_i log(v_i/v_N) / log(φ_i/φ_max), over parties with φ_i < φ_max.
 
 All of these are estimates, and targets must not turn on their errors:
 
@@ -325,11 +326,11 @@ def stability_bound(
     """
     best = max(shapley.values(), default=0.0)
     claims = []
-    for members, worth in coalitions.items():
-        foremost = max(members, key=lambda party: shapley.get(party, 0.0))
+    for coalition, worth in coalitions.items():
+        foremost = max(coalition, key=lambda party: shapley.get(party, 0.0))
         # By the surplus rule a target is no less than v iff (φ/φ_max)^ρ (v_N − v_i) ≥ v − v_i.
         alone = coalitions.get(frozenset([foremost])) if rule == "surplus" else None
-        if alone is None or members == {foremost}:
+        if alone is None or coalition == {foremost}:
             claims += [(shapley.get(foremost, 0.0), worth, 0.0)] if rule == "proportional" else []
         else:
             claims.append((shapley.get(foremost, 0.0), worth, alone.value))

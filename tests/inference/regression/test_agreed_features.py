@@ -74,7 +74,8 @@ def test_linear_beliefs_are_those_of_an_inverse_wishart_matrix() -> None:
         f"degrees_of_freedom = {degrees}",
     )
     rng = np.random.default_rng(2)
-    covariances = scipy.stats.invwishart.rvs(degrees, expected * (degrees - NUMBERS - 1), DRAWS, random_state=rng)
+    scale = expected * (degrees - NUMBERS - 1)
+    covariances = np.asarray(scipy.stats.invwishart.rvs(degrees, scale, DRAWS, random_state=rng))
     roots = np.linalg.cholesky(covariances / strength)
     means = centre + np.einsum("nij,nj->ni", roots, rng.normal(size=(DRAWS, NUMBERS)))
     expected_mean, expected_deviation = simulated(means, covariances, pairs)

@@ -66,7 +66,7 @@ def outside_bounds(agreement: Agreement, columns: dict[str, Any]) -> dict[str, i
 
 
 class Moved(NamedTuple):
-    """Cells of one column that were moved to an end of its range: in how many rows, and the one that was moved farthest."""
+    """Cells of one column that were moved to an end of its range: how many, and the one moved farthest."""
 
     rows: int
     farthest: float
@@ -107,8 +107,8 @@ class OwnRows(NamedTuple):
         if self.moved:
             named = ", ".join(f"{name} in {moved}" for name, moved in self.moved.items())
             told.append(
-                f"Moved to the ends of the agreed range, as in a release: {named}. Correct those that are mistakes, or that stand "
-                "for a gap."
+                f"Moved to the ends of the agreed range, as in a release: {named}. Correct those that are "
+                "mistakes, or that stand for a gap."
             )
         return told
 
