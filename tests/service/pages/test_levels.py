@@ -56,7 +56,7 @@ def test_pages_of_a_round_with_levels(fresh: World, agreed: eq.Agreement, tmp_pa
                     assert f"'{level}'" in said
                 for words in (
                     "compared with north; anything else is a level of its own",
-                    "0.1 to 20, clipped; its logarithm; missing has a weight of its own",
+                    "0.1 to 20, others moved there; its logarithm; missing has a weight of its own",
                     "one of 'no', 'yes', compared with no",
                     "All rows of one <patient> count as one row: the mean of numbers, and the most frequent of levels",
                 ):
