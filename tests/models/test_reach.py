@@ -42,6 +42,9 @@ def test_a_typical_range_is_the_reach_since_the_third_format() -> None:
 def test_bounds_may_be_left_out() -> None:
     bmi = agreed().model.columns[1]
     assert (bmi.bounds, bmi.valid_range) == ((18.0, 38.0), None)  # type: ignore[union-attr]
+    other = agreed('{ name = "age", typical = [0, 10], reach = [5, 15] }').model.columns[0]
+    assert (other.bounds, other.valid_range) == ((0.0, 15.0), None)  # type: ignore[union-attr]
+    assert agreed().model.columns[0].valid_range == (0.0, 120.0)  # type: ignore[union-attr]
     with pytest.raises(AgreementError, match=r"features\[0\].bounds is missing"):
         agreed('{ name = "age" }')
 
@@ -53,6 +56,7 @@ def test_bounds_may_be_left_out() -> None:
         ("bounds = [0, 100], reach = [50, 20]", "must be a range within"),
         ('typical = ["a", 3]', "must be a valid number"),
         ("reach = [1]", "reach"),
+        ("typical = [60, 80], reach = [0, 10]", "has none of typical"),
         ('typical = [0.5, 2], transform = "log", bounds = [0, 3]', "needs a lower bound above 0"),
     ],
 )

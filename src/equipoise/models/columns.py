@@ -8,6 +8,7 @@ each with a score. How their cells become numbers is public and decided row by r
 import math
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from datetime import date
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -131,7 +132,7 @@ class RegressionColumn(NumberColumn):
             return document
         if not all(is_range(one) for one in stated):
             return {**document, "bounds": [-1.0, 1.0]}  # the mistake is in the other range, and said there
-        return {**document, "bounds": [min(one[0] for one in stated), max(one[1] for one in stated)]}
+        return {**document, "bounds": list(_hull(stated))}
 
     @property
     def scaled_range(self) -> tuple[float, float]:
@@ -139,9 +140,8 @@ class RegressionColumn(NumberColumn):
 
     @property
     def valid_range(self) -> tuple[float, float] | None:
-        lower, upper = self.bounds
-        is_wider = any(stated and not stated[0] <= lower < upper <= stated[1] for stated in (self.reach, self.typical))
-        return self.bounds if is_wider or (self.reach is None and self.typical is None) else None
+        stated = [one for one in (self.reach, self.typical) if one is not None]
+        return None if stated and self.bounds == _hull(stated) else self.bounds  # as where bounds are left out
 
     @model_validator(mode="after")
     def _check_ranges(self) -> Self:
@@ -157,6 +157,11 @@ class RegressionColumn(NumberColumn):
             self._check_range("reach", self.reach, "most of the values between them")
             if not _can_be_scaled(*self.reach):
                 raise ValueError(f"reach = {list(self.reach)} cannot be mapped to [-1, 1]; choose other units")
+            if self.typical is not None and max(self.reach[0], self.typical[0]) >= min(self.reach[1], self.typical[1]):
+                raise ValueError(
+                    f"reach = {list(self.reach)} has none of typical = {list(self.typical)}: nearly all values would "
+                    "be moved to one end; state a reach about the typical range"
+                )
         return self
 
     def _check_range(self, name: str, stated: tuple[float, float], meaning: str) -> None:
@@ -166,6 +171,11 @@ class RegressionColumn(NumberColumn):
                 f"{name} = [{low:g}, {high:g}] must be a range within the bounds [{lower:g}, {upper:g}]: "
                 f"write [low, high] with {meaning}"
             )
+
+
+def _hull(ranges: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """Return the smallest range that holds all of them."""
+    return min(one[0] for one in ranges), max(one[1] for one in ranges)
 
 
 def is_range(stated: Any) -> bool:

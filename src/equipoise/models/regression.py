@@ -241,7 +241,8 @@ class Regression(Model):
             return 0.0, TYPICAL_DEVIATION, data.sd_spread
         low, high = ((scaled.transformed(end) - scaled.middle) / scaled.half_width for end in stated)
         spread = data.sd_spread if column.typical is None else data.stated_spread
-        return float(np.clip((low + high) / 2, -1, 1)), min((high - low) / 4, MOVED_DEVIATION), spread
+        deviation = min(max((high - low) / 4, SMALLEST_DEVIATION), MOVED_DEVIATION)
+        return float(np.clip((low + high) / 2, -1, 1)), deviation, spread
 
     def typical_features(self) -> list[tuple[float, float, float]]:
         """What is believed of each feature that is a number, under a standardised prior."""

@@ -175,7 +175,9 @@ def nothing_withheld(settlement: Settlement) -> Found:
     )
     if settlement.rational_rho is not None:
         least = sum(settlement.targets_at(settlement.rational_rho).values())
-        largest = "rho = 1" if settlement.terms.shares_surplus else "the largest that leaves nobody worse off than alone"
+        largest = (
+            "rho = 1" if settlement.terms.shares_surplus else "the largest that leaves nobody worse off than alone"
+        )
         words += f", and with {largest} {least:.2f}"
     short = targets - attained.value
     if short <= len(settlement.awards) * settlement.options["tolerance"]:
