@@ -46,10 +46,11 @@ def test_from_releases_to_the_page(
     (tmp_path / "worth.md").write_text((ROOT / "docs" / "worth.md").read_text(encoding="utf-8"), encoding="utf-8")
     script("worth_page").page(records, tmp_path)
     text = (tmp_path / "worth.md").read_text(encoding="utf-8")
-    assert text.count("## Measured: `tempering`, ρ = max") == text.count("## Measured: everything to everybody") == 1
+    for setting in ("`tempering`, surplus, ρ = 0.5", "everything to everybody"):
+        assert text.count(f"## Measured: {setting}") == 1
     assert "## When joining does not pay" in text
     for name in ("gain", "models"):
-        assert "<svg" in (tmp_path / "pictures" / f"worth-{name}-tempering-max.svg").read_text(encoding="utf-8")
+        assert "<svg" in (tmp_path / "pictures" / f"worth-{name}-tempering-surplus-0.5.svg").read_text(encoding="utf-8")
     script("worth_page").page(records, tmp_path)
     assert (tmp_path / "worth.md").read_text(encoding="utf-8") == text  # again, nothing is added
 
