@@ -25,7 +25,7 @@ max_rows = 100_000
 mechanism = "degraded"
 # "surplus" shares what parties can gain, so that everybody gains; "proportional" is the paper's rule.
 rule = "surplus"
-# Fairness exponent: near 0 everyone gets nearly everything, with 1 gains are in proportion to contributions.
+# Fairness exponent: near 0 everyone gets nearly everything, with 1 a half contribution gets half of the gain.
 rho = 0.5
 # What the operator may choose otherwise, of "mechanism", "rho" and "teams":
 # operator_may_choose = ["rho"]

@@ -306,10 +306,8 @@ class _Look:
         if what == OUTSIDE:
             share = count / self.rows
             unit = ": is the column in the agreed unit?" if share > CLIPPED_IS_MANY else ""
-            return (
-                f"{share:.1%} of the values are moved to its ends{unit}",
-                False,
-            )  # how much is too much, is for the release
+            # How much is too much, the release decides.
+            return f"{share:.1%} of the values are moved to its ends{unit}", False
         values = first_few([text for text, _ in self.strange.most_common(3)], 3)
         agreed = first_few(self.column.labels) if isinstance(self.column, CodedColumn) else ""
         gaps = "the column is empty: fill it in" if count == self.rows else "fill them in"

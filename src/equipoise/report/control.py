@@ -119,7 +119,7 @@ def _of_surplus(settlement: "Settlement") -> list[str]:
     return [
         "A party’s target is what it knows alone, and a share of what it can gain: (φ/φ_max)^ρ, where φ is its Shapley "
         "value. So everybody who brings anything gains, whatever ρ is. Near ρ = 0 all get nearly everything, and with "
-        "ρ = 1 gains are in proportion to Shapley values.",
+        "ρ = 1 these shares are in proportion to Shapley values.",
         f"Chosen is ρ = {number(settlement.rho)}."
         + ("" if stable is None else f" Up to {number(stable)} no coalition’s best member would rather leave with it."),
         f"A larger ρ hands out less: together the targets are worth {number(chosen)} nats, between {number(most)} as ρ "

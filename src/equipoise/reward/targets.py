@@ -81,7 +81,7 @@ class Terms:
 
     @property
     def shares_surplus(self) -> bool:
-        """Whether parties share what they can gain, not what all know together."""
+        """True if parties share what they can gain, not what all know together."""
         return self.rule == "surplus"
 
     def share(self, ratio: Floats, alone: Floats, whole: Floats, rho: float | Floats) -> Floats:
@@ -328,12 +328,10 @@ def stability_bound(
     claims = []
     for coalition, worth in coalitions.items():
         foremost = max(coalition, key=lambda party: shapley.get(party, 0.0))
-        # By the surplus rule a target is no less than v iff (φ/φ_max)^ρ (v_N − v_i) ≥ v − v_i.
-        alone = coalitions.get(frozenset([foremost])) if rule == "surplus" else None
-        if alone is None or coalition == {foremost}:
-            claims += [(shapley.get(foremost, 0.0), worth, 0.0)] if rule == "proportional" else []
-        else:
-            claims.append((shapley.get(foremost, 0.0), worth, alone.value))
+        if rule == "proportional":
+            claims.append((shapley.get(foremost, 0.0), worth, 0.0))
+        elif len(coalition) > 1:  # nobody gets less than alone
+            claims.append((shapley.get(foremost, 0.0), worth, coalitions[frozenset([foremost])].value))
     return _largest_exponent(claims, best, grand)
 
 
