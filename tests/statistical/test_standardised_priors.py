@@ -74,7 +74,7 @@ def replicate(kind: str, epsilon: float, number: int) -> tuple[Floats, Floats, F
 @pytest.mark.parametrize(("kind", "epsilon"), [("linear", 0.5), ("linear", 20.0), ("logistic", 0.5), ("logistic", 4.0)])
 def test_calibrated(kind: str, epsilon: float, monkeypatch: pytest.MonkeyPatch) -> None:
     # Targets are as the prior has them, without bounds, and their sums are not refused.
-    monkeypatch.setattr("equipoise.inference.regression.posterior._check_possible", lambda _releases: None)
+    monkeypatch.setattr("equipoise.inference.regression.problem._check_possible", lambda _releases: None)
     model = agreed(kind, 2).model
     assert isinstance(model, Regression)
     prepared, found = RegressionModel.of(model), []

@@ -29,7 +29,7 @@ from equipoise.inference.diagnostics import Diagnostics, diagnose
 from equipoise.inference.models.linear import ConjugateRegression, LinearPrior, matrix_places
 from equipoise.inference.pooling import ReleasedSums
 from equipoise.inference.regression.model import RegressionModel
-from equipoise.inference.regression.posterior import find_start
+from equipoise.inference.regression.problem import find_start
 from equipoise.inference.runtime import ONE_AT_A_TIME, compiler_options, double_precision, use_compilation_cache
 
 ROUND = 40  # draws kept between two looks at the chains

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
 from equipoise.inference.normals import Normals, normal_log_density
@@ -21,6 +22,7 @@ STEPS = 60
 # The least keeps matrices regular at the edge of a truncated norm, beyond which nothing changes with it.
 DAMPING = np.concatenate([[1e-9], 10.0 ** np.arange(-2, 7)])
 GAIN = 1e-6  # in log density, below which a step ends the search
+FARTHEST = 20.0  # coordinate, in standard deviations of the prior, where chains turn back
 
 
 class Mode(NamedTuple):
@@ -132,3 +134,8 @@ def _derivatives(problem: Problem, place: Floats, coordinates: Callable[[Floats]
         turned = relative.transpose(0, 2, 1).reshape(number, -1)
         information += slopes @ precision @ slopes.T + 0.5 * flat @ turned.T
     return gradient, information
+
+
+def is_near(coordinates: Floats) -> NDArray[np.bool_]:
+    """True for coordinates [points, d] where the prior has any density to speak of."""
+    return np.asarray((np.abs(coordinates) < FARTHEST).all(axis=1))

@@ -17,7 +17,7 @@ from equipoise.inference.pooling import Releases, pool
 from equipoise.inference.regression.model import RegressionModel
 from equipoise.inference.regression.observation import observe_targets
 from equipoise.inference.regression.population import MOST_MOMENTS, simulate, weigh
-from equipoise.inference.regression.posterior import first_row_covariance, settle_row_covariances
+from equipoise.inference.regression.problem import first_row_covariance, settle_row_covariances
 from equipoise.inference.released import released_sums
 from equipoise.models.regression import Regression
 from equipoise.protocol.submission import Submission

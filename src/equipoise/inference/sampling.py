@@ -5,14 +5,13 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
 from equipoise.estimate import Estimate
 from equipoise.inference.diagnostics import SUPERCHAINS, Diagnostics
 from equipoise.inference.hamiltonian import CHAINS, Chains, Field, sample_chains
 from equipoise.inference.importance import Adapted, adapt, draw_adapted
-from equipoise.inference.mode import Chart, Mode, Problem
+from equipoise.inference.mode import Chart, Mode, Problem, is_near
 
 POINTS_PER_DRAW = 3
 FEWEST_EFFECTIVE = 400.0  # points, below which weights are not relied on
@@ -20,7 +19,6 @@ FEWEST_DRAWS = 640  # fewer would not be taken for converged
 LARGEST_ROUNDING = 0.02  # of slopes, by coordinates in standard deviations
 LOW = 5.0  # of log density below what is usual, where no chain begins
 HALVINGS = 20
-FARTHEST = 20.0  # coordinate, in standard deviations of the prior, where chains turn back
 
 
 class Sample(NamedTuple):
@@ -128,8 +126,3 @@ def _log_density(problem: Problem, coordinates: Floats) -> Floats:
     """Log density of the posterior at coordinates [points, d]; −∞ at far ones."""
     near = is_near(coordinates)
     return np.where(near, problem.log_posterior(np.where(near[:, None], coordinates, 0.0)), -np.inf)
-
-
-def is_near(coordinates: Floats) -> NDArray[np.bool_]:
-    """True for coordinates [points, d] where the prior has any density to speak of."""
-    return np.asarray((np.abs(coordinates) < FARTHEST).all(axis=1))

@@ -8,6 +8,7 @@ from equipoise.inference.hamiltonian import sample_chains
 from equipoise.inference.pooling import Releases
 from equipoise.inference.regression import posterior
 from equipoise.inference.regression.model import RegressionModel
+from equipoise.inference.regression.problem import build_problem
 from regressions import agree, draw_rows, draw_targets, model_of, sums_of
 
 WEIGHTS = np.array([0.3, -0.2, 0.25, 0.15, -0.1, 0.05])
@@ -45,7 +46,7 @@ def test_a_normal_posterior_is_sampled() -> None:
 
 def test_slopes_of_a_linear_regression_are_differences() -> None:
     model, releases = released("linear")
-    problem, mode = posterior.build_problem(model, releases)
+    problem, mode = build_problem(model, releases)
     points = mode.centre + 2 * np.random.default_rng(1).normal(size=(5, model.dimension)) @ mode.root.T
     slopes = problem.slopes(points)
     np.testing.assert_allclose(problem.slopes(points, single=True), slopes, rtol=1e-3, atol=1e-2)
@@ -74,7 +75,7 @@ def test_chains_and_importance_weights_agree(kind: str, monkeypatch: pytest.Monk
 
 def test_the_chart_of_a_logistic_regression_shifts_the_bias_along_its_ridge() -> None:
     model, releases = released("logistic")
-    problem, mode = posterior.build_problem(model, releases)
+    problem, mode = build_problem(model, releases)
     chart = problem.chart
     assert chart is not None
     rng = np.random.default_rng(4)
@@ -106,7 +107,7 @@ def test_the_chart_of_a_logistic_regression_shifts_the_bias_along_its_ridge() ->
 def test_slopes_on_the_chart_are_differences(rows: int, noise: float) -> None:
     """Also far from the mode, and where noise leaves feature moments that no rows have."""
     model, releases = released("logistic", rows, noise)
-    problem, mode = posterior.build_problem(model, releases)
+    problem, mode = build_problem(model, releases)
     chart = problem.chart
     assert chart is not None
     points = chart.from_coordinates(mode.centre + 1.5 * np.random.default_rng(6).normal(size=(8, model.dimension)))
@@ -123,7 +124,7 @@ def test_slopes_on_the_chart_are_differences(rows: int, noise: float) -> None:
 
 def test_chains_do_not_begin_where_next_to_no_density_is() -> None:
     model, releases = released("linear")
-    problem, mode = posterior.build_problem(model, releases)
+    problem, mode = build_problem(model, releases)
     wide = mode._replace(root=30 * mode.root)
     starts = sampling._draw_starts(problem, wide, np.random.default_rng(5))
     densities = problem.log_posterior(np.concatenate([mode.centre[None], starts]))
@@ -133,7 +134,7 @@ def test_chains_do_not_begin_where_next_to_no_density_is() -> None:
 
 def test_points_that_are_far_or_no_numbers_have_no_density() -> None:
     model, releases = released("linear")
-    problem, _ = posterior.build_problem(model, releases)
+    problem, _ = build_problem(model, releases)
     points = np.stack([np.full(model.dimension, value) for value in (np.nan, np.inf, 1e9, 0.0)])
     value, slopes = sampling._log_density(problem, points), problem.slopes(points)
     assert np.isneginf(value[:3]).all()

@@ -11,7 +11,8 @@ import pytest
 from equipoise.errors import InferenceError
 from equipoise.inference.pooling import Releases
 from equipoise.inference.regression.model import RegressionModel
-from equipoise.inference.regression.posterior import build_problem, sample_posterior
+from equipoise.inference.regression.posterior import sample_posterior
+from equipoise.inference.regression.problem import build_problem
 from equipoise.inference.sampling import Sample
 from regressions import Floats, agree, draw_targets, model_of, sums_of
 
@@ -162,7 +163,7 @@ def test_a_ridge_that_cannot_be_resolved_is_refused_in_words(monkeypatch: pytest
     rng = np.random.default_rng(6)
     releases = release("linear", draw_hard_rows("constant 1", 1_000, rng), 4.0, rng)
     fail = mock.Mock(side_effect=np.linalg.LinAlgError("Singular matrix"))
-    monkeypatch.setattr("equipoise.inference.regression.posterior.find_mode", fail)
+    monkeypatch.setattr("equipoise.inference.regression.problem.find_mode", fail)
     with pytest.raises(InferenceError, match="1,000 rows.*; leave a column out or merge levels"):
         sample("linear", releases)
 

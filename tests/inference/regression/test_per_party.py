@@ -9,7 +9,9 @@ from scipy import stats
 import equipoise as eq
 from equipoise.inference.pooling import Releases
 from equipoise.inference.regression import posterior
+from equipoise.inference.regression import problem as problem_module
 from equipoise.inference.regression.model import RegressionModel
+from equipoise.inference.regression.problem import build_problem
 from regressions import COLUMNS, Floats, agree, draw_rows, draw_targets, model_of, release_tables, sums_of
 
 PER_PARTY = '[model.data_prior]\nscope = "per-party"'
@@ -64,8 +66,8 @@ def test_it_is_the_product_of_the_parties_joint_densities(
     entries = split + moments.targets
     root = rng.normal(size=(entries, entries)) / 10
     covariance = root @ root.T + 0.05 * np.eye(entries)
-    monkeypatch.setattr(posterior, "_row_covariance", lambda _model, _likelihood, _centre: covariance)
-    problem, mode = posterior.build_problem(model, releases, power=power, sampling=sampling)
+    monkeypatch.setattr(problem_module, "_row_covariance", lambda _model, _likelihood, _centre: covariance)
+    problem, mode = build_problem(model, releases, power=power, sampling=sampling)
     coordinates = mode.centre + rng.normal(size=(5, model.dimension)) @ mode.root.T
     parameters = model.parameters(coordinates)
 
@@ -90,7 +92,7 @@ def test_it_is_the_product_of_the_parties_joint_densities(
 @pytest.mark.parametrize("kind", ["linear", "logistic"])
 def test_slopes_are_sums_over_parties(kind: str) -> None:
     _, model = both_models(kind)
-    problem, mode = posterior.build_problem(model, release(kind))
+    problem, mode = build_problem(model, release(kind))
     points = mode.centre + np.random.default_rng(1).normal(size=(5, model.dimension)) @ mode.root.T
     slopes = problem.slopes(points)
     steps = 1e-6 * np.eye(model.dimension)

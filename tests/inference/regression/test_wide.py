@@ -11,6 +11,7 @@ from equipoise.inference.hamiltonian import sample_chains
 from equipoise.inference.pooling import Releases, pool
 from equipoise.inference.regression import model as regression_model
 from equipoise.inference.regression import posterior
+from equipoise.inference.regression.problem import build_problem
 from regressions import agree, draw_rows, draw_targets, model_of, sums_of
 
 WEIGHTS = np.array([0.3, -0.2, 0.25, 0.15, -0.1, 0.05])
@@ -28,7 +29,7 @@ def test_wrong_slopes_leave_the_distribution_as_it_is(kind: str) -> None:
     releases = Releases(
         (sums + 5 * rng.normal(size=len(sums)))[None], np.array([800.0]), np.array([25.0]), np.ones(len(sums))
     )
-    problem, mode = posterior.build_problem(model, releases)
+    problem, mode = build_problem(model, releases)
     weighted = posterior.sample_posterior(model, releases, rng, 8_000)
     assert weighted.divergence is not None
 

@@ -1,10 +1,7 @@
-"""Posterior of a regression's parameters from the releases of a coalition."""
+"""Draws of a regression's parameters from their posterior given the releases of a coalition."""
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,29 +12,21 @@ from equipoise._util.recent import Recent
 from equipoise.errors import InferenceError
 from equipoise.inference.approximation import Expansion, Parts
 from equipoise.inference.importance import Adapted
-from equipoise.inference.mode import GAIN, Mode, Observation, Problem, find_mode
-from equipoise.inference.normals import Normals
-from equipoise.inference.pooling import Pooled, Releases, pool
-from equipoise.inference.regression.likelihood import Likelihood, LinearLikelihood
-from equipoise.inference.regression.logistic import LogisticLikelihood
+from equipoise.inference.mode import Mode, Problem
+from equipoise.inference.pooling import Releases, pool
 from equipoise.inference.regression.model import RegressionModel
-from equipoise.inference.regression.observation import TargetObservation, observe_targets
-from equipoise.inference.regression.population import MORE_ROWS, MOST_MOMENTS, ROWS, Population, simulate, weigh
-from equipoise.inference.regression.row_covariance import nearest_covariance, row_covariance
-from equipoise.inference.regression.statistic import MomentMap
-from equipoise.inference.regression.straight import StraightBias
-from equipoise.inference.sampling import Sample, is_near, sample_prior, sample_problem
+from equipoise.inference.regression.problem import (
+    Settled,
+    approximate_problem,
+    build_problem,
+    final_problem,
+    settle_row_covariances,
+)
+from equipoise.inference.sampling import Sample, sample_prior, sample_problem
 
-ITERATIONS = 3  # of the covariance of a row, which is taken at the mode
-FIRST_ROWS = 10.0  # as many rows tell where the search for the mode begins
-COOLING = 5.0  # factor from one power of the likelihood to the next
-ON_THE_WAY = 0.1  # gain of log density that ends the search for the mode of such a power
 REMEMBERED = 64  # coalitions
 # Coordinates: importance weights of wider models are hopelessly uneven, and trying costs more where targets are labels.
 MOST_WEIGHTED, MOST_WEIGHTED_LABELS = 24, 14
-FAR = 12.0  # standard deviations of the noise
-LARGEST_ERROR = 0.1  # share of an observation's covariance that is the error of synthetic rows
-WORST_FIT = 10.0  # mean square of what a mode leaves of an observed moment, in its variance
 
 
 @dataclass(frozen=True)
@@ -112,217 +101,11 @@ def _sample_remembering(
     """Sample a coalition, which is often asked for again, with more draws or tempered: keep what needs no draws."""
     name = (model.name, *(part.tobytes() for part in releases), sampling)
     settled = _settled.find(name, lambda: settle_row_covariances(model, releases, sampling=sampling))
-    problem, mode = _problems.find((*name, power), lambda: _final_problem(model, settled, power, sampling))
+    problem, mode = _problems.find((*name, power), lambda: final_problem(model, settled, power, sampling))
     most, remembered = RegressionSampler(model).most_weighted, partial(_adapted.find, (*name, power))
     return sample_problem(problem, mode, rng, draws, most_weighted=most, adapted=remembered)
-
-
-class Settled(NamedTuple):
-    """Releases whose features have one distribution, the covariance of a row of each, and the mode they go with."""
-
-    groups: Sequence[Releases]
-    covariances: list[Floats]
-    centre: Floats
 
 
 _settled = Recent[Settled](REMEMBERED)
 _problems = Recent[tuple[Problem, Mode]](REMEMBERED)
 _adapted = Recent[Adapted](REMEMBERED)
-
-
-def build_problem(
-    model: RegressionModel,
-    releases: Releases,
-    *,
-    power: float = 1.0,
-    sampling: float = 1.0,
-    start: Floats | None = None,
-) -> tuple[Problem, Mode]:
-    """Find the mode for a coalition's releases, taking the covariance of a row where the mode is.
-
-    If every party's features have a distribution of their own, the density is the product of those of all parties'
-    releases, each with its own feature moments integrated out and its own covariance of a row. Parties share the
-    parameters alone.
-
-    Tempering to a `power` comes last, so that it does not change the likelihood. From a `start` near the mode, such as
-    that of nearly the same releases, a single round of both will do for an approximation.
-    """
-    return _final_problem(
-        model, settle_row_covariances(model, releases, sampling=sampling, start=start), power, sampling
-    )
-
-
-def find_start(
-    model: RegressionModel, releases: Releases, *, sampling: float = 1.0
-) -> tuple[Mode, list[tuple[Floats, Floats]]]:
-    """Find the mode, and the mean and covariance of the features of each group of releases: where others may start."""
-    settled = settle_row_covariances(model, releases, sampling=sampling)
-    _, mode = _final_problem(model, settled, 1.0, sampling)
-    features = []
-    for one in _pool_groups(settled.groups, settled.covariances, sampling):
-        found = observe_targets(model.moments, one, model.feature_prior).features
-        second = model.moments.second_moments(found)
-        mean = second[:-1, -1]
-        features.append((mean, nearest_covariance(second[:-1, :-1], mean)))
-    return mode, features
-
-
-def _final_problem(model: RegressionModel, settled: Settled, power: float, sampling: float) -> tuple[Problem, Mode]:
-    """Take the covariances of a row as they were settled, and find the mode of the tempered posterior."""
-    pooled = _pool_groups(settled.groups, settled.covariances, sampling)
-    likelihoods = [_final_likelihood(model, one, power, settled.centre) for one in pooled]
-    problem = _problem(model, likelihoods)
-    mode = _find_mode(problem, settled.centre)
-    around = [one.around for one in likelihoods if isinstance(one, LogisticLikelihood)]
-    if around and model.has_volume:
-        problem = problem._replace(chart=StraightBias(model, np.mean(around, axis=0), mode.centre))
-    return problem, mode
-
-
-def settle_row_covariances(
-    model: RegressionModel, releases: Releases, *, sampling: float = 1.0, start: Floats | None = None
-) -> Settled:
-    """Find mode and covariances of a row in turns.
-
-    The mode is followed from where next to nothing is known: the likelihood is tempered less and less.
-    """
-    _check_possible(releases)
-    groups = releases.apart() if model.per_party else [releases]
-    covariances = [first_row_covariance(model.moments, group) for group in groups]
-    centre = np.zeros(model.dimension) if start is None else start
-    first = min(1.0, FIRST_ROWS / float(releases.rows.sum())) if start is None else 1.0
-    powers = np.geomspace(first, 1.0, math.ceil(math.log(1 / first, COOLING)) + 1)
-    for iteration in range(ITERATIONS if start is None else 1):
-        pooled = _pool_groups(groups, covariances, sampling)
-        for part in powers if iteration == 0 else powers[-1:]:
-            likelihoods = [_likelihood(model, one, float(part), centre) for one in pooled]
-            gain = GAIN if part == 1 else ON_THE_WAY
-            centre = _find_mode(_problem(model, likelihoods), centre, gain).centre
-        covariances = [_row_covariance(model, one, centre) for one in likelihoods]
-    return Settled(groups, covariances, centre)
-
-
-def _pool_groups(groups: Sequence[Releases], covariances: Sequence[Floats], sampling: float) -> list[Pooled]:
-    return [pool(group, one, sampling=sampling) for group, one in zip(groups, covariances, strict=True)]
-
-
-def first_row_covariance(moments: MomentMap, releases: Releases) -> Floats:
-    """Covariance of a row before any mode is known: that of the mean sums, as if there were no noise."""
-    means = np.clip(releases.statistic.sum(axis=0) / releases.rows.sum(), -1.0, 1.0)  # of what spans [−1, 1]
-    split = moments.features
-    square = max(0.0, float(means[-1])) if moments.has_square else 1.0
-    features = moments.second_moments(means[:split])
-    return row_covariance(moments, features, means[split : split + len(features)], square)
-
-
-def _find_mode(problem: Problem, start: Floats, gain: float = GAIN) -> Mode:
-    """Find a mode from a start, and from the prior's if nothing near the first one explains what was observed.
-
-    A search can stick where weights make labels so certain that they hardly move.
-    """
-    mode = find_mode(problem, start, gain=gain)
-    if all(one.misfit(mode.centre) <= WORST_FIT for one in problem.observations):
-        return mode
-    again = find_mode(problem, np.zeros_like(start), gain=gain)
-    first, second = problem.log_posterior(np.stack([mode.centre, again.centre]))
-    return again if second > first else mode
-
-
-def approximate_problem(model: RegressionModel, pooled: Sequence[Pooled], centre: Floats) -> Problem:
-    """Take releases as pooled, and E[y u] of logistic regression by its closed form, without synthetic rows."""
-    near = model.parameters(centre[None]).weights[0]
-
-    def likelihood_of(one: Pooled) -> Likelihood:
-        observation = observe_targets(model.moments, one, model.feature_prior)
-        if model.moments.has_square:
-            return LinearLikelihood(model.moments, observation)
-        return LogisticLikelihood(model.moments, observation, None, model.shape_spread, near)
-
-    return _problem(model, [likelihood_of(one) for one in pooled])
-
-
-def _check_possible(releases: Releases) -> None:
-    """Refuse sums that rows within [−1, 1] do not have, whatever the noise."""
-    if not np.all(np.isfinite(releases.statistic)):
-        raise InferenceError("a release has sums that are not finite numbers; ask its party for another submission")
-    deviations = np.sqrt(releases.scale[:, None] * releases.shape)
-    beyond = np.abs(releases.statistic) - releases.rows[:, None] - FAR * deviations
-    if np.any(beyond > 0):
-        row, column = np.unravel_index(int(np.argmax(beyond)), beyond.shape)
-        raise InferenceError(
-            f"a release of {releases.rows[row]:,.0f} rows has a sum of {releases.statistic[row, column]:.4g}, which no "
-            "rows within the agreed bounds have; ask its party for another submission"
-        )
-
-
-def _final_likelihood(model: RegressionModel, pooled: Pooled, power: float, centre: Floats) -> Likelihood:
-    """Build the likelihood that is sampled, of more synthetic rows where the error of the usual number would matter."""
-    found = _likelihood(model, pooled, power, centre)
-    if isinstance(found, LogisticLikelihood) and found.error_share() > LARGEST_ERROR:
-        return _likelihood(model, pooled, power, centre, rows=MORE_ROWS)
-    return found
-
-
-def _likelihood(
-    model: RegressionModel, pooled: Pooled, power: float, centre: Floats, *, rows: int = ROWS
-) -> Likelihood:
-    observation = observe_targets(model.moments, pooled, model.feature_prior, power=power)
-    if model.moments.has_square:
-        return LinearLikelihood(model.moments, observation)
-    near = model.parameters(centre[None]).weights[0]
-    population = _population(model, observation, rows)
-    return LogisticLikelihood(model.moments, observation, population, model.shape_spread, near)
-
-
-def _population(model: RegressionModel, observation: TargetObservation, number: int = ROWS) -> Population | None:
-    """Simulate rows with the feature moments that were found, unless there are too many of these."""
-    moments = model.moments
-    if moments.features > MOST_MOMENTS:
-        return None
-    rows = simulate(moments, model.blocks, moments.second_moments(observation.features), number)
-    return weigh(moments, rows, observation.features, observation.feature_covariance)
-
-
-def _row_covariance(model: RegressionModel, likelihood: Likelihood, centre: Floats) -> Floats:
-    """Covariance of a row where parameters are at a mode."""
-    parameters = model.parameters(centre[None])
-    if isinstance(likelihood, LogisticLikelihood):
-        population = likelihood.population
-    else:
-        population = _population(model, likelihood.observation)
-    if population is not None:
-        variance = float(parameters.variance[0]) if model.moments.has_square else None
-        return population.row_covariance(parameters.weights[0], variance)
-    products, squares = likelihood.target_moments(parameters)
-    return row_covariance(model.moments, likelihood.second_moments, products[0], float(squares[0]))
-
-
-def _problem(model: RegressionModel, likelihoods: Sequence[Likelihood]) -> Problem:
-    return Problem(
-        [Observation(one.observation.observed, partial(_normals, model, one)) for one in likelihoods],
-        model.flatten,
-        model.unflatten,
-        partial(_slopes, model, likelihoods),
-        model.log_volume if model.has_volume else None,
-    )
-
-
-@np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def _normals(model: RegressionModel, likelihood: Likelihood, coordinates: Floats) -> Normals:
-    """Distribution of an observation; at points so far off that it overflows, the density becomes −∞."""
-    return likelihood.moments_at(model.parameters(coordinates))
-
-
-@np.errstate(over="ignore", invalid="ignore", divide="ignore")
-def _slopes(
-    model: RegressionModel, likelihoods: Sequence[Likelihood], coordinates: Floats, *, single: bool = False
-) -> Floats:
-    """Slopes of the posterior's log density at coordinates [points, d]; at far ones, those where the prior peaks."""
-    coordinates = np.where(is_near(coordinates)[:, None], coordinates, 0.0)
-    parameters = model.parameters(coordinates)
-    by_weights, by_variance = np.zeros_like(parameters.weights), np.zeros(len(coordinates))
-    for likelihood in likelihoods:
-        found = likelihood.slopes(parameters, single=single)
-        by_weights += found[0]
-        by_variance += found[1]
-    return np.asarray(model.pull_back(coordinates, by_weights, by_variance) - coordinates)
