@@ -135,7 +135,7 @@ class Setting:
         return replace(self, tables=halves)
 
 
-def syn(seed: int = 1) -> Setting:
+def syn(seed: int = 1, rows: Sequence[int] = SYN_ROWS) -> Setting:
     """Two features; weights, variance and every party's feature distribution are draws of the prior."""
     rng = np.random.default_rng(seed)
     variance = 0.1 / rng.gamma(5.0)
@@ -146,13 +146,13 @@ def syn(seed: int = 1) -> Setting:
         return np.asarray(features @ weights[:2] + weights[2] + noise)
 
     tables, test = {}, []
-    for party, rows in zip(PARTIES, SYN_ROWS, strict=True):
+    for party, number in zip(PARTIES, rows, strict=True):
         normal = rng.normal(size=(50, 2))
         covariance = np.linalg.inv(normal.T @ normal)  # W⁻¹(I, 50)
         mean = rng.multivariate_normal(np.zeros(2), covariance)
-        features = rng.multivariate_normal(mean, covariance, size=rows)
+        features = rng.multivariate_normal(mean, covariance, size=number)
         tables[party] = features, targets(features)
-        share = SYN_TEST_ROWS * rows // sum(SYN_ROWS)
+        share = SYN_TEST_ROWS * number // sum(rows)
         test.append(rng.multivariate_normal(mean, covariance, size=share))
     unseen = np.concatenate(test)
     prior = {
