@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 
 import equipoise as eq
-from equipoise.client.home.model import combined, evidence_of
+from equipoise.client.home.model import combined, evidence_of, no_evidence
 from equipoise.client.home.rows import own_rows
-from equipoise.reward.evidence import Evidence
 
 PARTIES = ("north", "south", "west")
 ROWS = (150, 300, 600)
@@ -112,7 +111,7 @@ def settle(kind: str, number: int, mechanisms: Sequence[str] = MECHANISMS) -> It
             rows = own_rows(agreed, tables[party])
             evidence = evidence_of(award.reward)
             home = combined(award.reward, evidence, rows, draws=DRAWS, seed=number)
-            own = combined(award.reward, Evidence.none(evidence.dimension), rows, draws=DRAWS, seed=number)
+            own = combined(award.reward, no_evidence(award.reward), rows, draws=DRAWS, seed=number)
             yield {
                 "kind": kind,
                 "round": number,

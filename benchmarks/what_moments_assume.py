@@ -30,7 +30,7 @@ from equipoise.inference.batch import Asked, releases_of
 from equipoise.inference.pooling import Releases, pool
 from equipoise.inference.regression.model import RegressionModel
 from equipoise.inference.regression.observation import TargetObservation, observe_targets
-from equipoise.inference.regression.posterior import Settled, settle_row_covariances
+from equipoise.inference.regression.problem import Settled, settle_row_covariances
 from equipoise.inference.regression.row_covariance import row_covariance
 from equipoise.inference.released import released_sums
 from equipoise.models.linear import NormalInverseWishart

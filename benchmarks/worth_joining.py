@@ -32,6 +32,7 @@ from equipoise.models.base import Rows
 from equipoise.models.guarantee import Guarantee
 from equipoise.reward.evidence import Evidence, Normal
 from equipoise.reward.model import Reward
+from equipoise.reward.others import ExactEvidence, OthersSums
 from equipoise.reward.scoring import scaled_rows
 from equipoise.reward.slice_sampling import touching
 from public_tables import PARTIES, TABLES
@@ -72,30 +73,41 @@ def deal(study: Study, number: int) -> Deal:
 # At home.
 
 
-def reward_of(study: Study, party: int, reward: Floats, others: Floats | None) -> Reward:
-    """Make a party's reward of draws of own coordinates [draws, d]; that of its own release if there are no others."""
+def reward_of(
+    study: Study, party: int, reward: Floats, others: Floats | None = None, sums: Floats | None = None
+) -> Reward:
+    """Make a party's reward of draws of own coordinates [draws, d]; that of its own release if there are no others.
+
+    The others' evidence comes as draws, or as `sums`.
+    """
     coordinates = reward.astype(float)
-    scenario = Scenario(PARTIES[party : party + 1] if others is None else PARTIES)
+    scenario = Scenario(PARTIES[party : party + 1] if others is None and sums is None else PARTIES)
     parameters = study.agreement.model.at_coordinates(coordinates)
     posterior = Posterior(
         parameters, independent(*coordinates.shape), scenario, "moments", "power", 0, 0, 1, coordinates
     )
     evidence = None if others is None else others.astype(float)[None]
-    return Reward(PARTIES[party], study.agreement, posterior, Estimate(0.0, 0.0), (), evidence)
+    handed = None
+    if sums is not None:
+        statistic, variance = np.split(sums[1:], 2)
+        handed = OthersSums(float(sums[0]), statistic, variance)
+    return Reward(PARTIES[party], study.agreement, posterior, Estimate(0.0, 0.0), (), evidence, None, handed)
 
 
-def drawn_at_home(reward: Reward, evidence: Evidence, rows: Rows, seed: int) -> tuple[dict[str, Floats], float]:
+def drawn_at_home(
+    reward: Reward, evidence: Evidence | ExactEvidence, rows: Rows, seed: int
+) -> tuple[dict[str, Floats], float]:
     """Draws of what `eq.combine` samples, by weights instead of chains, which is quicker; and how many they are worth.
 
     Proposals are multivariate t around the density's modes and, while weights are too uneven, around what they found so
     far; where that does not help either, the library's own chains.
     """
     model, rng = reward.agreement.model, np.random.default_rng(seed)
-    likelihood = model.likelihood_of(rows)
+    likelihood, own = model.likelihood_of(rows), len(model.coordinate_names())
 
     def log_density(points: Floats) -> Floats:
         with np.errstate(all="ignore"):
-            found = evidence.log_density(points) + likelihood(model.at_coordinates(points))
+            found = evidence.log_density(points) + likelihood(model.at_coordinates(points[:, :own]))
         return np.where(np.isfinite(found), found, -np.inf)
 
     around = [touching(log_density, part) for part in evidence.parts]
@@ -109,10 +121,10 @@ def drawn_at_home(reward: Reward, evidence: Evidence, rows: Rows, seed: int) -> 
         worth = float(1 / np.sum(weights**2))
         if worth >= LEAST_WORTH:
             places = np.searchsorted(np.cumsum(weights), (np.arange(DRAWS) + rng.uniform()) / DRAWS)
-            return model.at_coordinates(points[np.minimum(places, PROPOSALS - 1)]), worth
+            return model.at_coordinates(points[np.minimum(places, PROPOSALS - 1), :own]), worth
         mean, covariance = weights @ points, np.cov(points.T, aweights=weights) + 1e-9 * np.eye(evidence.dimension)
         around = [*around, Normal.of(mean, covariance), Normal.of(mean, 3 * covariance)]
-    return posterior_at_home(reward, evidence, rows, draws=DRAWS, seed=seed).draws, worth
+    return posterior_at_home(reward, evidence, rows, draws=DRAWS, seed=seed)[0].draws, worth
 
 
 def _log_t(normal: Normal, points: Floats) -> Floats:
@@ -143,9 +155,9 @@ def at_home(study: Study, data: Path | None, given: dict[str, Any], *, rivals: b
 
     parts = {number: [moved(part) for part in one.parts] for number, one in deals.items()}
     nothing = Evidence.none(given["reward"].shape[-1])
-    first = reward_of(study, 0, given["reward"][0, 0], None)
+    first = reward_of(study, 0, given["reward"][0, 0])
 
-    def fitted(own: Rows, reward: Reward, evidence: Evidence, number: int) -> tuple[float, float]:
+    def fitted(own: Rows, reward: Reward, evidence: Evidence | ExactEvidence, number: int) -> tuple[float, float]:
         found, worth = drawn_at_home(reward, evidence, own, number)
         return loss(tests[number], found), worth
 
@@ -167,8 +179,12 @@ def at_home(study: Study, data: Path | None, given: dict[str, Any], *, rivals: b
             for party, own in enumerate(parts[number]):
                 amount = float(given["amount"][place, party])
                 nobody = np.isnan(amount) or (mechanism == "tempering" and amount == 0)
-                others = None if nobody else given["others"][place, party]
-                reward = reward_of(study, party, given["reward"][place, party], others)
+                # Rewards carry sums where nothing holds them back but noise.
+                exact = "sums" in given and (mechanism != "tempering" or amount == 1)
+                handed = (
+                    {} if nobody else {name: given[name][place, party] for name in ("sums" if exact else "others",)}
+                )
+                reward = reward_of(study, party, given["reward"][place, party], **handed)
                 evidence = evidence_of(reward)
                 home, worth = fitted(own, reward, evidence, number)
                 held = len(own.target)

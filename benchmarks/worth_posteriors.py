@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from equipoise._util.cores import one_core_each, usable_cores
 from equipoise.estimate import Estimate
 from equipoise.inference import brownian
-from equipoise.inference.pooling import Releases
+from equipoise.inference.infer import VARIANCE_OF_A_ROW
+from equipoise.inference.pooling import Releases, add_up
 from equipoise.inference.regression.posterior import sample_posterior
 from equipoise.reward.targets import PRECISION, TOLERANCE, SharingRule, Targets, Terms, decide, every_coalition
 from equipoise.reward.tempering import FIRST_LOOK, Curve, Point
@@ -103,6 +104,15 @@ class Sampler:
             scales.append(scale)
         return Releases(np.stack(statistics), whole.rows[places], np.array(scales), whole.shape)
 
+    def sums(self, asked: Asked) -> Floats:
+        """Add releases up as a reward carries them: rows, sums and variances of their noise, one after the other."""
+        own = self._releases[asked.round]
+        places = [PARTIES.index(party) for party in asked.members]
+        noise_of_a_row = own.scale[places] * own.shape.mean() / own.rows[places]
+        added = add_up(self._releases_of(asked), 1 / (VARIANCE_OF_A_ROW + noise_of_a_row))
+        order = np.argsort(self._study.model.moments.order)
+        return np.concatenate([added.rows, added.statistic[0, order], added.scale[0] * added.shape[order]])
+
 
 def reward_at(mechanism: str, number: int, party: str, amount: float) -> tuple[Asked, Asked]:
     """A party's reward, held back by κ or τ, and prior times the others' evidence as that reward carries it."""
@@ -171,7 +181,7 @@ def settled(
         own = Asked(number, (PARTIES[party],))  # for who falls back on it; nobody's evidence goes with it
         amount = float(amounts[number, party])
         asked += (own, own) if np.isnan(amount) else reward_at(mechanism, number, PARTIES[party], amount)
-    return _kept(sampler, by_round, targets, amounts, sampler(asked))
+    return _kept(sampler, by_round, targets, amounts, sampler(asked), degraded=mechanism == "degraded")
 
 
 def _kept(
@@ -180,6 +190,8 @@ def _kept(
     targets: Sequence[Targets],
     amounts: Floats,
     made: Sequence[Answer],
+    *,
+    degraded: bool = False,
 ) -> dict[str, Any]:
     """Collect what is written of all rounds; `made` has each party's reward, then the others' evidence in it."""
 
@@ -192,6 +204,7 @@ def _kept(
         "settings": np.array(sampler.settings),
         "reward": stacked(made[::2]),
         "others": stacked(made[1::2]),
+        "sums": _sums(sampler, amounts, degraded),
         "amount": amounts,
         "values": np.array([[one.value.value for one in row] for row in by_round]),
         "errors": np.array([[one.value.error for one in row] for row in by_round]),
@@ -200,6 +213,17 @@ def _kept(
         "attained": np.array([one.value.value for one in made[::2]]).reshape(amounts.shape),
         "converged": np.array([one.converged for one in made]).reshape(*amounts.shape, 2).all(axis=2),
     }
+
+
+def _sums(sampler: Sampler, amounts: Floats, degraded: bool) -> Floats:
+    """Add up the others' releases for every party in every round; NaN for who gets its own posterior instead."""
+    rows = []
+    for (number, party), amount in np.ndenumerate(amounts):
+        nobody = np.isnan(amount)
+        tau = float(amount) if degraded and not nobody else 0.0
+        one = sampler.sums(reward_at("degraded", number, PARTIES[party], tau)[1])
+        rows.append(np.full_like(one, np.nan) if nobody else one)
+    return np.stack(rows).reshape(*amounts.shape, -1)
 
 
 def main() -> None:

@@ -49,7 +49,7 @@ def test_rows_of_one_individual_are_held_out_together(monkeypatch: pytest.Monkey
 
     def fitted(_reward: Any, _evidence: Any, rows: Rows, **_: Any) -> Any:
         seen.append(set(rows.target.tolist()))
-        return reward.posterior
+        return reward.posterior, None
 
     def held(rows: Rows, draws: Any) -> np.ndarray:
         targets = set(rows.target.tolist())

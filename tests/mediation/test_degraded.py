@@ -10,8 +10,12 @@ import pytest
 
 import equipoise as eq
 import rounds
+from equipoise._util.canonical import sha256_hex
 from equipoise.client.kept_files import made_otherwise
 from equipoise.estimate import Estimate
+from equipoise.inference import brownian
+from equipoise.inference.pooling import Releases, add_up
+from equipoise.inference.released import released_sums
 from equipoise.mediation.audit import audit
 from equipoise.mediation.noise_secret import SECRET
 from equipoise.mediation.seeds import path_of
@@ -58,6 +62,71 @@ def test_a_reward_is_the_posterior_of_its_own_release_and_of_noisier_others(
         anew = again.coordinates.reshape(again.chains, -1, again.coordinates.shape[1])
         assert abs(divergence_between(drawn, anew).value) < 0.1
         assert made_otherwise(award.reward) == ()  # the agreement leaves it to the operator
+
+
+def test_a_reward_carries_the_sum_of_the_others_releases(
+    degraded: eq.Settlement, sent: list[eq.Submission], folder: Path
+) -> None:
+    """With the noise of the reward in it: who has the sum knows no more of a release than the reward was made of."""
+    path = path_of((folder / SECRET).read_text(encoding="ascii").split()[0])
+    exact, held_back = released_sums(degraded.agreement, sent), 0
+    names = list(degraded.agreement.party_names)
+    for award in degraded.awards.values():
+        assert award.reward is not None
+        if award.falls_back:
+            continue
+        assert award.reward.others is None
+        sums = award.reward.sums
+        assert sums is not None
+        others = [names.index(one) for one in degraded.parties if one != award.party]
+        rows, variance = exact.rows[others], exact.variance[others]
+        weights = 1 / (0.03 + variance.mean(axis=1) / rows)
+        factor = (weights @ rows) / (weights**2 @ rows)
+        assert sums.rows == pytest.approx(factor * (weights @ rows))
+        noisy = exact.statistic[others] + np.stack(
+            [_path(path, sent, names[one], award.tau, exact.added[one]) for one in others]
+        )
+        np.testing.assert_allclose(sums.statistic, factor * (weights @ noisy))
+        expected = factor**2 * (weights**2 @ (variance + award.tau * exact.added[others] ** 2))
+        np.testing.assert_allclose(sums.variance, expected)
+        held_back += award.tau > 0
+    assert held_back
+
+
+def _path(secret: str, sent: list[eq.Submission], party: str, tau: float, added: np.ndarray) -> np.ndarray:
+    """The noise that a path adds to a release at τ."""
+    (release,) = (one for one in sent if one.party == party)
+    if not tau:
+        return np.zeros_like(added)
+    return added * brownian.position(secret, sha256_hex(release.to_json()), tau, len(added))
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("broken", ["", "fresh noise for each recipient", "weights that depend on the noise"])
+def test_of_two_sums_the_noisier_one_adds_nothing(broken: str) -> None:
+    """Colluders hold sums of the same releases at τ = 1 and 4: by the first, the second is noise alone.
+
+    What the first leaves of the second, Z(4) − Z(1), must be uncorrelated with what is in the first. It is not for a
+    mediator that draws noise anew, or that weighs releases by the noise that it adds.
+    """
+    rng = np.random.default_rng(0)
+    rows, scale, rounds = np.array([100.0, 100.0]), np.array([4.0, 0.2]), 4_000
+    releases = np.sqrt(scale)[:, None] * rng.normal(size=(rounds, 2, 1))  # their own noise, and nothing else
+    early, late = (np.sqrt(one) * rng.normal(size=(rounds, 2, 1)) for one in (1.0, 3.0))
+    found = []
+    for tau, path in ((1.0, early), (4.0, early + late)):
+        added = np.sqrt(tau) * rng.normal(size=path.shape) if broken.startswith("fresh") else path
+        given = scale + tau if broken.startswith("weights") else scale
+        weights = 1 / (0.03 + 10 * given / rows)
+        found.append(
+            [
+                float(add_up(Releases(one, rows, scale + tau, np.ones(1)), weights).statistic[0, 0])
+                for one in releases + added
+            ]
+        )
+    left = np.subtract(found[1], found[0])
+    correlation = float(np.corrcoef(left, found[0])[0, 1])
+    assert (abs(correlation) > 0.06) == bool(broken), correlation
 
 
 def test_promises_are_kept_and_a_broken_one_is_found(degraded: eq.Settlement) -> None:

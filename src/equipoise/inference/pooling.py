@@ -59,6 +59,19 @@ class Releases(NamedTuple):
         return [Releases(self.statistic[one], self.rows[one], self.scale[one], self.shape) for one in alone]
 
 
+def add_up(releases: Releases, weights: Floats) -> Releases:
+    r"""Add releases up to one, each times its weight a_j, and scale the sum so that it is one of so many rows.
+
+    Σ a_j z_j has the mean R μ and the covariance S V + Σ a_j² s_j² D, where R = Σ a_j n_j and S = Σ a_j² n_j. Times R/S
+    it is distributed as the release of R²/S rows, all of them alike if the weights are.
+    """
+    rows, squares = float(weights @ releases.rows), float(weights**2 @ releases.rows)
+    factor = rows / squares
+    statistic = factor * (weights @ releases.statistic)
+    scale = factor**2 * float(weights**2 @ releases.scale)
+    return Releases(statistic[None], np.array([factor * rows]), np.array([1.0]), scale * releases.shape)
+
+
 class Pooled(NamedTuple):
     """One observation of all moments: its precision Λ, and Λ μ̂."""
 

@@ -13,7 +13,8 @@ import numpy as np
 
 from equipoise.agreement import Agreement
 from equipoise.errors import ConvergenceError, MediationError
-from equipoise.inference.infer import approximation_of, infer_batch
+from equipoise.inference.infer import add_up_releases, approximation_of, infer_batch
+from equipoise.inference.pooling import Releases
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.progress import Meter
 from equipoise.inference.scenario import UnitNoise
@@ -185,6 +186,10 @@ class Appraiser:
             self.agreement, self.submissions, self._noise_of(request), believed=self._believed
         )
         return lambda asked: approximate(asked.scenario)
+
+    def add_up(self, request: Request) -> Releases:
+        """Add the releases of a request up to one, with the noise that it adds."""
+        return add_up_releases(self.agreement, self.submissions, request.scenario, self._noise_of(request))
 
     def _noise_of(self, request: Request) -> UnitNoise:
         """The noise that a request names."""

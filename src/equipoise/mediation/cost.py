@@ -80,14 +80,15 @@ class Cost:
 def planned_posteriors(parties: int, settings: SettlementSettings, mechanism: Mechanism) -> tuple[int, int]:
     """How many posteriors a round of so many parties takes: for coalitions, and for rewards, those of usual targets.
 
-    Everybody but one gets less than all, and everybody's reward comes with the others' evidence.
+    Everybody but one gets less than all. Rewards come with draws of the others' evidence, degraded ones with sums.
     """
     held_back = parties - 1
     if mechanism in WITH_NOISE:
         making = NOISE_TRIES * held_back
     else:
         making = round(CURVE + TRIES * held_back) if held_back else 0
-    return coalitions_to_value(parties, settings.coalitions, settings.budget), making + (parties if held_back else 0)
+    of_others = parties if held_back and mechanism != "degraded" else 0
+    return coalitions_to_value(parties, settings.coalitions, settings.budget), making + of_others
 
 
 def estimate_cost(

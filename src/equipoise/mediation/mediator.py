@@ -41,6 +41,7 @@ from equipoise.models.base import Rows
 from equipoise.models.regression import Regression
 from equipoise.protocol.submission import Submission
 from equipoise.reward.model import Reward
+from equipoise.reward.others import OthersSums
 from equipoise.reward.own import own_part
 from equipoise.reward.scoring import LIKELY_ROWS, LIKELY_SEED, loss_on, scaled_rows, typical_errors
 from equipoise.reward.summary import summarise
@@ -253,7 +254,7 @@ class _Round:
         rewards |= self.maker.make(team, rest, whole, self.task.mechanism)
         singles = [self.coalitions.request((party,)) for party in team if self.coalitions.is_shown((party,))]
         others = requests_for_others(self.task.seed, self.task.settings.draws, rewards)
-        asked = list(others.values())
+        asked = [one for one in others.values() if not self.task.hands_sums(one)]
         self.appraiser.appraise(asked, what="others’ evidence", keep=asked)
         self.appraiser.posteriors(  # all at once, if they are gone
             [whole_request, *singles, *asked, *(request for request, _, _ in rewards.values())]
@@ -283,9 +284,13 @@ class _Round:
         if request.tau:
             posterior = replace(posterior, noise_seed=0)  # whoever knew it could take the added noise away again
         notes += tuple(f"not converged: {problem}" for problem in posterior.diagnostics.problems)
-        evidence = None if others is None else own_coordinates(self.agreement, self.appraiser.posterior(others))
+        evidence, sums = None, None
+        if others is not None and self.task.hands_sums(others):
+            sums = OthersSums.of(self.appraiser.add_up(others))
+        elif others is not None:
+            evidence = own_coordinates(self.agreement, self.appraiser.posterior(others))
         (release,) = (one for one in self.submissions if one.party == party)
-        reward = Reward(party, self.agreement, posterior, attained, self.deviations, evidence, release)
+        reward = Reward(party, self.agreement, posterior, attained, self.deviations, evidence, release, sums)
         epsilons = {one.party: one.stated.epsilon for one in self.submissions if one.party in request.coalition}
         compared = {"reward": posterior, "team": grand}
         if self.coalitions.is_shown((party,)):

@@ -43,7 +43,7 @@ class Aim:
 
 
 def requests_for_others(seed: int, draws: int, rewards: Mapping[str, Made]) -> dict[str, Request]:
-    """What to ask so that each reward's party learns the others' evidence by itself, held back as in the reward.
+    """Return what each reward's party learns of the others by itself, held back as in the reward.
 
     Its own release is left out; nothing is asked where nobody else's is in the reward.
     """

@@ -20,6 +20,7 @@ from equipoise.errors import MediationError
 from equipoise.inference.scenario import check_method, check_rule
 from equipoise.mediation.folders import make_passable
 from equipoise.mediation.noise_secret import noise_secret_of
+from equipoise.mediation.requests import Request
 from equipoise.mediation.seeds import seed_of
 from equipoise.mediation.settings import (
     Deviation,
@@ -33,6 +34,7 @@ from equipoise.mediation.settings import (
     deviations,
 )
 from equipoise.mediation.settlement import Contribution
+from equipoise.models.regression import Regression
 from equipoise.protocol.submission import Submission, validate_submissions
 from equipoise.reward.targets import Terms, least_among
 
@@ -83,6 +85,17 @@ class Task:
         """How rewards are held back, chosen or agreed."""
         assert self.settings.mechanism is not None
         return self.settings.mechanism
+
+    def hands_sums(self, others: Request) -> bool:
+        """Whether a reward carries what it is made of: the sum of the others' releases, with the noise added to them.
+
+        Draws are handed over where that would undo what holds a reward back: tempering, and independent noise, which
+        averages out. Models without features, and features of each party's own, have no such sum.
+        """
+        model = self.agreement.model
+        shared = isinstance(model, Regression) and getattr(model.data_prior, "scope", "shared") == "shared"
+        by_moments = self.settings.method in ("auto", "moments")
+        return shared and by_moments and others.kappa == 1 and self.mechanism != "noise"
 
     @property
     def teams(self) -> Teams:

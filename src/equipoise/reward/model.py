@@ -6,7 +6,8 @@ cross-validation, in permutation importance. It is fitted already, so that `fit`
 The file is ArviZ's: group `posterior` has the draws by chain, `unconstrained_posterior` the coordinates in which the
 prior is N(0, I), `diagnostics` R̂ and effective sizes; the agreement and the scenario are attributes. The draws are
 of the model's own parameters (`reward/own.py`); files of versions up to 0.6 also have those of the features. Since
-0.11, `others_evidence` has coordinates of what the others' releases say without one's own, for `equipoise.client.home`.
+0.11, `others_evidence` has coordinates of what the others' releases say without one's own, for `equipoise.client.home`;
+since 0.19 degraded rewards have `others_sums` instead, one weighted sum of those releases.
 """
 # ruff: noqa: N803, ARG002 (scikit-learn's tools call by these names)
 
@@ -34,7 +35,17 @@ from equipoise.inference.posterior import Posterior, load_arviz
 from equipoise.inference.scenario import Scenario
 from equipoise.protocol.submission import Submission
 from equipoise.reward import prediction
-from equipoise.reward.reading import COORDINATES, DIAGNOSTICS, OTHERS, POSTERIOR, RELEASE, UNCONSTRAINED, RewardFile
+from equipoise.reward.others import OthersSums
+from equipoise.reward.reading import (
+    COORDINATES,
+    DIAGNOSTICS,
+    OTHERS,
+    POSTERIOR,
+    RELEASE,
+    SUMS,
+    UNCONSTRAINED,
+    RewardFile,
+)
 from equipoise.reward.scoring import mean_negative_log_probability, scaled_rows
 from equipoise.reward.summary import WEIGHT, displayed
 from equipoise.reward.writing import serialize
@@ -84,10 +95,13 @@ class Reward:
     others : array, optional
         Draws [chains, draws, d], in the coordinates of `posterior.coordinates`, of what the others' releases say
         without one's own, held back as in the reward: for `combine`. None where nobody else's release is in the
-        reward, and in files of versions up to 0.10.
+        reward, where it has `sums`, and in files of versions up to 0.10.
     release : Submission, optional
         The party's own submission, so that a model at home can tell whether a table is the one that was released. None
         in files of versions up to 0.14.
+    sums : OthersSums, optional
+        One weighted sum of the others' releases, with noise added as in the reward: for `combine`, of degraded rewards
+        of regressions whose features have one distribution. None in files of versions up to 0.18.
 
     Examples
     --------
@@ -106,6 +120,7 @@ class Reward:
     deviations: tuple[str, ...] = ()
     others: Floats | None = None
     release: Submission | None = None
+    sums: OthersSums | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
         # Not simply a frozen dataclass: scikit-learn's pipelines leave private notes on their steps.
@@ -156,6 +171,8 @@ class Reward:
             parts.append(np.ascontiguousarray(self.posterior.coordinates).tobytes())
         if self.others is not None:
             parts += [OTHERS.encode(), np.ascontiguousarray(self.others).tobytes()]
+        if self.sums is not None:
+            parts += [SUMS.encode(), *(np.ascontiguousarray(one).tobytes() for one in self._arrays_of_sums().values())]
         return sha256_hex(b"".join(bytes.fromhex(sha256_hex(part)) for part in parts))
 
     def predict(self, X: Any, *, return_interval: float | None = None) -> Any:
@@ -346,7 +363,7 @@ class Reward:
         arviz = load_arviz()
         data = self.posterior.to_inferencedata()
         groups = {
-            name: arviz.dict_to_dataset(values, **({"default_dims": []} if name == DIAGNOSTICS else {}))
+            name: arviz.dict_to_dataset(values, **({"default_dims": []} if name in (DIAGNOSTICS, SUMS) else {}))
             for name, values in self._groups().items()
             if name != POSTERIOR
         }
@@ -372,7 +389,17 @@ class Reward:
             groups[UNCONSTRAINED] = {COORDINATES: by_chain}
         if self.others is not None:
             groups[OTHERS] = {COORDINATES: self.others}
+        if self.sums is not None:
+            groups[SUMS] = self._arrays_of_sums()
         return groups | {DIAGNOSTICS: {name: np.asarray(getattr(found, name)) for name in _ARRAYS}}
+
+    def _arrays_of_sums(self) -> dict[str, Floats]:
+        assert self.sums is not None
+        return {
+            "rows": np.array([self.sums.rows]),
+            "statistic": np.asarray(self.sums.statistic),
+            "variance": np.asarray(self.sums.variance),
+        }
 
     def _texts(self) -> dict[str, str | int]:
         return {name: _plain(value) for name, value in self._attributes().items()}
@@ -434,6 +461,7 @@ class Reward:
             tuple(file.deviations),
             others,
             _release_in(file, agreement),
+            _sums_in(file),
             **cls._more_of(file),
         )
 
@@ -483,6 +511,14 @@ def _release_in(file: RewardFile, agreement: Agreement) -> Submission | None:
     if (release.party, release.agreement) != (file.texts["party"], agreement.identity_digest):
         raise ValueError(f"it holds a release of {release.party!r}, or for another agreement")
     return release
+
+
+def _sums_in(file: RewardFile) -> OthersSums | None:
+    """Read the sum of the others' releases, if a file has it."""
+    if SUMS not in file.groups:
+        return None
+    found = file.groups[SUMS]
+    return OthersSums(float(found["rows"][0]), found["statistic"], found["variance"])
 
 
 @contextmanager

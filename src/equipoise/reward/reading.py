@@ -26,11 +26,14 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel
 from equipoise._util.arrays import Floats
 from equipoise._util.canonical import read_limited, strict_json
 from equipoise.agreement import Agreement
+from equipoise.models import layout_of
 from equipoise.models.section import Finite
 
 POSTERIOR, UNCONSTRAINED, DIAGNOSTICS = "posterior", "unconstrained_posterior", "diagnostics"
-OTHERS = "others_evidence"
+OTHERS, SUMS = "others_evidence", "others_sums"
 COORDINATES = "coordinates"
+MOST_ROWS = 1e12
+FARTHEST_SUM = 40.0  # standard deviations of the noise beyond what rows have
 MAX_BYTES = 2**30  # of a file, and of its numbers unpacked
 MAX_PACKED, ALWAYS_ALLOWED = 100, 64 * 2**20  # draws hardly get smaller when packed
 MAX_OBJECTS = 200  # in a group
@@ -82,6 +85,7 @@ class _Home(_Document):
     misfit: _Value | None
     notice: str
     effective: Annotated[Finite, Field(ge=0)] | None = None
+    differing: Annotated[list[Finite], Field(min_length=3, max_length=3)] | None = None
     own: dict[str, Annotated[list[Finite], Field(min_length=5, max_length=5)]] | None = None
 
 
@@ -164,6 +168,7 @@ class RewardFile:
             raise ValueError("its diagnostics differ in number")
         self._check_coordinates(agreement)
         self._check_others(len(agreement.model.coordinate_names()))
+        self._check_sums(len(layout_of(agreement)))
 
     def _check_coordinates(self, agreement: Agreement) -> None:
         """Refuse draws that are not those of the coordinates beside them: a reward is valued by the latter."""
@@ -187,6 +192,20 @@ class RewardFile:
         if not np.all(np.abs(values) <= LARGEST_COORDINATE):
             raise ValueError("the others' evidence has values that no coordinate has")
 
+    def _check_sums(self, entries: int) -> None:
+        """Refuse sums of another statistic, and numbers that no sum of releases has."""
+        if SUMS not in self.groups:
+            return
+        found = self.groups[SUMS]
+        shapes = {name: found[name].shape for name in ("rows", "statistic", "variance")}
+        if list(shapes.values()) != [(1,), (entries,), (entries,)]:
+            raise ValueError(f"the others' sums have the shapes {shapes} where the statistic has {entries} entries")
+        rows, variance = found["rows"], found["variance"]
+        if not (np.all((rows > 0) & (rows < MOST_ROWS)) and np.all((variance > 0) & (variance < MOST_ROWS**2))):
+            raise ValueError("the others' sums are of no rows, or have noise that no releases have")
+        if not np.all(np.abs(found["statistic"]) <= rows + FARTHEST_SUM * np.sqrt(variance)):
+            raise ValueError("the others' sums are larger than those of rows within the agreed range")
+
 
 def _refuse_endless_heaps(data: bytes) -> None:
     """Refuse a heap of texts with an object of no size, which HDF5 (up to 2.0 at least) goes round for ever."""
@@ -204,7 +223,7 @@ def _refuse_endless_heaps(data: bytes) -> None:
 
 def _groups(file: h5py.File) -> Iterator[tuple[str, h5py.Group]]:
     for name, group in _members(file):
-        if name not in (POSTERIOR, UNCONSTRAINED, DIAGNOSTICS, OTHERS) or not isinstance(group, h5py.Group):
+        if name not in (POSTERIOR, UNCONSTRAINED, DIAGNOSTICS, OTHERS, SUMS) or not isinstance(group, h5py.Group):
             raise ValueError(f"it has {name!r}, which no reward has")
         yield name, group
 

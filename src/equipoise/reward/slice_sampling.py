@@ -159,7 +159,8 @@ def touching(density: LogDensity, around: Normal) -> Normal:
     def slopes(white: Floats, step: float) -> Floats:
         shifts = step * np.eye(dimension)
         found = at(np.concatenate([white + shifts, white - shifts]))
-        return np.nan_to_num((found[:dimension] - found[dimension:]) / (2 * step), posinf=0.0, neginf=0.0)
+        with np.errstate(invalid="ignore"):  # where there is no density on either side
+            return np.nan_to_num((found[:dimension] - found[dimension:]) / (2 * step), posinf=0.0, neginf=0.0)
 
     def cost(white: Floats) -> float:
         return float(np.nan_to_num(-at(white[None])[0], posinf=1e300))

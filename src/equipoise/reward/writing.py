@@ -10,7 +10,7 @@ import h5netcdf
 import numpy as np
 
 from equipoise._util.arrays import Floats
-from equipoise.reward.reading import DIAGNOSTICS
+from equipoise.reward.reading import DIAGNOSTICS, SUMS
 
 
 def serialize(attributes: Mapping[str, str | int | float], groups: Mapping[str, Mapping[str, Floats]]) -> bytes:
@@ -22,7 +22,7 @@ def serialize(attributes: Mapping[str, str | int | float], groups: Mapping[str, 
     with h5netcdf.File(buffer, "w") as file:
         file.attrs.update(attributes)
         for name, variables in groups.items():
-            _write_group(file.create_group(name), variables, () if name == DIAGNOSTICS else ("chain", "draw"))
+            _write_group(file.create_group(name), variables, () if name in (DIAGNOSTICS, SUMS) else ("chain", "draw"))
     return buffer.getvalue()
 
 

@@ -7,13 +7,12 @@ from typing import Any
 
 from equipoise._util.display import Table
 from equipoise.client.home.compare import ALONE, BOTH, OWN, REWARD
-from equipoise.client.home.model import HomeModel, combined, evidence_of, posterior_at_home
+from equipoise.client.home.model import HomeModel, combined, evidence_of, no_evidence, posterior_at_home
 from equipoise.client.home.rows import own_rows
 from equipoise.estimate import Estimate
 from equipoise.mediation.settlement import Award
 from equipoise.models.base import Model, Rows
 from equipoise.report.tables import error_text
-from equipoise.reward.evidence import Evidence
 from equipoise.reward.scoring import losses_on, mean_of_rows
 
 DRAWS = 1_600
@@ -43,7 +42,7 @@ def measure(award: Award, table: Path, test: Rows) -> Yardsticks:
     reward = award.reward
     assert reward is not None
     evidence, own, model = evidence_of(reward), own_rows(reward.agreement, table), reward.agreement.model
-    by_itself = posterior_at_home(reward, Evidence.none(evidence.dimension), own.rows, draws=DRAWS, seed=0)
+    by_itself, _ = posterior_at_home(reward, no_evidence(reward), own.rows, draws=DRAWS, seed=0)
     home = combined(reward, evidence, own, draws=DRAWS, seed=0)
     terms = {OWN: losses_on(test, by_itself.draws), BOTH: losses_on(test, home.posterior.draws)}
     fitted = {OWN: by_itself.draws, BOTH: home.posterior.draws}

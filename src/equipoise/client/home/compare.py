@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
 from equipoise._util.display import Chart, Interval, Table
-from equipoise.client.home.model import evidence_of, posterior_at_home
+from equipoise.client.home.model import evidence_of, no_evidence, posterior_at_home, remark_on_differing
 from equipoise.client.home.released import read_own_rows
 from equipoise.errors import MediationError, TableError
 from equipoise.estimate import UNSURE, Estimate
 from equipoise.models.base import Rows
-from equipoise.reward.evidence import Evidence
 from equipoise.reward.model import Reward
 from equipoise.reward.scoring import losses_on, mean_of_rows
 
@@ -173,22 +172,26 @@ def compare(
     if dealt_out < folds:
         them = "rows" if whose is None else "individuals"
         raise TableError(f"{dealt_out} {them} are too few for {folds} folds; give fewer folds, or more rows")
-    nothing = Evidence.none(evidence.dimension)
+    nothing = no_evidence(reward)
     terms = {OWN: np.empty(number)}
     terms |= {name: losses_on(rows, one.posterior.draws) for name, one in sent.items()}
     terms[BOTH] = np.empty(number)
-    doubtful = 0
+    doubtful, differing = 0, []
     dealt = np.random.default_rng(seed).permutation(dealt_out) % folds
     if whose is not None:
         dealt = dealt[whose]
     for fold in range(folds):
         kept, held = _rows_at(rows, dealt != fold), _rows_at(rows, dealt == fold)
         for name, known in ((OWN, nothing), (BOTH, evidence)):
-            fitted = posterior_at_home(reward, known, kept, draws=draws, seed=seed + fold)
+            fitted, off = posterior_at_home(reward, known, kept, draws=draws, seed=seed + fold)
+            differing += [] if off is None else [off]
             doubtful += not fitted.converged
             terms[name][dealt == fold] = losses_on(held, fitted.draws)
     losses = {name: mean_of_rows(values, whose) for name, values in terms.items()}
     gains = {name: mean_of_rows(terms[OWN] - terms[name], whose) for name in terms if name != OWN}
+    if differing:
+        low, middle, high = np.mean(differing, axis=0).tolist()
+        remarks += [remark] if (remark := remark_on_differing((low, middle, high))) else []
     if doubtful:
         remarks.append(f"{doubtful} of {2 * folds} fits have not converged; ask for more draws, or fewer folds.")
     return Comparison(reward.party, number, folds, losses, gains, _best(terms, whose), tuple(remarks))

@@ -2,15 +2,18 @@
 
     p(θ | own rows, reward) ∝ p(θ) · p(own rows | θ) · e(θ)
 
-e is the others' evidence as the reward carries it (`equipoise.reward.evidence`). Own rows enter without noise, at the
-agreed bounds where they lie beyond them; of a regression they are its targets given its features, since how features
-are distributed says nothing of θ once rows are known. The party's own release is left out: it is these rows again, with
-noise.
+e is the others' evidence as the reward carries it. Own rows enter without noise, at the agreed bounds where they lie
+beyond them; of a regression they are its targets given its features, since how features are distributed says nothing of
+θ once rows are known. The party's own release is left out: it is these rows again, with noise.
 
-The evidence comes as draws and is used through a fitted density. Where own rows lie in the tail of the evidence, few
-draws are near them and the fit is a guess, however well it describes the draws as a whole. The draws themselves tell:
-weighted by the likelihood of own rows they are draws of the posterior at home, and the effective number of these
-importance weights, (Σw)²/Σw², says how many of them matter. If it is small, own rows alone are shown beside the model.
+Degraded rewards of regressions carry the sum of the others' releases, whose likelihood is known, and how far the others
+differ from the own rows is learnt with it (`equipoise.reward.others`).
+
+Elsewhere the evidence comes as draws and is used through a fitted density (`equipoise.reward.evidence`). Where own rows
+lie in the tail of the evidence, few draws are near them and the fit is a guess, however well it describes the draws as
+a whole. The draws themselves tell: weighted by the likelihood of own rows they are draws of the posterior at home, and
+the effective number of these importance weights, (Σw)²/Σw², says how many of them matter. If it is small, own rows
+alone are shown beside the model.
 """
 
 import warnings
@@ -21,16 +24,19 @@ from typing import Any
 import numpy as np
 import scipy
 
+from equipoise._util.cores import one_core_each
 from equipoise._util.display import Table
 from equipoise._util.text import counted
 from equipoise.client.home.released import read_own_rows
 from equipoise.client.home.rows import OwnRows
-from equipoise.errors import MediationError
+from equipoise.errors import InferenceError, MediationError
 from equipoise.estimate import Estimate
 from equipoise.inference.posterior import Posterior
 from equipoise.models.base import Rows
+from equipoise.models.regression import Regression
 from equipoise.reward.evidence import LARGEST_MISFIT, Evidence
 from equipoise.reward.model import HOME_FORMAT, Reward, readable
+from equipoise.reward.others import ExactEvidence, OthersSums, deviation_at
 from equipoise.reward.reading import RewardFile
 from equipoise.reward.slice_sampling import sample
 from equipoise.reward.summary import Summary, summarise
@@ -40,6 +46,8 @@ DRAWS = 4_000
 FEWEST_EFFECTIVE = 100
 # Standard deviations of own rows alone. A model that differs by more is to be compared by held-out rows.
 LARGEST_SHIFT = 0.5
+# Of the size that a weight is expected to have.
+CLEARLY_DIFFERING = 0.1
 # In coordinates where the prior is N(0, 1), no release gives evidence farther out than this.
 FARTHEST_EVIDENCE = 1_000.0
 METHOD = "home"
@@ -67,6 +75,9 @@ class HomeModel(Reward):
     effective : float, optional
         Effective number of the others' draws, weighted by how likely they make the own rows. Below 100 the model rests
         on the description alone.
+    differing : tuple of float, optional
+        Quantiles, at 5, 50 and 95 %, of how far the others' weights are from those of the own rows, in units of how
+        large a weight is believed to be. None where the others' evidence comes as draws.
     own : dict of str to list of float, optional
         Quantiles of the parameters by own rows alone, at 5, 25, 50, 75 and 95 %, where `effective` is below 100 and
         the chains of this comparison converged.
@@ -88,6 +99,7 @@ class HomeModel(Reward):
     misfit: Estimate | None = None
     effective: float | None = None
     own: Summary | None = None
+    differing: tuple[float, float, float] | None = None
 
     @property
     def title(self) -> str:
@@ -119,6 +131,8 @@ class HomeModel(Reward):
                 f"{self.misfit} nats are left. Compare the models before you rely on this one (`equipoise party "
                 "compare`), or ask the mediator for more draws."
             )
+        if self.differing is not None and (remark := remark_on_differing(self.differing)):
+            told.append(remark)
         told += [f"Its chains have not converged: {problem}." for problem in self.posterior.diagnostics.problems]
         return told
 
@@ -156,12 +170,14 @@ class HomeModel(Reward):
         found = file.document("home")
         misfit = None if found["misfit"] is None else Estimate(**found["misfit"])
         more = {name: found.get(name) for name in ("effective", "own")}
+        if "differing" in found:
+            more["differing"] = tuple(found["differing"])
         return {"rows": found["rows"], "parts": found["parts"], "misfit": misfit, **more}
 
     def _attributes(self) -> dict[str, Any]:
         misfit = None if self.misfit is None else {"value": self.misfit.value, "error": self.misfit.error}
         home: dict[str, Any] = {"rows": self.rows, "parts": self.parts, "misfit": misfit, "notice": NOTICE}
-        told = {"effective": self.effective, "own": self.own}
+        told = {"effective": self.effective, "own": self.own, "differing": self.differing and list(self.differing)}
         home |= {name: value for name, value in told.items() if value is not None}
         return super()._attributes() | {"home": home}
 
@@ -224,8 +240,9 @@ def combine(
     Returns
     -------
     HomeModel
-        Its `misfit` says how well the others' evidence was described, and `effective` how many of the others' draws
-        agree with the own rows; there is a warning above 0.1 nats, or below 100 draws.
+        Its `differing` says how far the others are from the own rows. Where the others' evidence comes as draws, its
+        `misfit` says how well they were described, and `effective` how many of them agree with the own rows. There is a
+        warning where the others clearly differ, above 0.1 nats of misfit, or below 100 draws.
 
     Raises
     ------
@@ -255,17 +272,17 @@ def combine(
 
 
 def combined(
-    reward: Reward, evidence: Evidence, own: OwnRows, *, draws: int, seed: int, force: bool = False
+    reward: Reward, evidence: Evidence | ExactEvidence, own: OwnRows, *, draws: int, seed: int, force: bool = False
 ) -> HomeModel:
     """As `combine`, of evidence and rows that have been read."""
-    posterior = posterior_at_home(reward, evidence, own.rows, draws=draws, seed=seed).require_converged(force=force)
+    posterior, differing = posterior_at_home(reward, evidence, own.rows, draws=draws, seed=seed)
+    posterior.require_converged(force=force)
     assert posterior.coordinates is not None
-    value = divergence(posterior.coordinates.reshape(posterior.chains, -1, evidence.dimension))
+    value = divergence(posterior.coordinates.reshape(posterior.chains, -1, posterior.coordinates.shape[1]))
     effective = None if reward.others is None else effective_draws(reward, own.rows)
     alone = None
     if effective is not None and effective < FEWEST_EFFECTIVE:
-        prior = Evidence.none(evidence.dimension)
-        alone = posterior_at_home(reward, prior, own.rows, draws=draws, seed=seed)
+        alone, _ = posterior_at_home(reward, no_evidence(reward), own.rows, draws=draws, seed=seed)
         # Only the model itself must converge. A comparison that did not is left out, and `remarks` says so.
         alone = alone if alone.converged else None
     return HomeModel(
@@ -279,6 +296,7 @@ def combined(
         misfit=evidence.misfit,
         effective=effective,
         own=None if alone is None else summarise(reward.agreement, alone.draws),
+        differing=differing,
     )
 
 
@@ -291,24 +309,59 @@ def effective_draws(reward: Reward, rows: Rows) -> float:
     return float(np.exp(2 * scipy.special.logsumexp(log_weights) - scipy.special.logsumexp(2 * log_weights)))
 
 
-def evidence_of(reward: Reward) -> Evidence:
-    """The others' evidence in a reward, fitted; that of nobody else is none."""
+def no_evidence(reward: Reward) -> Evidence:
+    """Return the evidence of nobody: the prior."""
+    return Evidence.none(len(reward.agreement.model.coordinate_names()))
+
+
+def remark_on_differing(differing: tuple[float, float, float]) -> str:
+    """Say that the others' rows follow other weights than the own rows, where that is clear."""
+    low, middle, high = differing
+    if low < CLEARLY_DIFFERING:
+        return ""
+    return (
+        f"The others differ from your rows: their weights are off by about {middle:.2g} times ({low:.2g} to "
+        f"{high:.2g}) the size that the agreement expects of a weight, so they count for less here. If that is a "
+        "surprise, ask whether everybody uses the same units and definitions."
+    )
+
+
+def evidence_of(reward: Reward) -> Evidence | ExactEvidence:
+    """Return the others' evidence in a reward, exact or fitted to draws; that of nobody else is none."""
     if isinstance(reward, HomeModel):
         raise MediationError(
             f"this is a model at home already, with {counted(reward.rows, 'own row')} in it; rows would count twice. "
             "Combine them with the reward as the mediator sent it"
         )
-    scenario, dimension = reward.posterior.scenario, len(reward.agreement.model.coordinate_names())
+    if reward.sums is not None:
+        return _exact_evidence(reward, reward.sums)
+    scenario = reward.posterior.scenario
     others = [party for party in scenario.coalition or () if party != reward.party]
     if reward.others is not None:
         _check_evidence(reward)
         return Evidence.fitted(reward.others)
     if not others or scenario.kappa == 0:
-        return Evidence.none(dimension)
+        return no_evidence(reward)
     raise MediationError(
         f"the reward of {reward.party!r} does not hold the evidence of the others ({', '.join(others)}) by itself, as "
         "those of versions up to 0.10; ask the mediator to settle the round again with this version, which gives the "
         "same reward with the evidence beside it"
+    )
+
+
+def _exact_evidence(reward: Reward, sums: OthersSums) -> ExactEvidence:
+    model = reward.agreement.model
+    if isinstance(model, Regression):
+        try:
+            with one_core_each():
+                return ExactEvidence(model, sums)
+        except (InferenceError, np.linalg.LinAlgError) as error:
+            reason = str(error)
+    else:
+        reason = f"a {model.noun} has none"
+    raise MediationError(
+        f"the sums of the others' releases in the reward of {reward.party!r} cannot be used ({reason}): the file was "
+        "changed or made by another program; ask the mediator to send the reward again"
     )
 
 
@@ -331,19 +384,25 @@ def _check_evidence(reward: Reward) -> None:
         )
 
 
-def posterior_at_home(reward: Reward, evidence: Evidence, rows: Rows, *, draws: int, seed: int) -> Posterior:
-    """Draws of the model's own parameters given evidence and rows."""
+def posterior_at_home(
+    reward: Reward, evidence: Evidence | ExactEvidence, rows: Rows, *, draws: int, seed: int
+) -> tuple[Posterior, tuple[float, float, float] | None]:
+    """Sample the model's own parameters given evidence and rows; also say how far the others differ, if that is learnt.
+
+    The latter are quantiles at 5, 50 and 95 %.
+    """
     model = reward.agreement.model
-    likelihood = model.likelihood_of(rows)
+    likelihood, own = model.likelihood_of(rows), len(model.coordinate_names())
 
     def log_density(points: np.ndarray) -> np.ndarray:
-        return evidence.log_density(points) + likelihood(model.at_coordinates(points))
+        return evidence.log_density(points) + likelihood(model.at_coordinates(points[:, :own]))
 
-    found, diagnostics = sample(log_density, evidence.parts, draws, seed)
+    with one_core_each():
+        found, diagnostics = sample(log_density, evidence.parts, draws, seed)
     coordinates = found.reshape(-1, found.shape[2])
     scenario = reward.posterior.scenario
-    return Posterior(
-        model.at_coordinates(coordinates),
+    posterior = Posterior(
+        model.at_coordinates(coordinates[:, :own]),
         diagnostics,
         scenario,
         METHOD,
@@ -351,5 +410,9 @@ def posterior_at_home(reward: Reward, evidence: Evidence, rows: Rows, *, draws: 
         seed,
         0,
         len(found),
-        coordinates,
+        np.ascontiguousarray(coordinates[:, :own]),
     )
+    if isinstance(evidence, Evidence):
+        return posterior, None
+    low, middle, high = (float(one) for one in np.quantile(deviation_at(coordinates[:, -1]), [0.05, 0.5, 0.95]))
+    return posterior, (low, middle, high)

@@ -99,6 +99,10 @@ class Likelihood(ABC):
         """Expected E[y u] [points, terms + 1] and E[y²] [points] at the feature moments that were found."""
 
     @abstractmethod
+    def at_most_moved(self, parameters: Parameters) -> Floats:
+        """Return numbers [points, targets] that move with the parameters as the target moments do, or by more."""
+
+    @abstractmethod
     def slopes(self, parameters: Parameters, *, single: bool = False) -> tuple[Floats, Floats]:
         """Derivatives of the log density by weights [points, terms + 1] and by the variance [points].
 
@@ -118,6 +122,10 @@ class LinearLikelihood(Likelihood):
     def target_moments(self, parameters: Parameters) -> tuple[Floats, Floats]:
         products = parameters.weights @ self.second_moments
         return products, np.sum(parameters.weights * products, axis=1) + parameters.variance
+
+    def at_most_moved(self, parameters: Parameters) -> Floats:
+        products, squares = self.target_moments(parameters)
+        return np.concatenate([products, squares[:, None]], axis=1)
 
     def slopes(self, parameters: Parameters, *, single: bool = False) -> tuple[Floats, Floats]:
         """Derivatives of the log density by weights [points, terms + 1] and by the variance [points].

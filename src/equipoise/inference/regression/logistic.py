@@ -82,6 +82,9 @@ class LogisticLikelihood(Likelihood):
         weights = parameters.weights
         return self._expectation(self._expand(weights), self._labels(weights)), np.ones(len(weights))
 
+    def at_most_moved(self, parameters: Parameters) -> Floats:
+        return np.asarray(0.5 * parameters.weights @ self.around)  # tanh(η/2) is steepest at 0
+
     def moments_at(self, parameters: Parameters) -> Normals:
         weights = parameters.weights
         # Synthetic rows are looked at for some points at a time, since a table of all would fill the memory.

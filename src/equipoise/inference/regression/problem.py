@@ -60,6 +60,14 @@ def build_problem(
     )
 
 
+def build_observation(model: RegressionModel, releases: Releases) -> tuple[Likelihood, Mode]:
+    """Return the likelihood of releases whose features have one distribution, and the posterior's mode."""
+    settled = settle_row_covariances(model, releases)
+    (pooled,) = pool_groups(settled.groups, settled.covariances, 1.0)
+    likelihood = final_likelihood(model, pooled, 1.0, settled.centre)
+    return likelihood, _find_mode(_problem(model, [likelihood]), settled.centre)
+
+
 def find_start(
     model: RegressionModel, releases: Releases, *, sampling: float = 1.0
 ) -> tuple[Mode, list[tuple[Floats, Floats]]]:

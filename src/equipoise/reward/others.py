@@ -1,0 +1,101 @@
+r"""What the others released, as one weighted sum: own rows are combined with it exactly (docs/maths.md §8).
+
+A degraded reward is made of the others' releases with noise added to each. Their posterior would come as draws, which
+have to be described by a density before own rows can be combined with them, and the description fails where own rows
+lie in its tail. So the reward carries what the posterior is made of: one weighted sum of the others' noisy statistics,
+which is distributed as the release of so many rows is (`inference.pooling.add_up`), and has the same likelihood as
+everywhere else.
+
+The others may not follow the weights of one's own rows. Theirs are taken to be one's own plus a deviation,
+
+    z_others = z + s ε,   ε ~ N(0, I),   log s normal,
+
+in the coordinates in which the prior is N(0, I): s = 1 is as large a deviation as the agreement expects a weight to be.
+The deviation is integrated out to first order, by adding Σ_k d_k d_kᵀ to the covariance of the observed target moments,
+d_k being half of how far their mean moves from z − s e_k to z + s e_k (in logistic regression, how far it can move at
+most). s is a further coordinate, which is learnt along with the weights: where own rows and the others agree, it is
+small; where they do not, the others count for little and the model is that of own rows again.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from equipoise._util.arrays import Floats
+from equipoise.inference.normals import normal_log_density
+from equipoise.inference.pooling import Releases
+from equipoise.inference.regression.model import RegressionModel
+from equipoise.inference.regression.problem import build_observation
+from equipoise.models.regression import Regression
+from equipoise.reward.evidence import Normal
+
+USUAL_DEVIATION, SPREAD_OF_DEVIATION = 0.005, 1.5  # median of s under its prior, and standard deviation of log s
+DIFFERING = 2.0  # coordinate of s from which the mode is searched a second time
+
+
+@dataclass(frozen=True)
+class OthersSums:
+    """One weighted sum of the others' statistics: entries in the statistic's order, with the variance of their noise.
+
+    It is distributed as the release of so many `rows`, which need not be a whole number.
+    """
+
+    rows: float
+    statistic: Floats
+    variance: Floats
+
+    @classmethod
+    def of(cls, releases: Releases) -> Self:
+        """Take releases that were added up to one."""
+        return cls(float(releases.rows[0]), releases.statistic[0], releases.scale[0] * releases.shape)
+
+
+class ExactEvidence:
+    """Prior times the likelihood of the others' sums, by coordinates of one's own weights and one of s.
+
+    Attributes
+    ----------
+    dimension : int
+        Coordinates: those of the model, and that of s.
+    parts : tuple of Normal
+        Where modes may be.
+    """
+
+    fits = True
+    misfit = None
+
+    def __init__(self, agreed: Regression, sums: OthersSums) -> None:
+        self._model = RegressionModel.of(agreed)
+        order = self._model.moments.order
+        releases = Releases(
+            sums.statistic[None, order], np.array([sums.rows]), np.array([1.0]), np.asarray(sums.variance)[order]
+        )
+        self._likelihood, mode = build_observation(self._model, releases)
+        self.dimension = self._model.dimension + 1
+        root = np.eye(self.dimension)
+        root[:-1, :-1] = mode.root
+        prior = Normal.prior(self.dimension)
+        self.parts = (
+            Normal.of(np.append(mode.centre, 0.0), root @ root.T),
+            Normal.of(np.append(np.zeros(self.dimension - 1), DIFFERING), prior.covariance),
+        )
+
+    def log_density(self, points: Floats) -> Floats:
+        """Log density of prior times evidence at points [n, d]."""
+        own, deviation = points[:, :-1], deviation_at(points[:, -1])
+        likelihood = self._likelihood
+        mean, covariance = likelihood.moments_at(self._model.parameters(own))
+        moves = deviation[:, None, None] * np.eye(self.dimension - 1)
+        ends = np.concatenate([(own[:, None] + moves), (own[:, None] - moves)])
+        moved = likelihood.at_most_moved(self._model.parameters(ends.reshape(-1, own.shape[1])))
+        above, below = moved.reshape(2, *moves.shape[:2], -1)
+        away = 0.5 * (above - below)
+        covariance = covariance + np.matmul(away.transpose(0, 2, 1), away)
+        found = normal_log_density(likelihood.observation.observed - mean, covariance)
+        return np.asarray(found - 0.5 * np.sum(points**2, axis=1))
+
+
+def deviation_at(coordinate: Floats) -> Floats:
+    """Return s at its coordinate, which is N(0, 1) under the prior."""
+    return np.asarray(USUAL_DEVIATION * np.exp(SPREAD_OF_DEVIATION * coordinate))

@@ -1,0 +1,146 @@
+"""The sum of the others' releases: its distribution, what it is at home, and which files are refused."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import equipoise as eq
+import reward_posteriors
+from at_home import NormalInverseGamma, in_own_units, rows_of, with_others
+from equipoise.client.home.model import CLEARLY_DIFFERING, remark_on_differing
+from equipoise.inference.pooling import Releases, add_up
+from equipoise.models.regression import Regression
+from equipoise.reward import others as others_module
+from equipoise.reward.model import Reward
+from equipoise.reward.others import ExactEvidence, OthersSums, deviation_at
+
+pytestmark = pytest.mark.statistical
+
+
+def sums_of(features: np.ndarray, target: np.ndarray, noise: float = 1e-3) -> OthersSums:
+    """The sum of one release of rows in scaled units, with next to no noise unless asked for."""
+    agreed = reward_posteriors.agreement("linear")
+    whole = np.column_stack([features, target])
+    column = {0: 0, 1: 1, None: 2, 2: 3}  # of the layout, among the features, the constant and the target
+    places = [(column[entry.first], column[entry.second]) for entry in agreed.layout.entries]
+    exact = np.array([whole[:, i] @ whole[:, j] for i, j in places])
+    rng = np.random.default_rng(len(target))
+    return OthersSums(float(len(target)), exact + noise * rng.normal(size=len(exact)), np.full(len(exact), noise**2))
+
+
+def reward_with(sums: OthersSums) -> Reward:
+    """A reward of north whose others' evidence is a sum."""
+    plain = with_others("linear", None)
+    return Reward("north", plain.agreement, plain.posterior, plain.value, sums=sums)
+
+
+def test_a_weighted_sum_is_distributed_as_a_release_of_fewer_rows() -> None:
+    """By its mean and covariance, for any mean μ and covariance V of a row."""
+    rng = np.random.default_rng(0)
+    rows, scale, weights = np.array([50.0, 700.0, 3_000.0]), np.array([4.0, 1.0, 9.0]), np.array([0.3, 2.0, 1.1])
+    shape, mean = rng.uniform(0.5, 2, 5), rng.normal(size=5)
+    root = rng.normal(size=(5, 5))
+    covariance = root @ root.T
+    added = add_up(Releases(np.outer(rows, mean), rows, scale, shape), weights)
+    number, factor = added.rows[0], added.statistic[0] / (weights @ rows * mean)
+    np.testing.assert_allclose(factor, factor[0])
+    np.testing.assert_allclose(added.statistic[0], number * mean)
+    spread = factor[0] ** 2 * (weights**2 @ rows * covariance + np.diag(weights**2 @ scale * shape))
+    np.testing.assert_allclose(spread, number * covariance + np.diag(added.scale[0] * added.shape))
+    assert number < rows.sum()
+    assert add_up(Releases(np.outer(rows, mean), rows, scale, shape), np.ones(3)).rows[0] == pytest.approx(3_750)
+
+
+@pytest.mark.parametrize(("own", "others"), [(3, 400), (60, 300), (400, 30), (20_000, 400)])
+def test_exact_sums_and_rows_make_the_posterior_of_both(own: int, others: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others who do not differ: the conjugate posterior of all rows, also where own rows lie in the others' tail."""
+    monkeypatch.setattr(others_module, "USUAL_DEVIATION", 1e-9)
+    mine, theirs = rows_of(own, 1), rows_of(others, 2)
+    model = eq.combine(reward_with(sums_of(*theirs)), in_own_units(*mine))
+    exact = NormalInverseGamma(model.agreement, *map(np.concatenate, zip(mine, theirs, strict=True)))
+    weights = model.posterior.draws["weights"]
+    assert model.misfit is None
+    assert model.effective is None
+    np.testing.assert_allclose((weights.mean(axis=0) - exact.mean) / exact.deviations, 0, atol=0.25)
+    np.testing.assert_allclose(weights.std(axis=0) / exact.deviations, 1, atol=0.12)
+
+
+def test_a_deviation_is_integrated_out() -> None:
+    """Against 200,000 others, drawn around own weights: the covariance that their expected sums have."""
+    agreed = reward_posteriors.agreement("linear").model
+    assert isinstance(agreed, Regression)
+    evidence = ExactEvidence(agreed, sums_of(*rows_of(500, 3)))
+    likelihood, rng = evidence._likelihood, np.random.default_rng(4)
+    own, deviation = np.array([0.1, 0.4, -0.2, 0.1]), 0.05
+    model = evidence._model
+    drawn = own + deviation * rng.normal(size=(200_000, 4))
+    expected = np.cov(likelihood.at_most_moved(model.parameters(drawn)).T)
+    coordinate = np.log(deviation / others_module.USUAL_DEVIATION) / others_module.SPREAD_OF_DEVIATION
+    assert deviation_at(np.array([coordinate]))[0] == pytest.approx(deviation)
+    away = np.stack(
+        [
+            0.5 * np.subtract(*likelihood.at_most_moved(model.parameters(np.stack([own + step, own - step]))))
+            for step in deviation * np.eye(4)
+        ]
+    )
+    np.testing.assert_allclose(away.T @ away, expected, atol=0.03 * np.abs(expected).max())
+    # And the density is that of the covariance which the deviation widens.
+    mean, covariance = (one[0] for one in likelihood.moments_at(model.parameters(own[None])))
+    residual, wider = likelihood.observation.observed - mean, covariance + away.T @ away
+    by_hand = -0.5 * residual @ np.linalg.solve(wider, residual) - 0.5 * np.linalg.slogdet(wider)[1]
+    point = np.append(own, coordinate)
+    assert evidence.log_density(point[None])[0] == pytest.approx(by_hand - 0.5 * point @ point, rel=1e-6)
+
+
+def test_others_who_differ_are_told_and_count_for_little() -> None:
+    mine, theirs = rows_of(200, 5), rows_of(2_000, 6)
+    reward = reward_with(sums_of(theirs[0], -theirs[1]))
+    with pytest.warns(UserWarning, match="others differ from your rows"):
+        model = eq.combine(reward, in_own_units(*mine))
+    exact = NormalInverseGamma(model.agreement, *mine)
+    weights = model.posterior.draws["weights"]
+    assert model.differing is not None
+    assert model.differing[0] > CLEARLY_DIFFERING
+    np.testing.assert_allclose((weights.mean(axis=0) - exact.mean) / exact.deviations, 0, atol=0.4)
+    alike = eq.combine(reward_with(sums_of(*theirs)), in_own_units(*mine))
+    assert alike.differing is not None
+    assert not remark_on_differing(alike.differing)
+
+
+def test_sums_are_saved_and_opened(tmp_path: Path) -> None:
+    reward = reward_with(sums_of(*rows_of(300, 7)))
+    reward.save(tmp_path / "reward.nc")
+    again = eq.Reward.load(tmp_path / "reward.nc")
+    assert again == reward
+    assert again.sums is not None
+    assert reward.sums is not None
+    np.testing.assert_array_equal(again.sums.statistic, reward.sums.statistic)
+    assert reward_with(OthersSums(again.sums.rows + 1, *(again.sums.statistic, again.sums.variance))) != reward
+    model = eq.combine(again, in_own_units(*rows_of(20, 8)), draws=1_600)
+    model.save(tmp_path / "model.nc")
+    opened = eq.HomeModel.load(tmp_path / "model.nc")
+    assert opened == model
+    assert opened.differing == model.differing
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"statistic": np.zeros(3)}, "shapes"),
+        ({"rows": -1.0}, "no rows"),
+        ({"rows": float("nan")}, "no rows"),
+        ({"rows": 1e300}, "no rows"),
+        ({"variance": np.zeros(9)}, "no rows"),
+        ({"variance": np.full(9, np.inf)}, "no rows"),
+        ({"statistic": np.full(9, np.nan)}, "larger than"),
+        ({"statistic": np.full(9, 1e6)}, "larger than"),
+    ],
+)
+def test_sums_that_no_releases_have_are_refused(changed: dict[str, Any], said: str, tmp_path: Path) -> None:
+    plain = sums_of(*rows_of(300, 9))
+    whole: dict[str, Any] = {"rows": plain.rows, "statistic": plain.statistic, "variance": plain.variance} | changed
+    reward_with(OthersSums(**whole)).save(tmp_path / "reward.nc")
+    with pytest.raises(eq.MediationError, match=said):
+        eq.Reward.load(tmp_path / "reward.nc")
