@@ -1,5 +1,6 @@
 """Mean negative log probability, against numbers worked out by hand and by another library."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,14 @@ from equipoise.inference.infer import infer
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.released_features import rows_like
 from equipoise.inference.scenario import Scenario
-from equipoise.reward.scoring import loss_on, mean_negative_log_probability, scaled_rows, typical_errors
+from equipoise.reward.scoring import (
+    ErrorCurve,
+    error_curve,
+    loss_on,
+    mean_negative_log_probability,
+    scaled_rows,
+    typical_errors,
+)
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("rounds")]
 
@@ -125,6 +133,20 @@ def test_errors_to_expect_are_those_of_rows_simulated_from_the_reward(tmp_path: 
         slope, bias = draws["weights"].mean(axis=0)
         assert found[name] == pytest.approx(3 * np.sqrt(np.mean((y - slope * x - bias) ** 2)), rel=0.05)
     assert typical_errors(agreed.model, {"reward": reward, "team": reward}, None, likely) == {}
+
+
+def test_an_error_curve_has_one_yardstick(tmp_path: Path) -> None:
+    agreed = rounds.agreement("linear")
+    sent = rounds.submissions(agreed, tmp_path, (50.0, 5.0))
+    alone, whole = (infer(agreed, sent, coalition=who, draws=1_000).draws for who in (("north",), ("north", "south")))
+    likely = rows_like(agreed, sent[0], 100, np.random.default_rng(0))
+    curve = error_curve(agreed.model, alone, [(3.0, whole), (1.0, alone)], whole, None, likely)
+    if_right = typical_errors(agreed.model, {"alone": alone, "reward": whole}, None, likely)
+    assert {"alone": curve.alone, "reward": curve.at(3.0)} == if_right
+    assert curve.at(2.0) == pytest.approx((curve.alone + if_right["reward"]) / 2)
+    assert curve.at(0.0) == curve.alone
+    with pytest.raises(ValueError, match="no number"):
+        ErrorCurve(1.0, ((0.0, math.nan),))
 
 
 def test_wrong_labels_are_counted() -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
@@ -23,7 +22,6 @@ from equipoise.estimate import Estimate
 from equipoise.inference.infer import infer
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.progress import Meter, meter
-from equipoise.inference.released_features import rows_like
 from equipoise.mediation.appraisal import Appraiser, Share
 from equipoise.mediation.audit import audited
 from equipoise.mediation.coalitions import Coalitions
@@ -31,6 +29,7 @@ from equipoise.mediation.cost import planned_posteriors
 from equipoise.mediation.decisions import Decisions
 from equipoise.mediation.findings import Remark
 from equipoise.mediation.journal import FileJournal, Journal
+from equipoise.mediation.other_exponents import likely_rows, with_error_curves
 from equipoise.mediation.plausibility import impossible_magnitudes, near_duplicates, prior_conflicts, unlike_the_others
 from equipoise.mediation.requests import Request
 from equipoise.mediation.rewards import Aim, Made, RewardMaker, requests_for_others
@@ -38,12 +37,11 @@ from equipoise.mediation.settings import SettlementSettings
 from equipoise.mediation.settlement import Award, CoalitionValue, Settlement
 from equipoise.mediation.task import Task, environment, task_of
 from equipoise.models.base import Rows
-from equipoise.models.regression import Regression
 from equipoise.protocol.submission import Submission
 from equipoise.reward.model import Reward
 from equipoise.reward.others import OthersSums
 from equipoise.reward.own import own_part
-from equipoise.reward.scoring import LIKELY_ROWS, LIKELY_SEED, loss_on, scaled_rows, typical_errors
+from equipoise.reward.scoring import loss_on, scaled_rows, typical_errors
 from equipoise.reward.summary import summarise
 from equipoise.reward.targets import Targets
 from equipoise.valuation.surprise import own_coordinates, similarity
@@ -217,9 +215,7 @@ class _Round:
                 awards |= self._awards(team, targets, rows)
         with _timed(self.timings, "plausibility"):
             self._check_plausibility()
-        self.timings["all"] = perf_counter() - self.begun
-        self.timings["sampling"] = self.appraiser.seconds
-        return Settlement(
+        settlement = Settlement(
             agreement=self.agreement,
             contributions=self.task.contributions,
             options=self.task.options,
@@ -239,6 +235,13 @@ class _Round:
             environment=environment(),
             timings=self.timings,
         )
+        with _timed(self.timings, "other exponents"):
+            settlement = with_error_curves(
+                settlement, self.submissions, self.appraiser, self.coalitions, self.maker, self.prior, rows
+            )
+        self.timings["all"] = perf_counter() - self.begun
+        self.timings["sampling"] = self.appraiser.seconds
+        return settlement
 
     def _awards(self, team: tuple[str, ...], targets: Targets, rows: Rows | None) -> dict[str, Award]:
         whole = self.coalitions.known[team].value
@@ -295,10 +298,7 @@ class _Round:
         compared = {"reward": posterior, "team": grand}
         if self.coalitions.is_shown((party,)):
             compared = {"alone": self.appraiser.posterior(self.coalitions.request((party,))), **compared}
-        model = self.agreement.model
-        likely = None
-        if rows is None and isinstance(model, Regression):
-            likely = rows_like(self.agreement, release, LIKELY_ROWS, np.random.default_rng(LIKELY_SEED))
+        likely = None if rows else likely_rows(self.agreement, release)
         return Award(
             party=party,
             team=team,
@@ -315,7 +315,9 @@ class _Round:
             losses={}
             if rows is None
             else {name: loss_on(rows, one.draws) for name, one in {"prior": self.prior, **compared}.items()},
-            errors=typical_errors(model, {name: one.draws for name, one in compared.items()}, rows, likely),
+            errors=typical_errors(
+                self.agreement.model, {name: one.draws for name, one in compared.items()}, rows, likely
+            ),
             notes=notes,
             falls_back=request.coalition != team,
             reward=reward,

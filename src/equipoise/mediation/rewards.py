@@ -87,13 +87,21 @@ class RewardMaker:
             made |= make(team, rest, whole)
         return made
 
+    def on_curve(self, team: tuple[str, ...], kappa: float) -> Request:
+        """Return what is asked to know r(κ); all κ have one seed, so that they share their random numbers."""
+        return Request(team, self._first_draws, derived_seed(self._seed, "curve", sorted(team)), kappa)
+
+    def degraded(self, team: tuple[str, ...], party: str, tau: float) -> Request:
+        """Return what is asked to know what a party's degraded reward with some noise would be worth."""
+        seed = derived_seed(self._seed, "other exponents", party)
+        return Request(team, self._first_draws, seed, tau=tau, noise_seed=PATH, recipient=party)
+
     def _temper(self, team: tuple[str, ...], aims: Mapping[str, Aim], whole: Estimate) -> dict[str, Made]:
         """Rewards by a tempered likelihood."""
         rest = tuple(aims)
-        seed = derived_seed(self._seed, "curve", sorted(team))  # one for all κ: common random numbers
 
         def at(kappas: Sequence[float]) -> list[Estimate]:
-            requests = [Request(team, self._first_draws, seed, kappa) for kappa in kappas]
+            requests = [self.on_curve(team, kappa) for kappa in kappas]
             return [one.value for one in self._appraiser.appraise(requests, what="tempering curve")]
 
         final: dict[str, dict[int, Request]] = {party: {} for party in rest}

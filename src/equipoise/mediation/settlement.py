@@ -28,6 +28,7 @@ from equipoise.mediation.seeds import seed_of
 from equipoise.mediation.settings import Deviation, SettlementSettings, deviations
 from equipoise.protocol.submission import Submission, validate_submissions
 from equipoise.reward.model import Reward
+from equipoise.reward.scoring import ErrorCurve
 from equipoise.reward.summary import Summary
 from equipoise.reward.targets import Terms, least_among
 
@@ -100,8 +101,9 @@ class Award:
     them, and none that has added noise is relied on to strengthen them. `posteriors` summarise what the party knows
     "alone", with its "reward", and what the "team" knows; `losses` are mean negative log probabilities of a test set
     under the "prior" and these posteriors, if one was given; `errors` how far off each posterior is, in the target's
-    unit (`Model.error_name`): measured on the test set, otherwise expected at rows like the party's. `notes` say what
-    did not go as planned; `reward` has the draws. What the party knows alone is left out where coalitions were sampled.
+    unit (`Model.error_name`): measured on the test set, otherwise expected at rows like the party's. `error_curve`
+    says how far off models of other values would be; it is not for the party. `notes` say what did not go as planned;
+    `reward` has the draws. What the party knows alone is left out where coalitions were sampled.
     """
 
     party: str
@@ -118,6 +120,7 @@ class Award:
     posteriors: dict[str, Summary] = field(default_factory=dict)
     losses: dict[str, Estimate] = field(default_factory=dict)
     errors: dict[str, float] = field(default_factory=dict)
+    error_curve: ErrorCurve | None = None
     notes: tuple[str, ...] = ()
     falls_back: bool = False
     reward: Reward | None = field(default=None, repr=False)
@@ -422,6 +425,47 @@ class Settlement:
                     found[party] = 0.0 if party in nothing else share
         return found
 
+    @cached_property
+    def errors(self) -> dict[str, dict[str, float]]:
+        """How far off each party is alone, with its reward, and with what its team knows, in the target's unit.
+
+        Award by award by one yardstick, where its `error_curve` is known; otherwise as the parties are told.
+        """
+        found = {}
+        for party, award in self.awards.items():
+            curve, whole = award.error_curve, self.value(*award.team).value
+            places = {"reward": award.attained.value, "team": whole}
+            found[party] = (
+                {"alone": curve.alone, **{name: curve.at(value) for name, value in places.items()}}
+                if curve is not None and not award.errors_are_measured
+                else award.errors
+            )
+        return found
+
+    def errors_at(self, rho: float) -> dict[str, float]:
+        """How far off each party's model would be, in the target's unit, had the fairness exponent been another.
+
+        Parameters
+        ----------
+        rho : float
+            The exponent, from 0 to 1.
+
+        Returns
+        -------
+        dict of str to float
+            Errors as `errors` has them, read off between posteriors that were sampled; without parties of which too
+            little is known.
+
+        Examples
+        --------
+        >>> settlement = eq.Settlement.load("out")
+        >>> all(error < settlement.errors[party]["alone"] for party, error in settlement.errors_at(0.2).items())
+        True
+        """
+        targets = self.targets_at(rho)
+        curves = {party: award.error_curve for party, award in self.awards.items()}
+        return {party: curve.at(targets[party]) for party, curve in curves.items() if curve is not None}
+
     def targets_at(self, rho: float) -> dict[str, float]:
         """Everybody's target in nats, had the fairness exponent been another.
 
@@ -443,7 +487,8 @@ class Settlement:
         True
         """
         alone = {party: award.alone.value for party, award in self.awards.items()}
-        whole = np.array([self.value(*award.team).value for award in self.awards.values()])
+        worth = {team: self.value(*team).value for team in self.teams}
+        whole = np.array([worth[award.team] for award in self.awards.values()])
         ratios = np.array([self.ratio(party) for party in self.awards])
         found = self.terms.share(ratios, np.array([*alone.values()]), whole, rho)
         shares = dict(zip(self.awards, found.tolist(), strict=True))
@@ -473,7 +518,8 @@ class Settlement:
         for name in ("timings", "environment"):
             del document[name]
         for award in document["awards"].values():
-            award.pop("errors", None)  # follows from the rest, and versions up to 0.8 have none
+            for name in ("errors", "error_curve"):  # follow from the rest, and earlier versions have none
+                award.pop(name, None)
         return sha256_hex(canonical_json(document))
 
     @property
@@ -500,8 +546,9 @@ class Settlement:
         awards = {party: asdict(replace(award, reward=None)) for party, award in self.awards.items()}
         for award in awards.values():
             del award["reward"]
-            if not award["errors"]:  # as in a settlement of a version up to 0.8
-                del award["errors"]
+            for name in ("errors", "error_curve"):
+                if not award[name]:  # as in a settlement of an earlier version
+                    del award[name]
         document["agreement"] = self.agreement.model_dump(mode="json")
         document["contributions"] = {party: asdict(one) for party, one in self.contributions.items()}
         document["coalitions"] = [asdict(one) for one in self.coalitions]
@@ -668,5 +715,7 @@ def _estimates(document: dict[str, dict[str, float]]) -> dict[str, Estimate]:
 
 
 def _award(document: dict[str, Any]) -> Award:
-    estimates = dict.fromkeys(("alone", "target", "attained", "similarity"), _estimate)
-    return Award(**_with(document, team=tuple, notes=tuple, losses=_estimates, **estimates))
+    converters: dict[str, Any] = dict.fromkeys(("alone", "target", "attained", "similarity"), _estimate)
+    if "error_curve" in document:
+        converters["error_curve"] = lambda curve: ErrorCurve(curve["alone"], tuple(map(tuple, curve["points"])))
+    return Award(**_with(document, team=tuple, notes=tuple, losses=_estimates, **converters))

@@ -6,7 +6,8 @@ never part of a settlement's inputs.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from equipoise.agreement import Agreement
 from equipoise.errors import MediationError
 from equipoise.estimate import Estimate
 from equipoise.inference.posterior import Posterior
-from equipoise.models.base import Model, Rows
+from equipoise.models.base import Draws, Model, Rows
 from equipoise.reward.prediction import feature_matrix
 
 ROWS_AT_ONCE = 2_000
@@ -103,7 +104,48 @@ def typical_errors(
     return {name: model.expected_error(posteriors[name], truth, likely) for name in ("alone", "reward")}
 
 
-def _thinned(draws: Mapping[str, Floats]) -> dict[str, Floats]:
+@dataclass(frozen=True)
+class ErrorCurve:
+    """How far off a party is alone, and with what its team knows, held back to several values [(nats, error), …].
+
+    One yardstick measures all: test rows, or what the whole team expects at rows like the party's. So it is the
+    operator's to see.
+    """
+
+    alone: float
+    points: tuple[tuple[float, float], ...]
+
+    def __post_init__(self) -> None:
+        if not np.all(np.isfinite([self.alone, *np.ravel(self.points)])) or np.shape(self.points)[1:] != (2,):
+            raise ValueError("an error curve has no point, or holds what is no number")
+
+    def at(self, value: float) -> float:
+        """Return the error of a model worth some nats, read off between the two nearest points."""
+        return float(np.interp(value, *np.transpose(self.points)))
+
+
+def error_curve(
+    model: Model,
+    alone: Draws,
+    held_back: Iterable[tuple[float, Draws]],
+    whole: Draws,
+    rows: Rows | None,
+    likely: Floats | None,
+) -> ErrorCurve:
+    """Measure errors on test rows; without them, or without features, expect them at `likely` rows if `whole` is right.
+
+    Held-back posteriors come with their values.
+    """
+    truth = _thinned(whole)
+
+    def error(draws: Draws) -> float:
+        measured = None if rows is None else model.measured_error(draws, rows)
+        return model.expected_error(draws, truth, likely) if measured is None else measured
+
+    return ErrorCurve(error(alone), tuple(sorted((value, error(draws)) for value, draws in held_back)))
+
+
+def _thinned(draws: Draws) -> dict[str, Floats]:
     """A thousand draws or so, evenly spaced."""
     number = len(next(iter(draws.values())))
     return {name: values[:: max(1, number // LIKELY_DRAWS)] for name, values in draws.items()}
