@@ -17,6 +17,7 @@ from equipoise.mediation.findings import Remark
 from equipoise.mediation.settlement import CoalitionValue, Settlement
 from equipoise.report import charts, fragment, render, style_sheet, write_report, write_reports
 from equipoise.report.charts.style import FAINT, INK, RULE
+from equipoise.report.tables import error_text
 from report.conftest import renamed
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]
@@ -97,7 +98,7 @@ def test_every_edition_is_a_whole_page(settled: Settlement) -> None:
     operator, *parties = editions(settled)
     for section in ("Who contributed what", "What each party gets", "How fairness was set", "What is learnt"):
         assert section in operator.text
-    assert len(operator.all("svg")) == 5 + len(settled.parties) + 1
+    assert len(operator.all("svg")) == 6 + len(settled.parties) + 1
     assert settled.decisions in operator.text
     for party, page in zip(settled.parties, parties, strict=True):
         assert f"Edition for {party}" in page.text
@@ -151,6 +152,36 @@ def test_charts_have_plain_attributes_that_a_page_can_recolour(settled: Settleme
     assert {attributes["fill"] for attributes in words} == {INK, FAINT}
     assert all({"font-size", "font-family", "text-anchor"} <= set(attributes) for attributes in words)
     assert any(attributes.get("font-weight") == "700" for attributes in words)
+
+
+def test_gains_at_other_exponents_are_told_in_the_unit_of_the_target(settled: Settlement) -> None:
+    page = check(render(settled))
+    gained = {party: settled.errors[party]["alone"] - error for party, error in settled.errors_at(settled.rho).items()}
+    assert set(gained) == set(settled.parties)
+    (label,) = [svg["aria-label"] for svg in page.all("svg") if svg["aria-label"].startswith("Gain over alone")]
+    for party, gain in gained.items():
+        assert f"{party} {gain:.3g}" in label
+        assert f"{party} {error_text(settled.agreement.model, settled.errors[party]['alone'])}" in page.text
+    assert "at other fairness exponents, as the whole team’s model expects it" in page.text
+    unknown = {party: replace(award, error_curve=None) for party, award in settled.awards.items()}
+    before = check(render(replace(settled, awards=unknown)))
+    assert len(before.all("svg")) == len(page.all("svg")) - 1
+    assert "other fairness exponents" not in before.text
+    assert all("exponents" not in check(render(settled, party=party)).text for party in settled.parties)
+
+
+def test_rings_are_drawn_only_where_somebody_can_fall_to_what_it_has_alone(settled: Settlement) -> None:
+    small = replace(settled, shapley=settled.shapley | {"west": eq.Estimate(0.5, 0.01)})
+    page = check(render(small))
+    assert "A ring marks" in page.text
+    assert "as good as alone" in page.text
+    reward = settled.agreement.reward.model_copy(update={"rule": "surplus"})
+    surplus = replace(small, agreement=settled.agreement.model_copy(update={"reward": reward}))
+    page = check(render(surplus))
+    for words in ("A ring marks", "as good as alone", "nobody loses to", "shaded"):
+        assert words not in page.text
+    assert "what it knows alone, and of what it can gain" in page.text  # the glossary's target
+    assert "what it knows alone, and of what it can gain" in check(render(surplus, party="south")).text
 
 
 def test_names_that_look_like_markup_stay_words_in_charts() -> None:

@@ -8,10 +8,10 @@ import typer
 from equipoise.agreement import Agreement
 from equipoise.cli.interrupt import ending_at_once
 from equipoise.cli.options import AgreementArgument, JsonOption
-from equipoise.cli.output import echo, print_json, print_lines, print_table
+from equipoise.cli.output import echo, print_json, print_lines
 from equipoise.cli.predict import test_rows
 from equipoise.cli.settings import settlement_options
-from equipoise.cli.settlement_output import show_other_priors, show_settlement, show_what_if, sweep
+from equipoise.cli.settlement_output import show_other_priors, show_settlement, show_sweep, show_what_if, sweep
 from equipoise.errors import MediationError
 from equipoise.mediation.audit import audited
 from equipoise.mediation.cost import estimate_cost
@@ -24,7 +24,7 @@ from equipoise.mediation.settlement import Settlement
 from equipoise.mediation.task import task_of
 from equipoise.mediation.what_if import WhatIf, what_if
 from equipoise.protocol.submission import Submission
-from equipoise.report import tables, write_report, write_reports
+from equipoise.report import write_report, write_reports
 
 
 @settlement_options(
@@ -120,7 +120,7 @@ def _mediate(
     if under:
         show_other_priors(under)
     if rho_sweep:
-        print_table(tables.sweep(settlement))
+        show_sweep(settlement)
     for one in answers:
         show_what_if(one)
     echo(

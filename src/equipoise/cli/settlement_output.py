@@ -14,9 +14,7 @@ from equipoise.report import tables
 def show_settlement(settlement: Settlement) -> None:
     """Print tables of what was decided, and the audit."""
     awards = settlement.awards
-    model = settlement.agreement.model
-    measured = any(award.errors_are_measured for award in awards.values())
-    errors = tables.errors(model, {party: award.errors for party, award in awards.items()}, measured=measured)
+    errors = tables.errors(settlement.agreement.model, settlement.errors, tables.yardstick(settlement))
     losses = {party: award.losses for party, award in awards.items() if award.losses}
     if errors:
         print_table(errors)
@@ -67,10 +65,17 @@ def _bounds(settlement: Settlement) -> list[str]:
     return bounds
 
 
+def show_sweep(settlement: Settlement) -> None:
+    """Print everybody's target at several fairness exponents, and the error of a model worth that."""
+    print_table(tables.sweep(settlement))
+    if errors := tables.errors_by_exponent(settlement):
+        print_table(errors)
+
+
 def sweep(settlement: Settlement) -> list[dict[str, Any]]:
-    """Everybody's target at several fairness exponents, and who would be worse off than alone, as plain values."""
+    """Everybody's target at several fairness exponents, errors, and who would be worse off than alone, plainly."""
     return [
-        {"rho": rho, "targets": targets, "worse_off_than_alone": worse}
+        {"rho": rho, "targets": targets, "errors": settlement.errors_at(rho), "worse_off_than_alone": worse}
         for rho, targets, worse in tables.exponents(settlement)
     ]
 

@@ -1,6 +1,7 @@
 """The words that a reader may not know."""
 
 from equipoise.report.page import Section
+from equipoise.reward.targets import SharingRule
 
 TERMS = (
     (
@@ -34,15 +35,8 @@ TERMS = (
         "A party's fair share of what all are worth together: what it adds to a coalition, averaged over all orders in "
         "which the parties could have joined.",
     ),
-    (
-        "Target",
-        "What a party's reward should be worth: the value of its team, times its Shapley value divided by the largest "
-        "in the team, to the power ρ.",
-    ),
-    (
-        "ρ (rho), the fairness exponent",
-        "With ρ = 1 targets are in proportion to Shapley values; a smaller ρ is kinder to those who contribute less.",
-    ),
+    ("Target", "What a party's reward should be worth: {target}."),
+    ("ρ (rho), the fairness exponent", "{exponent}; a smaller ρ is kinder to those who contribute less."),
     (
         "κ (kappa)",
         "How much of the team's evidence goes into a reward: 1 is the team's posterior, 0 the prior.",
@@ -62,6 +56,19 @@ TERMS = (
 )
 
 
-def glossary() -> Section:
-    """What the words mean."""
-    return Section("glossary", "Glossary", terms=TERMS)
+RULES: dict[SharingRule, dict[str, str]] = {
+    "surplus": {
+        "target": "what it knows alone, and of what it can gain the share that is its Shapley value divided by the "
+        "largest in the team, to the power ρ",
+        "exponent": "With ρ = 1 shares of what each can gain are in proportion to Shapley values",
+    },
+    "proportional": {
+        "target": "the value of its team, times its Shapley value divided by the largest in the team, to the power ρ",
+        "exponent": "With ρ = 1 targets are in proportion to Shapley values",
+    },
+}
+
+
+def glossary(rule: SharingRule) -> Section:
+    """Say what the words mean under the agreed rule."""
+    return Section("glossary", "Glossary", terms=[(term, meaning.format(**RULES[rule])) for term, meaning in TERMS])

@@ -41,7 +41,7 @@ def operator_page(settlement: "Settlement", priors: "Mapping[str, UnderPrior] | 
         diagnostics(settlement),
         digests(settlement),
         agreement_section(settlement.agreement),
-        glossary(),
+        glossary(settlement.agreement.reward.rule),
     ]
     return Page(
         title=settlement.agreement.title or "Settlement",
@@ -65,7 +65,7 @@ def summary(settlement: "Settlement") -> list[str]:
         names = f": {listed(parties)}" if len(parties) <= NAMED else ""
         opening = (
             f"{len(parties)} parties took part{names}. Each released a noisy summary of its table, once, and gets back "
-            "a model as good as what it brought."
+            "a model that is worth the more, the more it brought."
         )
     worth = "; ".join(
         f"{'all' if team == parties else listed(team) if len(team) <= NAMED else f'{len(team)} parties'} together know "
@@ -89,9 +89,9 @@ def summary(settlement: "Settlement") -> list[str]:
 
 def _errors(settlement: "Settlement", parties: Sequence[str]) -> list[str]:
     """How far off models are before and after, in the target's unit."""
-    model, awards = settlement.agreement.model, settlement.awards
-    known = [party for party in parties if {"alone", "reward"} <= set(awards[party].errors)]
-    told = "; ".join(f"{party} {tables.before_and_after(model, awards[party].errors)}" for party in known)
+    model, errors = settlement.agreement.model, settlement.errors
+    known = [party for party in parties if {"alone", "reward"} <= set(errors[party])]
+    told = "; ".join(f"{party} {tables.before_and_after(model, errors[party])}" for party in known)
     return [f"{model.error_name}, alone → with the reward: {told}."] if told else []
 
 

@@ -76,9 +76,11 @@ def awards(settlement: "Settlement") -> Section:
     """Alone, target and attained."""
     most = largest(settlement, MOST_ROWS)
     shown = [settlement.awards[party] for party in settlement.parties if party in most]
+    surplus = settlement.terms.shares_surplus
+    share = "that and its fair share of what it can gain" if surplus else "its fair share of what its team knows"
     words = [
-        "Going alone, a party would know what its own release tells. Its target is its fair share of what its team "
-        "knows, and its reward is a model made to be worth that. In every team the party that brings most gets all.",
+        f"Going alone, a party would know what its own release tells. Its target is {share}, and its reward is a model "
+        "made to be worth the target. In every team the party that brings most gets all.",
         "“Alone” is the release with its noise, which is all that was sent. A party’s rows at home tell it more; what "
         "the reward adds to those only the party can see.",
     ]
@@ -104,9 +106,7 @@ def awards(settlement: "Settlement") -> Section:
         ),
         f"From alone to the reward, in nats. {BARS}",
     )
-    by_party = {party: award.errors for party, award in settlement.awards.items()}
-    measured = any(award.errors_are_measured for award in settlement.awards.values())
-    errors = tables.errors(settlement.agreement.model, by_party, measured=measured)
+    errors = tables.errors(settlement.agreement.model, settlement.errors, tables.yardstick(settlement))
     shown_tables = [*([errors] if errors else []), tables.awards(settlement, similarity=True)]
     notes = [f"{award.party}: {note}" for award in settlement.awards.values() for note in award.notes]
     words += left_out(settlement, most)

@@ -28,7 +28,7 @@ def party_page(view: PartyView) -> Page:
         audit_section(view.findings, reasons=False),
         _remarks(view),
         agreement_section(view.agreement),
-        glossary(),
+        glossary(view.agreement.reward.rule),
     ]
     return Page(
         title=view.agreement.title or "Settlement",
@@ -147,7 +147,8 @@ def _award(view: PartyView) -> Section:
         )
     if not view.within_tolerance:
         words.append("The reward is not within the agreed tolerance of the target; the notes say why.")
-    errors = tables.errors(view.agreement.model, {view.party: view.errors}, measured=view.errors_are_measured)
+    how = tables.MEASURED if view.errors_are_measured else tables.EXPECTED
+    errors = tables.errors(view.agreement.model, {view.party: view.errors}, how)
     gain = charts.Gain(view.party, view.alone, view.target, view.attained, view.whole)
     return Section(
         "award",
@@ -206,7 +207,7 @@ def _curve(view: PartyView) -> Section | None:
         "noise": "the more noise is added, the less the posterior is worth",
         "degraded": "the more noise is added to the others’ releases, the less the posterior is worth, down to what "
         "your own release tells",
-    }.get(view.mechanism, "with less of the evidence, less")
+    }.get(view.mechanism, "the less of the evidence is used, the less the posterior is worth")
     words = f"How the value of a reward is controlled: {what}. The mark is your reward."
     return Section("curve", "How the reward was made", [words], [Figure(svg, f"Value of the reward, in nats. {BARS}")])
 

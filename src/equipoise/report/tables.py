@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 FOLDED = 16  # rows beyond which a table is folded
 WHOSE = {"prior": "without data", "alone": "alone", "reward": "with its reward", "team": "whole team"}
+MEASURED = "on the test rows"
+EXPECTED = "as the reward expects it, for rows like the party’s own"
+FEW_EXPONENTS = (0.1, 0.25, 0.5, 0.75, 1.0)
 EXPONENTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
@@ -28,17 +31,43 @@ class Verdict(str):
     __slots__ = ()
 
 
-def errors(model: Model, by_party: Mapping[str, Mapping[str, float]], *, measured: bool) -> Table | None:
+def errors(model: Model, by_party: Mapping[str, Mapping[str, float]], how: str) -> Table | None:
     """How far off models are, in the target's unit, before and after; None where nothing is known of it."""
     known = {party: one for party, one in by_party.items() if one}
     if not known:
         return None
     names = [name for name in WHOSE if any(name in one for one in known.values())]
-    how = "on the test rows" if measured else "as the reward expects it, for rows like the party’s own"
     return Table(
         f"{model.error_name}, {how}",
         ("party", *(WHOSE[name] for name in names)),
         [(party, *(error_text(model, one.get(name)) for name in names)) for party, one in known.items()],
+    )
+
+
+def yardstick(settlement: "Settlement") -> str:
+    """Say how the errors of a settlement were found, for the title of a table."""
+    awards = settlement.awards.values()
+    if any(award.errors_are_measured for award in awards):
+        return MEASURED
+    return (
+        "as the whole team’s model expects it, for rows like the party’s own" if settlement.errors_at(1.0) else EXPECTED
+    )
+
+
+def errors_by_exponent(settlement: "Settlement") -> Table | None:
+    """How far off everybody's model would be at other fairness exponents; None where it is not known."""
+    model, shown = settlement.agreement.model, sorted({*FEW_EXPONENTS, settlement.rho})
+    by_exponent = [settlement.errors_at(rho) for rho in shown]
+    if not by_exponent[0]:
+        return None
+    return Table(
+        f"{model.error_name} at other fairness exponents, {yardstick(settlement)}",
+        ("party", "alone", *(f"ρ = {rho:.3g}" for rho in shown)),
+        [
+            (party, error_text(model, alone["alone"]), *(error_text(model, one[party]) for one in by_exponent))
+            for party, alone in settlement.errors.items()
+            if party in by_exponent[0]
+        ],
     )
 
 

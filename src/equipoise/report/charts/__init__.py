@@ -12,9 +12,10 @@ from equipoise.report.charts.gains import Gain, gains
 from equipoise.report.charts.intervals import Limits, Panel, Parameter, interval_limits, intervals
 from equipoise.report.charts.losses import losses, save_losses
 from equipoise.report.charts.style import shortened
-from equipoise.report.charts.sweep import Share, exponent_sweep
+from equipoise.report.charts.sweep import EXPONENTS, Sweep, exponent_sweep
 
 __all__ = [
+    "EXPONENTS",
     "Gain",
     "Limits",
     "Line",
@@ -23,7 +24,7 @@ __all__ = [
     "Parameter",
     "PrivacyChoices",
     "Quantity",
-    "Share",
+    "Sweep",
     "coalition_values",
     "exponent_sweep",
     "gains",

@@ -19,10 +19,11 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from equipoise._util.canonical import sha256_hex
 from equipoise.report.charts.style import FAINT, INK, RULE
+from equipoise.report.wording import number
 
 WIDTH = 4.4  # inches; 422 pixels
 TEXT = 10.0  # points
@@ -138,6 +139,16 @@ def value_axes(figure: Figure, *, below: float, left: float = 0.62) -> Axes:
     axes = figure.add_axes((left / WIDTH, below / height, 1 - (left + 0.17) / WIDTH, 1 - (below + 0.1) / height))
     axes.yaxis.set_major_locator(MaxNLocator(8, steps=[1, 2, 5, 10]))  # 20 and 25, not 22.5
     return axes
+
+
+def make_room(axes: Axes) -> None:
+    """Write values along the left out, and move the axes to the right if these are long."""
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+    low, high = axes.get_ylim()
+    longest = max(len(number(tick)) for tick in axes.get_yticks() if low <= tick <= high)
+    more = max(0, longest - 3) * LETTER / WIDTH
+    box = axes.get_position()
+    axes.set_position((box.x0 + more, box.y0, box.width - more, box.height))
 
 
 def few_ticks(axes: Axes, most: int = 5) -> None:
