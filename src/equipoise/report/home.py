@@ -24,7 +24,7 @@ MEANINGS = {
 CONCLUSIONS = {
     "holds": "P4′ holds: at home you predict no worse than with your own rows.",
     "fails": "P4′ fails: with the others’ evidence you predict worse. Use your own rows alone.",
-    "cannot tell": "Whether you predict better at home than with your own rows cannot be told from so few rows.",
+    "cannot tell": "P4′: whether you predict better at home than with your own rows cannot be told from so few rows.",
 }
 
 
@@ -39,11 +39,11 @@ def comparison_page(party: str, losses: Mapping[str, Estimate], table: Table, ve
         "Loss on held-out rows; less is better. Bars reach two standard errors either way. All models meet the same "
         "rows, so their differences, in the table, are surer than that.",
     )
-    section = Section("compared", "What you can predict with", [table.title], [figure], meanings, [table])
+    section = Section("compared", "What you can predict with", [], [figure], meanings, [table])
     return Page(
         title="At home",
         edition=f"For {party} alone: made of its own rows on its own computer, and sent to nobody",
-        summary=[*([first] if best else []), *table.notes],
+        summary=[*([first] if best else []), *table.notes[1:]],  # the first is the verdict, which has a sign here
         sign=Verdict(verdict),
         conclusion=CONCLUSIONS[verdict],
         sections=[section],
