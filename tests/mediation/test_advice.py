@@ -17,7 +17,8 @@ import rounds
 from equipoise.agreement.templates import example_agreement
 from equipoise.errors import AgreementError, GuaranteeError
 from equipoise.inference.pooling import Releases
-from equipoise.mediation.advice import Advice, _median, advise, expected, knee, quality
+from equipoise.mediation.advice import Advice, Tried, _median, advise, expected, knee, quality
+from equipoise.mediation.advice.changes import CHANGES, Situation, everything, narrow_reaches
 from equipoise.mediation.advice.engines import engine_of
 from equipoise.mediation.advice.imagined import Assumed, Coalition, imagine
 from equipoise.mediation.advice.population import draw_correlation, draw_population
@@ -285,6 +286,81 @@ def test_errors_of_gains_cover_the_median() -> None:
     for number, least in ((4, 0.8), (16, 0.9), (64, 0.9)):
         estimates = [_median(0.1 + rng.standard_t(2, size=number)) for _ in range(400)]
         assert np.mean([abs(one.value - 0.1) <= 2 * one.error for one in estimates]) > least
+
+
+WIDE = """
+format = 2
+[model]
+kind = "linear"
+features = [
+  { name = "age", bounds = [0, 1000], typical = [25, 85] },
+  { name = "sex", kind = "binary", labels = [0, 1] },
+]
+target = { name = "cost", bounds = [0, 5000], typical = [0, 400] }
+[privacy]
+max_epsilon = 2.0
+max_rows = 5_000
+[[parties]]
+name = "north"
+[[parties]]
+name = "south"
+"""
+
+
+def changes_of(now: Situation) -> dict[str, Situation]:
+    made = [change(now) for change in CHANGES]
+    return dict(one for one in made if one is not None)
+
+
+def test_changes_are_what_they_say() -> None:
+    """Each changes one thing of the agreement or of the parties, and only where there is something to change."""
+    agreed = eq.Agreement.parse(WIDE)
+    now = Situation("north", agreed, {"north": Assumed(100, 1.0), "south": Assumed(300, 2.0)})
+    found = changes_of(now)
+    narrowed, released, shared, larger, more = found.values()
+    assert [column.scaled_range for column in (agreed.columns[0], agreed.columns[2])] == [(0, 1000), (0, 5000)]  # type: ignore[union-attr]
+    assert [column.reach for column in (narrowed.agreement.columns[0], narrowed.agreement.columns[2])] == [  # type: ignore[union-attr]
+        (25, 85),
+        (0, 400),
+    ]
+    assert {one.epsilon for one in released.parties.values()} == {2.0}
+    assert (shared.agreement.reward.rule, shared.agreement.reward.rho) == ("surplus", 0.1)
+    assert larger.parties == {"north": Assumed(100, 1.0), "south": Assumed(1_200, 2.0)}
+    assert more.agreement.party_names == tuple(more.parties) == ("north", "south", "south.2")
+    what, every = everything(now)
+    assert what == ", ".join(found)
+    assert {one.epsilon for one in every.parties.values()} == {2.0}
+    assert len(every.parties) == 3
+    assert narrow_reaches(every) is None
+    crowded = now._replace(parties={**now.parties, "south": Assumed(4_000, 2.0)})
+    assert "others with 4 times as many rows" not in changes_of(crowded)
+    alone = Situation("north", rounds.agreement("bernoulli", 1), {"north": Assumed(100, 100.0)})
+    assert not changes_of(alone)
+
+
+def test_a_reach_of_the_typical_range_is_reckoned() -> None:
+    found = advise(eq.Agreement.parse(WIDE), party="north", rows=60, epsilons=[2.0], simulations=4, progress=False)
+    assert found.reach is not None
+    assert found.reach.what == "a reach of the typical range for age, cost"
+    assert found.choices[0].width_reward is not None
+    assert found.reach.width_reward is not None
+    assert found.reach.width_reward < 0.8 * found.choices[0].width_reward
+    assert "of cost in place of" in found.remedies[0]
+    assert found.remedies[0][1:] in repr(found)
+
+
+def test_what_would_have_to_change_is_said(advice: Advice) -> None:
+    """Only where joining is not worth it: those changes that would do, or else the best; and where none could."""
+    choice = replace(advice.choices[0], gain_at_home=eq.Estimate(0.002, 0.001))
+    told = replace(advice, choices=(choice,), room=eq.Estimate(0.05, 0.01), reach=None)
+    little, more, much = (Tried(str(one), eq.Estimate(one, 0.001), None, 0.5) for one in (0.003, 0.02, 0.04))
+    [sentence] = replace(told, changes=(little, more, much)).remedies
+    assert sentence == f"it would be worth it with {more}; or with {much}"
+    [sentence] = replace(told, changes=(little,)).remedies
+    assert sentence == f"nothing that was tried would surely make it worth it; best is {little}"
+    [sentence] = replace(told, room=eq.Estimate(0.004, 0.001)).remedies
+    assert sentence.startswith("nothing that others bring could change that")
+    assert not replace(told, choices=(replace(choice, gain_at_home=eq.Estimate(0.03, 0.001)),)).remedies
 
 
 SCORES = ", ".join(f'{{ name = "{name}", bounds = [0, 4], typical = [0, 4] }}' for name in "abcde")

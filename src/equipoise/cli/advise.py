@@ -183,7 +183,7 @@ def show(advice: Advice) -> None:
 def _sentences(advice: Advice) -> list[str]:
     """The knee, what stronger and weaker privacy cost, and what was assumed."""
     lines = advice.choices
-    found = [advice.verdict]
+    found = [advice.verdict, *advice.remedies]
     if len(lines) > 2 and advice.knee is None:  # two points have none
         found.append("there is no knee: every step to weaker privacy buys about as much as the one before, or more")
     if advice.knee is not None:

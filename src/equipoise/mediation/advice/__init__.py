@@ -7,6 +7,7 @@ import the side that can. So the choice of ε that follows from its advice revea
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +22,7 @@ from equipoise.inference.progress import phase_of
 from equipoise.inference.scenario import is_whole
 from equipoise.mediation.advice import at_home as home
 from equipoise.mediation.advice import expected, quality
+from equipoise.mediation.advice.changes import CHANGES, Change, Situation, everything, narrow_reaches
 from equipoise.mediation.advice.engines import engine_of
 from equipoise.mediation.advice.imagined import Assumed, imagine
 from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee
@@ -32,6 +34,7 @@ ANCHORS = 3  # choices at which they are
 CLEARLY = 0.08  # above the chord, as a share of the whole rise
 WORTH_JOINING = 0.01  # nats of a new row
 ENOUGH = 0.8  # of the largest gain
+MOST_NAMED = 3  # changes
 RESAMPLES = 1_000
 UNKNOWN = Estimate(math.nan, math.inf)
 Outcome = Literal["worth it", "not worth it", "cannot tell at this effort"]
@@ -74,6 +77,27 @@ class Choice:
     gain_at_home: Estimate = UNKNOWN
 
 
+@dataclass(frozen=True)
+class Tried:
+    """What something else, agreed or done, is expected to bring: the gain at home, and what the reward predicts like.
+
+    Values are approximated alone: a reward's share may be off by a few hundredths.
+    """
+
+    what: str
+    gain_at_home: Estimate
+    width_reward: float | None
+    quality_reward: float
+
+    @property
+    def is_worthwhile(self) -> bool:
+        """Whether joining would surely pay."""
+        return _surely_pays(self.gain_at_home)
+
+    def __str__(self) -> str:
+        return f"{self.what} (a gain of {self.gain_at_home})"
+
+
 @dataclass(frozen=True, repr=False)
 class Advice:
     """What each ε would buy a party, and what was assumed. `advise` makes one.
@@ -101,6 +125,12 @@ class Advice:
         The target's name.
     width_prior, width_truth : float, optional
         Widths of intervals that should hold 90 % of new rows, by the prior and by the truth; None for labels.
+    room : Estimate
+        By how many nats a new row is predicted worse by own rows than by the truth: no round can gain more.
+    reach : Tried, optional
+        What a reach of the typical ranges would bring, where noise is scaled by more than three times as much.
+    changes : tuple of Tried
+        What was tried where joining is not worth it.
     """
 
     party: str
@@ -117,6 +147,9 @@ class Advice:
     target: str = ""
     width_prior: float | None = None
     width_truth: float | None = None
+    room: Estimate = UNKNOWN
+    reach: Tried | None = None
+    changes: tuple[Tried, ...] = ()
 
     def __repr__(self) -> str:
         return repr(self.summary())
@@ -161,7 +194,7 @@ class Advice:
                 f"±{self.target} is half the width of an interval that should hold 90 % of new rows: "
                 f"±{half_of(self.width_prior)} if nothing is known, ±{half_of(self.width_truth)} if all is."
             )
-        notes.append(f"{self.verdict.capitalize()}.")
+        notes += [f"{sentence[0].upper()}{sentence[1:]}." for sentence in (self.verdict, *self.remedies)]
         predictions = (*([f"±{self.target}"] if numbers else []), "known", "own rows → at home")
         return Table(
             f"Advice to {self.party} with {self.rows:,} rows, from {self.simulations} imagined rounds",
@@ -180,9 +213,9 @@ class Advice:
         excluded for every ε, and cannot be told otherwise.
         """
         gains = [one.gain_at_home for one in self.choices]
-        if any(gain.value - UNSURE * gain.error >= WORTH_JOINING for gain in gains):
+        if any(_surely_pays(gain) for gain in gains):
             return "worth it"
-        if all(gain.value + UNSURE * gain.error < WORTH_JOINING for gain in gains):
+        if not any(_can_pay(gain) for gain in gains):
             return "not worth it"
         return "cannot tell at this effort"
 
@@ -212,6 +245,41 @@ class Advice:
             "worth it: reward and own rows together are expected to predict a new row better than own rows, as they "
             f"are at home, by {best.gain_at_home} nats; most of that comes from epsilon {enough.epsilon:.3g} on"
         )
+
+    @property
+    def can_be_worth_it(self) -> bool:
+        """False where own rows predict so well that whatever others bring is worth nothing."""
+        return _can_pay(self.room)
+
+    @property
+    def remedies(self) -> list[str]:
+        """What a reach of the typical ranges would bring, and what would have to change where joining is not worth it.
+
+        Each is reckoned by imagined rounds, with the largest ε that was asked for unless the change is another.
+        """
+        found, last = [], self.choices[-1]
+        if self.reach is not None:
+            gets = f"quality {self.reach.quality_reward:.0%} in place of {last.quality_reward:.0%}"
+            if self.reach.width_reward is not None:
+                gets = f"±{half_of(self.reach.width_reward)} of {self.target} in place of ±{half_of(last.width_reward)}"
+            found.append(
+                f"noise is scaled by much more than the typical range: with {self.reach.what} the reward at epsilon "
+                f"{last.epsilon:.3g} would say {gets}, and the gain over own rows would be {self.reach.gain_at_home} "
+                f"nats in place of {last.gain_at_home}"
+            )
+        if self.outcome != "not worth it":
+            return found
+        if not self.can_be_worth_it:
+            found.append(
+                f"nothing that others bring could change that: own rows predict a new row within {self.room} nats of "
+                "the truth. Joining pays for whoever has fewer rows, or more to learn"
+            )
+        elif enough := [str(one) for one in self.changes if one.is_worthwhile]:
+            found.append(f"it would be worth it with {'; or with '.join(enough[:MOST_NAMED])}")
+        elif self.changes:
+            best = max(self.changes, key=lambda one: one.gain_at_home.value)
+            found.append(f"nothing that was tried would surely make it worth it; best is {best}")
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """The advice as plain numbers, strings, lists and dictionaries."""
@@ -279,20 +347,121 @@ def advise(
     _check_whole("simulations", simulations, 2)
     _check_whole("seed", seed, 0)
 
-    engine = engine_of(agreement)
-    place = agreement.party_names.index(party)
     weakest = ladder[-1]
-    parties = [Assumed(rows, weakest) if name == party else assumed[name] for name in agreement.party_names]
+    parties = {name: Assumed(rows, weakest) if name == party else assumed[name] for name in agreement.party_names}
+    now = Situation(party, agreement, parties)
+    reckoned = _reckon(now, ladder, simulations, SAMPLED, seed, progress)
+    place = agreement.party_names.index(party)
+    lines = []
+    for k, epsilon in enumerate(ladder):
+        guarantee = Guarantee(agreement.privacy.order, epsilon)
+        contributed, own, whole = reckoned.stakes[k].estimates
+        lines.append(
+            Choice(
+                epsilon=epsilon,
+                zcdp=guarantee.zcdp,
+                epsilon_delta=guarantee.epsilon_at(delta),
+                alone=own[place],
+                shapley=contributed[place],
+                team=whole[0],
+                reward=reckoned.targets[k][place],
+                **reckoned.predictions(k),
+            )
+        )
+    advice = Advice(
+        party=party,
+        rows=rows,
+        others=assumed,
+        delta=delta,
+        rho=agreement.reward.rho,
+        choices=tuple(lines),
+        knee=knee(np.log(ladder), reckoned.quality[:, 2]),
+        simulations=simulations,
+        seed=seed,
+        loss_prior=float(reckoned.typical[0, 0]),
+        loss_truth=float(reckoned.typical[0, 3]),
+        target=agreement.model.target.name,
+        width_prior=reckoned.width(0, 0),
+        width_truth=reckoned.width(0, 3),
+        room=_median(reckoned.losses[:, -1, 4] - reckoned.losses[:, -1, 3]),
+    )
+
+    def tried(change: Change) -> Tried:
+        found = _reckon(change[1], [change[1].parties[party].epsilon], simulations, 0, seed, progress)
+        return Tried(change[0], found.gain(0), found.width(0, 2), float(found.quality[0, 2]))
+
+    reach = narrow_reaches(now)
+    advice = replace(advice, reach=tried(reach) if reach else None)
+    if advice.outcome == "not worth it" and advice.can_be_worth_it:
+        others_ = [tried(made) for change in CHANGES[1:] if (made := change(now))]
+        found = [*([advice.reach] if advice.reach else []), *others_]
+        if len(found) > 1 and not any(one.is_worthwhile for one in found):
+            found.append(tried(everything(now)))
+        advice = replace(advice, changes=tuple(found))
+    return advice
+
+
+@dataclass(frozen=True)
+class _Reckoned:
+    """What came out of imagined rounds of one situation.
+
+    Losses and widths are [rounds, choices, (prior, alone, reward, truth, own rows, own rows and reward)].
+    """
+
+    stakes: list[Stakes]
+    targets: list[Targets]
+    losses: Floats
+    widths: Floats
+
+    @cached_property
+    def typical(self) -> Floats:
+        """Median losses; some imagined truths are extreme."""
+        return np.asarray(np.median(self.losses, axis=0))
+
+    @cached_property
+    def quality(self) -> Floats:
+        """Shares of what could be gained."""
+        worst, best = self.losses[:, :, :1], self.losses[:, :, 3:4]
+        return np.asarray(np.median((worst - self.losses) / (worst - best), axis=0))
+
+    def gain(self, k: int) -> Estimate:
+        """By how much less the loss is with own rows and reward than with own rows."""
+        return _median(self.losses[:, k, 4] - self.losses[:, k, 5])
+
+    def width(self, k: int, column: int) -> float | None:
+        """Median width of an interval; None where there is none."""
+        found = float(np.median(self.widths[:, k, column]))
+        return found if np.isfinite(found) else None
+
+    def predictions(self, k: int) -> dict[str, Any]:
+        """Everything a choice says of predictions."""
+        found: dict[str, Any] = {"gain_at_home": self.gain(k)}
+        for name, column in {"alone": 1, "reward": 2, "own_rows": 4, "at_home": 5}.items():
+            found[f"loss_{name}"] = float(self.typical[k, column])
+            found[f"quality_{name}"] = float(self.quality[k, column])
+            found[f"width_{name}"] = self.width(k, column)
+        return found
+
+
+def _reckon(
+    now: Situation, ladder: Sequence[float], simulations: int, sampled: int, seed: int, progress: bool | None
+) -> _Reckoned:
+    """Imagine rounds at every ε of whoever asks; without sampled ones values are left as they are approximated."""
+    agreement, engine = now.agreement, engine_of(now.agreement)
+    place, weakest = agreement.party_names.index(now.party), ladder[-1]
+    parties = [now.parties[name] for name in agreement.party_names]
     choices = expected.Choices(place, np.array([1 / epsilon - 1 / weakest for epsilon in ladder]))
     anchors = sorted(set(np.linspace(0, len(ladder) - 1, ANCHORS).round().astype(int).tolist()))
 
     rng = np.random.default_rng(seed)
     tasks = [
         expected.Task(engine, one, expected.plan(len(parties), rng), choices)
-        for one in imagine(engine, parties, simulations + SAMPLED, rng)
+        for one in imagine(engine, parties, simulations + sampled, rng)
     ]
     rough, normals, found = _value(tasks, simulations, anchors, seed, progress)
-    corrected = np.array([_between(ladder, anchors, one) for one in found])
+    corrected = (
+        np.array([_between(ladder, anchors, one) for one in found]) if sampled else np.zeros((2, *rough.shape[1:]))
+    )
     stakes = _stakes(rough, corrected, len(parties))
     targets = [_targets(agreement, one) for one in stakes]
     mean = rough.mean(axis=0)
@@ -304,56 +473,9 @@ def advise(
     )
     degrade = agreement.reward.mechanism == "degraded"
     losses, widths, evidence = quality.predictions(tasks[:simulations], normals, shares, rng, degrade=degrade)
-    at_home, home_widths = home.predictions(tasks[:simulations], evidence, rows, seed)
-    losses, widths = np.concatenate([losses, at_home], axis=2), np.concatenate([widths, home_widths], axis=2)
-    worst, best = losses[:, :, :1], losses[:, :, 3:4]
-    gained = np.median((worst - losses) / (worst - best), axis=0)  # some imagined truths are extreme
-    typical = np.median(losses, axis=0)
-    saved = [_median(gains) for gains in (at_home[:, :, 0] - at_home[:, :, 1]).T]
-    wide = [[float(one) if np.isfinite(one) else None for one in line] for line in np.median(widths, axis=0)]
-    lines = []
-    for k, epsilon in enumerate(ladder):
-        guarantee = Guarantee(agreement.privacy.order, epsilon)
-        contributed, own, whole = stakes[k].estimates
-        lines.append(
-            Choice(
-                epsilon=epsilon,
-                zcdp=guarantee.zcdp,
-                epsilon_delta=guarantee.epsilon_at(delta),
-                alone=own[place],
-                shapley=contributed[place],
-                team=whole[0],
-                reward=targets[k][place],
-                loss_alone=float(typical[k, 1]),
-                loss_reward=float(typical[k, 2]),
-                quality_alone=float(gained[k, 1]),
-                quality_reward=float(gained[k, 2]),
-                width_alone=wide[k][1],
-                width_reward=wide[k][2],
-                loss_own_rows=float(typical[k, 4]),
-                loss_at_home=float(typical[k, 5]),
-                quality_own_rows=float(gained[k, 4]),
-                quality_at_home=float(gained[k, 5]),
-                width_own_rows=wide[k][4],
-                width_at_home=wide[k][5],
-                gain_at_home=saved[k],
-            )
-        )
-    return Advice(
-        party=party,
-        rows=rows,
-        others=assumed,
-        delta=delta,
-        rho=agreement.reward.rho,
-        choices=tuple(lines),
-        knee=knee(np.log(ladder), gained[:, 2]),
-        simulations=simulations,
-        seed=seed,
-        loss_prior=float(typical[0, 0]),
-        loss_truth=float(typical[0, 3]),
-        target=agreement.model.target.name,
-        width_prior=wide[0][0],
-        width_truth=wide[0][3],
+    at_home, home_widths = home.predictions(tasks[:simulations], evidence, parties[place].rows, seed)
+    return _Reckoned(
+        stakes, targets, np.concatenate([losses, at_home], axis=2), np.concatenate([widths, home_widths], axis=2)
     )
 
 
@@ -378,6 +500,14 @@ def _value(
         [pairs for _, pairs in rough],
         np.array([results[place] for place in range(corrections)]),
     )
+
+
+def _surely_pays(gain: Estimate) -> bool:
+    return gain.value - UNSURE * gain.error >= WORTH_JOINING
+
+
+def _can_pay(gain: Estimate) -> bool:
+    return gain.value + UNSURE * gain.error >= WORTH_JOINING
 
 
 def _call(function: Callable[..., Any], *arguments: Any) -> Any:
