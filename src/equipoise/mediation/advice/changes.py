@@ -82,9 +82,9 @@ def enlarge_others(now: Situation) -> Change | None:
 
 
 def add_others(now: Situation) -> Change | None:
-    """Let twice as many others take part, alike."""
+    """Let twice as many others take part where tables cannot be larger, which would bring more in less time."""
     more = {f"{name[:50]}.{copy}": one for copy in range(2, COPIES + 1) for name, one in _others(now).items()}
-    if not more or more.keys() & now.parties.keys():
+    if not more or not more.keys().isdisjoint(now.parties) or enlarge_others(now):
         return None
     members = now.agreement.model_dump(mode="json")["parties"] + [{"name": name} for name in more]
     return f"{COPIES} times as many others", now.agreeing(parties=members)._replace(parties={**now.parties, **more})
@@ -96,9 +96,9 @@ CHANGES: tuple[Callable[[Situation], Change | None], ...] = (
 
 
 def everything(now: Situation) -> Change:
-    """All changes at once."""
+    """All changes at once that can be made one by one."""
     names = []
-    for change in CHANGES:
+    for change in [change for change in CHANGES if change(now)]:
         if made := change(now):
             names.append(made[0])
             now = made[1]
