@@ -6,7 +6,7 @@ rows. Values, targets and the κ of rewards follow as in a settlement, without e
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from equipoise.party.statistics import exact_statistic
 from equipoise.reward.evidence import Normal
 from equipoise.reward.scoring import losses_on, scaled_rows
 from equipoise.reward.slice_sampling import touching
-from equipoise.reward.targets import PRECISION, Stakes, Terms, set_targets
+from equipoise.reward.targets import PRECISION, SharingRule, Stakes, Terms, set_targets
 
 DRAWS = 512
 HALF = "max / 2"  # half of the largest: nothing that can be agreed, for comparison
@@ -70,13 +70,15 @@ class _Tables(Truth):
 def rows_of(agreement: Agreement, table: Columns) -> Rows:
     """A table's rows, scaled."""
     *features, target = [column.name for column in agreement.columns]
-    return scaled_rows(agreement, np.column_stack([table[name] for name in features]), table[target])
+    return scaled_rows(agreement, {name: table[name] for name in features}, table[target])
 
 
 def own_posterior(agreement: Agreement, table: Columns) -> Normal:
-    """Of a table as it is, without noise."""
-    model = agreement.model
-    likelihood = model.likelihood_of(rows_of(agreement, table))
+    """Of a table without noise, its numbers moved to the agreed ranges as `eq.combine` does."""
+    model, rows = agreement.model, rows_of(agreement, table)
+    assert rows.features is not None
+    moved = replace(rows, features=np.clip(rows.features, -1, 1), target=np.clip(rows.target, -1, 1))
+    likelihood = model.likelihood_of(moved)
     prior = Normal.prior(len(model.coordinate_names()))
 
     def log_density(points: np.ndarray) -> np.ndarray:
@@ -111,7 +113,7 @@ def play(
     seed: int,
     rhos: Sequence[float | str] = ("max",),
 ) -> list[Outcome]:
-    """One round with the noise of a seed, settled at every ρ."""
+    """One round with the noise of a seed, settled by the agreed rule at every ρ."""
     engine = engine_of(agreement)
     names, rng = agreement.party_names, np.random.default_rng(seed)
     number = len(names)
@@ -137,7 +139,7 @@ def play(
     alone_losses = [loss_of_team(*expected.pull_of(normals.alone).posterior()) for normals in known]
     outcomes = []
     for rho in rhos:
-        targets = set_targets(stakes, _terms(rho, stakes))
+        targets = set_targets(stakes, _terms(rho, stakes, agreement.reward.rule))
         for place, name in enumerate(names):
             falls_back, normal = bool(targets.falls_back[place]), known[place].others
             assert normal is not None
@@ -155,8 +157,8 @@ def play(
     return outcomes
 
 
-def _terms(rho: float | str, stakes: Stakes) -> Terms:
-    largest = Terms("max", "alone", PRECISION, 2 * PRECISION)
-    if rho == HALF:
-        return Terms(set_targets(stakes, largest).rho / 2, "alone", PRECISION, 2 * PRECISION)
-    return largest if rho == "max" else Terms(float(rho), "alone", PRECISION, 2 * PRECISION)
+def _terms(rho: float | str, stakes: Stakes, rule: SharingRule) -> Terms:
+    largest = Terms("max", "alone", PRECISION, 2 * PRECISION, rule=rule)
+    if rho == "max":
+        return largest
+    return replace(largest, rho=set_targets(stakes, largest).rho / 2 if rho == HALF else float(rho))

@@ -54,5 +54,5 @@ def test_the_whole_demo(tmp_path: Path) -> None:
     for name in ("north", "south", "west"):
         files = {path.name for path in (tmp_path / "round" / name).iterdir()}
         assert {f"{name}.csv", f"{name}.receipt.json", f"{name}.nc", "predictions.csv"} <= files
-    assert "north$ equipoise submit north.csv --epsilon 4 --yes" in done.stderr  # on a terminal nobody could answer
+    assert "north$ equipoise submit north.csv --epsilon 1 --yes" in done.stderr  # on a terminal nobody could answer
     assert (tmp_path / "round" / "ana" / "round.zip").exists()

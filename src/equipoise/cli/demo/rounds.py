@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from numpy.typing import NDArray
 
@@ -63,9 +62,9 @@ class DemoRound:
     test: Columns
 
     @property
-    def test_features(self) -> NDArray[np.float64]:
-        """Features of the rows nobody released, in agreed order."""
-        return np.column_stack([self.test[column.name] for column in self.agreement.columns[:-1]])
+    def test_features(self) -> Any:
+        """Features of the rows nobody released, by name."""
+        return {column.name: self.test[column.name] for column in self.agreement.columns[:-1]}
 
     @property
     def test_target(self) -> NDArray[Any]:
@@ -263,7 +262,8 @@ def _show_releases(played: DemoRound) -> None:
 
 def _show_predictions(played: DemoRound, settlement: Settlement) -> None:
     """What the rewards say about the first rows that nobody released."""
-    features, answers = played.test_features[:SHOWN_ROWS], played.test_target[:SHOWN_ROWS].tolist()
+    features = {name: values[:SHOWN_ROWS] for name, values in played.test_features.items()}
+    answers = played.test_target[:SHOWN_ROWS].tolist()
     target = played.agreement.columns[-1].name
     rewards = {party: award.reward for party, award in settlement.awards.items() if award.reward is not None}
     columns = []
@@ -295,8 +295,8 @@ def _show_yardsticks(played: DemoRound, found: Mapping[str, Yardsticks]) -> None
         "own rows: the hospital's own table, fitted at home without noise. It has that without any round",
         "alone: the model of its release, noise and all; what the mediator calls alone",
         "at home: reward and own rows together, by `equipoise party combine`. It never leaves the hospital",
-        "joining pays because each has few patients for so many questions. Who has thousands gains nothing worth "
-        "having, and `equipoise party advise` says so beforehand",
+        "joining pays because each hospital has few patients of the operations that others specialise in. Advice "
+        "knows row counts alone, not who has which patients: it is about hospitals that are alike",
     ):
         print_lines(sentence, bullet=True)
     echo()
