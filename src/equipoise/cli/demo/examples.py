@@ -1,8 +1,8 @@
 """The demo's patients, and what their hospitals agree on before they look at them.
 
-The patients are the first ones simulated, with seed 1. Each hospital has specialities: nine in ten of its patients had
-one of two operations, the others one of four that other hospitals know better. Patients who are to be predicted had any
-of the six. `benchmarks/demo_luck.py` plays the round with other patients and other noise.
+The patients are the first ones simulated, with seed 1. Each hospital has specialities: nineteen in twenty of its
+patients had one of two operations, the others one of four that other hospitals know better. Patients who are to be
+predicted had any of the six. `benchmarks/demo_luck.py` plays the round with other patients and other noise.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,8 @@ SPECIALITIES = {
     "west": {"thyroid": 14, "bladder": -6},
 }
 OPERATIONS = {name: points for three in SPECIALITIES.values() for name, points in three.items()}
-SPECIALISED = 0.9  # share of a hospital's patients
+# Share of a hospital's patients. Everybody gained with 87 % of 75 other sets of patients at 0.9, and with 93 % at 0.95.
+SPECIALISED = 0.95
 CENTRE, MOBILITY, NOISE, SLOPE = 50.0, 5.0, 21.0, 16.0
 
 _REST = f"""\
