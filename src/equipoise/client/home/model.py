@@ -82,7 +82,7 @@ class HomeModel(Reward):
         Quantiles of the parameters by own rows alone, at 5, 25, 50, 75 and 95 %, where `effective` is below 100 and
         the chains of this comparison converged.
     party, agreement, posterior, value, deviations, release : object
-        As of a `Reward`; `value` is that of rows and evidence together, `others` and `release` are None.
+        As of a `Reward`; `value` is that of rows and evidence together, `others`, `sums` and `release` are None.
 
     Examples
     --------
