@@ -35,7 +35,6 @@ from numpy.typing import NDArray
 import equipoise as eq
 from equipoise._version import __version__
 from equipoise.agreement import Agreement
-from equipoise.cli.demo.examples import EXAMPLES, HOSPITALS, SCORES, split_rows
 from equipoise.inference.diagnostics import ess_bulk
 from equipoise.reproduction import settings
 from equipoise.reproduction.releases import plain_submissions
@@ -47,7 +46,9 @@ NORMAL_ROWS = (400, 600, 1_000)
 DRAWS = {"moments": 10_000, "collapsed": 5_000, "gibbs": 5_000}
 OURS = "moments"
 WIDE = 4.0  # bounds of normal features with a deviation of 1
-DEMO_EPSILONS = tuple(epsilon for _, epsilon in HOSPITALS.values())
+# The demo's patients up to 0.18: five scores from 0 to 4, and points of recovery for a point of each.
+HOSPITALS, DEMO_EPSILONS, TEST_ROWS, PATIENTS = (50, 55, 60), (4.0, 3.5, 3.0), 2_000, 2037
+POINTS, CENTRE, NOISE, SLOPE = (-7.0, 6.0, 5.0, 4.0, 6.0), 50.0, 21.0, 16.0
 
 
 class Demo(Setting):
@@ -65,7 +66,7 @@ class Demo(Setting):
         target: dict[str, object] = {"name": "y", "labels": [-1, 1]}
         if self.kind == "linear":
             target = {"name": "y", "bounds": [0, 100], "typical": [5, 95]}
-        features = [{"name": f"x{place}", "bounds": [0, 4], "typical": [0, 4]} for place in range(len(SCORES))]
+        features = [{"name": f"x{place}", "bounds": [0, 4], "typical": [0, 4]} for place in range(len(POINTS))]
         return Agreement.model_validate(
             {
                 "format": 2,
@@ -88,14 +89,20 @@ class SharedDemo(Demo):
 
 
 def demo(name: str, kind: type[Demo] = Demo) -> Demo:
-    """Deal out the demo's patients."""
-    example = EXAMPLES["regression" if "regression" in name else "classification"]
-    tables = {}
-    for party, (_, columns) in zip(PARTIES, split_rows(example.load()).items(), strict=False):
-        answers = columns[example.outcome]
-        answers = answers.astype(float) if example.kind == "linear" else np.where(answers == "yes", 1.0, -1.0)
-        tables[party] = np.column_stack([columns[score] for score in SCORES]), answers
-    return kind(name, tables, tables[PARTIES[0]], np.full(len(SCORES), 4.0), 1.0, {})
+    """Deal out the demo's patients of versions up to 0.18."""
+    rng = np.random.default_rng(PATIENTS)
+    number = sum(HOSPITALS) + TEST_ROWS
+    scores = rng.integers(0, 5, size=(number, len(POINTS)))
+    expected = CENTRE + (scores - 2) @ np.array(POINTS)
+    answers = np.clip(np.round(expected + NOISE * rng.normal(size=number)), 0, 100)
+    if "regression" not in name:
+        answers = np.where(rng.random(number) < 1 / (1 + np.exp(-(expected - CENTRE) / SLOPE)), 1.0, -1.0)
+    ends = np.cumsum([0, *HOSPITALS])
+    tables = {
+        party: (scores[start:end].astype(float), answers[start:end])
+        for party, start, end in zip(PARTIES, ends, ends[1:], strict=False)
+    }
+    return kind(name, tables, tables[PARTIES[0]], np.full(len(POINTS), 4.0), 1.0, {})
 
 
 def normal_demo(name: str) -> Setting:
