@@ -31,8 +31,9 @@ from equipoise.inference.regression.model import RegressionModel
 from equipoise.inference.regression.problem import build_problem
 from equipoise.models.base import Draws, Rows
 from equipoise.reward.evidence import Evidence, Normal
-from equipoise.reward.others import ExactEvidence, OthersSums, deviation_at
+from equipoise.reward.others import ExactEvidence, deviation_at
 from equipoise.reward.slice_sampling import sample
+from equipoise.reward.sums import OthersSums
 from moments_calibration import SETS, agree, draw_rows
 
 Floats = NDArray[np.float64]

@@ -32,9 +32,10 @@ from equipoise.models.base import Rows
 from equipoise.models.guarantee import Guarantee
 from equipoise.reward.evidence import Evidence, Normal
 from equipoise.reward.model import Reward
-from equipoise.reward.others import ExactEvidence, OthersSums
+from equipoise.reward.others import ExactEvidence
 from equipoise.reward.scoring import scaled_rows
 from equipoise.reward.slice_sampling import touching
+from equipoise.reward.sums import OthersSums
 from public_tables import PARTIES, TABLES
 from real_tables import ORDER, Study, adassp
 from worth_others import Problem, best_plan, fine_tuned, loss, scaled_at_home

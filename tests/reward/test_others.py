@@ -14,7 +14,8 @@ from equipoise.inference.pooling import Releases, add_up
 from equipoise.models.regression import Regression
 from equipoise.reward import others as others_module
 from equipoise.reward.model import Reward
-from equipoise.reward.others import ExactEvidence, OthersSums, deviation_at
+from equipoise.reward.others import ExactEvidence, deviation_at
+from equipoise.reward.sums import OthersSums
 
 pytestmark = pytest.mark.statistical
 

@@ -39,10 +39,10 @@ from equipoise.mediation.task import Task, environment, task_of
 from equipoise.models.base import Rows
 from equipoise.protocol.submission import Submission
 from equipoise.reward.model import Reward
-from equipoise.reward.others import OthersSums
 from equipoise.reward.own import own_part
 from equipoise.reward.scoring import loss_on, scaled_rows, typical_errors
 from equipoise.reward.summary import summarise
+from equipoise.reward.sums import OthersSums
 from equipoise.reward.targets import Targets
 from equipoise.valuation.surprise import own_coordinates, similarity
 

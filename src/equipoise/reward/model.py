@@ -35,7 +35,6 @@ from equipoise.inference.posterior import Posterior, load_arviz
 from equipoise.inference.scenario import Scenario
 from equipoise.protocol.submission import Submission
 from equipoise.reward import prediction
-from equipoise.reward.others import OthersSums
 from equipoise.reward.reading import (
     COORDINATES,
     DIAGNOSTICS,
@@ -48,6 +47,7 @@ from equipoise.reward.reading import (
 )
 from equipoise.reward.scoring import mean_negative_log_probability, scaled_rows
 from equipoise.reward.summary import WEIGHT, displayed
+from equipoise.reward.sums import OthersSums
 from equipoise.reward.writing import serialize
 
 if TYPE_CHECKING:

@@ -17,9 +17,6 @@ most). s is a further coordinate, which is learnt along with the weights: where 
 small; where they do not, the others count for little and the model is that of own rows again.
 """
 
-from dataclasses import dataclass
-from typing import Self
-
 import numpy as np
 
 from equipoise._util.arrays import Floats
@@ -29,26 +26,10 @@ from equipoise.inference.regression.model import RegressionModel
 from equipoise.inference.regression.problem import build_observation
 from equipoise.models.regression import Regression
 from equipoise.reward.evidence import Normal
+from equipoise.reward.sums import OthersSums
 
 USUAL_DEVIATION, SPREAD_OF_DEVIATION = 0.005, 1.5  # median of s under its prior, and standard deviation of log s
 DIFFERING = 2.0  # coordinate of s from which the mode is searched a second time
-
-
-@dataclass(frozen=True)
-class OthersSums:
-    """One weighted sum of the others' statistics: entries in the statistic's order, with the variance of their noise.
-
-    It is distributed as the release of so many `rows`, which need not be a whole number.
-    """
-
-    rows: float
-    statistic: Floats
-    variance: Floats
-
-    @classmethod
-    def of(cls, releases: Releases) -> Self:
-        """Take releases that were added up to one."""
-        return cls(float(releases.rows[0]), releases.statistic[0], releases.scale[0] * releases.shape)
 
 
 class ExactEvidence:

@@ -36,10 +36,11 @@ from equipoise.models.base import Rows
 from equipoise.models.regression import Regression
 from equipoise.reward.evidence import LARGEST_MISFIT, Evidence
 from equipoise.reward.model import HOME_FORMAT, Reward, readable
-from equipoise.reward.others import ExactEvidence, OthersSums, deviation_at
+from equipoise.reward.others import ExactEvidence, deviation_at
 from equipoise.reward.reading import RewardFile
 from equipoise.reward.slice_sampling import sample
 from equipoise.reward.summary import Summary, summarise
+from equipoise.reward.sums import OthersSums
 from equipoise.valuation.divergence import divergence
 
 DRAWS = 4_000
