@@ -74,7 +74,7 @@ def rows_of(agreement: Agreement, table: Columns) -> Rows:
 
 
 def own_posterior(agreement: Agreement, table: Columns) -> Normal:
-    """Of a table without noise, its numbers moved to the agreed ranges as `eq.combine` does."""
+    """Fit a table without noise, its numbers moved to the agreed ranges as `eq.combine` does."""
     model, rows = agreement.model, rows_of(agreement, table)
     assert rows.features is not None
     moved = replace(rows, features=np.clip(rows.features, -1, 1), target=np.clip(rows.target, -1, 1))

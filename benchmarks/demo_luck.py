@@ -1,4 +1,4 @@
-"""How often does everybody gain in the demo? Its round again and again, with other patients and other noise.
+"""Share of rounds of the demo in which everybody gains, with other patients and other noise.
 
 python benchmarks/demo_luck.py [regression|classification] [--draws 8] [--patients 50] [--sizes N N N] [--sampled 0]
 

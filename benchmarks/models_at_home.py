@@ -24,9 +24,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from equipoise._util.cores import one_core_each, usable_cores
-from equipoise.client.home.model import CLEARLY_DIFFERING
-from equipoise.inference.infer import VARIANCE_OF_A_ROW
-from equipoise.inference.pooling import Releases, add_up
+from equipoise.client.home.model import CLEARLY_DIFFERENT
+from equipoise.inference.pooling import Releases, add_up, weights_by_noise
 from equipoise.inference.regression.model import RegressionModel
 from equipoise.inference.regression.problem import build_problem
 from equipoise.models.base import Draws, Rows
@@ -45,7 +44,7 @@ NOT_AT_ALL = -40.0  # coordinate of s, where the others do not differ
 
 
 class Setting(NamedTuple):
-    """What is drawn, and by whom."""
+    """Rows and releases to draw."""
 
     kind: str
     columns: str
@@ -62,7 +61,7 @@ class Outcome(NamedTuple):
     scores: dict[str, float]
     losses: dict[str, float]
     covered: dict[str, float]
-    differing: float
+    heterogeneity: float
     converged: bool
 
 
@@ -98,7 +97,7 @@ def play(setting: Setting, seed: int) -> Outcome:
     noise = np.sqrt(1 + setting.tau) * deviations * rng.normal(size=(len(groups), len(deviations)))
     rows, scale = np.array(setting.others, float), np.full(len(groups), 1 + setting.tau)
     releases = Releases(np.stack([(one.T @ one)[i, j] for one in whole]) + noise, rows, scale, deviations**2)
-    added = add_up(releases, 1 / (VARIANCE_OF_A_ROW + np.mean(deviations**2) / rows))
+    added = add_up(releases, weights_by_noise(rows, np.tile(deviations**2, (len(rows), 1))))
     back = np.argsort(moments.order)
     evidence = ExactEvidence(
         model.agreed,
@@ -134,8 +133,8 @@ def play(setting: Setting, seed: int) -> Outcome:
         losses[name] = _loss(draws, *new)
         ranks = np.mean(draws["weights"] < model.parameters(truth[None]).weights[0], axis=0)
         covered[name] = float(np.mean((ranks > 0.05) & (ranks < 0.95)))
-    differing = float(np.quantile(deviation_at(fits[HOME][0][:, -1]), 0.05))
-    return Outcome(scores, losses, covered, differing, all(converged for _, converged in fits.values()))
+    heterogeneity = float(np.quantile(deviation_at(fits[HOME][0][:, -1]), 0.05))
+    return Outcome(scores, losses, covered, heterogeneity, all(converged for _, converged in fits.values()))
 
 
 def _loss(draws: Draws, features: Floats, target: Floats) -> float:
@@ -155,7 +154,7 @@ def summarise(setting: Setting, outcomes: list[Outcome]) -> str:
     covered = " / ".join(f"{np.mean([one.covered[name] for one in outcomes]):.2f}" for name in (EXACT, ALIKE, HOME))
     scores = " / ".join(f"{each.mean():.2f} ± {each.std() / np.sqrt(len(each)):.2f}" for each in score.values())
     gains = " / ".join(f"{each.mean():.4f} ± {each.std() / np.sqrt(len(each)):.4f}" for each in gain.values())
-    told = np.mean([one.differing > CLEARLY_DIFFERING for one in outcomes])
+    told = np.mean([one.heterogeneity > CLEARLY_DIFFERENT for one in outcomes])
     others = " + ".join(f"{number:,}" for number in setting.others)
     return (
         f"| {setting.kind} | {setting.columns} | {setting.own:,} and {others} | {setting.epsilon:g} | {setting.tau:g} "

@@ -1,4 +1,4 @@
-"""Why does method "moments" differ from samplers that draw features too? Its draws, weighted by what it leaves out.
+"""Explain how method "moments" differs from samplers that draw features too: weight its draws by what it leaves out.
 
     python benchmarks/samplers_agree.py write FOLDER --data DATA    # and sample, with 0.14 too
     python benchmarks/what_moments_assume.py FOLDER --settings "CaliH, normal, ε = 2" "demo regression"

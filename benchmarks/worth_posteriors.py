@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 from equipoise._util.cores import one_core_each, usable_cores
 from equipoise.estimate import Estimate
 from equipoise.inference import brownian
-from equipoise.inference.infer import VARIANCE_OF_A_ROW
-from equipoise.inference.pooling import Releases, add_up
+from equipoise.inference.pooling import Releases, add_up, weights_by_noise
 from equipoise.inference.regression.posterior import sample_posterior
 from equipoise.reward.targets import PRECISION, TOLERANCE, SharingRule, Targets, Terms, decide, every_coalition
 from equipoise.reward.tempering import FIRST_LOOK, Curve, Point
@@ -108,8 +107,8 @@ class Sampler:
         """Add releases up as a reward carries them: rows, sums and variances of their noise, one after the other."""
         own = self._releases[asked.round]
         places = [PARTIES.index(party) for party in asked.members]
-        noise_of_a_row = own.scale[places] * own.shape.mean() / own.rows[places]
-        added = add_up(self._releases_of(asked), 1 / (VARIANCE_OF_A_ROW + noise_of_a_row))
+        weights = weights_by_noise(own.rows[places], np.outer(own.scale[places], own.shape))
+        added = add_up(self._releases_of(asked), weights)
         order = np.argsort(self._study.model.moments.order)
         return np.concatenate([added.rows, added.statistic[0, order], added.scale[0] * added.shape[order]])
 

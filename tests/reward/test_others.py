@@ -9,7 +9,7 @@ import pytest
 import equipoise as eq
 import reward_posteriors
 from at_home import NormalInverseGamma, in_own_units, rows_of, with_others
-from equipoise.client.home.model import CLEARLY_DIFFERING, remark_on_differing
+from equipoise.client.home.model import CLEARLY_DIFFERENT, remark_on_heterogeneity
 from equipoise.inference.pooling import Releases, add_up
 from equipoise.models.regression import Regression
 from equipoise.reward import others as others_module
@@ -102,12 +102,12 @@ def test_others_who_differ_are_told_and_count_for_little() -> None:
         model = eq.combine(reward, in_own_units(*mine))
     exact = NormalInverseGamma(model.agreement, *mine)
     weights = model.posterior.draws["weights"]
-    assert model.differing is not None
-    assert model.differing[0] > CLEARLY_DIFFERING
+    assert model.heterogeneity is not None
+    assert model.heterogeneity[0] > CLEARLY_DIFFERENT
     np.testing.assert_allclose((weights.mean(axis=0) - exact.mean) / exact.deviations, 0, atol=0.4)
     alike = eq.combine(reward_with(sums_of(*theirs)), in_own_units(*mine))
-    assert alike.differing is not None
-    assert not remark_on_differing(alike.differing)
+    assert alike.heterogeneity is not None
+    assert not remark_on_heterogeneity(alike.heterogeneity)
 
 
 def test_sums_are_saved_and_opened(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_sums_are_saved_and_opened(tmp_path: Path) -> None:
     model.save(tmp_path / "model.nc")
     opened = eq.HomeModel.load(tmp_path / "model.nc")
     assert opened == model
-    assert opened.differing == model.differing
+    assert opened.heterogeneity == model.heterogeneity
 
 
 @pytest.mark.parametrize(
@@ -144,4 +144,27 @@ def test_sums_that_no_releases_have_are_refused(changed: dict[str, Any], said: s
     whole: dict[str, Any] = {"rows": plain.rows, "statistic": plain.statistic, "variance": plain.variance} | changed
     reward_with(OthersSums(**whole)).save(tmp_path / "reward.nc")
     with pytest.raises(eq.MediationError, match=said):
+        eq.Reward.load(tmp_path / "reward.nc")
+
+
+def test_sums_where_no_mediator_hands_them_over_are_refused(tmp_path: Path) -> None:
+    sums = sums_of(*rows_of(300, 9))
+    plain = reward_with(sums)
+    twice = with_others("linear", 0.1 * np.random.default_rng(0).normal(size=(4, 50, 4)))
+    tempered = with_others("linear", None, kappa=0.3)
+    for reward, said in ((twice, "twice"), (tempered, "though it is tempered")):
+        Reward("north", reward.agreement, reward.posterior, reward.value, others=reward.others, sums=sums).save(
+            tmp_path / "reward.nc"
+        )
+        with pytest.raises(eq.MediationError, match=said):
+            eq.Reward.load(tmp_path / "reward.nc")
+    family = with_others("bernoulli", None)
+    Reward("north", family.agreement, family.posterior, family.value, sums=sums).save(tmp_path / "reward.nc")
+    with pytest.raises(eq.MediationError, match="this kind of model"):
+        eq.Reward.load(tmp_path / "reward.nc")
+    impossible = np.array(plain.sums.statistic)  # type: ignore[union-attr]
+    impossible[3] = 1.0  # Σ age², beside a Σ age × bmi that only larger ones have
+    impossible[4] = 100.0
+    reward_with(OthersSums(300.0, impossible, sums.variance)).save(tmp_path / "reward.nc")
+    with pytest.raises(eq.MediationError, match="those of no rows"):
         eq.Reward.load(tmp_path / "reward.nc")

@@ -151,6 +151,7 @@ def _document(model: HomeModel) -> dict[str, Any]:
         "evidence": {
             "parts": model.parts,
             "misfit": None if model.misfit is None else _numbers(model.misfit),
+            "heterogeneity": model.heterogeneity,
             "fits": model.fits,
             "effective": model.effective,
         },

@@ -14,7 +14,7 @@ from equipoise.inference.batch import Approximator, Asked, releases_of, sample_b
 from equipoise.inference.diagnostics import Diagnostics, independent
 from equipoise.inference.models import conjugate_of
 from equipoise.inference.models.base import Released
-from equipoise.inference.pooling import ReleasedSums, Releases, add_up
+from equipoise.inference.pooling import ReleasedSums, Releases, add_up, weights_by_noise
 from equipoise.inference.posterior import Posterior
 from equipoise.inference.progress import Meter, Tick, phase_of
 from equipoise.inference.regression.repair import repair_sums
@@ -38,9 +38,6 @@ Statistics = Mapping[str, tuple[int, Sequence[float]]]
 Finished = Callable[[int, Posterior], None]
 
 LABEL = "sampling"
-# Of an entry, in scaled units, where releases are added up. Columns that fill their range have up to 0.25; less favours
-# releases of little noise, and loses less of what all of them tell (docs/inference.md).
-VARIANCE_OF_A_ROW = 0.03
 
 
 def infer(
@@ -243,16 +240,16 @@ def add_up_releases(
 ) -> Releases:
     """Add the releases of a scenario up to one, in the order of the agreed statistic, with the noise that τ adds.
 
-    A party counts by the inverse of its own noise in a row's sums. What τ adds does not decide, so that of two sums of
-    one coalition, along one path of noise, the noisier follows from the other.
+    Weights follow from the parties' own noise, not from τ, so that of two sums of one coalition along one path of noise
+    the noisier one is the other plus independent noise.
     """
     sums = released_sums(agreement, submissions)
     members = members_of(agreement, tuple(one.party for one in submissions), [scenario])
     noise = noises_of(agreement, submissions, members.tau, [noise_seed]) if np.any(members.tau) else None
     asked = _asked([scenario], members, noise, [0], [0])[0]
     inside = asked.member > 0
-    noise_of_a_row = sums.variance[inside].mean(axis=1) / sums.rows[inside]
-    return add_up(releases_of(sums, asked, slice(None)), 1 / (VARIANCE_OF_A_ROW + noise_of_a_row))
+    weights = weights_by_noise(sums.rows[inside], sums.variance[inside])
+    return add_up(releases_of(sums, asked, slice(None)), weights)
 
 
 def infer_exact(

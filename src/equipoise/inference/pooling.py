@@ -20,6 +20,9 @@ from equipoise._util.arrays import Floats
 
 SMALLEST_SHARE = 1e-12  # of the largest eigenvalue, of one row's covariance
 SPECK = 1e-9  # of variance for each row, of sums that are taken as exact
+# Of an entry, in scaled units, where releases are added up. Columns that fill their range have up to 0.25; less favours
+# releases of little noise, and loses less of what all of them tell (docs/maths.md §8).
+VARIANCE_OF_A_ROW = 0.03
 MOST_INVERTED = 8  # covariances of releases, each by itself
 
 
@@ -59,11 +62,16 @@ class Releases(NamedTuple):
         return [Releases(self.statistic[one], self.rows[one], self.scale[one], self.shape) for one in alone]
 
 
+def weights_by_noise(rows: Floats, variance: Floats) -> Floats:
+    """Weigh releases for `add_up` by the inverse of the noise in one row's sums: rows [n], variances [n, entries]."""
+    return np.asarray(1 / (VARIANCE_OF_A_ROW + variance.mean(axis=1) / rows))
+
+
 def add_up(releases: Releases, weights: Floats) -> Releases:
-    r"""Add releases up to one, each times its weight a_j, and scale the sum so that it is one of so many rows.
+    """Add releases up to one, each times its weight a_j, scaled so that the sum is distributed as a release is.
 
     Σ a_j z_j has the mean R μ and the covariance S V + Σ a_j² s_j² D, where R = Σ a_j n_j and S = Σ a_j² n_j. Times R/S
-    it is distributed as the release of R²/S rows, all of them alike if the weights are.
+    it is distributed as the release of R²/S rows: of all rows together, if the weights are equal.
     """
     rows, squares = float(weights @ releases.rows), float(weights**2 @ releases.rows)
     factor = rows / squares

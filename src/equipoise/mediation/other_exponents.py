@@ -1,4 +1,4 @@
-"""Had the fairness exponent been another: how far off each party's model would be, in the target's own unit.
+"""Errors of each party's model at other fairness exponents, in the target's own unit.
 
 A reward is held back until it is worth its target, so what it predicts follows from its value. Errors are read off
 between posteriors of known value. Many are there anyway: rewards, what the team knows, and the prior or, of degraded

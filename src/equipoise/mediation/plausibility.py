@@ -210,7 +210,7 @@ def impossible_magnitudes(agreement: Agreement, submissions: Sequence[Submission
     found = []
     for submission in submissions:
         values = submission.values(agreement)
-        beyond = layout.beyond_rows(values, submission.count, submission.stated)
+        beyond = layout.beyond_rows(values, submission.count, layout.noise_deviations(submission.stated))
         worst = int(np.argmax(beyond))
         if beyond[worst] > FAR:
             low, high = (submission.count * limit for limit in layout.row_limits[worst])

@@ -427,7 +427,7 @@ class Settlement:
 
     @cached_property
     def errors(self) -> dict[str, dict[str, float]]:
-        """How far off each party is alone, with its reward, and with what its team knows, in the target's unit.
+        """Errors of each party's models in the target's unit: alone, with its reward, and with what its team knows.
 
         Award by award by one yardstick, where its `error_curve` is known; otherwise as the parties are told.
         """
@@ -443,7 +443,7 @@ class Settlement:
         return found
 
     def errors_at(self, rho: float) -> dict[str, float]:
-        """How far off each party's model would be, in the target's unit, had the fairness exponent been another.
+        """Return the expected error of each party's model, in the target's unit, at another fairness exponent.
 
         Parameters
         ----------

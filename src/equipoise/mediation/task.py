@@ -87,7 +87,7 @@ class Task:
         return self.settings.mechanism
 
     def hands_sums(self, others: Request) -> bool:
-        """Whether a reward carries what it is made of: the sum of the others' releases, with the noise added to them.
+        """True if a reward carries what it is made of: the sum of the others' releases, with the noise added to them.
 
         Draws are handed over where that would undo what holds a reward back: tempering, and independent noise, which
         averages out. Models without features, and features of each party's own, have no such sum.

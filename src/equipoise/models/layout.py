@@ -253,23 +253,22 @@ class Layout:
             found.append((low, high))
         return tuple(found)
 
-    def beyond_rows(self, values: Sequence[float], count: int, guarantee: Guarantee) -> list[float]:
+    def beyond_rows(self, values: Sequence[float], count: float, noise: Sequence[float]) -> list[float]:
         """How far each entry lies outside of what so many rows can add up to, in standard deviations of its noise."""
         return [
             max(count * low - value, value - count * high) / deviation
-            for value, (low, high), deviation in zip(
-                values, self.row_limits, self.noise_deviations(guarantee), strict=True
-            )
+            for value, (low, high), deviation in zip(values, self.row_limits, noise, strict=True)
         ]
 
-    def contradiction(self, values: Sequence[float], count: int, guarantee: Guarantee, deviations: float) -> str | None:
+    def contradiction(
+        self, values: Sequence[float], count: float, noise: Sequence[float], deviations: float
+    ) -> str | None:
         """Name sums that no rows have together, although the noise of each is off by so many deviations.
 
         By the Cauchy–Schwarz inequality (Σx)² ≤ n Σx² and (Σxy)² ≤ Σx² Σy². Each sum is moved in favour of the rows by
         `deviations` of its noise, so an honest release contradicts itself only if some noise is farther off. What holds
         for all columns together comes last.
         """
-        noise = self.noise_deviations(guarantee)
         sums = {(entry.first, entry.second): place for place, entry in enumerate(self.entries)}
         most = {
             entry.first: values[place] + deviations * noise[place]
@@ -287,7 +286,7 @@ class Layout:
         return self._negative_square(values, count, noise, deviations)
 
     def _negative_square(
-        self, values: Sequence[float], count: int, noise: Sequence[float], deviations: float
+        self, values: Sequence[float], count: float, noise: Sequence[float], deviations: float
     ) -> str | None:
         """Name a weighted sum of columns whose squares add up to less than 0 by more than the noise explains.
 

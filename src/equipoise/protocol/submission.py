@@ -244,7 +244,8 @@ class Submission(_Strict):
     def _check_magnitudes(self, who: str, agreement: Agreement) -> None:
         """Refuse what no rows and no noise could give; what is merely hard to believe is for the mediator to remark."""
         layout, values = layout_of(agreement), self.values(agreement)
-        beyond = layout.beyond_rows(values, self.count, self.stated)
+        noise = layout.noise_deviations(self.stated)
+        beyond = layout.beyond_rows(values, self.count, noise)
         worst = max(range(len(beyond)), key=beyond.__getitem__)
         if beyond[worst] > IMPOSSIBLE:
             low, high = (self.count * limit for limit in layout.row_limits[worst])
@@ -253,7 +254,7 @@ class Submission(_Strict):
                 f"between {low:.4g} and {high:.4g}, and is {beyond[worst]:.3g} standard deviations of its noise "
                 "outside: no table and no noise give that; ask the party to release again from the agreed columns"
             )
-        if contradiction := layout.contradiction(values, self.count, self.stated, IMPOSSIBLE):
+        if contradiction := layout.contradiction(values, self.count, noise, IMPOSSIBLE):
             raise SubmissionError(
                 f"{who} contradicts itself: {contradiction}, in {self.count:,} rows. No table and no noise give that; "
                 "ask the party to release again from the agreed columns"

@@ -55,7 +55,7 @@ def yardstick(settlement: "Settlement") -> str:
 
 
 def errors_by_exponent(settlement: "Settlement") -> Table | None:
-    """How far off everybody's model would be at other fairness exponents; None where it is not known."""
+    """Table of the errors of everybody's model at other fairness exponents; None where they are not known."""
     model, shown = settlement.agreement.model, sorted({*FEW_EXPONENTS, settlement.rho})
     by_exponent = [settlement.errors_at(rho) for rho in shown]
     if not by_exponent[0]:

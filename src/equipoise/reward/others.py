@@ -28,8 +28,8 @@ from equipoise.models.regression import Regression
 from equipoise.reward.evidence import Normal
 from equipoise.reward.sums import OthersSums
 
-USUAL_DEVIATION, SPREAD_OF_DEVIATION = 0.005, 1.5  # median of s under its prior, and standard deviation of log s
-DIFFERING = 2.0  # coordinate of s from which the mode is searched a second time
+USUAL_DEVIATION, SPREAD_OF_DEVIATION = 0.02, 2.0  # median of s under its prior, and standard deviation of log s
+HETEROGENEOUS = 2.0  # coordinate of s from which the mode is searched a second time
 
 
 class ExactEvidence:
@@ -59,7 +59,7 @@ class ExactEvidence:
         prior = Normal.prior(self.dimension)
         self.parts = (
             Normal.of(np.append(mode.centre, 0.0), root @ root.T),
-            Normal.of(np.append(np.zeros(self.dimension - 1), DIFFERING), prior.covariance),
+            Normal.of(np.append(np.zeros(self.dimension - 1), HETEROGENEOUS), prior.covariance),
         )
 
     def log_density(self, points: Floats) -> Floats:

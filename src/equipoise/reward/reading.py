@@ -27,13 +27,14 @@ from equipoise._util.arrays import Floats
 from equipoise._util.canonical import read_limited, strict_json
 from equipoise.agreement import Agreement
 from equipoise.models import layout_of
+from equipoise.models.regression import Regression
 from equipoise.models.section import Finite
+from equipoise.protocol.submission import IMPOSSIBLE
 
 POSTERIOR, UNCONSTRAINED, DIAGNOSTICS = "posterior", "unconstrained_posterior", "diagnostics"
 OTHERS, SUMS = "others_evidence", "others_sums"
 COORDINATES = "coordinates"
 MOST_ROWS = 1e12
-FARTHEST_SUM = 40.0  # standard deviations of the noise beyond what rows have
 MAX_BYTES = 2**30  # of a file, and of its numbers unpacked
 MAX_PACKED, ALWAYS_ALLOWED = 100, 64 * 2**20  # draws hardly get smaller when packed
 MAX_OBJECTS = 200  # in a group
@@ -85,7 +86,7 @@ class _Home(_Document):
     misfit: _Value | None
     notice: str
     effective: Annotated[Finite, Field(ge=0)] | None = None
-    differing: Annotated[list[Finite], Field(min_length=3, max_length=3)] | None = None
+    heterogeneity: Annotated[list[Finite], Field(min_length=3, max_length=3)] | None = None
     own: dict[str, Annotated[list[Finite], Field(min_length=5, max_length=5)]] | None = None
 
 
@@ -168,7 +169,7 @@ class RewardFile:
             raise ValueError("its diagnostics differ in number")
         self._check_coordinates(agreement)
         self._check_others(len(agreement.model.coordinate_names()))
-        self._check_sums(len(layout_of(agreement)))
+        self._check_sums(agreement)
 
     def _check_coordinates(self, agreement: Agreement) -> None:
         """Refuse draws that are not those of the coordinates beside them: a reward is valued by the latter."""
@@ -192,19 +193,32 @@ class RewardFile:
         if not np.all(np.abs(values) <= LARGEST_COORDINATE):
             raise ValueError("the others' evidence has values that no coordinate has")
 
-    def _check_sums(self, entries: int) -> None:
-        """Refuse sums of another statistic, and numbers that no sum of releases has."""
+    def _check_sums(self, agreement: Agreement) -> None:
+        """Refuse sums of another statistic, where no mediator hands them over, and those that no rows have."""
         if SUMS not in self.groups:
             return
-        found = self.groups[SUMS]
-        shapes = {name: found[name].shape for name in ("rows", "statistic", "variance")}
-        if list(shapes.values()) != [(1,), (entries,), (entries,)]:
-            raise ValueError(f"the others' sums have the shapes {shapes} where the statistic has {entries} entries")
-        rows, variance = found["rows"], found["variance"]
+        if OTHERS in self.groups:
+            raise ValueError("it has the others' evidence twice, as draws and as sums")
+        if (
+            not isinstance(agreement.model, Regression)
+            or getattr(agreement.model.data_prior, "scope", "") == "per-party"
+        ):
+            raise ValueError("it has sums of the others' releases, which no reward of this kind of model has")
+        if self.document("scenario")["kappa"] != 1:
+            raise ValueError("it has sums of the others' releases, though it is tempered")
+        layout, found = layout_of(agreement), self.groups[SUMS]
+        shapes = [found[name].shape if name in found else None for name in ("rows", "statistic", "variance")]
+        if len(found) != len(shapes) or shapes != [(1,), (len(layout),), (len(layout),)]:
+            raise ValueError(f"the others' sums have the shapes {shapes} where the statistic has {len(layout)} entries")
+        rows, statistic, variance = (found[name] for name in ("rows", "statistic", "variance"))
         if not (np.all((rows > 0) & (rows < MOST_ROWS)) and np.all((variance > 0) & (variance < MOST_ROWS**2))):
             raise ValueError("the others' sums are of no rows, or have noise that no releases have")
-        if not np.all(np.abs(found["statistic"]) <= rows + FARTHEST_SUM * np.sqrt(variance)):
+        number, noise = float(rows[0]), np.sqrt(variance).tolist()
+        are_finite = bool(np.all(np.isfinite(statistic)))
+        if not are_finite or max(layout.beyond_rows(statistic.tolist(), number, noise)) > IMPOSSIBLE:
             raise ValueError("the others' sums are larger than those of rows within the agreed range")
+        if contradiction := layout.contradiction(statistic.tolist(), number, noise, IMPOSSIBLE):
+            raise ValueError(f"the others' sums are those of no rows: {contradiction}")
 
 
 def _refuse_endless_heaps(data: bytes) -> None:

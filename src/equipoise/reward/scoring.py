@@ -106,7 +106,7 @@ def typical_errors(
 
 @dataclass(frozen=True)
 class ErrorCurve:
-    """How far off a party is alone, and with what its team knows, held back to several values [(nats, error), …].
+    """Errors of a party alone, and with what its team knows, held back to several values [(nats, error), …].
 
     One yardstick measures all: test rows, or what the whole team expects at rows like the party's. So it is the
     operator's to see.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from equipoise._util.arrays import Floats
 from equipoise._util.display import Chart, Interval, Table
-from equipoise.client.home.model import evidence_of, no_evidence, posterior_at_home, remark_on_differing
+from equipoise.client.home.model import evidence_of, no_evidence, posterior_at_home, remark_on_heterogeneity
 from equipoise.client.home.released import read_own_rows
 from equipoise.errors import MediationError, TableError
 from equipoise.estimate import UNSURE, Estimate
@@ -176,7 +176,7 @@ def compare(
     terms = {OWN: np.empty(number)}
     terms |= {name: losses_on(rows, one.posterior.draws) for name, one in sent.items()}
     terms[BOTH] = np.empty(number)
-    doubtful, differing = 0, []
+    doubtful, heterogeneity = 0, []
     dealt = np.random.default_rng(seed).permutation(dealt_out) % folds
     if whose is not None:
         dealt = dealt[whose]
@@ -184,14 +184,14 @@ def compare(
         kept, held = _rows_at(rows, dealt != fold), _rows_at(rows, dealt == fold)
         for name, known in ((OWN, nothing), (BOTH, evidence)):
             fitted, off = posterior_at_home(reward, known, kept, draws=draws, seed=seed + fold)
-            differing += [] if off is None else [off]
+            heterogeneity += [] if off is None else [off]
             doubtful += not fitted.converged
             terms[name][dealt == fold] = losses_on(held, fitted.draws)
     losses = {name: mean_of_rows(values, whose) for name, values in terms.items()}
     gains = {name: mean_of_rows(terms[OWN] - terms[name], whose) for name in terms if name != OWN}
-    if differing:
-        low, middle, high = np.mean(differing, axis=0).tolist()
-        remarks += [remark] if (remark := remark_on_differing((low, middle, high))) else []
+    if heterogeneity:
+        low, middle, high = np.mean(heterogeneity, axis=0).tolist()
+        remarks += [remark] if (remark := remark_on_heterogeneity((low, middle, high))) else []
     if doubtful:
         remarks.append(f"{doubtful} of {2 * folds} fits have not converged; ask for more draws, or fewer folds.")
     return Comparison(reward.party, number, folds, losses, gains, _best(terms, whose), tuple(remarks))

@@ -17,6 +17,8 @@ alone are shown beside the model.
 """
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,8 +49,8 @@ DRAWS = 4_000
 FEWEST_EFFECTIVE = 100
 # Standard deviations of own rows alone. A model that differs by more is to be compared by held-out rows.
 LARGEST_SHIFT = 0.5
-# Of the size that a weight is expected to have.
-CLEARLY_DIFFERING = 0.1
+# Heterogeneity, in prior standard deviations, from which on the others are said to differ.
+CLEARLY_DIFFERENT = 0.1
 # In coordinates where the prior is N(0, 1), no release gives evidence farther out than this.
 FARTHEST_EVIDENCE = 1_000.0
 METHOD = "home"
@@ -76,7 +78,7 @@ class HomeModel(Reward):
     effective : float, optional
         Effective number of the others' draws, weighted by how likely they make the own rows. Below 100 the model rests
         on the description alone.
-    differing : tuple of float, optional
+    heterogeneity : tuple of float, optional
         Quantiles, at 5, 50 and 95 %, of how far the others' weights are from those of the own rows, in units of how
         large a weight is believed to be. None where the others' evidence comes as draws.
     own : dict of str to list of float, optional
@@ -100,7 +102,7 @@ class HomeModel(Reward):
     misfit: Estimate | None = None
     effective: float | None = None
     own: Summary | None = None
-    differing: tuple[float, float, float] | None = None
+    heterogeneity: tuple[float, float, float] | None = None
 
     @property
     def title(self) -> str:
@@ -132,7 +134,7 @@ class HomeModel(Reward):
                 f"{self.misfit} nats are left. Compare the models before you rely on this one (`equipoise party "
                 "compare`), or ask the mediator for more draws."
             )
-        if self.differing is not None and (remark := remark_on_differing(self.differing)):
+        if self.heterogeneity is not None and (remark := remark_on_heterogeneity(self.heterogeneity)):
             told.append(remark)
         told += [f"Its chains have not converged: {problem}." for problem in self.posterior.diagnostics.problems]
         return told
@@ -171,14 +173,18 @@ class HomeModel(Reward):
         found = file.document("home")
         misfit = None if found["misfit"] is None else Estimate(**found["misfit"])
         more = {name: found.get(name) for name in ("effective", "own")}
-        if "differing" in found:
-            more["differing"] = tuple(found["differing"])
+        if "heterogeneity" in found:
+            more["heterogeneity"] = tuple(found["heterogeneity"])
         return {"rows": found["rows"], "parts": found["parts"], "misfit": misfit, **more}
 
     def _attributes(self) -> dict[str, Any]:
         misfit = None if self.misfit is None else {"value": self.misfit.value, "error": self.misfit.error}
         home: dict[str, Any] = {"rows": self.rows, "parts": self.parts, "misfit": misfit, "notice": NOTICE}
-        told = {"effective": self.effective, "own": self.own, "differing": self.differing and list(self.differing)}
+        told = {
+            "effective": self.effective,
+            "own": self.own,
+            "heterogeneity": self.heterogeneity and list(self.heterogeneity),
+        }
         home |= {name: value for name, value in told.items() if value is not None}
         return super()._attributes() | {"home": home}
 
@@ -241,7 +247,7 @@ def combine(
     Returns
     -------
     HomeModel
-        Its `differing` says how far the others are from the own rows. Where the others' evidence comes as draws, its
+        Its `heterogeneity` says how far the others are from own rows. Where the others' evidence comes as draws, its
         `misfit` says how well they were described, and `effective` how many of them agree with the own rows. There is a
         warning where the others clearly differ, above 0.1 nats of misfit, or below 100 draws.
 
@@ -276,7 +282,7 @@ def combined(
     reward: Reward, evidence: Evidence | ExactEvidence, own: OwnRows, *, draws: int, seed: int, force: bool = False
 ) -> HomeModel:
     """As `combine`, of evidence and rows that have been read."""
-    posterior, differing = posterior_at_home(reward, evidence, own.rows, draws=draws, seed=seed)
+    posterior, heterogeneity = posterior_at_home(reward, evidence, own.rows, draws=draws, seed=seed)
     posterior.require_converged(force=force)
     assert posterior.coordinates is not None
     value = divergence(posterior.coordinates.reshape(posterior.chains, -1, posterior.coordinates.shape[1]))
@@ -297,7 +303,7 @@ def combined(
         misfit=evidence.misfit,
         effective=effective,
         own=None if alone is None else summarise(reward.agreement, alone.draws),
-        differing=differing,
+        heterogeneity=heterogeneity,
     )
 
 
@@ -315,10 +321,10 @@ def no_evidence(reward: Reward) -> Evidence:
     return Evidence.none(len(reward.agreement.model.coordinate_names()))
 
 
-def remark_on_differing(differing: tuple[float, float, float]) -> str:
+def remark_on_heterogeneity(heterogeneity: tuple[float, float, float]) -> str:
     """Say that the others' rows follow other weights than the own rows, where that is clear."""
-    low, middle, high = differing
-    if low < CLEARLY_DIFFERING:
+    low, middle, high = heterogeneity
+    if low < CLEARLY_DIFFERENT:
         return ""
     return (
         f"The others differ from your rows: their weights are off by about {middle:.2g} times ({low:.2g} to "
@@ -352,18 +358,21 @@ def evidence_of(reward: Reward) -> Evidence | ExactEvidence:
 
 def _exact_evidence(reward: Reward, sums: OthersSums) -> ExactEvidence:
     model = reward.agreement.model
-    if isinstance(model, Regression):
-        try:
-            with one_core_each():
-                return ExactEvidence(model, sums)
-        except (InferenceError, np.linalg.LinAlgError) as error:
-            reason = str(error)
-    else:
-        reason = f"a {model.noun} has none"
-    raise MediationError(
-        f"the sums of the others' releases in the reward of {reward.party!r} cannot be used ({reason}): the file was "
-        "changed or made by another program; ask the mediator to send the reward again"
-    )
+    assert isinstance(model, Regression)  # other rewards with sums are not opened
+    with _usable(reward), one_core_each():
+        return ExactEvidence(model, sums)
+
+
+@contextmanager
+def _usable(reward: Reward) -> Iterator[None]:
+    """Raise one clear error where evidence leaves no posterior that can be computed."""
+    try:
+        yield
+    except (InferenceError, np.linalg.LinAlgError) as error:
+        raise MediationError(
+            f"the others' evidence in the reward of {reward.party!r} cannot be combined with these rows ({error}): "
+            "ask the mediator to send the reward again, in case the file was changed, or use your own rows alone"
+        ) from error
 
 
 def _check_evidence(reward: Reward) -> None:
@@ -398,7 +407,7 @@ def posterior_at_home(
     def log_density(points: np.ndarray) -> np.ndarray:
         return evidence.log_density(points) + likelihood(model.at_coordinates(points[:, :own]))
 
-    with one_core_each():
+    with _usable(reward), one_core_each():
         found, diagnostics = sample(log_density, evidence.parts, draws, seed)
     coordinates = found.reshape(-1, found.shape[2])
     scenario = reward.posterior.scenario

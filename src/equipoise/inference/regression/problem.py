@@ -63,8 +63,8 @@ def build_problem(
 def build_observation(model: RegressionModel, releases: Releases) -> tuple[Likelihood, Mode]:
     """Return the likelihood of releases whose features have one distribution, and the posterior's mode."""
     settled = settle_row_covariances(model, releases)
-    (pooled,) = pool_groups(settled.groups, settled.covariances, 1.0)
-    likelihood = final_likelihood(model, pooled, 1.0, settled.centre)
+    (pooled,) = _pool_groups(settled.groups, settled.covariances, 1.0)
+    likelihood = _final_likelihood(model, pooled, 1.0, settled.centre)
     return likelihood, _find_mode(_problem(model, [likelihood]), settled.centre)
 
 
@@ -75,7 +75,7 @@ def find_start(
     settled = settle_row_covariances(model, releases, sampling=sampling)
     _, mode = final_problem(model, settled, 1.0, sampling)
     features = []
-    for one in pool_groups(settled.groups, settled.covariances, sampling):
+    for one in _pool_groups(settled.groups, settled.covariances, sampling):
         found = observe_targets(model.moments, one, model.feature_prior).features
         second = model.moments.second_moments(found)
         mean = second[:-1, -1]
@@ -85,8 +85,8 @@ def find_start(
 
 def final_problem(model: RegressionModel, settled: Settled, power: float, sampling: float) -> tuple[Problem, Mode]:
     """Take the covariances of a row as they were settled, and find the mode of the tempered posterior."""
-    pooled = pool_groups(settled.groups, settled.covariances, sampling)
-    likelihoods = [final_likelihood(model, one, power, settled.centre) for one in pooled]
+    pooled = _pool_groups(settled.groups, settled.covariances, sampling)
+    likelihoods = [_final_likelihood(model, one, power, settled.centre) for one in pooled]
     problem = _problem(model, likelihoods)
     mode = _find_mode(problem, settled.centre)
     around = [one.around for one in likelihoods if isinstance(one, LogisticLikelihood)]
@@ -109,7 +109,7 @@ def settle_row_covariances(
     first = min(1.0, FIRST_ROWS / float(releases.rows.sum())) if start is None else 1.0
     powers = np.geomspace(first, 1.0, math.ceil(math.log(1 / first, COOLING)) + 1)
     for iteration in range(ITERATIONS if start is None else 1):
-        pooled = pool_groups(groups, covariances, sampling)
+        pooled = _pool_groups(groups, covariances, sampling)
         for part in powers if iteration == 0 else powers[-1:]:
             likelihoods = [_likelihood(model, one, float(part), centre) for one in pooled]
             gain = GAIN if part == 1 else ON_THE_WAY
@@ -118,7 +118,7 @@ def settle_row_covariances(
     return Settled(groups, covariances, centre)
 
 
-def pool_groups(groups: Sequence[Releases], covariances: Sequence[Floats], sampling: float) -> list[Pooled]:
+def _pool_groups(groups: Sequence[Releases], covariances: Sequence[Floats], sampling: float) -> list[Pooled]:
     """Make one observation of each group of releases."""
     return [pool(group, one, sampling=sampling) for group, one in zip(groups, covariances, strict=True)]
 
@@ -172,7 +172,7 @@ def _check_possible(releases: Releases) -> None:
         )
 
 
-def final_likelihood(model: RegressionModel, pooled: Pooled, power: float, centre: Floats) -> Likelihood:
+def _final_likelihood(model: RegressionModel, pooled: Pooled, power: float, centre: Floats) -> Likelihood:
     """Build the likelihood that is sampled, of more synthetic rows where the error of the usual number would matter."""
     found = _likelihood(model, pooled, power, centre)
     if isinstance(found, LogisticLikelihood) and found.error_share() > LARGEST_ERROR:

@@ -79,7 +79,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Tried:
-    """What something else, agreed or done, is expected to bring: the gain at home, and what the reward predicts like.
+    """Expected result of a change to the round: the gain at home, and how well the reward predicts.
 
     Values are approximated alone: a reward's share may be off by a few hundredths.
     """
@@ -91,7 +91,7 @@ class Tried:
 
     @property
     def is_worthwhile(self) -> bool:
-        """Whether joining would surely pay."""
+        """True if joining would surely pay."""
         return _surely_pays(self.gain_at_home)
 
     def __str__(self) -> str:
@@ -253,7 +253,7 @@ class Advice:
 
     @property
     def remedies(self) -> list[str]:
-        """What a reach of the typical ranges would bring, and what would have to change where joining is not worth it.
+        """Sentences on what a reach of the typical ranges would bring, and what would make joining worth it.
 
         Each is reckoned by imagined rounds, with the largest ε that was asked for unless the change is another.
         """
@@ -403,7 +403,7 @@ def advise(
 
 @dataclass(frozen=True)
 class _Reckoned:
-    """What came out of imagined rounds of one situation.
+    """Results of imagined rounds of one situation.
 
     Losses and widths are [rounds, choices, (prior, alone, reward, truth, own rows, own rows and reward)].
     """

@@ -1,4 +1,4 @@
-"""What could be agreed or done otherwise, where joining is not worth it or noise is scaled by more than it need be.
+"""Changes to a round that advice tries, where joining is not worth it or noise is scaled by more than it need be.
 
 Each change makes another agreement, or other parties, of those that are assumed; None if there is nothing to change.
 Nothing is reckoned here: `advise` imagines rounds of what comes out.

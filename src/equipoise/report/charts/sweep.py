@@ -1,4 +1,4 @@
-"""What each party would get, by the fairness exponent ρ: targets in nats, or gains over going alone in another unit."""
+"""Charts over the fairness exponent ρ: each party's target in nats, or its gain over going alone in another unit."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ EXPONENTS = tuple(step / (STEPS - 1) for step in range(STEPS))
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a party would get at each of `EXPONENTS`; `alone` is what it may fall below as ρ grows, None if nothing."""
+    """A party's target or gain at each of `EXPONENTS`; `alone` is what it may fall below, None if nothing."""
 
     party: str
     values: Sequence[float]
