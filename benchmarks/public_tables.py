@@ -17,6 +17,7 @@ from sklearn import datasets
 import equipoise as eq
 
 PARTIES = ("north", "south", "west")
+MISTAKES = ("none", "half", "twice", "shifted")  # in typical ranges
 
 
 @dataclass(frozen=True)
@@ -29,17 +30,37 @@ class Table:
     target: str
     load: Callable[[Path | None], pd.DataFrame]
 
-    def agreement(self, effect: float | None = None, version: int = 3) -> eq.Agreement:
+    def agreement(self, effect: float | None = None, version: int = 3, mistake: str = "none") -> eq.Agreement:
         """Write what they agree on: default priors, but perhaps for the size of effects, and a version of the format.
 
-        Noise is scaled by typical ranges since version 3, and by bounds before.
+        Noise is scaled by typical ranges since version 3, and by bounds before. With a `mistake` the typical ranges of
+        all numbers are wrong.
         """
+        found = self._agreement(effect, version)
+        if mistake == "none":
+            return found
+        document = found.model_dump(mode="json", exclude_none=True)
+        for column in (*document["model"]["features"], document["model"]["target"]):
+            if "typical" in column:
+                column["typical"] = _mistaken(column["typical"], mistake, column.get("bounds"))
+        return eq.Agreement.model_validate(document)
+
+    def _agreement(self, effect: float | None, version: int) -> eq.Agreement:
         prior = "" if effect is None else f"[model.prior]\neffect = {effect}\n"
         members = "".join(f'[[parties]]\nname = "{party}"\n' for party in PARTIES)
         return eq.Agreement.parse(
             f'format = {version}\n[model]\nkind = "{self.kind}"\nfeatures = [{self.features}]\ntarget = {self.target}\n'
             f"{prior}[privacy]\nmax_epsilon = 1e6\n{members}"
         )
+
+
+def _mistaken(typical: tuple[float, float], mistake: str, bounds: tuple[float, float] | None) -> list[float]:
+    """Return a range half or twice as wide, or one that is shifted by half of its width, within bounds."""
+    low, high = typical
+    width = high - low
+    by = {"half": (0.25, -0.25), "twice": (-0.5, 0.5), "shifted": (0.5, 0.5)}[mistake]
+    least, most = bounds or (-np.inf, np.inf)
+    return [max(least, low + by[0] * width), min(most, high + by[1] * width)]
 
 
 def _statsmodels(name: str) -> pd.DataFrame:

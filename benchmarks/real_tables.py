@@ -22,8 +22,9 @@ tables with fewer than 3,000 rows, 3,000 are drawn with replacement.
 `shapes` prints the skewness and the excess kurtosis of numbers. `losses` compares the loss on held-out rows with that
 of other methods.
 
-Truths are of rows as they are, and what is released is of rows moved to the agreed ranges, so that what moving does to
-effects counts as an error.
+Truths are of features moved to their reach, which is what a regression is agreed to be of, and of targets as they are:
+what moving targets does to effects counts as an error. With `--mistake` the agreed typical ranges are wrong: half or
+twice as wide as they should be, or off by half their width.
 
 The standard error is over repetitions, because effects of one repetition are not independent. Results are added to
 `--output`, so you can make a long measurement in parts.
@@ -54,7 +55,7 @@ from equipoise.inference.regression.model import RegressionModel
 from equipoise.inference.regression.posterior import sample_posterior
 from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee
 from equipoise.reward.prediction import feature_matrix
-from public_tables import PARTIES, TABLES, Table
+from public_tables import MISTAKES, PARTIES, TABLES, Table
 
 Floats = NDArray[np.float64]
 
@@ -67,14 +68,14 @@ SHARE = 0.9  # of an interval
 
 @dataclass(frozen=True)
 class Rows:
-    """Terms [rows, terms + 1], a last column of ones, and the target, in units of their ranges."""
+    """Terms [rows, terms + 1], moved to their ranges, a last column of ones, and the target as it is, in such units."""
 
     terms: Floats
     target: Floats
 
     def moved(self) -> "Rows":
-        """Move values beyond their range to its ends, as before a release."""
-        return Rows(np.clip(self.terms, -1, 1), np.clip(self.target, -1, 1))
+        """Move targets beyond their range to its ends too, as before a release."""
+        return Rows(self.terms, np.clip(self.target, -1, 1))
 
     def take(self, places: NDArray[np.intp]) -> "Rows":
         """Some of them, or some of them several times."""
@@ -88,9 +89,15 @@ class Study:
     """One table: its agreement, and its rows as the agreement codes them."""
 
     def __init__(
-        self, table: Table, data: Path | None, draws: int, effect: float | None = None, version: int = 3
+        self,
+        table: Table,
+        data: Path | None,
+        draws: int,
+        effect: float | None = None,
+        version: int = 3,
+        mistake: str = "none",
     ) -> None:
-        self.table, self.agreement = table, table.agreement(effect, version)
+        self.table, self.agreement = table, table.agreement(effect, version, mistake)
         agreed = self.agreement.model
         frame = table.load(data)
         terms = agreed.scaled_features(feature_matrix(self.agreement, frame))
@@ -129,7 +136,7 @@ class Study:
         spread = np.cov((known[:, numbers] - known[:, levels] @ slopes).T).reshape(len(numbers), len(numbers))
         terms = rows.terms.copy()
         noise = rng.multivariate_normal(np.zeros(len(numbers)), spread, size=len(rows))
-        terms[:, numbers] = terms[:, levels] @ slopes + noise
+        terms[:, numbers] = np.clip(terms[:, levels] @ slopes + noise, -1, 1)
         for number, indicator in self.coding.gaps:
             terms[terms[:, indicator] == 1, number] = 0
         return Rows(terms, rows.target)
@@ -419,6 +426,7 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--effect", type=float, help="the prior's size of effects, if not the default")
     parser.add_argument("--version", type=int, default=3, help="of the agreements: 2 scales noise by bounds")
+    parser.add_argument("--mistake", choices=MISTAKES, default="none", help="in the typical ranges of all numbers")
     parser.add_argument("--draws", type=int, default=2_560)
     parser.add_argument("--diffprivlib", type=Path, help="folder made by pip install --target with diffprivlib in it")
     parser.add_argument("--output", type=Path, help="JSON file, whose repetitions are not made again")
@@ -429,7 +437,7 @@ def main() -> None:
     if options.what == "shapes":
         print("| table | number | standard deviation | skewness | excess kurtosis |\n|---|---|---|---|---|")
     for name in options.tables if options.what != "print" else ():
-        study = Study(TABLES[name], options.data, options.draws, options.effect, options.version)
+        study = Study(TABLES[name], options.data, options.draws, options.effect, options.version, options.mistake)
         if options.what == "shapes":
             shapes(study)
             continue

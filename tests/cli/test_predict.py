@@ -58,7 +58,13 @@ def test_columns_are_kept_and_bounds_are_watched(home: Path) -> None:
         ["50", "130", "30"],
     )
     assert "outside the agreed bounds: age in 1 row, bmi in 2 rows." in result.stderr
-    assert "extrapolated" not in run("predict", "linear.nc", "--data", "people.csv", cwd=home).stdout
+    assert "predictions take the nearest agreed value" in result.stderr
+    highest = [feature.scaled_range[1] for feature in some_reward("linear").agreement.model.features]
+    (home / "ends.csv").write_text("age,bmi\n50,25\n" + ",".join(map(str, highest)) + "\n")
+    (home / "beyond.csv").write_text("age,bmi\n50,25\n1000,1000\n")
+    predict = ("predict", "linear.nc", "--data")
+    ends, beyond = (read(run(*predict, name, cwd=home).stdout) for name in ("ends.csv", "beyond.csv"))
+    assert beyond["prediction"] == ends["prediction"]
     told = from_json("predict", "linear.nc", "--data", "people.csv", "--keep", "id", cwd=home)
     assert told["outside_bounds"] == {"age": 1, "bmi": 2}
     assert told["predictions"][0]["id"] == "007"

@@ -108,14 +108,14 @@ def test_the_adversary_finds_rows_that_are_not_moved() -> None:
         assert largest_change() > 1
 
 
-def test_a_prediction_goes_on_beyond_the_reach() -> None:
-    """What is learnt of the moved rows holds for others: a row at 110 years is not taken for one of 70."""
+def test_a_prediction_moves_values_as_a_release_does() -> None:
+    """The model is one of moved numbers: a patient of 110 years is predicted as one of 70."""
     model = agreed().model
-    at_end, beyond = model.scaled_features(np.array([[70.0, 28.0], [110.0, 28.0]]))
-    assert (at_end[0], beyond[0]) == (1.0, 3.0)
+    at_end, beyond, below = model.scaled_features(np.array([[70.0, 28.0], [110.0, 28.0], [1.0, 28.0]]))
+    assert (at_end[0], beyond[0], below[0]) == (1.0, 1.0, -1.0)
     logged = agreed('{ name = "crp", typical = [1, 10], bounds = [0.1, 500], transform = "log" }', TARGET).model
-    assert logged.scaled_features(np.array([[100.0]]))[0, 0] == pytest.approx(3.0)
-    assert logged.scaled_features(np.array([[1e6]]))[0, 0] == pytest.approx(2 * math.log10(500) - 1)
+    found = logged.scaled_features(np.array([[math.sqrt(10)], [100.0], [1e6]]))[:, 0]
+    assert found == pytest.approx([0.0, 1.0, 1.0])
 
 
 def test_steps_are_those_of_the_layout() -> None:

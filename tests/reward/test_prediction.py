@@ -15,6 +15,12 @@ from equipoise.errors import MediationError, TableError
 from reward_posteriors import agreement, reward, some_reward, some_rows
 
 
+def scaled_terms(rows: Any) -> Any:
+    """Terms in units of the agreed bounds; what lies beyond counts as the bound."""
+    scaled = np.column_stack([(rows[:, 0] - 60) / 40, (rows[:, 1] - 30) / 15, np.ones(len(rows))])
+    return np.clip(scaled, -1, 1)
+
+
 def conjugate(number: int = 20_000) -> tuple[eq.Reward, Any]:
     """A linear reward with a normal-inverse-gamma posterior, and its predictive distribution (Student's t)."""
     rng = np.random.default_rng(0)
@@ -24,7 +30,7 @@ def conjugate(number: int = 20_000) -> tuple[eq.Reward, Any]:
     made = reward(agreement("linear"), {"weights": mean + np.sqrt(variance)[:, None] * spread, "variance": variance})
 
     def predictive(rows: Any) -> Any:
-        scaled = np.column_stack([(rows[:, 0] - 60) / 40, (rows[:, 1] - 30) / 15, np.ones(len(rows))])
+        scaled = scaled_terms(rows)
         scale = np.sqrt(0.04 * (1 + np.einsum("ni,ij,nj->n", scaled, covariance, scaled)))
         return stats.t(20, loc=200 + 200 * scaled @ mean, scale=200 * scale)
 
@@ -65,7 +71,7 @@ def test_a_rows_interval_does_not_depend_on_its_company(monkeypatch: pytest.Monk
 def test_probabilities_are_averaged_over_draws() -> None:
     made = some_reward("logistic")
     rows = some_rows(40)
-    scaled = np.column_stack([(rows[:, 0] - 60) / 40, (rows[:, 1] - 30) / 15, np.ones(40)])
+    scaled = scaled_terms(rows)
     each = special.expit(made.posterior.draws["weights"] @ scaled.T)
     probabilities, interval = made.predict_proba(rows, return_interval=0.9)
     np.testing.assert_allclose(probabilities[:, 1], each.mean(axis=0))

@@ -226,8 +226,8 @@ def _remarks(found: Found) -> list[str]:
     if outside := outside_bounds(reward.agreement, found.columns):
         named = ", ".join(f"{name} in {counted(rows, 'row')}" for name, rows in outside.items())
         lines.append(
-            f"Warning: outside the agreed bounds: {named}. Nobody released such rows as they are; what is predicted "
-            "there is extrapolated."
+            f"Warning: outside the agreed bounds: {named}. Nobody released such rows as they are; predictions take the "
+            "nearest agreed value."
         )
     if found.compared is not None:
         score = (

@@ -385,7 +385,7 @@ def _two_figures(value: float) -> str:
 
 
 def scaled_values(column: ScaledColumn, values: Floats) -> Floats:
-    """To units where the agreed bounds are ±1. Predictions are not clipped, so neither are test rows."""
+    """Scale to units where the agreed range is ±1; targets of test rows stay where they are."""
     if not np.all(np.isfinite(values)):
         raise MediationError(f"the test column {column.name!r} has values that are not finite numbers; leave them out")
     return np.asarray((values - column.middle) / column.half_width)

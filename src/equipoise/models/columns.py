@@ -143,6 +143,12 @@ class RegressionColumn(NumberColumn):
         stated = [one for one in (self.reach, self.typical) if one is not None]
         return None if stated and self.bounds == _hull(stated) else self.bounds  # as where bounds are left out
 
+    @property
+    def moved_ends(self) -> tuple[bool, bool]:
+        """Return at which ends of `scaled_range` there may be valid values beyond it, which a release moves."""
+        valid, (low, high) = self.valid_range, self.scaled_range
+        return (True, True) if valid is None else (valid[0] < low, high < valid[1])
+
     @model_validator(mode="after")
     def _check_ranges(self) -> Self:
         if self.typical is not None:

@@ -378,9 +378,11 @@ class Regression(Model):
     # Predictions.
 
     def scaled_features(self, table: Floats) -> Floats:
-        """Terms [rows, terms] in units where the agreed bounds are ±1, with a last column of ones for the bias.
+        """Terms [rows, terms] as a release takes them, with a last column of ones for the bias.
 
-        Features of agreed values are given as positions among them, −1 for other values; NaN is a missing one.
+        A number beyond its reach counts as the end of it, which is ±1 here: a regression is one of moved numbers, so
+        that it is the same in releases, in predictions and at home. Features of agreed values are given as positions
+        among them, −1 for other values; NaN is a missing one.
         """
         cells = {feature.name: values for feature, values in zip(self.features, table.T, strict=True)}
         scaled = []
@@ -391,7 +393,7 @@ class Regression(Model):
                 raise MediationError(
                     f"the test column {term.feature!r} has values that are not finite numbers; leave them out"
                 )
-            scaled.append(column.coded(values))
+            scaled.append(np.clip(column.coded(values), -1.0, 1.0))
         return np.column_stack([*scaled, np.ones(len(table))])
 
     @abstractmethod

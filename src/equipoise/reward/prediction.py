@@ -4,7 +4,7 @@ Arithmetic is in scaled units, where columns far from zero lose no digits; what 
 columns' own. Draws are what a sampler left; all functions of them here are deterministic.
 
 Rows come in whatever holds them: features by name (a data frame, an Arrow table, a dictionary of columns) or, without
-names, in the agreed order. They stay as they are: a value beyond the agreed bounds is extrapolated from, not clipped.
+names, in the agreed order. A number beyond its agreed reach counts as the end of it, as it did in releases.
 """
 
 import difflib

@@ -12,6 +12,7 @@ from equipoise.inference.regression.likelihood import Parameters
 from equipoise.inference.regression.observation import FeaturePrior
 from equipoise.inference.regression.population import Blocks
 from equipoise.inference.regression.statistic import MomentMap
+from equipoise.models.columns import RegressionColumn
 from equipoise.models.linear import NormalInverseWishart
 from equipoise.models.logistic import ScaledCorrelation
 from equipoise.models.regression import StandardisedFeatures
@@ -61,6 +62,12 @@ class RegressionModel:
     def per_party(self) -> bool:
         """True if the features of every party have a distribution of their own."""
         return str(getattr(self.agreed.data_prior, "scope", "shared")) == "per-party"
+
+    @cached_property
+    def moved_ends(self) -> tuple[bool, bool]:
+        """At which ends of its range the target may have been moved; labels never are."""
+        target = self.agreed.target
+        return target.moved_ends if isinstance(target, RegressionColumn) else (False, False)
 
     @property
     def blocks(self) -> Blocks:

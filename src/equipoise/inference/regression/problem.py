@@ -15,6 +15,7 @@ from equipoise.inference.pooling import Pooled, Releases, pool
 from equipoise.inference.regression.likelihood import Likelihood, LinearLikelihood
 from equipoise.inference.regression.logistic import LogisticLikelihood
 from equipoise.inference.regression.model import RegressionModel
+from equipoise.inference.regression.moved_targets import allow_for_moved_targets
 from equipoise.inference.regression.observation import TargetObservation, observe_targets
 from equipoise.inference.regression.population import MORE_ROWS, MOST_MOMENTS, ROWS, Population, simulate, weigh
 from equipoise.inference.regression.row_covariance import nearest_covariance, row_covariance
@@ -152,7 +153,7 @@ def approximate_problem(model: RegressionModel, pooled: Sequence[Pooled], centre
     def likelihood_of(one: Pooled) -> Likelihood:
         observation = observe_targets(model.moments, one, model.feature_prior)
         if model.moments.has_square:
-            return LinearLikelihood(model.moments, observation)
+            return _linear_likelihood(model, observation, centre)
         return LogisticLikelihood(model.moments, observation, None, model.shape_spread, near)
 
     return _problem(model, [likelihood_of(one) for one in pooled])
@@ -185,10 +186,18 @@ def _likelihood(
 ) -> Likelihood:
     observation = observe_targets(model.moments, pooled, model.feature_prior, power=power)
     if model.moments.has_square:
-        return LinearLikelihood(model.moments, observation)
+        return _linear_likelihood(model, observation, centre)
     near = model.parameters(centre[None]).weights[0]
     population = _population(model, observation, rows)
     return LogisticLikelihood(model.moments, observation, population, model.shape_spread, near)
+
+
+def _linear_likelihood(model: RegressionModel, observation: TargetObservation, centre: Floats) -> LinearLikelihood:
+    """Build the likelihood of a linear regression, whose targets may have been moved to the ends of their reach."""
+    weights, variance = model.parameters(centre[None])
+    second_moments = model.moments.second_moments(observation.features)
+    allowed = allow_for_moved_targets(observation, second_moments, weights[0], float(variance[0]), model.moved_ends)
+    return LinearLikelihood(model.moments, allowed)
 
 
 def _population(model: RegressionModel, observation: TargetObservation, number: int = ROWS) -> Population | None:
