@@ -2,11 +2,12 @@
 
     python benchmarks/worth_posteriors.py --data FOLDER --output rewards
     python benchmarks/worth_joining.py home --data FOLDER --folder rewards --results worth.json
+    python benchmarks/worth_joining.py rivals --data FOLDER --results worth.json
     python benchmarks/worth_joining.py page --results worth.json
 
 `worth_posteriors.py` deals rows to three parties of unequal size, makes their releases, and samples coalitions, rewards
-and the others' evidence. `home` does what each party does at home, with the code of `eq.combine`, and what it could do
-instead (`worth_others.py`). `page` writes tables into docs/worth.md and draws its pictures.
+and the others' evidence. `home` does what each party does at home, with the code of `eq.combine`, and `rivals` what it
+could do instead (`worth_others.py`). `page` writes tables into docs/worth.md and draws its pictures.
 
 Rows are the tables' own, none drawn twice: up to 1,000 of three quarters of a table, of which 10, 30 and 60 % go to the
 parties, and up to 4,000 others to be predicted. Each of the repetitions deals and adds noise anew; ε differs for the
@@ -16,6 +17,7 @@ same deal. `fair` and `randhie` come with statsmodels, which must be installed f
 import argparse
 import json
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,7 +40,8 @@ from equipoise.reward.slice_sampling import touching
 from equipoise.reward.sums import OthersSums
 from public_tables import PARTIES, TABLES
 from real_tables import ORDER, Study, adassp
-from worth_others import Problem, best_plan, fine_tuned, loss, scaled_at_home
+from worth_others import Plan, Problem, best_plan, fine_tuned, loss, ridge, scaled_at_home
+from worth_page import EVERYTHING, page
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.intp]
@@ -48,7 +51,6 @@ SHARES = (0.1, 0.3, 0.6)
 MOST_ROWS, MOST_TESTED, TRAINED_ON = 1_000, 4_000, 0.75
 DRAWS, PROPOSALS, DEGREES, ADAPTATIONS = 3_000, 8_000, 5.0, 5
 LEAST_WORTH = 1_000.0  # draws
-EVERYTHING = "everything to everybody"  # what rewards would be if nothing were held back
 
 
 class Deal(NamedTuple):
@@ -135,60 +137,76 @@ def _log_t(normal: Normal, points: Floats) -> Floats:
     return np.asarray(-0.5 * (DEGREES + points.shape[1]) * np.log1p(squares / DEGREES) - scale)
 
 
-def at_home(study: Study, data: Path | None, given: dict[str, Any], *, rivals: bool = True) -> list[dict[str, Any]]:
-    """Held-out losses of all that every party can predict with, in every round of a table."""
-    frame, model = study.table.load(data), study.agreement.model
-    every = scaled_rows(study.agreement, frame, frame[model.target.name])
-    settings = [(float(epsilon), int(number)) for epsilon, number in given["settings"]]
-    deals = {number: deal(study, number) for _, number in settings}
+Found = tuple[float, float]  # a held-out loss, and how many draws it is worth
 
-    def rows(places: Places) -> Rows:
+
+class Comparison:
+    """Held-out losses of all that every party of a table can predict with."""
+
+    def __init__(self, study: Study, data: Path | None, numbers: Sequence[int]) -> None:
+        frame, model = study.table.load(data), study.agreement.model
+        self._study, self._every = study, scaled_rows(study.agreement, frame, frame[model.target.name])
+        self._deals = {number: deal(study, number) for number in numbers}
+        self._tests = {number: self._rows(one.test) for number, one in self._deals.items()}
+        self._parts = {number: [self._moved(part) for part in one.parts] for number, one in self._deals.items()}
+
+    def _rows(self, places: Places) -> Rows:
+        every = self._every
         assert every.features is not None
         return Rows(every.features[places], every.target[places], every.unit, every.model)
 
-    tests = {number: rows(one.test) for number, one in deals.items()}
+    def _moved(self, places: Places) -> Rows:
+        """Move targets to the agreed range too, as `eq.combine` does; held-out ones stay as they are."""
+        one = self._rows(places)
+        return Rows(one.features, np.clip(one.target, -1, 1), one.unit, one.model)
 
-    def moved(places: Places) -> Rows:
-        """Move rows to the agreed ranges, as `eq.combine` does; held-out rows stay as they are."""
-        one = rows(places)
-        assert one.features is not None
-        return Rows(np.clip(one.features, -1, 1), np.clip(one.target, -1, 1), one.unit, one.model)
-
-    parts = {number: [moved(part) for part in one.parts] for number, one in deals.items()}
-    nothing = Evidence.none(given["reward"].shape[-1])
-    first = reward_of(study, 0, given["reward"][0, 0])
-
-    def fitted(own: Rows, reward: Reward, evidence: Evidence | ExactEvidence, number: int) -> tuple[float, float]:
+    def _fitted(self, own: Rows, reward: Reward, evidence: Evidence | ExactEvidence, number: int) -> Found:
         found, worth = drawn_at_home(reward, evidence, own, number)
-        return loss(tests[number], found), worth
+        return loss(self._tests[number], found), worth
 
-    clean = {number: [fitted(own, first, nothing, number) for own in parts[number]] for number in deals}
-    pooled = {number: fitted(moved(one.together), first, nothing, number) for number, one in deals.items()}
-    problem = Problem(model, study.table.kind == "linear")
-    found, mechanism = [], str(given["mechanism"])
-    setting = EVERYTHING if mechanism == "everything" else f"`{mechanism}`, {given['agreed']}"
-    for epsilon in sorted({epsilon for epsilon, _ in settings}):
-        chosen = [(place, number) for place, (one, number) in enumerate(settings) if one == epsilon]
-        zcdp = Guarantee(order=ORDER, epsilon=epsilon).zcdp
-        plan: Sequence[float] = ()
-        common: Sequence[Floats | None] = [None] * len(chosen)
-        if rivals:
-            plan, common = best_plan(problem, [(parts[number], tests[number]) for _, number in chosen], zcdp, seed=1)
-        for (place, number), shared in zip(chosen, common, strict=True):
+    @cached_property
+    def _clean(self) -> dict[int, tuple[list[Found], Found]]:
+        """Fit every deal's rows without noise: of each party, and all of them."""
+        dimension = len(self._study.agreement.model.coordinate_names())
+        nothing, first = Evidence.none(dimension), reward_of(self._study, 0, np.zeros((2, dimension)))
+        return {
+            number: (
+                [self._fitted(own, first, nothing, number) for own in self._parts[number]],
+                self._fitted(self._moved(one.together), first, nothing, number),
+            )
+            for number, one in self._deals.items()
+        }
+
+    def rivals(self, epsilon: float, numbers: Sequence[int]) -> tuple[Plan, dict[int, list[dict[str, float]]]]:
+        """Find what parties could do instead, with the one plan of DP-FedAvg that is best in all rounds of this ε."""
+        study, found = self._study, {}
+        problem = Problem(study.agreement.model, study.table.kind == "linear")
+        rounds = [(self._parts[number], self._tests[number]) for number in numbers]
+        plan, common = best_plan(problem, rounds, Guarantee(order=ORDER, epsilon=epsilon).zcdp, seed=1)
+        for number, shared in zip(numbers, common, strict=True):
             rng = np.random.default_rng([2, number, round(1_000 * epsilon)])
-            ridge = adassp(study, study.rows.take(deals[number].together), epsilon, rng)
-            for party, own in enumerate(parts[number]):
+            solved = adassp(study, study.rows.take(self._deals[number].together), epsilon, rng)
+            found[number] = [
+                rivals_of(problem, own, solved, shared, self._tests[number], number) for own in self._parts[number]
+            ]
+        return plan, found
+
+    def at_home(self, given: dict[str, Any]) -> list[dict[str, Any]]:
+        """Measure every party's rewards of one mechanism, and models at home."""
+        study, found, mechanism = self._study, [], str(given["mechanism"])
+        setting = EVERYTHING if mechanism == "everything" else f"`{mechanism}`, {given['agreed']}"
+        for place, (epsilon, number) in enumerate(settings_of(given)):
+            for party, own in enumerate(self._parts[number]):
                 amount = float(given["amount"][place, party])
                 nobody = np.isnan(amount) or (mechanism == "tempering" and amount == 0)
                 # Rewards carry sums where nothing holds them back but noise.
-                exact = "sums" in given and (mechanism != "tempering" or amount == 1)
-                handed = (
-                    {} if nobody else {name: given[name][place, party] for name in ("sums" if exact else "others",)}
-                )
-                reward = reward_of(study, party, given["reward"][place, party], **handed)
+                handed = "sums" if mechanism != "tempering" or amount == 1 else "others"
+                evidence_given = {} if nobody else {handed: given[handed][place, party]}
+                reward = reward_of(study, party, given["reward"][place, party], **evidence_given)
                 evidence = evidence_of(reward)
-                home, worth = fitted(own, reward, evidence, number)
-                held = len(own.target)
+                home, worth = self._fitted(own, reward, evidence, number)
+                clean, pooled = self._clean[number]
+                alone, held = clean[party], len(own.target)
                 found.append(
                     {
                         "setting": setting,
@@ -197,7 +215,7 @@ def at_home(study: Study, data: Path | None, given: dict[str, Any], *, rivals: b
                         "number": number,
                         "party": party,
                         "rows": held,
-                        "others": len(deals[number].together) - held,
+                        "others": len(self._deals[number].together) - held,
                         "amount": None if np.isnan(amount) else amount,
                         "alone": float(given["values"][place, (1 << party) - 1]),
                         "rho": float(given["rho"][place]),
@@ -206,74 +224,83 @@ def at_home(study: Study, data: Path | None, given: dict[str, Any], *, rivals: b
                         "whole": float(given["values"][place, -1]),
                         "converged": bool(given["converged"][place, party]),
                         "misfit": None if evidence.misfit is None else evidence.misfit.value,
-                        "worth": min(worth, clean[number][party][1], pooled[number][1]),
-                        "plan": list(plan),
+                        "worth": min(worth, alone[1], pooled[1]),
                         "losses": {
-                            "own rows": clean[number][party][0],
-                            "reward": loss(tests[number], reward.posterior.draws),
+                            "own rows": alone[0],
+                            "reward": loss(self._tests[number], reward.posterior.draws),
                             "at home": home,
-                            "pooled rows": pooled[number][0],
-                        }
-                        | ({} if shared is None else rivals_of(problem, own, ridge, shared, tests[number], number)),
+                            "pooled rows": pooled[0],
+                        },
                     }
                 )
-        print(f"{study.table.name} {epsilon:g}: {len(chosen)} rounds, {plan}", flush=True)
-    return found
+        return found
 
 
-def rivals_of(problem: Problem, own: Rows, ridge: Floats, shared: Floats, test: Rows, seed: int) -> dict[str, float]:
+def settings_of(given: dict[str, Any]) -> list[tuple[float, int]]:
+    """Read ε and number of every round of a file."""
+    return [(float(epsilon), int(number)) for epsilon, number in given["settings"]]
+
+
+def rivals_of(problem: Problem, own: Rows, solved: Floats, shared: Floats, test: Rows, seed: int) -> dict[str, float]:
     """Losses of what a party could do instead."""
     return {
-        "AdaSSP": loss(test, scaled_at_home(problem, own, ridge)),
+        "own rows, ridge": loss(test, ridge(problem, own, seed)),
+        "AdaSSP": loss(test, scaled_at_home(problem, own, solved)),
         "DP-FedAvg, tuned": loss(test, fine_tuned(problem, own, shared, seed)),
     }
 
 
-def shares(found: list[dict[str, Any]]) -> None:
-    """Print the share of the pooled gain that parties reach at home: of the small and the middle one, and the large."""
-    print("| table | ε | setting | small and middle | large | better than own rows |\n|---|---|---|---|---|---|")
-    keys = dict.fromkeys((one["table"], one["epsilon"], one["setting"]) for one in found)
-    for key in keys:
-        same = [one for one in found if (one["table"], one["epsilon"], one["setting"]) == key]
-        cells = []
-        for parties in ((0, 1), (2,)):
-            losses = [one["losses"] for one in same if one["party"] in parties]
-            own, home, pooled = (
-                np.mean([one[name] for one in losses]) for name in ("own rows", "at home", "pooled rows")
-            )
-            cells.append(f"{(own - home) / (own - pooled):.0%}")
-        better = np.mean([one["losses"]["at home"] < one["losses"]["own rows"] for one in same if one["party"] < 2])
-        print(f"| {key[0]} | {key[1]:g} | {key[2]} | {' | '.join(cells)} | {better:.0%} |")
+def read(results: Path) -> list[dict[str, Any]]:
+    """Read what was measured so far."""
+    return json.loads(results.read_text(encoding="utf-8")) if results.exists() else []
+
+
+def add_rivals(found: list[dict[str, Any]], table: str, data: Path | None, version: int) -> None:
+    """Add to every party of a table what it could do instead."""
+    records = [one for one in found if one["table"] == table]
+    numbers = sorted({one["number"] for one in records})
+    comparison = Comparison(Study(TABLES[table], data, DRAWS, version=version), data, numbers)
+    for epsilon in sorted({one["epsilon"] for one in records}):
+        same = [one for one in records if one["epsilon"] == epsilon]
+        plan, losses = comparison.rivals(epsilon, sorted({one["number"] for one in same}))
+        for one in same:
+            one["losses"] |= losses[one["number"]][one["party"]]
+        print(f"{table} {epsilon:g}: {plan}", flush=True)
 
 
 def main() -> None:
     """Do one of the stages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("home", "page", "shares"))
+    parser.add_argument("what", choices=("home", "rivals", "page"))
     parser.add_argument("--data", type=Path, help="folder of the two files")
     parser.add_argument("--tables", nargs="+", choices=tuple(TABLES), default=list(CHOSEN))
     parser.add_argument("--version", type=int, default=3, help="of the agreements: 2 scales noise by bounds")
     parser.add_argument("--folder", type=Path, help="of rewards, to read")
-    parser.add_argument("--results", type=Path, help="JSON, to which `home` adds")
-    parser.add_argument("--without-rivals", action="store_true", help="leave AdaSSP and DP-FedAvg out")
+    parser.add_argument("--results", type=Path, required=True, help="JSON, to which `home` and `rivals` add")
     options = parser.parse_args()
-    if options.what == "shares":
-        shares(json.loads(options.results.read_text(encoding="utf-8")))
-        return
+    found = read(options.results)
     if options.what == "page":
-        from worth_page import page
+        page(found)
+    for name in options.tables if options.what in ("home", "rivals") else ():
+        if options.what == "rivals":
+            add_rivals(found, name, options.data, options.version)
+        else:
+            files = []
+            for file in sorted(options.folder.glob(f"{name}-*.npz")):
+                with np.load(file) as opened:
+                    files.append(dict(opened))
+            numbers = sorted({number for given in files for _, number in settings_of(given)})
+            study = Study(TABLES[name], options.data, DRAWS, version=options.version)
+            comparison = Comparison(study, options.data, numbers)
+            made = [one for given in files for one in comparison.at_home(given)]
+            same = {key_of(one) for one in made}
+            found = [*(one for one in found if key_of(one) not in same), *made]
+        options.results.write_text(json.dumps(found) + "\n", encoding="utf-8")
 
-        page(json.loads(options.results.read_text(encoding="utf-8")))
-        return
-    for name in options.tables:
-        study, made = Study(TABLES[name], options.data, DRAWS, version=options.version), []
-        for file in sorted(options.folder.glob(f"{name}-*.npz")):
-            with np.load(file) as given:
-                made += at_home(study, options.data, dict(given), rivals=not options.without_rivals)
-        known = json.loads(options.results.read_text(encoding="utf-8")) if options.results.exists() else []
-        same = {(one["setting"], one["table"]) for one in made}
-        kept = [one for one in known if (one["setting"], one["table"]) not in same]
-        options.results.write_text(json.dumps([*kept, *made]) + "\n", encoding="utf-8")
+
+def key_of(record: dict[str, Any]) -> tuple[Any, ...]:
+    """Return what a measurement is of; it replaces an earlier one of the same."""
+    return tuple(record[name] for name in ("setting", "table", "epsilon", "number", "party"))
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ very guarantee of the releases. Features are standardised by what is agreed of t
 averaged, and R, K, C and the step are those of a grid which predict the *held-out* rows best on average over all
 rounds: nobody could choose so well. Fine-tuning at home minimises the loss of own rows plus λ/2 |θ − common|², the
 λ by cross-validation: λ → ∞ is the common model, λ → 0 own rows alone.
+
+Part of what fine-tuning gains is shrinkage, which needs nobody else: `ridge` is own rows with a pull towards 0.
 """
 
 import itertools
@@ -115,16 +117,16 @@ def federated(
     return np.asarray(np.mean(averaged[plan.rounds // 2 :], axis=0))
 
 
-def pulled(problem: Problem, features: Floats, target: Floats, towards: Floats, pull: float) -> Floats:
-    """Coefficients with the least loss of rows plus pull/2 |θ − towards|²; Newton's method, never uphill."""
+def pulled(problem: Problem, features: Floats, target: Floats, towards: Floats, pull: Floats) -> Floats:
+    """Coefficients with the least loss of rows plus Σ pull/2 (θ − towards)²; Newton's method, never uphill."""
 
     def cost(at: Floats) -> float:
-        return float(problem.losses(features, target, at).sum() + pull / 2 * np.sum((at - towards) ** 2))
+        return float(problem.losses(features, target, at).sum() + pull / 2 @ (at - towards) ** 2)
 
     found, now = towards, cost(towards)
     for _ in range(NEWTON_STEPS):
         gradient = problem.slopes(features, target, found) @ features + pull * (found - towards)
-        curvature = (features.T * problem.curvatures(features, found)) @ features + pull * np.eye(len(found))
+        curvature = (features.T * problem.curvatures(features, found)) @ features + np.diag(pull)
         step = np.linalg.solve(curvature, gradient)
         if gradient @ step < 1e-9:  # twice what is left to gain
             break
@@ -134,18 +136,31 @@ def pulled(problem: Problem, features: Floats, target: Floats, towards: Floats, 
     return found
 
 
+def ridge(problem: Problem, own: Rows, seed: int) -> dict[str, Floats]:
+    """Own rows alone, shrunk towards 0 as much as cross-validation says; the bias is not shrunk."""
+    assert own.features is not None
+    nothing, shrunk = np.zeros(own.features.shape[1]), np.ones(own.features.shape[1])
+    shrunk[-1] = 1e-6
+    return _cross_validated(problem, own, nothing, shrunk, seed)
+
+
 def fine_tuned(problem: Problem, own: Rows, common: Floats, seed: int) -> dict[str, Floats]:
     """The federated coefficients after own rows, as a model's parameters."""
+    return _cross_validated(problem, own, common, np.ones(len(common)), seed)
+
+
+def _cross_validated(problem: Problem, own: Rows, towards: Floats, strength: Floats, seed: int) -> dict[str, Floats]:
+    """Pull the fit to own rows towards coefficients, as much as predicts rows best that were left out."""
     features, target = problem.standardised(own)
     fold = np.random.default_rng(seed).permutation(len(target)) % FOLDS
     held = np.zeros(len(PULLS))
     for place, pull in enumerate(PULLS):
         for one in range(FOLDS):
             there = fold != one
-            at = pulled(problem, features[there], target[there], common, float(pull))
+            at = pulled(problem, features[there], target[there], towards, pull * strength)
             held[place] += problem.losses(features[~there], target[~there], at).sum()
     best = int(np.argmin(held))
-    weights = problem.weights(pulled(problem, features, target, common, float(PULLS[best])))
+    weights = problem.weights(pulled(problem, features, target, towards, PULLS[best] * strength))
     variance = 2 * held[best] / len(target) * problem._target[1] ** 2
     return {"weights": weights[None], "variance": np.array([variance])}
 

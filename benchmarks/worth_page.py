@@ -1,4 +1,4 @@
-"""Tables and pictures of docs/worth.md, from what `worth_joining.py home` measured.
+"""Tables and pictures of docs/worth.md, from what `worth_joining.py` measured.
 
 The page's text is written by hand; what lies between its two markers is written here, for every mechanism and fairness
 exponent that was measured. Standard errors are over repetitions: parties of one repetition share their deal, and
@@ -7,6 +7,7 @@ are averaged first; that of a share is no smaller than if it were one more win a
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +20,18 @@ from equipoise.estimate import Estimate
 
 DOCS = Path(__file__).parent.parent / "docs"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-OWN, HOME = "own rows", "at home"
-MODELS = (OWN, "reward", HOME, "pooled rows", "AdaSSP", "DP-FedAvg, tuned")
+OWN, HOME, POOLED = "own rows", "at home", "pooled rows"
+EVERYTHING = "everything to everybody"  # what rewards would be if nothing were held back
+MODELS = (OWN, "own rows, ridge", "reward", HOME, POOLED, "AdaSSP", "DP-FedAvg, tuned")
 COLOURS = {
     OWN: "#000000",
+    "own rows, ridge": "#888888",
     "reward": "#E69F00",
     HOME: "#0072B2",
-    "pooled rows": "#009E73",
+    POOLED: "#009E73",
     "AdaSSP": "#CC79A7",
     "DP-FedAvg, tuned": "#D55E00",
 }
-AIM, WORST = 0.95, 0.01  # share of parties that gain, and nats a row that nobody should lose on average
 WHOLE = 20, 5  # repetitions and tables of the measurement
 
 Record = dict[str, Any]
@@ -80,71 +82,51 @@ def _where(records: Sequence[Record], **wanted: Any) -> list[Record]:
 
 
 def section(setting: str, records: Sequence[Record]) -> str:
-    """What was measured with one mechanism and fairness exponent, as Markdown."""
+    """Write what was measured with one mechanism and fairness exponent, as Markdown."""
     tables = sorted({one["table"] for one in records})
     epsilons = sorted({one["epsilon"] for one in records})
     few, most = ([one for one in records if has_most(one) == flag] for flag in (False, True))
-    cells = [
-        (table, epsilon, party, _where(records, table=table, epsilon=epsilon, party=party))
-        for table in tables
-        for epsilon in epsilons
-        for party in range(3)
-    ]
-    worst = min(cells, key=lambda cell: mean(cell[3], gain).value)
     repetitions = len({one["number"] for one in records})
     shown = ", ".join(f"{one:g}" for one in epsilons)
     trial = "**A trial run, not the measurement.** " if repetitions < WHOLE[0] or len(tables) < WHOLE[1] else ""
+    others = [model for model in MODELS[1:] if model not in (HOME, POOLED)]
     lines = [
         f"## Measured: {setting}",
         "",
-        f"{trial}{counted(repetitions, 'repetition')} of {counted(len(tables), 'table')} at ε = {shown}. "
-        f"Where the others hold at least as many rows, the model at home beats own rows for "
-        f"**{_share(few)}** of the parties (aim: {AIM:.0%}), by {_nats(mean(few, gain))} nats a row; who "
-        f"holds more than all others, for {_share(most)}, by {_nats(mean(most, gain))}. The worst mean "
-        f"of a party in any table and ε is {_nats(mean(worst[3], gain))} (`{worst[0]}`, ε = {worst[1]:g}, "
-        f"{worst[3][0]['rows']} rows; aim: no worse than −{WORST:g}).",
-        "",
-        f"![By how much the model at home beats own rows](pictures/worth-gain-{slug(setting)}.svg)",
-        "",
-        "Share of repetitions in which the model at home beats own rows, and by how many nats a held-out row:",
-        "",
-        "| table | ε | "
-        + " | ".join(f"{name} party: share | gain" for name in ("smallest", "middle", "largest"))
-        + " |",
-        "|---|---|" + "---|" * 6,
-    ]
-    for table in tables:
-        for epsilon in epsilons:
-            row = [cell[3] for cell in cells if cell[:2] == (table, epsilon)]
-            texts = [f"{_share(one)} | {_nats(mean(one, gain))}" for one in row]
-            lines.append(f"| `{table}` | {epsilon:g} | " + " | ".join(texts) + " |")
-    lines += [
-        "",
-        "Held-out loss *relative to own rows*, in nats a row, negative where it is better, mean over repetitions and "
-        "over the two parties whose others hold at least as many rows:",
+        f"{trial}{counted(repetitions, 'repetition')} of {counted(len(tables), 'table')} at ε = {shown}. Of the small "
+        f"and the middle parties {_share(few)} predict better at home than with own rows, by "
+        f"{_nats(mean(few, gain))} nats a row; of the large ones {_share(most)}, by {_nats(mean(most, gain))}.",
         "",
         f"![Held-out loss of everything that a party can predict with](pictures/worth-models-{slug(setting)}.svg)",
         "",
-        "| table | ε | " + " | ".join(MODELS[1:]) + " |",
-        "|---|---|" + "---|" * len(MODELS[1:]),
+        "Gains over own rows in nats a held-out row, mean of the small and the middle party, whose others hold at "
+        "least as many rows; how much of the gain of pooled rows the model at home has, and how often it beats own "
+        "rows; and its gain for the large party.",
+        "",
+        f"| table | ε | of the pooled gain | {HOME} | {POOLED} | {' | '.join(others)} | better | large party |",
+        "|---|---|" + "---|" * (len(others) + 5),
     ]
     for table in tables:
         for epsilon in epsilons:
             chosen = _where(few, table=table, epsilon=epsilon)
-            texts = [_nats(mean(chosen, lambda one, model=model: -gain(one, model))) for model in MODELS[1:]]  # type: ignore[misc]
-            lines.append(f"| `{table}` | {epsilon:g} | " + " | ".join(texts) + " |")
+            of = mean(chosen, gain).value / mean(chosen, partial(gain, model=POOLED)).value
+            gains = [_nats(mean(chosen, partial(gain, model=model))) for model in (HOME, POOLED, *others)]
+            large = _nats(mean(_where(most, table=table, epsilon=epsilon), gain))
+            cells = [f"`{table}`", f"{epsilon:g}", f"{of:.0%}", *gains, _share(chosen), large]
+            lines.append(f"| {' | '.join(cells)} |")
     late = np.mean([not one["converged"] for one in records])
     fell = np.mean([one["amount"] is None for one in records])
     poor = np.mean([one["misfit"] is not None and one["misfit"] > 0.1 for one in records])
     missed = np.mean([abs(one["attained"] - one["target"]) for one in records])
-    lines += [
-        "",
-        f"{fell:.0%} of the parties fell back on their own release, because no share would have been worth more. "
-        f"Rewards are {missed:.2f} nats from their targets on average. {late:.0%} of rewards or others' evidence did "
-        f"not converge, and {poor:.0%} of the latter were fitted with more than 0.1 nats left.",
-        "",
+    ending = [
+        f"{fell:.0%} of the parties fell back on their own release, because no share would have been worth more."
+        if fell
+        else "",
+        f"Rewards are {missed:.2f} nats from their targets on average." if setting != EVERYTHING else "",
+        f"{late:.1%} of rewards or others' evidence did not converge"
+        + (f", and {poor:.0%} of the latter were fitted with more than 0.1 nats left." if poor else "."),
     ]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", " ".join(one for one in ending if one), ""])
 
 
 def _figure(records: Sequence[Record]) -> tuple[Figure, Any, list[str], list[float]]:
@@ -160,22 +142,6 @@ def _figure(records: Sequence[Record]) -> tuple[Figure, Any, list[str], list[flo
     axes[0].set_xticks(epsilons, [f"{one:g}" for one in epsilons])
     axes[0].minorticks_off()
     return figure, axes, tables, epsilons
-
-
-def gains(records: Sequence[Record]) -> Figure:
-    """By how much the model at home beats own rows, for each party."""
-    figure, axes, tables, epsilons = _figure(records)
-    for ax, table in zip(axes, tables, strict=True):
-        for party, (colour, marker) in enumerate((("#0072B2", "o"), ("#E69F00", "s"), ("#009E73", "^"))):
-            cells = [_where(records, table=table, epsilon=one, party=party) for one in epsilons]
-            found = [mean(one, gain) for one in cells]
-            shifted = np.array(epsilons) * 1.06 ** (party - 1)
-            values, errors = [one.value for one in found], [2 * one.error for one in found]
-            label = f"{cells[0][0]['rows']} rows"
-            ax.errorbar(shifted, values, errors, color=colour, marker=marker, capsize=3, label=label)
-        ax.legend(loc="best", fontsize=8)
-    axes[0].set_ylabel("better than own rows by\n(nats a row, ± 2 standard errors)")
-    return figure
 
 
 def models(records: Sequence[Record]) -> Figure:
@@ -205,8 +171,7 @@ def page(records: Sequence[Record], docs: Path = DOCS) -> None:
     for setting in sorted({one["setting"] for one in records}):
         chosen = _where(records, setting=setting)
         sections.append(section(setting, chosen))
-        for name, draw in (("gain", gains), ("models", models)):
-            draw(chosen).savefig(docs / "pictures" / f"worth-{name}-{slug(setting)}.svg", metadata={"Date": None})
+        models(chosen).savefig(docs / "pictures" / f"worth-models-{slug(setting)}.svg", metadata={"Date": None})
     file = docs / "worth.md"
     before, _, rest = file.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)

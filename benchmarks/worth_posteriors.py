@@ -63,9 +63,9 @@ class Answer(NamedTuple):
 class Sampler:
     """Sample the rounds of one table."""
 
-    def __init__(self, study: Study, epsilons: Sequence[float], repetitions: int) -> None:
-        self._study, self._seed = study, 0
-        self.settings = list(itertools.product(epsilons, range(repetitions)))  # of every round
+    def __init__(self, study: Study, epsilons: Sequence[float], repetitions: Sequence[int]) -> None:
+        self._study, self._seed = study, 1_000_000 * repetitions[0]
+        self.settings = list(itertools.product(epsilons, repetitions))  # of every round
         self._releases = [self._released(*one) for one in self.settings]
         self._secrets = [hashlib.sha256(f"{study.table.name} {one}".encode()).hexdigest() for one in self.settings]
 
@@ -232,6 +232,7 @@ def main() -> None:
     parser.add_argument("--tables", nargs="+", choices=tuple(TABLES), default=list(CHOSEN))
     parser.add_argument("--epsilon", type=float, nargs="+", default=[0.5, 1.0, 4.0])
     parser.add_argument("--repetitions", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0, help="number of the first repetition, where others run beside")
     parser.add_argument("--mechanism", nargs="+", choices=MECHANISMS, default=["tempering"])
     parser.add_argument("--rule", default="surplus", choices=("surplus", "proportional"))
     parser.add_argument("--version", type=int, default=3, help="of the agreements: 2 scales noise by bounds")
@@ -245,7 +246,7 @@ def main() -> None:
         sampler = Sampler(
             Study(TABLES[name], options.data, options.draws, version=options.version),
             options.epsilon,
-            options.repetitions,
+            range(options.first, options.first + options.repetitions),
         )
         rounds = range(len(sampler.settings))
         valued = sampler([Asked(number, coalition) for number in rounds for coalition in COALITIONS])
@@ -254,7 +255,7 @@ def main() -> None:
         for mechanism in options.mechanism:
             found = settled(sampler, valued, mechanism, rho, options.rule)
             np.savez(
-                options.output / f"{name}-{mechanism}-{options.rule}-{options.rho}.npz",
+                options.output / f"{name}-{mechanism}-{options.rule}-{options.rho}-{options.first}.npz",
                 mechanism=mechanism,
                 agreed=f"{options.rule}, ρ = {options.rho}",
                 **found,

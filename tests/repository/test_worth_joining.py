@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -34,6 +34,7 @@ def test_from_releases_to_the_page(
     few = ("--tables", "diabetes", "--epsilon", "4", "--repetitions", "1", "--draws", "1280")
     stage("worth_posteriors", *few, "--mechanism", "tempering", "everything", "--output", rewards)
     stage("worth_joining", "home", "--tables", "diabetes", "--folder", rewards, "--results", str(results))
+    stage("worth_joining", "rivals", "--tables", "diabetes", "--results", str(results))
     records = json.loads(results.read_text(encoding="utf-8"))
     assert [one["rows"] for one in records] == 2 * [33, 100, 199]
     for one in records:
@@ -49,8 +50,7 @@ def test_from_releases_to_the_page(
     for setting in ("`tempering`, surplus, ρ = 0.5", "everything to everybody"):
         assert text.count(f"## Measured: {setting}") == 1
     assert "## When joining does not pay" in text
-    for name in ("gain", "models"):
-        assert "<svg" in (tmp_path / "pictures" / f"worth-{name}-tempering-surplus-0.5.svg").read_text(encoding="utf-8")
+    assert "<svg" in (tmp_path / "pictures" / "worth-models-tempering-surplus-0.5.svg").read_text(encoding="utf-8")
     script("worth_page").page(records, tmp_path)
     assert (tmp_path / "worth.md").read_text(encoding="utf-8") == text  # again, nothing is added
 
@@ -64,9 +64,23 @@ def test_pulled_coefficients_go_from_own_rows_to_the_common_ones(script: Callabl
     problem = others.Problem.__new__(others.Problem)
     for linear, answers in ((True, target), (False, np.where(target > rng.logistic(size=80), 1.0, -1.0))):
         problem.linear = linear
-        free, held = (others.pulled(problem, features, answers, common, pull) for pull in (1e-9, 1e9))
+        free, held = (others.pulled(problem, features, answers, common, pull * np.ones(3)) for pull in (1e-9, 1e9))
         assert np.abs(problem.slopes(features, answers, free) @ features).max() < 1e-4  # a minimum of own rows' loss
         np.testing.assert_allclose(held, common, atol=1e-4)
+
+
+def test_a_ridge_shrinks_what_does_not_predict_and_leaves_what_does(script: Callable[[str], ModuleType]) -> None:
+    others = script("worth_others")
+    rng = np.random.default_rng(1)
+    problem = others.Problem.__new__(others.Problem)
+    problem.linear, problem._middle, problem._deviation, problem._target = True, np.zeros(3), np.ones(3), (0.0, 1.0)
+    features = np.column_stack([rng.normal(size=(40, 2)), np.ones(40)])
+    for effect, least, most in ((2.0, 1.9, 2.05), (0.0, -0.03, 0.03)):
+        target = 3.0 + effect * features[:, 0] + 0.2 * rng.normal(size=40)
+        rows = SimpleNamespace(features=features, target=target)
+        weights = others.ridge(problem, rows, seed=0)["weights"][0]
+        assert least < weights[0] < most
+        assert weights[2] == pytest.approx(3.0, abs=0.1)  # the bias is not shrunk
 
 
 def test_federated_averaging_learns_where_there_is_hardly_any_noise(script: Callable[[str], ModuleType]) -> None:
