@@ -43,6 +43,7 @@ class Table:
         for column in (*document["model"]["features"], document["model"]["target"]):
             if "typical" in column:
                 column["typical"] = _mistaken(column["typical"], mistake, column.get("bounds"))
+                column.pop("reach", None)  # which is the typical range
         return eq.Agreement.model_validate(document)
 
     def _agreement(self, effect: float | None, version: int) -> eq.Agreement:

@@ -1,5 +1,6 @@
 """Plausibility: honest parties pass, odd ones are remarked upon."""
 
+import re
 from pathlib import Path
 from typing import Any, Literal
 from unittest import mock
@@ -126,6 +127,10 @@ def test_of_columns_of_zeros_and_ones_an_odd_one_is_noticed_and_nobody_else(tmp_
             assert [remark.parties for remark in remarks] == [("west",)], name
             assert remarks[0].probability is not None
             assert remarks[0].probability < SUSPICIOUS
+            told = re.search(r"\); (.*) differs most, .* in scaled units", remarks[0].message)
+            assert told is not None
+            assert {"labels": "common", "population": "rare", "unit": "cost"}[name] in told[1]
+            assert ("per-party" in remarks[0].message) == (" y" not in told[1])  # the target is not whom they have
 
 
 @pytest.mark.parametrize("kind", sorted(rounds.MODELS))

@@ -113,10 +113,10 @@ def test_the_adversary_finds_levels_that_are_not_counted(name: str) -> None:
     """Broken: the bound takes the ball to hold of all features."""
     agreement = agreed(*SETTINGS[name])
     coding, radius = agreement.model.coding, SETTINGS[name][1]  # type: ignore[attr-defined]
-    assert agreement.layout.sensitivity == norm_ball(radius, coding).sensitivity
+    assert agreement.layout.sensitivity == norm_ball(radius, coding.directions, len(coding.blocks)).sensitivity
     square = radius**2
     claimed = math.sqrt((2 + square) ** 2 + min(square, coding.directions - square))
-    true = norm_ball(radius, coding).sensitivity / UNIT / 8
+    true = norm_ball(radius, coding.directions, len(coding.blocks)).sensitivity / UNIT / 8
     assert largest_change(agreement.layout, coding, "linear") * true > claimed
 
 

@@ -56,6 +56,19 @@ def test_a_draft_with_every_question_answered_is_an_agreement() -> None:
     assert (agreed.privacy.individual, agreed.privacy.max_rows) == ("patient_id", 100_000)
 
 
+def test_a_draft_limits_the_norm_of_many_numbers() -> None:
+    many = pd.DataFrame({f"x{place}": [0.5, 1.5] for place in range(8)} | {"y": [1.0, 2.0]})
+    text = drafted(many, "y", ("north", "south"))
+    answered = text.replace('typical = ["?", "?"]', "typical = [0, 120]").replace(
+        'max_epsilon = "?"', "max_epsilon = 1"
+    )
+    bounded, free = (eq.Agreement.parse(one) for one in (answered, answered.replace("norm_bound", "# norm_bound")))
+    radius = bounded.model.norm_bound  # type: ignore[union-attr]
+    assert f"norm_bound = {radius:g} would lower" in " ".join(free.model.cautions())  # what `agreement check` suggests
+    assert bounded.layout.sensitivity < 0.8 * free.layout.sensitivity
+    assert "norm_bound" not in drafted(many[["x0", "y"]], "y", ("north",))
+
+
 def test_types_are_those_of_files_written_otherwise(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("a;b;c;d\n1,5;x;2031-05-07;\n2,5;3;2031-05-08;\n")
     found = seen_columns(CsvFile(tmp_path / "rows.csv", ";", ","))

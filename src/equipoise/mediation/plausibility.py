@@ -61,7 +61,7 @@ def same_population_probability(
     """
     if not _one_population(agreement):
         return None
-    return _same_population(layout_of(agreement), _sums_of(agreement, others), _sums_of(agreement, [submission]))
+    return _same_population(layout_of(agreement), _sums_of(agreement, others), _sums_of(agreement, [submission]))[0]
 
 
 def _one_population(agreement: Agreement) -> bool:
@@ -77,6 +77,11 @@ class _Sums:
     values: Floats
     noise: Floats
 
+    @property
+    def means(self) -> Floats:
+        """What a row adds to each entry, on average."""
+        return self.values / self.rows
+
     def __sub__(self, other: "_Sums") -> "_Sums":
         return _Sums(self.rows - other.rows, self.values - other.values, self.noise - other.noise)
 
@@ -90,7 +95,8 @@ def _sums_of(agreement: Agreement, submissions: Sequence[Submission]) -> _Sums:
     )
 
 
-def _same_population(layout: Layout, others: _Sums, one: _Sums) -> float:
+def _same_population(layout: Layout, others: _Sums, one: _Sums) -> tuple[float, int]:
+    """Bound the p-value, and return the place of the entry that differs most."""
     rows = others.rows
     mean, noise = others.values / rows, others.noise / rows**2
     ratio = one.rows / rows
@@ -99,7 +105,8 @@ def _same_population(layout: Layout, others: _Sums, one: _Sums) -> float:
     variance += one.noise + one.rows**2 * noise
     most = np.array([high - low for low, high in layout.row_limits]) * max(1.0, ratio)  # that one row can be off
     exponent = difference**2 / (2 * (variance + most * difference / 3))
-    return float(min(1.0, 2 * len(layout) * math.exp(-float(exponent.max()))))
+    place = int(np.argmax(exponent))
+    return min(1.0, 2 * len(layout) * math.exp(-float(exponent[place]))), place
 
 
 def _largest_variances(layout: Layout, mean: Floats, noise: Floats, rows: int) -> Floats:
@@ -138,24 +145,35 @@ def unlike_the_others(agreement: Agreement, submissions: Sequence[Submission]) -
     sums = {one.party: _sums_of(agreement, [one]) for one in rest}
     while len(rest) > 1:
         together = _sums_of(agreement, rest)
-        probabilities = [_same_population(layout, together - sums[one.party], sums[one.party]) for one in rest]
-        odd = [(probability, place) for place, probability in enumerate(probabilities) if probability < SUSPICIOUS]
+        odd = []
+        for one in rest:
+            own, others = sums[one.party], together - sums[one.party]
+            probability, place = _same_population(layout, others, own)
+            if probability < SUSPICIOUS:
+                odd.append(_unlike(agreement, one.party, probability, place, (own.means[place], others.means[place])))
         if not odd:
             break
         if len(rest) == 2:
-            found += [_unlike(rest[place].party, probability) for probability, place in odd]
+            found += odd
             break
-        probability, place = min(odd)
-        found.append(_unlike(rest.pop(place).party, probability))
+        found.append(min(odd, key=lambda remark: remark.probability or 0.0))
+        rest = [one for one in rest if one.party not in found[-1].parties]
     return found
 
 
-def _unlike(party: str, probability: float) -> Remark:
+def _unlike(agreement: Agreement, party: str, probability: float, place: int, means: tuple[float, float]) -> Remark:
+    """Remark on a party, naming the entry of its sums that differs most."""
+    layout = layout_of(agreement)
+    entry, target = layout.entries[place], len(layout.columns) - 1
+    own, others = means
+    remedy = "ask whether its columns, units and population are the agreed ones"
+    if isinstance(agreement.model, Regression) and target not in (entry.first, entry.second):
+        remedy += '; where parties may differ in whom they have, agree on model.data_prior.scope = "per-party"'
     return Remark(
         "unlike the others",
         (party,),
-        f"what {party} sent is hard to reconcile with what the others sent (p-value at most {probability:.2g}): ask "
-        "whether its columns, units and population are the agreed ones",
+        f"what {party} sent is hard to reconcile with what the others sent (p-value at most {probability:.2g}); "
+        f"{entry.name} differs most, {own:.2g} on average against {others:.2g} in scaled units: {remedy}",
         probability,
     )
 

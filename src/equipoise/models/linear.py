@@ -175,7 +175,7 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
         sensitivity = coding.sensitivity(square_weight)
         squared_radius = None
         if self.norm_bound is not None:
-            ball = norm_ball(self.norm_bound, coding)
+            ball = norm_ball(self.norm_bound, coding.directions, len(coding.blocks))
             squared_radius, sensitivity = ball.squared_radius, ball.sensitivity
             square_weight = BASE_WEIGHT
             target_weight = math.isqrt(math.floor(BASE_WEIGHT**2 * (2 + ball.largest_square)))

@@ -155,7 +155,7 @@ bias_spread = 2.0        # log odds where all features are at their means
         sensitivity = coding.sensitivity(square_weight)
         squared_radius = None
         if self.norm_bound is not None:
-            ball = norm_ball(self.norm_bound, coding)
+            ball = norm_ball(self.norm_bound, coding.directions, len(coding.blocks))
             squared_radius, sensitivity = ball.squared_radius, ball.sensitivity
             square_weight = BASE_WEIGHT
 

@@ -380,9 +380,9 @@ class Regression(Model):
     def scaled_features(self, table: Floats) -> Floats:
         """Terms [rows, terms] as a release takes them, with a last column of ones for the bias.
 
-        A number beyond its reach counts as the end of it, which is ±1 here: a regression is one of moved numbers, so
-        that it is the same in releases, in predictions and at home. Features of agreed values are given as positions
-        among them, −1 for other values; NaN is a missing one.
+        A number beyond its reach counts as the end of it, which is ±1 here, and rows beyond an agreed ball are pulled
+        onto it: a regression is one of moved numbers, so that it is the same in releases, in predictions and at home.
+        Features of agreed values are given as positions among them, −1 for other values; NaN is a missing one.
         """
         cells = {feature.name: values for feature, values in zip(self.features, table.T, strict=True)}
         scaled = []
@@ -394,7 +394,12 @@ class Regression(Model):
                     f"the test column {term.feature!r} has values that are not finite numbers; leave them out"
                 )
             scaled.append(np.clip(column.coded(values), -1.0, 1.0))
-        return np.column_stack([*scaled, np.ones(len(table))])
+        terms = np.column_stack([*scaled, np.ones(len(table))])
+        if self.norm_bound is not None:
+            numbers = list(self.coding.numbers)
+            norms = np.linalg.norm(terms[:, numbers], axis=1, keepdims=True)
+            terms[:, numbers] *= np.minimum(1.0, self.norm_bound / np.maximum(norms, self.norm_bound))
+        return terms
 
     @abstractmethod
     def simulate_given(self, draws: Draws, predicted: Floats, rng: np.random.Generator) -> NDArray[Any]:
@@ -473,7 +478,10 @@ class Regression(Model):
                 "a typical range, beyond which values are moved to its ends: with one of a fifth of the width the "
                 "noise of means is a fifth, that of squares a twenty-fifth."
             )
-        suggested = None if self.norm_bound is not None or unstated else useful_ball(self.coding)
+        coding = self.coding
+        suggested = None
+        if self.norm_bound is None and not unstated:
+            suggested = useful_ball(len(coding.numbers), coding.directions, len(coding.blocks))
         if suggested is not None:
             radius, share = suggested
             found.append(
@@ -570,7 +578,7 @@ class Ball(NamedTuple):
     largest_square: Fraction
 
 
-def norm_ball(norm_bound: float, coding: Coding) -> Ball:
+def norm_ball(norm_bound: float, directions: int, blocks: int) -> Ball:
     r"""Sensitivity of linear and logistic regression when ‖x‖₂² ≤ r besides |x_j| ≤ 1, all entries weighted alike.
 
     Both layouts' docstrings end, with a = 1, at ‖g − g′‖² ≤ ½(2+s)² + ½(2+s′)² + ½ Σ(u_j − u′_j)², where u_j = x_j² is
@@ -595,26 +603,24 @@ def norm_ball(norm_bound: float, coding: Coding) -> Ball:
 
     Where r ≥ w the box alone bounds s, and r is w.
     """
-    q, width = Fraction(norm_bound) ** 2, coding.directions
-    blocks = len(coding.blocks)  # marks of gaps included
-    r = min(q + blocks, Fraction(width))
-    squared_steps = ((2 + r) ** 2 + min(r, width - r)) * (BASE_WEIGHT * UNIT) ** 2
+    q = Fraction(norm_bound) ** 2
+    r = min(q + blocks, Fraction(directions))
+    squared_steps = ((2 + r) ** 2 + min(r, directions - r)) * (BASE_WEIGHT * UNIT) ** 2
     return Ball(math.floor(q * GRID**2), ceil_sqrt(math.ceil(squared_steps)), r)
 
 
-def useful_ball(coding: Coding) -> tuple[float, float] | None:
+def useful_ball(numbers: int, directions: int, blocks: int) -> tuple[float, float] | None:
     """Return the radius that 97.5 % of typical rows are within, and what noise of products falls to; None if it rises.
 
     A number whose typical range is its reach has a standard deviation of ½, so the squared norm is χ²/4 if numbers are
-    independent.
+    independent. `directions` and `blocks` are those of a coding, marks of gaps among the blocks.
     """
-    numbers = len(coding.numbers)
     if numbers < 2:
         return None
     radius = math.ceil(10 * math.sqrt(float(scipy.special.chdtri(numbers, 1 - BALL_HOLDS)) / 4)) / 10
     if radius >= math.sqrt(numbers):
         return None
-    share = norm_ball(radius, coding).sensitivity / ((coding.directions + 2) * BASE_WEIGHT * UNIT)
+    share = norm_ball(radius, directions, blocks).sensitivity / ((directions + 2) * BASE_WEIGHT * UNIT)
     return (radius, share) if share < WORTH_A_BALL else None
 
 

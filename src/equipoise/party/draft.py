@@ -5,6 +5,7 @@ an agreement until every question is answered: `equipoise agreement check` refus
 """
 
 import re
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any, Literal, NamedTuple
 
@@ -14,6 +15,7 @@ from equipoise._util.text import first_few, toml_string
 from equipoise.agreement.validation import OPEN
 from equipoise.errors import TableError
 from equipoise.models.cells import is_text
+from equipoise.models.regression import useful_ball
 from equipoise.party.csv_stream import CsvFile, is_number
 from equipoise.party.stream import ANY_TEXT, Wanted, refuse_other_separator
 from equipoise.party.table import is_delimited, open_table
@@ -58,6 +60,7 @@ def drafted(source: Any, target: str | None, parties: tuple[str, ...]) -> str:
         "features = [",
         *(line for column in features for line in _feature_lines(column)),
         "]",
+        *_ball_lines(features),
         *_target_lines(predicted),
         "",
         "[privacy]",
@@ -161,6 +164,22 @@ def _feature_lines(column: Seen) -> list[str]:
     else:
         return [f"  # empty: {name}"]
     return [f"  # {ask}", f"  {line}"]
+
+
+def _ball_lines(features: Sequence[Seen]) -> list[str]:
+    """Limit the norm of a row's numbers, where that lowers the noise of most entries."""
+    numbers = sum(column.kind in ("number", "date") for column in features)
+    levels = sum(column.kind in ("truth", "text") for column in features)
+    ball = useful_ball(numbers, numbers + levels, levels)
+    if ball is None:
+        return []
+    radius, share = ball
+    return [
+        "# Few rows are extreme in all numbers at once. Rows whose numbers, each scaled to [-1, 1], have a larger norm",
+        f"# are pulled in: 2.5 % of typical ones. Noise of sums and products falls to {share:.0%}. It fits",
+        f"# {numbers} numbers and {levels} others; if you change these, remove it, and `agreement check` suggests one.",
+        f"norm_bound = {radius:g}",
+    ]
 
 
 def _target_lines(target: Seen | None) -> list[str]:

@@ -37,6 +37,9 @@ features = [
 ]
 target = {{target}}
 
+[model.data_prior]
+scope = "per-party"  # hospitals have patients of other operations
+
 [privacy]
 order = 2
 max_epsilon = 1.0

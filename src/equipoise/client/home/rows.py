@@ -1,8 +1,7 @@
 """A party's own rows: read whole, checked, in the units that models take.
 
 Rows are prepared as in a release, because one cell of 999 would otherwise outweigh a thousand rows. Numbers beyond the
-agreed bounds are moved to them, gaps are coded as agreed, and a table of which much would be moved is refused. Rows are
-not pulled onto the agreed ball (`norm_bound`): that limits what a release may tell, and rows at home stay there. Where
+agreed bounds are moved to them, gaps are coded as agreed, and a table of which much would be moved is refused. Where
 the agreement makes one row of all that an individual has, or takes the first few, so does this: several rows of one
 individual are not independent.
 """
