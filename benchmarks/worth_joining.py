@@ -148,17 +148,12 @@ class Comparison:
         self._study, self._every = study, scaled_rows(study.agreement, frame, frame[model.target.name])
         self._deals = {number: deal(study, number) for number in numbers}
         self._tests = {number: self._rows(one.test) for number, one in self._deals.items()}
-        self._parts = {number: [self._moved(part) for part in one.parts] for number, one in self._deals.items()}
+        self._parts = {number: [self._rows(part) for part in one.parts] for number, one in self._deals.items()}
 
     def _rows(self, places: Places) -> Rows:
         every = self._every
         assert every.features is not None
         return Rows(every.features[places], every.target[places], every.unit, every.model)
-
-    def _moved(self, places: Places) -> Rows:
-        """Move targets to the agreed range too, as `eq.combine` does; held-out ones stay as they are."""
-        one = self._rows(places)
-        return Rows(one.features, np.clip(one.target, -1, 1), one.unit, one.model)
 
     def _fitted(self, own: Rows, reward: Reward, evidence: Evidence | ExactEvidence, number: int) -> Found:
         found, worth = drawn_at_home(reward, evidence, own, number)
@@ -172,7 +167,7 @@ class Comparison:
         return {
             number: (
                 [self._fitted(own, first, nothing, number) for own in self._parts[number]],
-                self._fitted(self._moved(one.together), first, nothing, number),
+                self._fitted(self._rows(one.together), first, nothing, number),
             )
             for number, one in self._deals.items()
         }

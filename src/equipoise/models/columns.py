@@ -145,9 +145,16 @@ class RegressionColumn(NumberColumn):
 
     @property
     def moved_ends(self) -> tuple[bool, bool]:
-        """Return at which ends of `scaled_range` there may be valid values beyond it, which a release moves."""
-        valid, (low, high) = self.valid_range, self.scaled_range
-        return (True, True) if valid is None else (valid[0] < low, high < valid[1])
+        """Return at which ends of `scaled_range` there may be values beyond it, which a release moves.
+
+        None are beyond a bound. Where bounds may have been left out, since they are what the other ranges span, some
+        are beyond an end of the typical range, but none beyond an end of a reach that is wider.
+        """
+        (low, high), valid, usual = self.scaled_range, self.valid_range, self.typical or self.reach
+        if valid is not None:
+            return valid[0] < low, high < valid[1]
+        assert usual is not None
+        return usual[0] <= low, high <= usual[1]
 
     @model_validator(mode="after")
     def _check_ranges(self) -> Self:

@@ -364,11 +364,13 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
         return f"Typical error of a predicted {self.target.name} (root mean square, in its own unit)"
 
     def expected_error(self, draws: Draws, truth: Draws, features: Floats | None) -> float:
-        """Root mean square over rows and draws; targets are within the agreed bounds, as they are when released."""
+        """Root mean square over rows and draws; targets are within the agreed bounds, where there are some."""
         assert features is not None
         number = len(truth["variance"])
         noise = np.random.default_rng(_STREAM).normal(size=(len(features), number))
-        targets = np.clip(features @ truth["weights"].T + np.sqrt(truth["variance"]) * noise, -1.0, 1.0)
+        below, above = self.target.moved_ends
+        targets = features @ truth["weights"].T + np.sqrt(truth["variance"]) * noise
+        targets = np.clip(targets, -np.inf if below else -1.0, np.inf if above else 1.0)
         return self._error(targets.T, features, draws)
 
     def measured_error(self, draws: Draws, rows: Rows) -> float:

@@ -1,9 +1,9 @@
 """A party's own rows: read whole, checked, in the units that models take.
 
-Rows are prepared as in a release, because one cell of 999 would otherwise outweigh a thousand rows. Numbers beyond the
-agreed bounds are moved to them, gaps are coded as agreed, and a table of which much would be moved is refused. Where
-the agreement makes one row of all that an individual has, or takes the first few, so does this: several rows of one
-individual are not independent.
+Rows are prepared as in a release, because one cell of 999 would otherwise outweigh a thousand rows. Features beyond the
+agreed reach are moved to it, and targets of a regression beyond their bounds, or three times their reach, to these.
+Gaps are coded as agreed, and a table of which much would be moved is refused. Where the agreement makes one row of all
+that an individual has, or takes the first few, so does this: several rows of one individual are not independent.
 """
 
 import math
@@ -21,9 +21,9 @@ from equipoise._util.text import counted
 from equipoise.agreement import Agreement
 from equipoise.errors import MediationError, TableError
 from equipoise.models import ScaledColumn, layout_of
-from equipoise.models.base import Rows
+from equipoise.models.base import Model, Rows
 from equipoise.models.cells import decoded, number_values
-from equipoise.models.columns import CategoryColumn, LabelColumn, NumberColumn
+from equipoise.models.columns import CategoryColumn, LabelColumn, NumberColumn, RegressionColumn
 from equipoise.party.csv_stream import CsvFile
 from equipoise.party.individuals import RowsOfIndividuals
 from equipoise.party.statistics import CLIPPED_IS_MANY, first_columns, wanted_columns
@@ -62,6 +62,9 @@ def outside_bounds(agreement: Agreement, columns: dict[str, Any]) -> dict[str, i
         values, (lower, upper) = _values(columns[column.name]), column.valid_range
         counts[column.name] = int(np.count_nonzero((values < lower) | (values > upper)))
     return {name: rows for name, rows in counts.items() if rows}
+
+
+FARTHEST_TARGET = 3.0  # half-widths of its reach from the middle, where no bounds are agreed
 
 
 class Moved(NamedTuple):
@@ -189,7 +192,7 @@ def _prepared(
         values = cells[column.name]
         if np.isinf(values).any():
             raise TableError(f"column {column.name!r} of {_named(table)} has an infinite value; replace it by a number")
-        within = np.clip(values, column.lower, column.upper)
+        within = np.clip(values, *_home_range(model, column))
         distance = np.nan_to_num(np.abs(values - within))
         if distance.any():
             farthest = int(np.argmax(distance))
@@ -208,6 +211,23 @@ def _prepared(
     if len(model.columns) > 1:
         features = model.scaled_features(np.column_stack([cells[column.name] for column in model.columns[:-1]]))
     return Rows(features, *model.check_targets(cells[model.target.name]), model), moved
+
+
+def _home_range(model: Model, column: ScaledColumn) -> tuple[float, float]:
+    """Return the range that values are moved to: for the target of a regression, the bounds or three times the reach.
+
+    A regression is one of moved features and of targets as they are (`Regression.scaled_features`), but for mistakes.
+    """
+    lower, upper = column.lower, column.upper
+    if column.name == model.target.name and isinstance(model.target, RegressionColumn):
+        valid = model.target.valid_range or (-np.inf, np.inf)
+        below, above = model.target.moved_ends
+        reach = FARTHEST_TARGET * column.half_width
+        if below:
+            lower = valid[0] if valid[0] < lower and np.isfinite(valid[0]) else column.middle - reach
+        if above:
+            upper = valid[1] if valid[1] > upper and np.isfinite(valid[1]) else column.middle + reach
+    return lower, upper
 
 
 @contextmanager

@@ -1,18 +1,22 @@
 r"""Allow for targets that were moved to the ends of their reach.
 
 A linear regression is one of targets y as they are, and a release has sums of h(y), moved to the agreed range. If y is
-normal with mean ν and variance v, and p is the share that is not moved, Stein's lemma gives
+normal about the predictor η = θᵀu of its row, with the residual variance, the moments E[h(y) u] and E[h(y)²] are means
+over rows of those of limited normal variables; rows are simulated with the feature moments that were found. Where these
+are too many to simulate, u and y are taken to be normal together, and Stein's lemma gives E[h(y) u] = E[u] E h(y) +
+p Cov(u, y) with the share p that is not moved.
 
-    E[h(y) u] = E[u] E h(y) + p Cov(u, y),
+Tails of real targets are often shorter, because what is measured has a least and a largest value, and then next to
+nothing changes. Sums of moved values cannot tell. So the expected moments lie λ of the way from those without moving to
+those of such a normal target, λ ~ N(½, ½²), and λ is integrated out: the mean moves by half of the difference d, and
+¼ d dᵀ is added to the covariance. d is that of the parameters which explain what was released if λ = 1, and held fixed,
+as the covariance of a row is. Where bounds say that no value lies beyond an end of the range, none is moved there.
 
-so that slopes look smaller by the factor p. Tails of real targets are often shorter, because what is measured has a
-least and a largest value, and then next to nothing changes. Sums of moved values cannot tell. So the expected moments
-lie λ of the way from those without moving to those of a normal target, λ ~ N(½, ½²), and λ is integrated out: the mean
-moves by half of the difference d, and ¼ d dᵀ is added to the covariance. d is taken at the mode and held fixed, as the
-covariance of a row is. Where bounds say that no value lies beyond an end of the range, none is moved there.
+If every party's features have a distribution of their own, each release is an observation with a d of its own. All
+share one λ, which observations taken by themselves do not know: of n of them, doubt about their mean would shrink by
+√n. So the variance of λ is n times as large there.
 """
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -20,53 +24,61 @@ from scipy import special
 
 from equipoise._util.arrays import Floats
 from equipoise.inference.regression.observation import TargetObservation
+from equipoise.inference.regression.population import Population
 
 EXPECTED_SHARE = 0.5  # of what moving a normal target would change
 SPREAD_OF_SHARE = 0.5
 
+Ends = tuple[bool, bool]  # of [−1, 1], at which targets are moved
 
-def allow_for_moved_targets(
-    observation: TargetObservation, second_moments: Floats, weights: Floats, variance: float, ends: tuple[bool, bool]
-) -> TargetObservation:
-    """Add to an observation's error what moving targets may change, at the weights and residual variance of a mode.
 
-    `ends` says at which ends of [−1, 1] targets are moved.
-    """
-    if not any(ends):
-        return observation
-    change = change_by_moving(second_moments, weights, variance, ends)
+def assume_moved_targets(observation: TargetObservation, change: Floats) -> TargetObservation:
+    """Take away from an observation all that moving a normal target changes."""
+    return replace(observation, observed=observation.observed - change)
+
+
+def allow_for_moved_targets(observation: TargetObservation, change: Floats, observations: int) -> TargetObservation:
+    """Add to an observation's error what moving targets may change; `observations` share one λ."""
+    variance = observations * SPREAD_OF_SHARE**2
     return replace(
         observation,
         observed=observation.observed - EXPECTED_SHARE * change,
-        covariance=observation.covariance + SPREAD_OF_SHARE**2 * np.outer(change, change),
+        covariance=observation.covariance + variance * np.outer(change, change),
     )
 
 
-def change_by_moving(second_moments: Floats, weights: Floats, variance: float, ends: tuple[bool, bool]) -> Floats:
-    """How far E[y u] and E[y²] [terms + 2] change where normal targets are moved into [−1, 1]."""
+def change_by_moving(population: Population, weights: Floats, variance: float, ends: Ends) -> Floats:
+    """How far E[y u] and E[y²] [terms + 2] of simulated rows change where targets are moved into [−1, 1]."""
+    predicted = population.rows @ weights
+    _, first, second = limited_moments(predicted, variance, ends)
+    by_rows = population.weights * (first - predicted)
+    return np.append(by_rows @ population.rows, population.weights @ (second - predicted**2 - variance))
+
+
+def change_of_normal_rows(second_moments: Floats, weights: Floats, variance: float, ends: Ends) -> Floats:
+    """Compute the same where features and target are normal together, from E[u uᵀ]."""
     products = second_moments @ weights
-    mean = float(products[-1])
-    spread = max(float(weights @ products) - mean**2, 0.0) + variance
+    mean = products[-1]
+    spread = max(float(weights @ products - mean**2), 0.0) + variance
     inside, first, second = limited_moments(mean, spread, ends)
     features = second_moments[-1]
-    moved = features * first + inside * (products - features * mean)
-    return np.append(moved - products, second - spread - mean**2)
+    return np.append(features * first + inside * (products - features * mean) - products, second - spread - mean**2)
 
 
-def limited_moments(mean: float, variance: float, ends: tuple[bool, bool]) -> tuple[float, float, float]:
+def limited_moments(mean: Floats, variance: float, ends: Ends) -> tuple[Floats, Floats, Floats]:
     """P(y is not moved), E h(y) and E h(y)² of y ~ N(mean, variance), moved to those ends of [−1, 1] that are open."""
-    deviation = math.sqrt(variance)
-    inside, first, second = 1.0, mean, variance + mean**2
-    for end, side, is_open in ((-1.0, -1.0, ends[0]), (1.0, 1.0, ends[1])):
+    deviation = np.sqrt(variance)
+    inside, first, second = np.ones_like(mean), mean, variance + mean**2
+    for side, is_open in zip((-1.0, 1.0), ends, strict=True):
         if not is_open:
             continue
-        # What lies beyond an end has the excess e = side · (y − end) > 0, and h(y) = y − side · e there.
-        far = side * (end - mean) / deviation
-        share = float(special.ndtr(-far))
-        density = math.exp(-0.5 * far**2) / math.sqrt(2 * math.pi)
+        # What lies beyond an end has the excess e = side · (y − side) > 0, and h(y) = y − side · e there.
+        far = (1 - side * mean) / deviation
+        share = special.ndtr(-far)
+        density = np.exp(-0.5 * far**2) / np.sqrt(2 * np.pi)
         excess = deviation * (density - far * share)  # E[e; y beyond]
         square = variance * ((1 + far**2) * share - far * density)  # E[e²; y beyond]
-        inside -= share
-        first -= side * excess
-        second -= square + 2 * side * end * excess  # y² − end² = e² + 2 side · end · e
+        inside = inside - share
+        first = first - side * excess
+        second = second - square - 2 * excess  # y² − 1 = e² + 2 e
     return inside, first, second

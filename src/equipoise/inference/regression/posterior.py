@@ -67,8 +67,10 @@ class RegressionSampler:
         parts = Parts.of(*pairs[0])
 
         def problem_of(inside: NDArray[np.bool_]) -> Problem:
-            pooled = [each[party] for party in np.flatnonzero(inside)] if each else [parts.pooled(inside)]
-            return approximate_problem(self.model, pooled, settled.centre)
+            chosen = np.flatnonzero(inside) if each else range(1)
+            pooled = [each[party] for party in chosen] if each else [parts.pooled(inside)]
+            changes = [settled.changes[place] for place in chosen]
+            return approximate_problem(self.model, pooled, changes, settled.centre)
 
         return Expansion(settled.centre, problem_of)
 

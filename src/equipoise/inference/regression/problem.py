@@ -15,7 +15,12 @@ from equipoise.inference.pooling import Pooled, Releases, pool
 from equipoise.inference.regression.likelihood import Likelihood, LinearLikelihood
 from equipoise.inference.regression.logistic import LogisticLikelihood
 from equipoise.inference.regression.model import RegressionModel
-from equipoise.inference.regression.moved_targets import allow_for_moved_targets
+from equipoise.inference.regression.moved_targets import (
+    allow_for_moved_targets,
+    assume_moved_targets,
+    change_by_moving,
+    change_of_normal_rows,
+)
 from equipoise.inference.regression.observation import TargetObservation, observe_targets
 from equipoise.inference.regression.population import MORE_ROWS, MOST_MOMENTS, ROWS, Population, simulate, weigh
 from equipoise.inference.regression.row_covariance import nearest_covariance, row_covariance
@@ -32,10 +37,15 @@ WORST_FIT = 10.0  # mean square of what a mode leaves of an observed moment, in 
 
 
 class Settled(NamedTuple):
-    """Releases whose features have one distribution, the covariance of a row of each, and the mode they go with."""
+    """Releases whose features have one distribution, the covariance of a row of each, and the mode they go with.
+
+    `changes` are what moving targets to their ends changes of each group's moments, if targets were normal; None where
+    none was moved.
+    """
 
     groups: Sequence[Releases]
     covariances: list[Floats]
+    changes: list[Floats | None]
     centre: Floats
 
 
@@ -65,7 +75,7 @@ def build_observation(model: RegressionModel, releases: Releases) -> tuple[Likel
     """Return the likelihood of releases whose features have one distribution, and the posterior's mode."""
     settled = settle_row_covariances(model, releases)
     (pooled,) = _pool_groups(settled.groups, settled.covariances, 1.0)
-    likelihood = _final_likelihood(model, pooled, 1.0, settled.centre)
+    likelihood = _final_likelihood(model, pooled, 1.0, settled.centre, settled.changes[0], 1)
     return likelihood, _find_mode(_problem(model, [likelihood]), settled.centre)
 
 
@@ -87,7 +97,10 @@ def find_start(
 def final_problem(model: RegressionModel, settled: Settled, power: float, sampling: float) -> tuple[Problem, Mode]:
     """Take the covariances of a row as they were settled, and find the mode of the tempered posterior."""
     pooled = _pool_groups(settled.groups, settled.covariances, sampling)
-    likelihoods = [_final_likelihood(model, one, power, settled.centre) for one in pooled]
+    likelihoods = [
+        _final_likelihood(model, one, power, settled.centre, change, len(pooled))
+        for one, change in zip(pooled, settled.changes, strict=True)
+    ]
     problem = _problem(model, likelihoods)
     mode = _find_mode(problem, settled.centre)
     around = [one.around for one in likelihoods if isinstance(one, LogisticLikelihood)]
@@ -101,22 +114,30 @@ def settle_row_covariances(
 ) -> Settled:
     """Find mode and covariances of a row in turns.
 
-    The mode is followed from where next to nothing is known: the likelihood is tempered less and less.
+    The mode is followed from where next to nothing is known: the likelihood is tempered less and less. It is that of
+    targets with normal tails, so that what moving them changes is not taken to be less than it may be.
     """
     _check_possible(releases)
     groups = releases.apart() if model.per_party else [releases]
     covariances = [first_row_covariance(model.moments, group) for group in groups]
+    changes: list[Floats | None] = [None] * len(groups)
     centre = np.zeros(model.dimension) if start is None else start
     first = min(1.0, FIRST_ROWS / float(releases.rows.sum())) if start is None else 1.0
     powers = np.geomspace(first, 1.0, math.ceil(math.log(1 / first, COOLING)) + 1)
     for iteration in range(ITERATIONS if start is None else 1):
         pooled = _pool_groups(groups, covariances, sampling)
         for part in powers if iteration == 0 else powers[-1:]:
-            likelihoods = [_likelihood(model, one, float(part), centre) for one in pooled]
+            observed = [observe_targets(model.moments, one, model.feature_prior, power=float(part)) for one in pooled]
+            assumed = [
+                one if change is None else assume_moved_targets(one, change)
+                for one, change in zip(observed, changes, strict=True)
+            ]
+            likelihoods = [_likelihood(model, one, centre) for one in assumed]
             gain = GAIN if part == 1 else ON_THE_WAY
             centre = _find_mode(_problem(model, likelihoods), centre, gain).centre
-        covariances = [_row_covariance(model, one, centre) for one in likelihoods]
-    return Settled(groups, covariances, centre)
+        found = [_row_covariance_and_change(model, one, centre) for one in likelihoods]
+        covariances, changes = [one for one, _ in found], [one for _, one in found]
+    return Settled(groups, covariances, changes, centre)
 
 
 def _pool_groups(groups: Sequence[Releases], covariances: Sequence[Floats], sampling: float) -> list[Pooled]:
@@ -146,17 +167,19 @@ def _find_mode(problem: Problem, start: Floats, gain: float = GAIN) -> Mode:
     return again if second > first else mode
 
 
-def approximate_problem(model: RegressionModel, pooled: Sequence[Pooled], centre: Floats) -> Problem:
+def approximate_problem(
+    model: RegressionModel, pooled: Sequence[Pooled], changes: Sequence[Floats | None], centre: Floats
+) -> Problem:
     """Take releases as pooled, and E[y u] of logistic regression by its closed form, without synthetic rows."""
     near = model.parameters(centre[None]).weights[0]
 
-    def likelihood_of(one: Pooled) -> Likelihood:
-        observation = observe_targets(model.moments, one, model.feature_prior)
+    def likelihood_of(one: Pooled, change: Floats | None) -> Likelihood:
+        observation = _observe(model, one, 1.0, change, len(pooled))
         if model.moments.has_square:
-            return _linear_likelihood(model, observation, centre)
+            return LinearLikelihood(model.moments, observation)
         return LogisticLikelihood(model.moments, observation, None, model.shape_spread, near)
 
-    return _problem(model, [likelihood_of(one) for one in pooled])
+    return _problem(model, [likelihood_of(*both) for both in zip(pooled, changes, strict=True)])
 
 
 def _check_possible(releases: Releases) -> None:
@@ -173,31 +196,33 @@ def _check_possible(releases: Releases) -> None:
         )
 
 
-def _final_likelihood(model: RegressionModel, pooled: Pooled, power: float, centre: Floats) -> Likelihood:
+def _final_likelihood(
+    model: RegressionModel, pooled: Pooled, power: float, centre: Floats, change: Floats | None, observations: int
+) -> Likelihood:
     """Build the likelihood that is sampled, of more synthetic rows where the error of the usual number would matter."""
-    found = _likelihood(model, pooled, power, centre)
+    observation = _observe(model, pooled, power, change, observations)
+    found = _likelihood(model, observation, centre)
     if isinstance(found, LogisticLikelihood) and found.error_share() > LARGEST_ERROR:
-        return _likelihood(model, pooled, power, centre, rows=MORE_ROWS)
+        return _likelihood(model, observation, centre, rows=MORE_ROWS)
     return found
 
 
+def _observe(
+    model: RegressionModel, pooled: Pooled, power: float, change: Floats | None, observations: int
+) -> TargetObservation:
+    """Integrate the feature moments out, and allow for targets that were moved; `observations` share what they hide."""
+    found = observe_targets(model.moments, pooled, model.feature_prior, power=power)
+    return found if change is None else allow_for_moved_targets(found, change, observations)
+
+
 def _likelihood(
-    model: RegressionModel, pooled: Pooled, power: float, centre: Floats, *, rows: int = ROWS
+    model: RegressionModel, observation: TargetObservation, centre: Floats, *, rows: int = ROWS
 ) -> Likelihood:
-    observation = observe_targets(model.moments, pooled, model.feature_prior, power=power)
     if model.moments.has_square:
-        return _linear_likelihood(model, observation, centre)
+        return LinearLikelihood(model.moments, observation)
     near = model.parameters(centre[None]).weights[0]
     population = _population(model, observation, rows)
     return LogisticLikelihood(model.moments, observation, population, model.shape_spread, near)
-
-
-def _linear_likelihood(model: RegressionModel, observation: TargetObservation, centre: Floats) -> LinearLikelihood:
-    """Build the likelihood of a linear regression, whose targets may have been moved to the ends of their reach."""
-    weights, variance = model.parameters(centre[None])
-    second_moments = model.moments.second_moments(observation.features)
-    allowed = allow_for_moved_targets(observation, second_moments, weights[0], float(variance[0]), model.moved_ends)
-    return LinearLikelihood(model.moments, allowed)
 
 
 def _population(model: RegressionModel, observation: TargetObservation, number: int = ROWS) -> Population | None:
@@ -209,18 +234,24 @@ def _population(model: RegressionModel, observation: TargetObservation, number: 
     return weigh(moments, rows, observation.features, observation.feature_covariance)
 
 
-def _row_covariance(model: RegressionModel, likelihood: Likelihood, centre: Floats) -> Floats:
-    """Covariance of a row where parameters are at a mode."""
+def _row_covariance_and_change(
+    model: RegressionModel, likelihood: Likelihood, centre: Floats
+) -> tuple[Floats, Floats | None]:
+    """Find the covariance of a row where parameters are at a mode, and what moving normal targets changes there."""
     parameters = model.parameters(centre[None])
+    weights, variance = parameters.weights[0], float(parameters.variance[0])
+    moves = any(model.moved_ends)
     if isinstance(likelihood, LogisticLikelihood):
         population = likelihood.population
     else:
         population = _population(model, likelihood.observation)
     if population is not None:
-        variance = float(parameters.variance[0]) if model.moments.has_square else None
-        return population.row_covariance(parameters.weights[0], variance)
+        change = change_by_moving(population, weights, variance, model.moved_ends) if moves else None
+        return population.row_covariance(weights, variance if model.moments.has_square else None), change
     products, squares = likelihood.target_moments(parameters)
-    return row_covariance(model.moments, likelihood.second_moments, products[0], float(squares[0]))
+    second_moments = likelihood.second_moments
+    change = change_of_normal_rows(second_moments, weights, variance, model.moved_ends) if moves else None
+    return row_covariance(model.moments, second_moments, products[0], float(squares[0])), change
 
 
 def _problem(model: RegressionModel, likelihoods: Sequence[Likelihood]) -> Problem:
