@@ -86,14 +86,16 @@ def section(setting: str, records: Sequence[Record]) -> str:
     tables = sorted({one["table"] for one in records})
     epsilons = sorted({one["epsilon"] for one in records})
     few, most = ([one for one in records if has_most(one) == flag] for flag in (False, True))
-    repetitions = len({one["number"] for one in records})
+    found = [_where(records, table=table, epsilon=epsilon) for table in tables for epsilon in epsilons]
+    numbers = sorted(len({one["number"] for one in cell}) for cell in found if cell)
+    repetitions = f"{numbers[0]} to {numbers[-1]}" if numbers[0] < numbers[-1] else str(numbers[0])
     shown = ", ".join(f"{one:g}" for one in epsilons)
-    trial = "**A trial run, not the measurement.** " if repetitions < WHOLE[0] or len(tables) < WHOLE[1] else ""
+    trial = "**A trial run, not the measurement.** " if numbers[-1] < WHOLE[0] or len(tables) < WHOLE[1] else ""
     others = [model for model in MODELS[1:] if model not in (HOME, POOLED)]
     lines = [
         f"## Measured: {setting}",
         "",
-        f"{trial}{counted(repetitions, 'repetition')} of {counted(len(tables), 'table')} at ε = {shown}. Of the small "
+        f"{trial}Repetitions: {repetitions}, of {counted(len(tables), 'table')} at ε = {shown}. Of the small "
         f"and the middle parties {_share(few)} predict better at home than with own rows, by "
         f"{_nats(mean(few, gain))} nats a row; of the large ones {_share(most)}, by {_nats(mean(most, gain))}.",
         "",
@@ -109,6 +111,8 @@ def section(setting: str, records: Sequence[Record]) -> str:
     for table in tables:
         for epsilon in epsilons:
             chosen = _where(few, table=table, epsilon=epsilon)
+            if not chosen:
+                continue
             of = mean(chosen, gain).value / mean(chosen, partial(gain, model=POOLED)).value
             gains = [_nats(mean(chosen, partial(gain, model=model))) for model in (HOME, POOLED, *others)]
             large = _nats(mean(_where(most, table=table, epsilon=epsilon), gain))
@@ -150,10 +154,11 @@ def models(records: Sequence[Record]) -> Figure:
     figure, axes, tables, epsilons = _figure(few)
     for ax, table in zip(axes, tables, strict=True):
         for place, model in enumerate(MODELS[1:]):
-            cells = [_where(few, table=table, epsilon=one) for one in epsilons]
+            there = [one for one in epsilons if _where(few, table=table, epsilon=one)]
+            cells = [_where(few, table=table, epsilon=one) for one in there]
             found = [mean(one, lambda record, model=model: -gain(record, model)) for one in cells]  # type: ignore[misc]
             values, errors = [one.value for one in found], [2 * one.error for one in found]
-            shifted = np.array(epsilons) * 1.05 ** (place - 2)
+            shifted = np.array(there) * 1.05 ** (place - 2)
             ax.errorbar(shifted, values, errors, color=COLOURS[model], marker=".", capsize=2, label=model)
         ax.set_yscale("symlog", linthresh=0.02)
     axes[0].set_ylabel("loss relative to own rows\n(nats a row; below 0 is better)")

@@ -47,7 +47,7 @@ def test_classification_is_the_cross_entropy(tmp_path: Path) -> None:
     table = rounds.table("logistic", 60, 5)
     found = mean_negative_log_probability(posterior, scaled_rows(agreed, table["x"][:, None], table["y"]))
     slope, bias = posterior.draws["weights"].T
-    probability = (1 / (1 + np.exp(-(slope[:, None] * table["x"] / 2 + bias[:, None])))).mean(axis=0)
+    probability = (1 / (1 + np.exp(-(slope[:, None] * np.clip(table["x"] / 2, -1, 1) + bias[:, None])))).mean(axis=0)
     assert found == pytest.approx(log_loss(np.array(table["y"]) == "yes", probability), rel=1e-9)
 
 

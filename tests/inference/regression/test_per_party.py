@@ -66,7 +66,8 @@ def test_it_is_the_product_of_the_parties_joint_densities(
     entries = split + moments.targets
     root = rng.normal(size=(entries, entries)) / 10
     covariance = root @ root.T + 0.05 * np.eye(entries)
-    monkeypatch.setattr(problem_module, "_row_covariance", lambda _model, _likelihood, _centre: covariance)
+    fixed = lambda _model, _likelihood, _centre: (covariance, None)  # noqa: E731
+    monkeypatch.setattr(problem_module, "_row_covariance_and_change", fixed)
     problem, mode = build_problem(model, releases, power=power, sampling=sampling)
     coordinates = mode.centre + rng.normal(size=(5, model.dimension)) @ mode.root.T
     parameters = model.parameters(coordinates)
