@@ -59,7 +59,7 @@ def test_columns_are_kept_and_bounds_are_watched(home: Path) -> None:
     )
     assert "outside the agreed bounds: age in 1 row, bmi in 2 rows." in result.stderr
     assert "predictions take the nearest agreed value" in result.stderr
-    highest = [feature.scaled_range[1] for feature in some_reward("linear").agreement.model.features]
+    highest = [feature.scaled_range[1] for feature in some_reward("linear").agreement.model.features]  # type: ignore[attr-defined]
     (home / "ends.csv").write_text("age,bmi\n50,25\n" + ",".join(map(str, highest)) + "\n")
     (home / "beyond.csv").write_text("age,bmi\n50,25\n1000,1000\n")
     predict = ("predict", "linear.nc", "--data")

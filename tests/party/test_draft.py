@@ -63,7 +63,7 @@ def test_a_draft_limits_the_norm_of_many_numbers() -> None:
         'max_epsilon = "?"', "max_epsilon = 1"
     )
     bounded, free = (eq.Agreement.parse(one) for one in (answered, answered.replace("norm_bound", "# norm_bound")))
-    radius = bounded.model.norm_bound  # type: ignore[union-attr]
+    radius = bounded.model.norm_bound  # type: ignore[attr-defined]
     assert f"norm_bound = {radius:g} would lower" in " ".join(free.model.cautions())  # what `agreement check` suggests
     assert bounded.layout.sensitivity < 0.8 * free.layout.sensitivity
     assert "norm_bound" not in drafted(many[["x0", "y"]], "y", ("north",))

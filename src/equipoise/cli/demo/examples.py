@@ -24,7 +24,8 @@ SPECIALITIES = {
     "west": {"thyroid": 14, "bladder": -6},
 }
 OPERATIONS = {name: points for three in SPECIALITIES.values() for name, points in three.items()}
-# Share of a hospital's patients. Everybody gained with 87 % of 75 other sets of patients at 0.9, and with 93 % at 0.95.
+# Share of a hospital's patients, chosen on 75 other sets of patients, with one distribution of features for all. With
+# one for each hospital everybody gained with 98 % of 50 sets.
 SPECIALISED = 0.95
 CENTRE, MOBILITY, NOISE, SLOPE = 50.0, 5.0, 21.0, 16.0
 
