@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from equipoise._util.cores import one_core_each
 from equipoise.client.home.model import evidence_of, posterior_at_home
 from equipoise.estimate import Estimate
 from equipoise.inference.diagnostics import independent
@@ -263,6 +264,7 @@ def add_rivals(found: list[dict[str, Any]], table: str, data: Path | None, versi
         print(f"{table} {epsilon:g}: {plan}", flush=True)
 
 
+@one_core_each()
 def main() -> None:
     """Do one of the stages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import equipoise as eq
+from equipoise.client.home.rows import own_rows
 from equipoise.errors import AgreementError
 from equipoise.models.layout import GRID, UNIT
 from equipoise.party.statistics import _Moments, exact_statistic
@@ -116,6 +117,55 @@ def test_a_prediction_moves_values_as_a_release_does() -> None:
     logged = agreed('{ name = "crp", typical = [1, 10], bounds = [0.1, 500], transform = "log" }', TARGET).model
     found = logged.scaled_features(np.array([[math.sqrt(10)], [100.0], [1e6]]))[:, 0]
     assert found == pytest.approx([0.0, 1.0, 1.0])
+
+
+def test_a_model_is_one_of_the_rows_that_are_released() -> None:
+    """Sums of `scaled_features` are those of a release, for rows within the ball, beyond it and beyond every reach."""
+    columns = ", ".join(f'{{ name = "x{k}", typical = [-1, 1] }}' for k in range(6))
+    within = agreed(columns, TARGET)
+    ball = eq.Agreement.model_validate(
+        {**within.model_dump(mode="json"), "model": {**within.model.model_dump(mode="json"), "norm_bound": 1.5}}
+    )
+    cells = np.random.default_rng(0).normal(size=(50, 6)) * np.linspace(0.2, 2, 50)[:, None]
+    rows = dict(zip([f"x{k}" for k in range(6)], cells.T, strict=True)) | {"cost": np.full(50, 5.0)}
+    for agreement in (within, ball):
+        terms = agreement.model.scaled_features(cells)
+        entries = agreement.layout.entries
+        sums = np.array(exact_statistic(agreement.layout, rows, threads=1).values) / [
+            UNIT * one.weight for one in entries
+        ]
+        for entry, found in zip(entries, sums, strict=True):
+            if entry.second is None and entry.first < 6:
+                assert found == pytest.approx(terms[:, entry.first].sum(), abs=1e-2)
+    assert np.linalg.norm(ball.model.scaled_features(cells)[:, :6], axis=1).max() == pytest.approx(1.5)
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ('{ name = "cost", typical = [1, 9] }', [-7.0, 5.0, 9.5, 17.0]),
+        ('{ name = "cost", typical = [1, 9], bounds = [0, 12] }', [0.0, 5.0, 9.5, 12.0]),
+        ('{ name = "cost", typical = [2, 8], reach = [1, 9], bounds = [1, 9] }', [1.0, 5.0, 9.0, 9.0]),
+    ],
+)
+def test_own_targets_count_as_they_are_but_for_mistakes(target: str, expected: list[float]) -> None:
+    rows = table([(100, 28, -999.0), (60, 28, 5.0), (60, 28, 9.5), (60, 28, 999.0)])
+    found = own_rows(agreed(FEATURES, target), rows, allow_clipping=True)
+    assert found.rows.features is not None
+    assert found.rows.features[0, 0] == 1.0  # a feature is moved to its reach
+    assert found.rows.target * 4 + 5 == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [('{ name = "cost", typical = [1, 9] }', 8.0), ('{ name = "cost", typical = [2, 8], reach = [1, 9] }', 3.5)],
+)
+def test_errors_are_those_of_targets_as_they_are_but_within_bounds(target: str, expected: float) -> None:
+    """Targets scatter by two half-widths of four units each; within bounds, nearly all lie at an end."""
+    model = agreed(FEATURES, target).model
+    truth = {"weights": np.zeros((2_000, 3)), "variance": np.full(2_000, 4.0)}
+    found = model.expected_error(truth, truth, np.column_stack([np.zeros((50, 2)), np.ones(50)]))
+    assert found == pytest.approx(expected, rel=0.05)
 
 
 def test_steps_are_those_of_the_layout() -> None:

@@ -79,7 +79,7 @@ class _Sums:
 
     @property
     def means(self) -> Floats:
-        """What a row adds to each entry, on average."""
+        """Mean of each entry over rows."""
         return self.values / self.rows
 
     def __sub__(self, other: "_Sums") -> "_Sums":

@@ -15,7 +15,7 @@ unit.
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
@@ -395,10 +395,7 @@ class Regression(Model):
                 )
             scaled.append(np.clip(column.coded(values), -1.0, 1.0))
         terms = np.column_stack([*scaled, np.ones(len(table))])
-        if self.norm_bound is not None:
-            numbers = list(self.coding.numbers)
-            norms = np.linalg.norm(terms[:, numbers], axis=1, keepdims=True)
-            terms[:, numbers] *= np.minimum(1.0, self.norm_bound / np.maximum(norms, self.norm_bound))
+        pull_onto_ball(terms, self.coding.numbers, self.norm_bound)
         return terms
 
     @abstractmethod
@@ -607,6 +604,13 @@ def norm_ball(norm_bound: float, directions: int, blocks: int) -> Ball:
     r = min(q + blocks, Fraction(directions))
     squared_steps = ((2 + r) ** 2 + min(r, directions - r)) * (BASE_WEIGHT * UNIT) ** 2
     return Ball(math.floor(q * GRID**2), ceil_sqrt(math.ceil(squared_steps)), r)
+
+
+def pull_onto_ball(terms: Floats, numbers: Sequence[int], norm_bound: float | None) -> None:
+    """Scale the numbers of rows beyond an agreed ball down, in place."""
+    if norm_bound is not None:
+        norms = np.linalg.norm(terms[:, list(numbers)], axis=1, keepdims=True)
+        terms[:, list(numbers)] *= norm_bound / np.maximum(norms, norm_bound)
 
 
 def useful_ball(numbers: int, directions: int, blocks: int) -> tuple[float, float] | None:

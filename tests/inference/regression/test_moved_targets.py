@@ -39,7 +39,7 @@ def test_moments_of_a_limited_normal_are_those_of_many_draws(
 
 
 def moved_sums(rows: Floats, target: Floats) -> Floats:
-    """Compute how far E[y u] and E[y²] change where targets are moved, with its largest error."""
+    """Compute the change of E[y u] and E[y²] if targets are moved."""
     moved = np.clip(target, -1, 1)
     return np.append(rows.T @ (moved - target), np.sum(moved**2 - target**2)) / len(rows)
 

@@ -220,13 +220,10 @@ def _home_range(model: Model, column: ScaledColumn) -> tuple[float, float]:
     """
     lower, upper = column.lower, column.upper
     if column.name == model.target.name and isinstance(model.target, RegressionColumn):
-        valid = model.target.valid_range or (-np.inf, np.inf)
+        farthest = FARTHEST_TARGET * column.half_width
+        least, most = model.target.valid_range or (column.middle - farthest, column.middle + farthest)
         below, above = model.target.moved_ends
-        reach = FARTHEST_TARGET * column.half_width
-        if below:
-            lower = valid[0] if valid[0] < lower and np.isfinite(valid[0]) else column.middle - reach
-        if above:
-            upper = valid[1] if valid[1] > upper and np.isfinite(valid[1]) else column.middle + reach
+        return least if below else lower, most if above else upper
     return lower, upper
 
 

@@ -48,7 +48,7 @@ def allow_for_moved_targets(observation: TargetObservation, change: Floats, obse
 
 
 def change_by_moving(population: Population, weights: Floats, variance: float, ends: Ends) -> Floats:
-    """How far E[y u] and E[y²] [terms + 2] of simulated rows change where targets are moved into [−1, 1]."""
+    """Compute the change of E[y u] and E[y²] [terms + 2] of simulated rows, if targets are moved into [−1, 1]."""
     predicted = population.rows @ weights
     _, first, second = limited_moments(predicted, variance, ends)
     by_rows = population.weights * (first - predicted)

@@ -22,7 +22,7 @@ from equipoise.models.base import Draws
 from equipoise.models.coding import Coding
 from equipoise.models.linear import NormalInverseWishart
 from equipoise.models.logistic import ScaledCorrelation
-from equipoise.models.regression import LARGEST_DEVIATION, Regression, StandardisedFeatures
+from equipoise.models.regression import LARGEST_DEVIATION, Regression, StandardisedFeatures, pull_onto_ball
 
 CANDIDATES = scipy.special.ndtri((np.arange(200) + 0.5) / 200)  # of a deviation, by its normal coordinate
 
@@ -63,10 +63,7 @@ class Population:
         rows[:, list(coding.numbers)] = np.clip(self.mean + self.deviation * normal[:, :count], -1.0, 1.0)
         for place, indicator in coding.gaps:
             rows[:, place] *= 1 - rows[:, indicator]
-        if self.norm_bound is not None:
-            numbers = list(coding.numbers)
-            norms = np.linalg.norm(rows[:, numbers], axis=1, keepdims=True)
-            rows[:, numbers] *= np.minimum(1.0, self.norm_bound / np.maximum(norms, 1e-12))
+        pull_onto_ball(rows, coding.numbers, self.norm_bound)
         return rows
 
 
