@@ -40,7 +40,7 @@ Floats = NDArray[np.float64]
 DRAWS, HELD_OUT, SKEWNESS = 2_000, 4_000, 0.3
 LAWS = ("same", "shifted", "made-up")
 OWN, EXACT, ALIKE, HOME = "own rows", "exact", "taken as alike", "at home"
-NOT_AT_ALL = -40.0  # coordinate of s, where the others do not differ
+NOT_AT_ALL = -40.0  # coordinate of a deviation, where the others do not differ
 
 
 class Setting(NamedTuple):
@@ -116,11 +116,12 @@ def play(setting: Setting, seed: int) -> Outcome:
 
     nobody = Evidence.none(model.dimension)
     prior = Normal.prior(model.dimension)
+    alike = np.full((1, evidence.dimension - model.dimension), NOT_AT_ALL)
     fits = {
         OWN: fit(nobody.log_density, nobody.parts),
         EXACT: fit(problem.log_posterior, (Normal.of(mode.centre, mode.root @ mode.root.T), prior)),
         ALIKE: fit(
-            lambda points: evidence.log_density(np.column_stack([points, np.full(len(points), NOT_AT_ALL)])),
+            lambda points: evidence.log_density(np.column_stack([points, np.repeat(alike, len(points), axis=0)])),
             (Normal.of(mode.centre, mode.root @ mode.root.T), prior),
         ),
         HOME: fit(evidence.log_density, evidence.parts),

@@ -24,11 +24,11 @@ def with_others(kind: str, others: np.ndarray | None, kappa: float = 1.0) -> Rew
     )
 
 
-def rows_of(number: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def rows_of(number: int, seed: int, spread: float = SPREAD) -> tuple[np.ndarray, np.ndarray]:
     """Features in scaled units with a last column of ones, and scaled targets."""
     rng = np.random.default_rng(seed)
     features = np.column_stack([rng.uniform(-1, 1, (number, 2)), np.ones(number)])
-    return features, features @ TRUTH + SPREAD * rng.normal(size=number)
+    return features, features @ TRUTH + spread * rng.normal(size=number)
 
 
 def in_own_units(features: np.ndarray, target: np.ndarray) -> dict[str, Any]:

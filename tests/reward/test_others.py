@@ -14,7 +14,7 @@ from equipoise.inference.pooling import Releases, add_up
 from equipoise.models.regression import Regression
 from equipoise.reward import others as others_module
 from equipoise.reward.model import Reward
-from equipoise.reward.others import ExactEvidence, deviation_at
+from equipoise.reward.others import CORRELATION, ExactEvidence, deviation_at
 from equipoise.reward.sums import OthersSums
 
 pytestmark = pytest.mark.statistical
@@ -74,16 +74,16 @@ def test_a_deviation_is_integrated_out() -> None:
     assert isinstance(agreed, Regression)
     evidence = ExactEvidence(agreed, sums_of(*rows_of(500, 3)))
     likelihood, rng = evidence._likelihood, np.random.default_rng(4)
-    own, deviation = np.array([0.1, 0.4, -0.2, 0.1]), 0.05
+    own, deviation = np.array([0.1, 0.4, -0.2, 0.1]), np.array([0.02, 0.05, 0.05, 0.05])
     model = evidence._model
     drawn = own + deviation * rng.normal(size=(200_000, 4))
     expected = np.cov(likelihood.at_most_moved(model.parameters(drawn)).T)
     coordinate = np.log(deviation / others_module.USUAL_DEVIATION) / others_module.SPREAD_OF_DEVIATION
-    assert deviation_at(np.array([coordinate]))[0] == pytest.approx(deviation)
+    np.testing.assert_allclose(deviation_at(coordinate), deviation)
     away = np.stack(
         [
             0.5 * np.subtract(*likelihood.at_most_moved(model.parameters(np.stack([own + step, own - step]))))
-            for step in deviation * np.eye(4)
+            for step in deviation[:, None] * np.eye(4)
         ]
     )
     np.testing.assert_allclose(away.T @ away, expected, atol=0.03 * np.abs(expected).max())
@@ -91,7 +91,8 @@ def test_a_deviation_is_integrated_out() -> None:
     mean, covariance = (one[0] for one in likelihood.moments_at(model.parameters(own[None])))
     residual, wider = likelihood.observation.observed - mean, covariance + away.T @ away
     by_hand = -0.5 * residual @ np.linalg.solve(wider, residual) - 0.5 * np.linalg.slogdet(wider)[1]
-    point = np.append(own, coordinate)
+    rest = (coordinate[0] - CORRELATION * coordinate[1]) / np.sqrt(1 - CORRELATION**2)
+    point = np.append(own, [rest, coordinate[1]])
     assert evidence.log_density(point[None])[0] == pytest.approx(by_hand - 0.5 * point @ point, rel=1e-6)
 
 
@@ -108,6 +109,18 @@ def test_others_who_differ_are_told_and_count_for_little() -> None:
     alike = eq.combine(reward_with(sums_of(*theirs)), in_own_units(*mine))
     assert alike.heterogeneity is not None
     assert not remark_on_heterogeneity(alike.heterogeneity)
+
+
+@pytest.mark.parametrize("noise", [10.0, 30.0])
+def test_made_up_targets_leave_the_own_weights_alone(noise: float) -> None:
+    """Half of the others' targets: with independent deviations of weights and variance they moved weights by 1.5 sd."""
+    mine, theirs = rows_of(100, 9, spread=0.3), rows_of(2_000, 10, spread=0.3)
+    targets = np.append(np.random.default_rng(11).uniform(-1, 1, 1_000), theirs[1][1_000:])
+    with pytest.warns(UserWarning, match="others differ from your rows"):
+        model = eq.combine(reward_with(sums_of(theirs[0], targets, noise)), in_own_units(*mine))
+    alone = eq.combine(reward_with(sums_of(*rows_of(1, 12), noise=1e3)), in_own_units(*mine))
+    found, expected = (each.posterior.draws["weights"] for each in (model, alone))
+    np.testing.assert_allclose((found.mean(axis=0) - expected.mean(axis=0)) / expected.std(axis=0), 0, atol=1)
 
 
 def test_sums_are_saved_and_opened(tmp_path: Path) -> None:

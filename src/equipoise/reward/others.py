@@ -14,7 +14,10 @@ in the coordinates in which the prior is N(0, I): s = 1 is as large a deviation 
 The deviation is integrated out to first order, by adding Σ_k d_k d_kᵀ to the covariance of the observed target moments,
 d_k being half of how far their mean moves from z − s e_k to z + s e_k (in logistic regression, how far it can move at
 most). s is a further coordinate, which is learnt along with the weights: where own rows and the others agree, it is
-small; where they do not, the others count for little and the model is that of own rows again.
+small; where they do not, the others count for little and the model is that of own rows again. The residual variance of
+a linear regression has an s of its own, correlated with that of the weights. With one for both, others whose targets
+scatter otherwise move the own weights and variance, because that makes the deviations more probable. With independent
+ones, the scatter of made-up targets would not make anybody doubt the weights.
 """
 
 import numpy as np
@@ -29,16 +32,18 @@ from equipoise.reward.evidence import Normal
 from equipoise.reward.sums import OthersSums
 
 USUAL_DEVIATION, SPREAD_OF_DEVIATION = 0.02, 2.0  # median of s under its prior, and standard deviation of log s
+# Of log s of the residual variance and log s of the weights, under the prior.
+CORRELATION = 0.9
 HETEROGENEOUS = 2.0  # coordinate of s from which the mode is searched a second time
 
 
 class ExactEvidence:
-    """Prior times the likelihood of the others' sums, by coordinates of one's own weights and one of s.
+    """Prior times the likelihood of the others' sums, by coordinates of own parameters and of deviations.
 
     Attributes
     ----------
     dimension : int
-        Coordinates: those of the model, and that of s.
+        Coordinates: those of the model, that of the residual variance's s if there is one, and that of the weights' s.
     parts : tuple of Normal
         Where modes may be.
     """
@@ -53,23 +58,31 @@ class ExactEvidence:
             sums.statistic[None, order], np.array([sums.rows]), np.array([1.0]), np.asarray(sums.variance)[order]
         )
         self._likelihood, mode = build_observation(self._model, releases)
-        self.dimension = self._model.dimension + 1
+        own = self._model.dimension
+        weights = self._model.moments.width + 1
+        self._is_weight = np.arange(own) >= own - weights
+        deviations = 1 if self._is_weight.all() else 2
+        self.dimension = own + deviations
         root = np.eye(self.dimension)
-        root[:-1, :-1] = mode.root
+        root[:own, :own] = mode.root
         prior = Normal.prior(self.dimension)
         self.parts = (
-            Normal.of(np.append(mode.centre, 0.0), root @ root.T),
-            Normal.of(np.append(np.zeros(self.dimension - 1), HETEROGENEOUS), prior.covariance),
+            Normal.of(np.append(mode.centre, np.zeros(deviations)), root @ root.T),
+            Normal.of(np.append(np.zeros(own), np.full(deviations, HETEROGENEOUS)), prior.covariance),
         )
 
     def log_density(self, points: Floats) -> Floats:
         """Log density of prior times evidence at points [n, d]."""
-        own, deviation = points[:, :-1], deviation_at(points[:, -1])
+        size = self._model.dimension
+        own = points[:, :size]
+        of_weights, rest = points[:, -1:], points[:, size : size + 1]
+        of_variance = CORRELATION * of_weights + np.sqrt(1 - CORRELATION**2) * rest
+        deviation = deviation_at(np.where(self._is_weight, of_weights, of_variance))
         likelihood = self._likelihood
         mean, covariance = likelihood.moments_at(self._model.parameters(own))
-        moves = deviation[:, None, None] * np.eye(self.dimension - 1)
+        moves = deviation[:, None] * np.eye(size)
         ends = np.concatenate([(own[:, None] + moves), (own[:, None] - moves)])
-        moved = likelihood.at_most_moved(self._model.parameters(ends.reshape(-1, own.shape[1])))
+        moved = likelihood.at_most_moved(self._model.parameters(ends.reshape(-1, size)))
         above, below = moved.reshape(2, *moves.shape[:2], -1)
         away = 0.5 * (above - below)
         covariance = covariance + np.matmul(away.transpose(0, 2, 1), away)

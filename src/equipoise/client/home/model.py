@@ -49,8 +49,8 @@ DRAWS = 4_000
 FEWEST_EFFECTIVE = 100
 # Standard deviations of own rows alone. A model that differs by more is to be compared by held-out rows.
 LARGEST_SHIFT = 0.5
-# Heterogeneity, in prior standard deviations, from which on the others are said to differ.
-CLEARLY_DIFFERENT = 0.1
+# Heterogeneity, in prior standard deviations, from which on the others are said to differ. It is the prior's median.
+CLEARLY_DIFFERENT = 0.02
 # In coordinates where the prior is N(0, 1), no release gives evidence farther out than this.
 FARTHEST_EVIDENCE = 1_000.0
 METHOD = "home"
