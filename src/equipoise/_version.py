@@ -1,3 +1,3 @@
 """The version, alone in its file so that the build can read it without importing anything."""
 
-__version__ = "0.20.0"
+__version__ = "0.21.0"
