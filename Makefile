@@ -9,6 +9,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --only-b
 # Ledgers and databases sync every step to the disk: tests keep their files in memory, where there is room.
 MEMORY := $(shell [ -w /dev/shm ] && [ $$(df --output=avail /dev/shm | tail -1) -gt 4000000 ] && echo /dev/shm)
 PYTEST := $(if $(MEMORY),TMPDIR=$(MEMORY) )$(BIN)/python -m pytest --numprocesses logical --durations 20
+# All distributions, with what the checks and tests need.
+ALL := packages/equipoise[dev,distributed] packages/equipoise-service packages/equipoise-paper
 UNIT := not (engine or process or statistical or slow or exhaustive)
 
 .PHONY: demo demo-service test-unit test slow exhaustive coverage test-packages check release-check audit docs bench format constraints clean
@@ -89,7 +91,7 @@ format: $(VENV)/.dev
 # Pin everything that every extra installs, by name and version only.
 constraints: $(VENV)/.dev
 	rm -rf $(VENV)/fresh && $(PYTHON) -m venv $(VENV)/fresh
-	$(VENV)/fresh/bin/python -m pip install --quiet --only-binary :all: --editable '.[service,distributed,experiments,dev]'
+	$(VENV)/fresh/bin/python -m pip install --quiet --only-binary :all: $(addprefix --editable ,$(ALL))
 	$(VENV)/fresh/bin/python -m pip freeze --exclude-editable | grep -E '^[A-Za-z0-9._-]+==[^ @/]+$$' > constraints.txt
 	rm -rf $(VENV)/fresh
 
@@ -101,14 +103,14 @@ $(VENV)/.python:
 	$(PYTHON) -m venv $(VENV)
 	touch $@
 
-$(VENV)/.core: $(VENV)/.python pyproject.toml constraints.txt
-	$(PIP) --editable .
+$(VENV)/.core: $(VENV)/.python packages/equipoise/pyproject.toml constraints.txt
+	$(PIP) --editable packages/equipoise
 	touch $@
 
-$(VENV)/.service: $(VENV)/.core
-	$(PIP) --editable '.[service]'
+$(VENV)/.service: $(VENV)/.core packages/equipoise-service/pyproject.toml
+	$(PIP) --editable packages/equipoise --editable packages/equipoise-service
 	touch $@
 
-$(VENV)/.dev: $(VENV)/.core
-	$(PIP) --editable '.[dev]'
+$(VENV)/.dev: $(VENV)/.core $(wildcard packages/*/pyproject.toml)
+	$(PIP) $(addprefix --editable ,$(ALL))
 	touch $@

@@ -15,10 +15,10 @@ import numpy as np
 
 import equipoise as eq
 from equipoise.agreement import Agreement
-from equipoise.reproduction import settings
-from equipoise.reproduction.releases import plain_submissions
-from equipoise.reproduction.settings import PARTIES, Setting
 from equipoise.reward.scoring import losses_on
+from equipoise_paper import settings
+from equipoise_paper.releases import plain_submissions
+from equipoise_paper.settings import PARTIES, Setting
 
 DRAWS = 3_200
 PRIORS = ("paper", "conjugate", "standardised", "typical")

@@ -36,9 +36,9 @@ import equipoise as eq
 from equipoise._version import __version__
 from equipoise.agreement import Agreement
 from equipoise.inference.diagnostics import ess_bulk
-from equipoise.reproduction import settings
-from equipoise.reproduction.releases import plain_submissions
-from equipoise.reproduction.settings import PARTIES, Setting
+from equipoise_paper import settings
+from equipoise_paper.releases import plain_submissions
+from equipoise_paper.settings import PARTIES, Setting
 
 Floats = NDArray[np.float64]
 

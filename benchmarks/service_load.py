@@ -36,10 +36,10 @@ from equipoise.errors import ServiceError
 from equipoise.party.release import release
 from equipoise.protocol.keys import create_key, fingerprint, public_hex
 from equipoise.protocol.requests import sign_request
-from equipoise.service.context import Context
-from equipoise.service.options import Options
-from equipoise.service.rules import authentication, people, rounds, settlements, submissions
-from equipoise.service.rules.access import Actor
+from equipoise_service.context import Context
+from equipoise_service.options import Options
+from equipoise_service.rules import authentication, people, rounds, settlements, submissions
+from equipoise_service.rules.access import Actor
 
 PARTIES, VIEWERS, SETTLING = 200, 50, 3
 VIEWING = 20.0  # seconds

@@ -6,7 +6,7 @@ paper   for each of 7 coalitions and 10 valuations per party for root-finding: 1
         by 16 (our own Gibbs sampler), then the paper's nearest-neighbour estimate from 40,000 posterior and as many
         prior draws. A fraction of the steps is timed, for coalitions of one, two and three parties, and scaled.
 
-Gibbs sampling needs JAX, which comes with `equipoise[experiments]`; its compiling is not timed.
+Gibbs sampling needs JAX, which comes with `equipoise-paper`; its compiling is not timed.
 
     python benchmarks/settlement.py [--fraction 0.05]
 """
@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 import equipoise as eq
 from equipoise.inference.batch import Asked
 from equipoise.inference.diagnostics import Diagnostics
-from equipoise.inference.gibbs import GibbsSettings, sample_by_gibbs
 from equipoise.inference.infer import infer
 from equipoise.inference.models.linear import ConjugateRegression
 from equipoise.inference.released import released_sums
 from equipoise.models.linear import LinearModel
 from equipoise.party.release import release
 from equipoise.valuation.surprise import surprise
+from equipoise_paper.gibbs import GibbsSettings, sample_by_gibbs
 
 Floats = NDArray[np.float64]
 

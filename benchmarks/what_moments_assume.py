@@ -34,7 +34,7 @@ from equipoise.inference.regression.problem import Settled, settle_row_covarianc
 from equipoise.inference.regression.row_covariance import row_covariance
 from equipoise.inference.released import released_sums
 from equipoise.models.linear import NormalInverseWishart
-from equipoise.reproduction.settings import PARTIES
+from equipoise_paper.settings import PARTIES
 
 Floats = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parents[1] / "src" / "equipoise"
+SOURCE = Path(__file__).resolve().parents[1] / "packages" / "equipoise" / "src" / "equipoise"
 MODEL_ROOMS = ("models", "inference/models")  # where a kind of model may be asked for
 SETTLEMENT_OPTIONS = frozenset(
     "seed rho mechanism teams estimator method rule draws chains precision tolerance budget noise_secret".split()  # noqa: SIM905

@@ -25,7 +25,7 @@ def problems(root: Path, *, tags: list[str], tag: str | None = None) -> list[str
     version = _version_of(root)
     if not SEMVER.fullmatch(version):
         return [f"_version.py: {version!r} is not MAJOR.MINOR.PATCH"]
-    found = [*_changelog(root, version), *_citation(root, version)]
+    found = [*_changelog(root, version), *_citation(root, version), *_distributions(root, version)]
     sections = {heading[1] for heading in HEADING.finditer(_read(root, "CHANGELOG.md"))}
     strange = [one for one in tags if one.removeprefix("v") not in sections]
     found += [f"the tag {one} has no section in CHANGELOG.md; write one, or remove the tag" for one in strange]
@@ -33,7 +33,7 @@ def problems(root: Path, *, tags: list[str], tag: str | None = None) -> list[str
 
 
 def _version_of(root: Path) -> str:
-    stated = re.search(r'__version__ = "(.*)"', _read(root, "src/equipoise/_version.py"))
+    stated = re.search(r'__version__ = "(.*)"', _read(root, "packages/equipoise/src/equipoise/_version.py"))
     assert stated is not None
     return stated[1]
 
@@ -66,6 +66,17 @@ def _citation(root: Path, version: str) -> list[str]:
         found.append(f"CITATION.cff cites version {citation['version']}, _version.py says {version}")
     if newest and str(citation["date-released"]) != newest[2]:
         found.append(f"CITATION.cff says {citation['date-released']}, the changelog's newest section {newest[2]}")
+    return found
+
+
+def _distributions(root: Path, version: str) -> list[str]:
+    found = []
+    for path in sorted(root.glob("packages/equipoise-*/pyproject.toml")):
+        text, name = path.read_text(encoding="utf-8"), path.parent.name
+        if f'\nversion = "{version}"' not in text:
+            found.append(f"{name}: its pyproject.toml does not say version {version}, as _version.py does")
+        if f'"equipoise=={version}"' not in text:
+            found.append(f"{name}: its pyproject.toml does not require equipoise=={version}")
     return found
 
 

@@ -4,7 +4,7 @@ from functools import partial
 
 import jax
 
-from equipoise.inference.runtime import compiler_options
+from equipoise_paper.runtime import compiler_options
 
 jax.config.update("jax_enable_x64", True)
 

@@ -56,7 +56,7 @@ class Cluster:
             file.write(f"unix_socket_directories = '{self.folder}'\n")
         self.start()
         self.execute(f"CREATE DATABASE {TEMPLATE}")
-        from equipoise.service.db.database import Database  # most runs of a few tests need none of this
+        from equipoise_service.db.database import Database  # most runs of a few tests need none of this
 
         database = Database(self.url(TEMPLATE))
         database.migrate()

@@ -23,6 +23,8 @@ ROUND = "docs/tutorials/operator.md"  # how-to pages use its files: their setup 
 FIRST_READ = [README_PAGE, *sorted(ROOT.glob("docs/tutorials/*.md"))]  # by newcomers, in an empty folder
 SHOWN_WHOLE = [*FIRST_READ, *(ROOT / "docs" / name for name in ("index.md", "service.md", "howto/bounds.md"))]
 
+SOURCES = sorted((ROOT / "packages").glob("*/src/*"))
+
 # Everything in the documents that is shown as a command or a snippet and is not run here.
 NOT_RUN = {
     ("README.md", "make demo"),
@@ -30,7 +32,7 @@ NOT_RUN = {
     ("README.md", "make demo-service"),
     ("docs/index.md", "pip install equipoise"),
     ("docs/service.md", "make demo-service"),
-    ("docs/service.md", "pip install 'equipoise[service]'"),
+    ("docs/service.md", "pip install equipoise-service"),
     ("docs/service.md", "equipoise worker --data mediator"),
     ("docs/service.md", "equipoise worker --data mediator --database postgresql://equipoise@db.example.org/equipoise"),
     (
@@ -96,7 +98,7 @@ def test_what_a_page_says_works(page: Path, tmp_path: Path, settled: Callable[[]
     hidden = "".join(step.text for step in steps_of(page) if step.kind == "setup")
     extra = {"ROUND": str(settled())} if "$ROUND" in hidden else {}
     if "$SOURCE" in hidden:  # a page that changes the package has a copy of it
-        extra |= {"SOURCE": str(ROOT), "PYTHONPATH": str(tmp_path / "src")}
+        extra |= {"SOURCE": str(ROOT), "PYTHONPATH": str(tmp_path / "packages" / "equipoise" / "src")}
     with Reader(page, tmp_path, extra, roughly="$ROUND" not in hidden) as reader:  # a round goes on as it began
         reader.read()
 
@@ -201,7 +203,7 @@ def test_links_lead_somewhere() -> None:
 def test_files_named_in_the_documents_exist() -> None:
     for document in [*PAGES, ROOT / "CONTRIBUTING.md"]:
         for file in re.findall(r"`([a-z_]+(?:/[a-z_0-9]+)+\.py)`", document.read_text(encoding="utf-8")):
-            assert (ROOT / file).exists() or (ROOT / "src" / "equipoise" / file).exists(), f"{document.name}: {file}"
+            assert any((place / file).exists() for place in (ROOT, *SOURCES)), f"{document.name}: {file}"
 
 
 def test_names_in_the_notation_exist() -> None:

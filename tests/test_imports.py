@@ -99,7 +99,7 @@ def test_a_partys_commands_never_import_jax(tmp_path: Path) -> None:
         "    one = COMMANDS[name]\n"
         "    for key, command in ({name: one} if isinstance(one, Command) else one.commands).items():\n"
         "        if key != 'advise':\n"
-        "            import_module(f'equipoise.cli.{command.module}')\n",
+        "            import_module(command.module, 'equipoise.cli')\n",
         cwd=tmp_path,
     )
 

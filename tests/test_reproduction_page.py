@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from equipoise.reproduction.contents import ITEMS
+from equipoise_paper.contents import ITEMS
 
 DOCS = Path(__file__).parents[1] / "docs"
 RESULTS = DOCS / "reproduction"

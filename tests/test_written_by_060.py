@@ -12,9 +12,9 @@ import pytest
 import equipoise as eq
 from equipoise.mediation.journal import FileJournal
 from equipoise.protocol.keys import public_hex
-from equipoise.service.context import Context
-from equipoise.service.rules import results
-from equipoise.service.rules.authentication import actor_of_key
+from equipoise_service.context import Context
+from equipoise_service.rules import results
+from equipoise_service.rules.authentication import actor_of_key
 from program import run
 from service.world import key_of
 

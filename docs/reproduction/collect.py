@@ -13,7 +13,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from equipoise.reproduction.page import page
+from equipoise_paper.page import page
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "reproduction.md"

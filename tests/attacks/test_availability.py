@@ -17,16 +17,16 @@ from sqlalchemy import event
 from equipoise.errors import ServiceError
 from equipoise.protocol.keys import create_key, public_hex
 from equipoise.protocol.requests import sign_request
-from equipoise.service import serving
-from equipoise.service.context import Context
-from equipoise.service.db import database as databases
-from equipoise.service.db.database import Database
-from equipoise.service.errors import Unavailable
-from equipoise.service.rules import authentication, events, people
-from equipoise.service.settings import Settings
-from equipoise.service.web.api import service
-from equipoise.service.web.api.service import HealthCheck
-from equipoise.service.web.app import create_app
+from equipoise_service import serving
+from equipoise_service.context import Context
+from equipoise_service.db import database as databases
+from equipoise_service.db.database import Database
+from equipoise_service.errors import Unavailable
+from equipoise_service.rules import authentication, events, people
+from equipoise_service.settings import Settings
+from equipoise_service.web.api import service
+from equipoise_service.web.api.service import HealthCheck
+from equipoise_service.web.app import create_app
 from service import conftest as services
 from service.api.calls import URL
 from service.world import World, key_of

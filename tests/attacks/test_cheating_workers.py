@@ -19,10 +19,10 @@ from equipoise.mediation.appraisal import Appraiser
 from equipoise.mediation.journal import FileJournal
 from equipoise.mediation.requests import Appraisal, Request
 from equipoise.mediation.settlement import Settlement
-from equipoise.service.db import event_log
-from equipoise.service.errors import Conflict
-from equipoise.service.rules import events, results, rounds, settlements
-from equipoise.service.rules.export import export
+from equipoise_service.db import event_log
+from equipoise_service.errors import Conflict
+from equipoise_service.rules import events, results, rounds, settlements
+from equipoise_service.rules.export import export
 from program import run
 from service.world import OPTIONS, World, agreement
 

@@ -4,8 +4,8 @@ import pytest
 
 from equipoise.protocol.keys import fingerprint, public_hex
 from equipoise.protocol.requests import SignedRequest
-from equipoise.service.errors import Conflict, WrongClock
-from equipoise.service.rules import authentication, events, people, settlements, submissions
+from equipoise_service.errors import Conflict, WrongClock
+from equipoise_service.rules import authentication, events, people, settlements, submissions
 from service import conftest as services
 from service.world import OPTIONS, World, key_of, sent
 

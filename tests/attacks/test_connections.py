@@ -17,11 +17,11 @@ import httpx
 import pytest
 import uvicorn
 
-from equipoise.service.logs import RepeatFilter
-from equipoise.service.serving import Deployment, _config, _listen
-from equipoise.service.settings import Settings
-from equipoise.service.web import connections
-from equipoise.service.web.connections import HandshakeTimeoutLoop, Listener
+from equipoise_service.logs import RepeatFilter
+from equipoise_service.serving import Deployment, _config, _listen
+from equipoise_service.settings import Settings
+from equipoise_service.web import connections
+from equipoise_service.web.connections import HandshakeTimeoutLoop, Listener
 from service.servers import self_signed, served, until
 
 ATTACKER = "127.0.0.2"

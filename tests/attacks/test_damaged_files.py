@@ -29,7 +29,7 @@ from equipoise.protocol.keys import create_key, load_key, public_hex
 from equipoise.protocol.receipts import Receipt
 from equipoise.protocol.submission import Submission
 from equipoise.reward.model import Reward
-from equipoise.service.rules.export import export
+from equipoise_service.rules.export import export
 from reward_posteriors import some_reward, some_rows
 from service import world as worlds
 from service.world import World

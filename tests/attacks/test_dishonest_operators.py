@@ -16,9 +16,9 @@ from equipoise.errors import VerificationError
 from equipoise.mediation.settlement import Settlement
 from equipoise.protocol.keys import public_hex
 from equipoise.protocol.submission import Submission
-from equipoise.service.errors import Refusal
-from equipoise.service.rules import people, results, submissions
-from equipoise.service.rules.export import export
+from equipoise_service.errors import Refusal
+from equipoise_service.rules import people, results, submissions
+from equipoise_service.rules.export import export
 from service.world import OPTIONS, World, agreement, key_of, sent, signed
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]

@@ -12,10 +12,10 @@ from client.listening import Commands, known_member, listening
 from equipoise.client.verify.check import check_export
 from equipoise.errors import MediationError, VerificationError
 from equipoise.reward.model import Reward
-from equipoise.service.db.tables import Result
-from equipoise.service.errors import Refusal
-from equipoise.service.rules import events, results, submissions
-from equipoise.service.rules.export import export
+from equipoise_service.db.tables import Result
+from equipoise_service.errors import Refusal
+from equipoise_service.rules import events, results, submissions
+from equipoise_service.rules.export import export
 from service.world import World, key_of, settled
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]

@@ -10,8 +10,8 @@ from client import exports
 from equipoise.client.verify.check import check_export
 from equipoise.protocol.keys import fingerprint, public_hex
 from equipoise.protocol.log import link_of
-from equipoise.service.rules import authentication, events, people, rounds, submissions
-from equipoise.service.rules.export import export
+from equipoise_service.rules import authentication, events, people, rounds, submissions
+from equipoise_service.rules.export import export
 from service.world import World, agreement, key_of, sent
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]

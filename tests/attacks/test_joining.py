@@ -3,11 +3,11 @@
 import pytest
 
 from equipoise._util.canonical import sha256_hex
-from equipoise.service.db.tables import Person
-from equipoise.service.errors import Forbidden, TooMany
-from equipoise.service.rules import events, people
-from equipoise.service.settings import Rate, Rates, Settings
-from equipoise.service.web.app import create_app
+from equipoise_service.db.tables import Person
+from equipoise_service.errors import Forbidden, TooMany
+from equipoise_service.rules import events, people
+from equipoise_service.settings import Rate, Rates, Settings
+from equipoise_service.web.app import create_app
 from service import conftest as services
 from service.api.calls import URL, Caller, Key
 from service.world import World, key_of

@@ -8,8 +8,8 @@ import pytest
 from equipoise._util.canonical import sha256_hex
 from equipoise.mediation.settlement import Contribution
 from equipoise.protocol.submission import Submission
-from equipoise.service.errors import Invalid
-from equipoise.service.rules import events, submissions
+from equipoise_service.errors import Invalid
+from equipoise_service.rules import events, submissions
 from service.world import World, sent
 
 

@@ -17,9 +17,9 @@ from equipoise.client.service_round import ServiceRound
 from equipoise.client.verify.check import check_export
 from equipoise.errors import VerificationError
 from equipoise.protocol.log import link_of
-from equipoise.service.jobs import worker
-from equipoise.service.rules import events, people, results, rounds, settlements, submissions
-from equipoise.service.rules.export import export
+from equipoise_service.jobs import worker
+from equipoise_service.rules import events, people, results, rounds, settlements, submissions
+from equipoise_service.rules.export import export
 from service.world import OPTIONS, World, key_of
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]

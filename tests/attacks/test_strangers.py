@@ -10,9 +10,9 @@ import pytest
 
 from equipoise._util.canonical import canonical_json, strict_json
 from equipoise.protocol.submission import Submission, max_submission_bytes
-from equipoise.service.settings import Rate, Rates, Settings
-from equipoise.service.web.api import routes
-from equipoise.service.web.app import create_app
+from equipoise_service.settings import Rate, Rates, Settings
+from equipoise_service.web.api import routes
+from equipoise_service.web.app import create_app
 from service import conftest as services
 from service.api.calls import HOST, URL, Caller, Key
 from service.world import PARTIES, World, key_of, sent

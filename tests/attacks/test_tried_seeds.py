@@ -14,10 +14,10 @@ from equipoise._util.canonical import sha256_hex
 from equipoise.client.verify.check import Check, check_export
 from equipoise.mediation.settlement import Settlement
 from equipoise.report.evidence import diagnostics
-from equipoise.service.errors import Invalid
-from equipoise.service.options import Options
-from equipoise.service.rules import rounds, settlements
-from equipoise.service.rules.export import export
+from equipoise_service.errors import Invalid
+from equipoise_service.options import Options
+from equipoise_service.rules import rounds, settlements
+from equipoise_service.rules.export import export
 from service.world import OPTIONS, World, settled
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]

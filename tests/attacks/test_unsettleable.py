@@ -17,12 +17,12 @@ from equipoise.mediation.requests import Appraisal, Request
 from equipoise.mediation.task import task_of
 from equipoise.models import LARGEST_NOISE, layout_of
 from equipoise.protocol.submission import StatedGuarantee, Submission
-from equipoise.service.db.tables import SubmissionRow
-from equipoise.service.errors import Conflict, Invalid, NotFound
-from equipoise.service.options import Options
-from equipoise.service.rules import events, results, rounds, settlements, submissions
-from equipoise.service.rules.export import export
-from equipoise.service.web.pages.rounds import parse_options
+from equipoise_service.db.tables import SubmissionRow
+from equipoise_service.errors import Conflict, Invalid, NotFound
+from equipoise_service.options import Options
+from equipoise_service.rules import events, results, rounds, settlements, submissions
+from equipoise_service.rules.export import export
+from equipoise_service.web.pages.rounds import parse_options
 from service import conftest as services
 from service.api.society import settle
 from service.world import World, agreement, key_of, sent, signed

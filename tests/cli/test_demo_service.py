@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from equipoise.cli.demo.service import Address, ServiceDemo
+from equipoise_service.cli.demo import Address, ServiceDemo
 from program import run, spawn
 
 pytestmark = pytest.mark.process

@@ -36,10 +36,10 @@ from equipoise.protocol.keys import public_hex
 from equipoise.protocol.receipts import Receipt, RewardReceipt
 from equipoise.protocol.submission import Submission
 from equipoise.report import write_reports
-from equipoise.service.context import Context
-from equipoise.service.options import Options
-from equipoise.service.rules import authentication, people, results, settlements
-from equipoise.service.rules.access import Actor
+from equipoise_service.context import Context
+from equipoise_service.options import Options
+from equipoise_service.rules import authentication, people, results, settlements
+from equipoise_service.rules.access import Actor
 from program import Terminal, run
 from service.api.society import settle
 from service.world import key_of

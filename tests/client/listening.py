@@ -21,9 +21,9 @@ from equipoise._util.files import write_new_file
 from equipoise.cli.app import app
 from equipoise.client.membership import Membership, Place, Role
 from equipoise.protocol.keys import load_or_create_key
-from equipoise.service.context import Context
-from equipoise.service.settings import Rate, Rates, Settings
-from equipoise.service.web.app import create_app
+from equipoise_service.context import Context
+from equipoise_service.settings import Rate, Rates, Settings
+from equipoise_service.web.app import create_app
 from service.world import key_of
 
 FAST = Rate(1e6, 10**6)

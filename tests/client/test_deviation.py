@@ -11,10 +11,10 @@ from client.listening import Commands, known_member
 from equipoise.client.kept_files import made_otherwise
 from equipoise.errors import VerificationError
 from equipoise.inference.scenario import Scenario
-from equipoise.service.errors import Invalid
-from equipoise.service.options import Options
-from equipoise.service.rules import authentication, results, settlements
-from equipoise.service.rules.export import export
+from equipoise_service.errors import Invalid
+from equipoise_service.options import Options
+from equipoise_service.rules import authentication, results, settlements
+from equipoise_service.rules.export import export
 from service.api.society import settle
 from service.world import World, agreement
 

@@ -25,9 +25,9 @@ from equipoise.mediation.settlement import Settlement
 from equipoise.protocol.keys import fingerprint, public_hex
 from equipoise.protocol.receipts import Receipt
 from equipoise.protocol.submission import Submission
-from equipoise.service.options import Options
-from equipoise.service.rules import people, settlements, submissions
-from equipoise.service.rules.export import export
+from equipoise_service.options import Options
+from equipoise_service.rules import people, settlements, submissions
+from equipoise_service.rules.export import export
 from service import world as worlds
 from service.world import OPTIONS, World, key_of, sent
 

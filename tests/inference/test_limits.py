@@ -5,11 +5,11 @@ import pytest
 from scipy import stats
 
 from equipoise.inference.batch import sample_one
-from equipoise.inference.gibbs import GibbsSettings, sample_by_gibbs
 from equipoise.inference.models.base import Released
 from equipoise.inference.released import sampler_of
 from equipoise.inference.sampling import Sample
 from equipoise.inference.scenario import Rule
+from equipoise_paper.gibbs import GibbsSettings, sample_by_gibbs
 from problems import WITHIN_BOUNDS, Simulated, agree, asked, simulate_linear
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]

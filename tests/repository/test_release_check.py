@@ -10,7 +10,8 @@ import pytest
 from equipoise._version import __version__
 from pages import ROOT
 
-FILES = ("CHANGELOG.md", "CITATION.cff", "src/equipoise/_version.py")
+PAPER = "packages/equipoise-paper/pyproject.toml"
+FILES = ("CHANGELOG.md", "CITATION.cff", "packages/equipoise/src/equipoise/_version.py", PAPER)
 
 
 @pytest.fixture(scope="module")
@@ -51,8 +52,10 @@ def test_a_release_that_is_in_order(script: ModuleType, checkout: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new", "says"),
     [
-        ("src/equipoise/_version.py", __version__, "99.0.0", "CHANGELOG.md begins with"),
-        ("src/equipoise/_version.py", __version__, "1.0", "is not MAJOR.MINOR.PATCH"),
+        ("packages/equipoise/src/equipoise/_version.py", __version__, "99.0.0", "CHANGELOG.md begins with"),
+        ("packages/equipoise/src/equipoise/_version.py", __version__, "1.0", "is not MAJOR.MINOR.PATCH"),
+        (PAPER, f'version = "{__version__}"', 'version = "0.1.0"', "does not say version"),
+        (PAPER, f"equipoise=={__version__}", "equipoise>=0.1", "does not require equipoise=="),
         ("CITATION.cff", f"version: {__version__}", "version: 0.0.1", "CITATION.cff cites version 0.0.1"),
         ("CITATION.cff", "date-released: 2", "date-released: 1", "the changelog's newest section"),
         ("CHANGELOG.md", "## 0.1.0 — 2026-11-15", "## 0.1.0, November", "is not '## VERSION"),

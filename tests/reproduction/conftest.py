@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.reproduction import posteriors, settings, sources
-from equipoise.reproduction.settings import Setting
-from equipoise.reproduction.sweep import Run, Variation, vary_epsilon
+from equipoise_paper import posteriors, settings, sources
+from equipoise_paper.settings import Setting
+from equipoise_paper.sweep import Run, Variation, vary_epsilon
 from reproduction.small import TINY
 from tiers import needs_engine
 

@@ -5,9 +5,9 @@ import numpy as np
 from equipoise.inference.infer import infer_exact
 from equipoise.inference.posterior import Posterior
 from equipoise.models import layout_of
-from equipoise.reproduction.effort import Effort
-from equipoise.reproduction.releases import statistics_of
-from equipoise.reproduction.settings import PARTIES, Setting
+from equipoise_paper.effort import Effort
+from equipoise_paper.releases import statistics_of
+from equipoise_paper.settings import PARTIES, Setting
 
 LITTLE = 640  # draws: enough to tell two nats from three
 TINY = Effort("quick", 1, LITTLE, LITTLE)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.reproduction.catalogue import Bench, reproduce
-from equipoise.reproduction.contents import chosen
-from equipoise.reproduction.effort import QUICK
+from equipoise_paper.catalogue import Bench, reproduce
+from equipoise_paper.contents import chosen
+from equipoise_paper.effort import QUICK
 
 pytestmark = [pytest.mark.slow, pytest.mark.engine]
 

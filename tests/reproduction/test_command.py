@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from equipoise.cli.app import app
-from equipoise.reproduction import effort
-from equipoise.reproduction.contents import ITEMS
+from equipoise_paper import effort
+from equipoise_paper.contents import ITEMS
 from program import equipoise, from_json
 from reproduction.small import TINY
 

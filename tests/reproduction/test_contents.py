@@ -9,13 +9,13 @@ import pytest
 
 from equipoise._version import __version__
 from equipoise.errors import ExperimentError
-from equipoise.reproduction import sources
-from equipoise.reproduction.catalogue import MAKERS, Bench
-from equipoise.reproduction.contents import ITEMS, SETTINGS, chosen
-from equipoise.reproduction.effort import FULL, QUICK, Effort
-from equipoise.reproduction.outcome import Outcome
-from equipoise.reproduction.settings import Setting
-from equipoise.reproduction.sweep import Run, Variation
+from equipoise_paper import sources
+from equipoise_paper.catalogue import MAKERS, Bench
+from equipoise_paper.contents import ITEMS, SETTINGS, chosen
+from equipoise_paper.effort import FULL, QUICK, Effort
+from equipoise_paper.outcome import Outcome
+from equipoise_paper.settings import Setting
+from equipoise_paper.sweep import Run, Variation
 from reproduction.small import TINY
 
 NAMES = [item.name for item in ITEMS]
@@ -87,7 +87,7 @@ def test_a_sweep_of_another_kind_does_not_serve(
         computed.append((setting.order, variation))
         return runs[:1]
 
-    monkeypatch.setattr("equipoise.reproduction.catalogue.vary_epsilon", compute)
+    monkeypatch.setattr("equipoise_paper.catalogue.vary_epsilon", compute)
     bench = Bench(TINY, tmp_path)
     saved_sweep(runs, bench)
     assert bench.sweep("Syn", change="order") == bench.sweep("Syn", Variation(party="1")) == runs[:1]

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from equipoise.estimate import Estimate
-from equipoise.reproduction.control import KAPPAS, TAUS, Controlled, at_equal_value, control, read_tempered
-from equipoise.reproduction.posteriors import Found
+from equipoise_paper.control import KAPPAS, TAUS, Controlled, at_equal_value, control, read_tempered
+from equipoise_paper.posteriors import Found
 
 RUNS = 3
 

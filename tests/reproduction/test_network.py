@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from equipoise.errors import ExperimentError
-from equipoise.reproduction import network
+from equipoise_paper import network
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 

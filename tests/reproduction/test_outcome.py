@@ -10,10 +10,10 @@ from matplotlib.image import imread
 
 from equipoise.errors import ExperimentError
 from equipoise.estimate import Estimate
-from equipoise.reproduction.outcome import Outcome, write_rows
-from equipoise.reproduction.page import page
-from equipoise.reproduction.pictures import Curve, draw_contours, draw_curves
-from equipoise.reproduction.verdict import Verdict
+from equipoise_paper.outcome import Outcome, write_rows
+from equipoise_paper.page import page
+from equipoise_paper.pictures import Curve, draw_contours, draw_curves
+from equipoise_paper.verdict import Verdict
 
 RECORD = {
     "shows": "Table: coverage of the input space",

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from equipoise.inference import batch
-from equipoise.inference.gibbs import GibbsSettings
 from equipoise.inference.scenario import Scenario
-from equipoise.reproduction.posteriors import Asked, Found, Measure, as_drawn, find
-from equipoise.reproduction.releases import plain_submissions
-from equipoise.reproduction.settings import EPSILONS, LARGEST_EPSILON, PARTIES, Setting
 from equipoise.valuation.surprise import surprise
+from equipoise_paper.gibbs import GibbsSettings
+from equipoise_paper.posteriors import Asked, Found, Measure, as_drawn, find
+from equipoise_paper.releases import plain_submissions
+from equipoise_paper.settings import EPSILONS, LARGEST_EPSILON, PARTIES, Setting
 from reproduction.small import LITTLE, exact_posterior
 
 pytestmark = [pytest.mark.engine, pytest.mark.slow, pytest.mark.group("sweep")]

@@ -6,8 +6,8 @@ import pytest
 from equipoise.errors import SubmissionError
 from equipoise.models import layout_of
 from equipoise.protocol.submission import Submission
-from equipoise.reproduction.releases import Sender, plain_submissions, statistics_of, submissions
-from equipoise.reproduction.settings import EPSILONS, PARTIES, Setting
+from equipoise_paper.releases import Sender, plain_submissions, statistics_of, submissions
+from equipoise_paper.settings import EPSILONS, PARTIES, Setting
 
 
 def unit_noise(setting: Setting, submission: Submission, party: str) -> np.ndarray:

@@ -6,9 +6,9 @@ from numpy.typing import NDArray
 from scipy import special
 
 from equipoise.inference.posterior import Posterior
-from equipoise.reproduction.posteriors import prior_draws
-from equipoise.reproduction.settings import PARTIES, Setting
 from equipoise.valuation.surprise import surprise
+from equipoise_paper.posteriors import prior_draws
+from equipoise_paper.settings import PARTIES, Setting
 from reproduction.small import exact_posterior
 
 pytestmark = pytest.mark.engine

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import equipoise as eq
-from equipoise.reproduction.simulation import _around, _drafted
+from equipoise.simulate import _around, _drafted
 
 
 def table(rows: int, seed: int) -> dict[str, np.ndarray]:

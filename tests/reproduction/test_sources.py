@@ -9,7 +9,7 @@ import pytest
 import sklearn.datasets
 
 from equipoise.errors import ExperimentError
-from equipoise.reproduction import sources
+from equipoise_paper import sources
 
 
 @pytest.fixture(autouse=True)

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from equipoise.estimate import Estimate
-from equipoise.reproduction.outcome import Outcome
-from equipoise.reproduction.settings import EPSILONS, PARTIES, RHO
-from equipoise.reproduction.sweep import COALITIONS, Run, Variation, read_runs, shared_out
-from equipoise.reproduction.tradeoffs import averaged, levels_of, trade_off
+from equipoise_paper.outcome import Outcome
+from equipoise_paper.settings import EPSILONS, PARTIES, RHO
+from equipoise_paper.sweep import COALITIONS, Run, Variation, read_runs, shared_out
+from equipoise_paper.tradeoffs import averaged, levels_of, trade_off
 
 
 def test_there_is_a_run_for_every_level(runs: list[Run]) -> None:

@@ -5,10 +5,10 @@ import pytest
 from numpy.typing import NDArray
 
 from equipoise.errors import ExperimentError
-from equipoise.reproduction.contours import NOISES, Cloud, _first_crossing, _from_line
-from equipoise.reproduction.posteriors import Drawn
-from equipoise.reproduction.settings import Setting
-from equipoise.reproduction.tables import PAPER_SAMPLES, PAPER_THINNING, Thinned, _subsets, both, coverage
+from equipoise_paper.contours import NOISES, Cloud, _first_crossing, _from_line
+from equipoise_paper.posteriors import Drawn
+from equipoise_paper.settings import Setting
+from equipoise_paper.tables import PAPER_SAMPLES, PAPER_THINNING, Thinned, _subsets, both, coverage
 from reproduction.small import TINY
 
 MEAN, DEVIATION = 1.0, 0.5

@@ -23,13 +23,9 @@ def imported(path: Path) -> set[str]:
     return found
 
 
-def test_only_the_command_imports_reproduction() -> None:
-    importers = {
-        str(path.relative_to(SOURCE))
-        for path in SOURCE.rglob("*.py")
-        if path.parent.name != "reproduction" and any("equipoise.reproduction" in name for name in imported(path))
-    }
-    assert importers == {"__init__.py", "cli/reproduce.py"}  # the first for people who want to try
+def test_the_library_imports_no_experiment() -> None:
+    importers = [path for path in SOURCE.rglob("*.py") if any("equipoise_paper" in name for name in imported(path))]
+    assert not importers
 
 
 @pytest.mark.process
@@ -45,4 +41,4 @@ def test_releasing_loads_no_experiment(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stderr
     loaded = result.stdout.split()
     assert "equipoise.party.release" in loaded
-    assert not [name for name in loaded if name.startswith("equipoise.reproduction")]
+    assert not [name for name in loaded if name.startswith("equipoise_paper")]

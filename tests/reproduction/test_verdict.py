@@ -5,7 +5,7 @@ import math
 import pytest
 
 from equipoise.estimate import Estimate
-from equipoise.reproduction.verdict import (
+from equipoise_paper.verdict import (
     Verdict,
     alike,
     below,

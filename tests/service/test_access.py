@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from equipoise.protocol.keys import public_hex
-from equipoise.service.errors import Forbidden, NotFound, NotSignedIn, Refusal
-from equipoise.service.options import Options
-from equipoise.service.rules import authentication, events, export, people, results, rounds, settlements, submissions
-from equipoise.service.rules.access import ACTIONS, Actor, require
+from equipoise_service.errors import Forbidden, NotFound, NotSignedIn, Refusal
+from equipoise_service.options import Options
+from equipoise_service.rules import authentication, events, export, people, results, rounds, settlements, submissions
+from equipoise_service.rules.access import ACTIONS, Actor, require
 from service.world import World, agreement, key_of, sent
 
 ROLES = ("operator", "party", "auditor")

@@ -8,9 +8,9 @@ from sqlalchemy import func, select
 
 from equipoise.protocol.keys import public_hex
 from equipoise.protocol.requests import WINDOW
-from equipoise.service.db.tables import Nonce, Secret
-from equipoise.service.errors import Conflict, NotSignedIn, WrongClock
-from equipoise.service.rules import authentication, events
+from equipoise_service.db.tables import Nonce, Secret
+from equipoise_service.errors import Conflict, NotSignedIn, WrongClock
+from equipoise_service.rules import authentication, events
 from service.world import World, key_of
 
 HERE = {"method": "GET", "target": "/v1/me", "body": b""}

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from equipoise.errors import ServiceError
-from equipoise.service import backup
-from equipoise.service.context import Context
-from equipoise.service.rules import events, people, results, rounds, submissions
+from equipoise_service import backup
+from equipoise_service.context import Context
+from equipoise_service.rules import events, people, results, rounds, submissions
 from service.world import World, sent
 
 

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from equipoise.service.cache import SingleFlightCache
+from equipoise_service.cache import SingleFlightCache
 
 
 def test_different_ones_are_made_side_by_side() -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from equipoise.errors import ServiceError
-from equipoise.service.context import Context
-from equipoise.service.db import event_log
-from equipoise.service.db.tables import Event
-from equipoise.service.rules import events
-from equipoise.service.rules.access import Actor
+from equipoise_service.context import Context
+from equipoise_service.db import event_log
+from equipoise_service.db.tables import Event
+from equipoise_service.rules import events
+from equipoise_service.rules.access import Actor
 
 EVERYBODY = Actor(1, "x", "operator", None)
 
@@ -95,7 +95,7 @@ def test_events_are_listed_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.process
 def test_the_server_need_not_load_what_samples() -> None:
     program = (
-        "import sys; from equipoise.service import backup, serving; "
+        "import sys; from equipoise_service import backup, serving; "
         "heavy = {'jax', 'scipy.special', 'scipy.stats', 'arviz', 'matplotlib', 'equipoise.party'}; "
         "assert not heavy & set(sys.modules)"
     )

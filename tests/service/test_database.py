@@ -11,13 +11,13 @@ from sqlalchemy import event, select, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from equipoise.errors import ServiceError
-from equipoise.service.context import Context
-from equipoise.service.db import database as databases
-from equipoise.service.db import event_log
-from equipoise.service.db.database import Database, insert_or_ignore
-from equipoise.service.db.tables import Event, Nonce, Person
-from equipoise.service.errors import Unavailable
-from equipoise.service.rules import events, people, rounds, submissions
+from equipoise_service.context import Context
+from equipoise_service.db import database as databases
+from equipoise_service.db import event_log
+from equipoise_service.db.database import Database, insert_or_ignore
+from equipoise_service.db.tables import Event, Nonce, Person
+from equipoise_service.errors import Unavailable
+from equipoise_service.rules import events, people, rounds, submissions
 from postgres import own_cluster
 from service.working import OPERATOR
 from service.world import World, agreement, sent

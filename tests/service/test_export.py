@@ -15,10 +15,10 @@ from equipoise.protocol.keys import verify
 from equipoise.protocol.log import check_chain
 from equipoise.protocol.receipts import Receipt
 from equipoise.protocol.submission import Submission
-from equipoise.service.db import event_log
-from equipoise.service.db.tables import Answer, Result, Round
-from equipoise.service.errors import NotFound
-from equipoise.service.rules import events, export
+from equipoise_service.db import event_log
+from equipoise_service.db.tables import Answer, Result, Round
+from equipoise_service.errors import NotFound
+from equipoise_service.rules import events, export
 from service.world import PARTIES, World, sent, settled
 
 pytestmark = [pytest.mark.engine, pytest.mark.group("gaussian")]

@@ -24,12 +24,12 @@ from equipoise.client.connection import Connection, RefusedError
 from equipoise.errors import ServiceError
 from equipoise.protocol.keys import fingerprint, load_key, public_hex
 from equipoise.protocol.receipts import Receipt
-from equipoise.service.context import Context
-from equipoise.service.db import event_log
-from equipoise.service.db.tables import Answer, Job, Round
-from equipoise.service.jobs import worker
-from equipoise.service.options import Options
-from equipoise.service.rules import events, people, rounds, settlements
+from equipoise_service.context import Context
+from equipoise_service.db import event_log
+from equipoise_service.db.tables import Answer, Job, Round
+from equipoise_service.jobs import worker
+from equipoise_service.options import Options
+from equipoise_service.rules import events, people, rounds, settlements
 from service.working import OPERATOR, decided, kept, ready_round, small
 
 pytestmark = [pytest.mark.slow, pytest.mark.engine, pytest.mark.process]

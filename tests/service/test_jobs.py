@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
-from equipoise.service.context import Context
-from equipoise.service.db.tables import Answer, Job, Round
-from equipoise.service.errors import Unavailable
-from equipoise.service.jobs import queue
-from equipoise.service.jobs.heartbeat import Heartbeat
-from equipoise.service.jobs.journal import DatabaseJournal
-from equipoise.service.jobs.lease import LeaseMonitor, retry
-from equipoise.service.jobs.queue import Claim, LostJobError
+from equipoise_service.context import Context
+from equipoise_service.db.tables import Answer, Job, Round
+from equipoise_service.errors import Unavailable
+from equipoise_service.jobs import queue
+from equipoise_service.jobs.heartbeat import Heartbeat
+from equipoise_service.jobs.journal import DatabaseJournal
+from equipoise_service.jobs.lease import LeaseMonitor, retry
+from equipoise_service.jobs.queue import Claim, LostJobError
 
 INPUTS = "ab" * 32
 ROUND = "round1"

@@ -19,10 +19,10 @@ from equipoise.client.connection import Connection, RefusedError
 from equipoise.client.verify.check import check_export
 from equipoise.errors import ServiceError
 from equipoise.protocol.receipts import Receipt
-from equipoise.service.context import Context
-from equipoise.service.db import event_log
-from equipoise.service.errors import OutcomeUnknown, Unavailable
-from equipoise.service.rules import events, rounds
+from equipoise_service.context import Context
+from equipoise_service.db import event_log
+from equipoise_service.errors import OutcomeUnknown, Unavailable
+from equipoise_service.rules import events, rounds
 from service.test_faults import OPTIONS, Example, Stage, example, nursery, opened, state_of, wait_for
 from service.working import kept
 from service.world import World, key_of

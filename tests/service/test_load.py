@@ -13,10 +13,10 @@ import rounds as releases
 from equipoise._util.canonical import sha256_hex
 from equipoise.protocol.receipts import Receipt
 from equipoise.protocol.requests import sign_request
-from equipoise.service.db import database as databases
-from equipoise.service.rules import authentication, events, submissions
-from equipoise.service.settings import Settings
-from equipoise.service.web.app import create_app
+from equipoise_service.db import database as databases
+from equipoise_service.rules import authentication, events, submissions
+from equipoise_service.settings import Settings
+from equipoise_service.web.app import create_app
 from service.api.calls import URL
 from service.world import World, agreement, key_of, signed
 

@@ -12,9 +12,9 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, text
 
 from equipoise.errors import ServiceError
-from equipoise.service.context import Context
-from equipoise.service.db.database import Database
-from equipoise.service.db.tables import Base
+from equipoise_service.context import Context
+from equipoise_service.db.database import Database
+from equipoise_service.db.tables import Base
 from postgres import KINDS_OF_DATABASE, shared_cluster
 
 SQLITE = "SELECT name, sql FROM sqlite_master WHERE type IN ('table', 'index') AND sql IS NOT NULL ORDER BY name"

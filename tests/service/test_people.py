@@ -4,10 +4,10 @@ import pytest
 
 from equipoise.models.section import SMALL_ORDER
 from equipoise.protocol.keys import fingerprint, public_hex
-from equipoise.service.context import Context
-from equipoise.service.errors import Conflict, Invalid, NotFound, NotSignedIn, Refusal
-from equipoise.service.rules import authentication, events, people, rounds, submissions
-from equipoise.service.rules.access import Actor
+from equipoise_service.context import Context
+from equipoise_service.errors import Conflict, Invalid, NotFound, NotSignedIn, Refusal
+from equipoise_service.rules import authentication, events, people, rounds, submissions
+from equipoise_service.rules.access import Actor
 from service.world import World, agreement, key_of, sent
 
 NEW = public_hex(key_of("newcomer"))

@@ -8,9 +8,9 @@ import pytest
 from equipoise._util.canonical import sha256_hex
 from equipoise.report.view import view_of
 from equipoise.reward.model import Reward
-from equipoise.service.db.tables import Result
-from equipoise.service.errors import Conflict, NotFound, Unavailable
-from equipoise.service.rules import events, results, rounds, settlements
+from equipoise_service.db.tables import Result
+from equipoise_service.errors import Conflict, NotFound, Unavailable
+from equipoise_service.rules import events, results, rounds, settlements
 from full_disk import no_file_longer_than
 from service.world import OPTIONS, PARTIES, World, agreement, sent, settled
 

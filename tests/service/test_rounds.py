@@ -4,8 +4,8 @@ import pytest
 from sqlalchemy import event
 
 from equipoise.protocol.keys import fingerprint
-from equipoise.service.errors import Conflict, Invalid, NotFound
-from equipoise.service.rules import events, rounds, submissions
+from equipoise_service.errors import Conflict, Invalid, NotFound
+from equipoise_service.rules import events, rounds, submissions
 from service.world import EPSILONS, World, agreement, sent
 
 

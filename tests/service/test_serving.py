@@ -19,9 +19,9 @@ import pytest
 import uvicorn
 
 from equipoise.errors import ServiceError
-from equipoise.service.serving import Deployment, _max_per_address, check_exposure, public_url
-from equipoise.service.settings import Settings
-from equipoise.service.web.connections import HeaderTimeout, Listener
+from equipoise_service.serving import Deployment, _max_per_address, check_exposure, public_url
+from equipoise_service.settings import Settings
+from equipoise_service.web.connections import HeaderTimeout, Listener
 from program import spawn
 from service.servers import self_signed, served, until
 
@@ -95,7 +95,7 @@ async def listening(app: Any, max_per_address: int | None = None) -> AsyncIterat
 
 def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process, where the wait can be made short."""
-    from equipoise.service.web import connections
+    from equipoise_service.web import connections
 
     monkeypatch.setattr(connections, "HEADER_TIMEOUT", 0.2)
 
@@ -130,7 +130,7 @@ def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_who_does_not_read_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    from equipoise.service.web import connections
+    from equipoise_service.web import connections
 
     monkeypatch.setattr(connections, "READ_CHECK_SECONDS", 0.2)
     size = 2**20
@@ -234,31 +234,15 @@ def test_it_is_not_exposed_by_mistake(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_help_and_refusals_need_none_of_the_services_libraries(tmp_path: Path) -> None:
-    block = (
-        "import sys, importlib.util as util\n"
-        "class Refuse:\n"
-        "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name.split('.')[0] in ('fastapi', 'sqlalchemy', 'uvicorn', 'starlette', 'jax'):\n"
-        "            raise AssertionError(f'{name} was imported')\n"
-        "real = util.find_spec\n"
-        "util.find_spec = lambda name, package=None: None if name == 'uvicorn' else real(name, package)\n"
-        "sys.modules.pop('fastapi', None)\n"
-    )
-    code = block + (
-        "from equipoise.cli.app import app\n"
-        "from equipoise.errors import ServiceError\n"
-        "sys.meta_path.insert(0, Refuse())\n"
-        "util.find_spec = lambda name, package=None: None if name == 'uvicorn' else object()\n"
+def test_help_needs_none_of_the_services_libraries(tmp_path: Path) -> None:
+    code = (
+        "import sys\nfrom equipoise.cli.app import app\n"
         "for command in ('serve', 'worker'):\n"
         "    try:\n        app([command, '--help'])\n    except SystemExit:\n        pass\n"
-        "    try:\n        app([command], standalone_mode=False)\n"
-        "    except ServiceError as error:\n        print('refused:', error)\n"
+        "assert not {'fastapi', 'sqlalchemy', 'uvicorn', 'starlette', 'jax'} & set(sys.modules)"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.count("refused: a service needs uvicorn") == 2
-    assert result.stdout.count("pip install 'equipoise[service]'") == 2
 
 
 @pytest.mark.process

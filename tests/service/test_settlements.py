@@ -3,10 +3,10 @@
 import pytest
 from sqlalchemy import select, update
 
-from equipoise.service.db.tables import Job, Round
-from equipoise.service.errors import Conflict, Invalid, NotFound
-from equipoise.service.options import Options
-from equipoise.service.rules import events, rounds, settlements, submissions
+from equipoise_service.db.tables import Job, Round
+from equipoise_service.errors import Conflict, Invalid, NotFound
+from equipoise_service.options import Options
+from equipoise_service.rules import events, rounds, settlements, submissions
 from service.world import OPTIONS, PARTIES, World, agreement, sent
 
 

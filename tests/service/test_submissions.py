@@ -9,8 +9,8 @@ import pytest
 from equipoise._util.canonical import sha256_hex
 from equipoise.protocol.receipts import Receipt
 from equipoise.protocol.submission import PLACEHOLDER_ID, StatedGuarantee, Submission
-from equipoise.service.errors import Conflict, Forbidden, Invalid, NotFound, Refusal, TooLarge
-from equipoise.service.rules import events, rounds, settlements, submissions
+from equipoise_service.errors import Conflict, Forbidden, Invalid, NotFound, Refusal, TooLarge
+from equipoise_service.rules import events, rounds, settlements, submissions
 from service.world import OPTIONS, World, agreement, key_of, sent, signed
 
 

@@ -17,15 +17,15 @@ from sqlalchemy import func, select, update
 import equipoise as eq
 from equipoise.errors import MediationError
 from equipoise.mediation import mediator
-from equipoise.service import embedded
-from equipoise.service.context import Context
-from equipoise.service.db import event_log
-from equipoise.service.db.tables import Answer, Job, Round
-from equipoise.service.jobs import queue, runner, worker
-from equipoise.service.jobs.journal import DatabaseJournal
-from equipoise.service.jobs.lease import LeaseMonitor
-from equipoise.service.options import Options
-from equipoise.service.rules import settlements
+from equipoise_service import embedded
+from equipoise_service.context import Context
+from equipoise_service.db import event_log
+from equipoise_service.db.tables import Answer, Job, Round
+from equipoise_service.jobs import queue, runner, worker
+from equipoise_service.jobs.journal import DatabaseJournal
+from equipoise_service.jobs.lease import LeaseMonitor
+from equipoise_service.options import Options
+from equipoise_service.rules import settlements
 from service.working import OPERATOR, decided, kept, ready_round, small
 from tiers import needs_engine
 
@@ -240,8 +240,8 @@ def test_a_batch_for_other_versions_is_left_to_others(context: Context, started:
 @pytest.mark.process
 def test_a_worker_without_work_loads_no_sampler(tmp_path: Path) -> None:
     script = (
-        "import sys, threading; from pathlib import Path; from equipoise.service.jobs import worker;"
-        "from equipoise.service.context import Context;"
+        "import sys, threading; from pathlib import Path; from equipoise_service.jobs import worker;"
+        "from equipoise_service.context import Context;"
         "worker.run(Context.open(Path(sys.argv[1])), stop=threading.Event(), once=True);"
         "print(any(name.startswith('equipoise.inference') for name in sys.modules))"
     )
@@ -267,7 +267,7 @@ def test_the_embedded_worker_is_started_again_and_ends_when_told(
 @pytest.mark.process
 def test_the_embedded_worker_ends_with_its_server(context: Context) -> None:
     script = (
-        "import sys, time; from pathlib import Path; from equipoise.service.embedded import EmbeddedWorker;"
+        "import sys, time; from pathlib import Path; from equipoise_service.embedded import EmbeddedWorker;"
         "companion = EmbeddedWorker(Path(sys.argv[1])); companion.start(); print(companion.pid, flush=True);"
         "time.sleep(60)"
     )

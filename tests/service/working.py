@@ -9,9 +9,9 @@ import equipoise as eq
 import rounds
 from equipoise._util.canonical import sha256_hex
 from equipoise.mediation.settlement import Settlement
-from equipoise.service.context import Context
-from equipoise.service.db.tables import Person, Result, Round, Seat, SubmissionRow, serialize_agreement
-from equipoise.service.rules.access import Actor
+from equipoise_service.context import Context
+from equipoise_service.db.tables import Person, Result, Round, Seat, SubmissionRow, serialize_agreement
+from equipoise_service.rules.access import Actor
 
 OPERATOR = Actor(1, "olga", "operator", None)
 EPSILONS = (20.0, 40.0, 60.0)

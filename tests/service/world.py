@@ -19,10 +19,10 @@ from equipoise.agreement import Agreement
 from equipoise.protocol.keys import fingerprint, public_hex
 from equipoise.protocol.requests import SignedRequest, sign_request
 from equipoise.protocol.submission import Submission
-from equipoise.service.context import Context
-from equipoise.service.options import Options
-from equipoise.service.rules import authentication, people, results, rounds, settlements, submissions
-from equipoise.service.rules.access import Actor
+from equipoise_service.context import Context
+from equipoise_service.options import Options
+from equipoise_service.rules import authentication, people, results, rounds, settlements, submissions
+from equipoise_service.rules.access import Actor
 
 if TYPE_CHECKING:
     from equipoise.mediation.settlement import Settlement

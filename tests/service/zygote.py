@@ -17,11 +17,11 @@ from unittest import mock
 import arviz
 
 from equipoise.mediation.task import task_of
-from equipoise.service import serving
-from equipoise.service.context import Context
-from equipoise.service.jobs import runner, worker  # noqa: F401 (the first is imported late by the second)
-from equipoise.service.rules import settlements
-from equipoise.service.settings import Rates, Settings
+from equipoise_service import serving
+from equipoise_service.context import Context
+from equipoise_service.jobs import runner, worker  # noqa: F401 (the first is imported late by the second)
+from equipoise_service.rules import settlements
+from equipoise_service.settings import Rates, Settings
 
 
 def main() -> None:

@@ -19,10 +19,10 @@ from scipy import stats
 from scipy.special import eval_legendre
 
 from equipoise.inference.batch import Asked, sample_one
-from equipoise.inference.gibbs import GibbsSettings, sample_by_gibbs
 from equipoise.inference.models.base import Conjugate, Released
 from equipoise.inference.pooling import ReleasedSums
 from equipoise.inference.released import sampler_of
+from equipoise_paper.gibbs import GibbsSettings, sample_by_gibbs
 
 Floats = NDArray[np.float64]
 Quantities = Callable[[dict[str, Any]], Floats]

@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from equipoise.inference.diagnostics import ess_bulk
 from equipoise.inference.infer import infer
 from equipoise.inference.posterior import Posterior
-from equipoise.reproduction.releases import plain_submissions
-from equipoise.reproduction.settings import PARTIES, Setting, syn
 from equipoise.valuation.surprise import surprise
+from equipoise_paper.releases import plain_submissions
+from equipoise_paper.settings import PARTIES, Setting, syn
 
 pytestmark = [pytest.mark.slow, pytest.mark.engine]
 

@@ -10,12 +10,12 @@ from equipoise.mediation.journal import FileJournal
 from equipoise.party.release import release
 from equipoise.protocol.keys import fingerprint, public_hex
 from equipoise.protocol.submission import Submission
-from equipoise.service.context import Context
-from equipoise.service.options import Options
-from equipoise.service.rules import authentication, people, results, rounds, settlements, submissions
-from equipoise.service.rules.access import Actor
-from equipoise.service.settings import Rate, Rates, Settings
-from equipoise.service.web.app import create_app
+from equipoise_service.context import Context
+from equipoise_service.options import Options
+from equipoise_service.rules import authentication, people, results, rounds, settlements, submissions
+from equipoise_service.rules.access import Actor
+from equipoise_service.settings import Rate, Rates, Settings
+from equipoise_service.web.app import create_app
 from service.api.calls import URL, Caller, Key
 
 KIND = "bernoulli"  # settled soonest

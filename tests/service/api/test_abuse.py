@@ -11,7 +11,7 @@ import rounds as small
 from equipoise._util.canonical import canonical_json
 from equipoise.protocol.receipts import Receipt
 from equipoise.protocol.requests import KEY, NONCE, SIGNATURE, TIME
-from equipoise.service.rules import events, settlements
+from equipoise_service.rules import events, settlements
 from service.api.calls import Answer, Key
 from service.api.society import KIND, Society, new_round, submission
 

@@ -149,7 +149,7 @@ def test_each_party_gets_its_own_reward_and_report(everybody: Society) -> None:
 
 
 def test_the_noise_secret_is_shown_to_nobody(everybody: Society) -> None:
-    from equipoise.service.db.tables import Round
+    from equipoise_service.db.tables import Round
 
     with everybody.context.database.reading() as session:
         found = session.get(Round, everybody.settled)

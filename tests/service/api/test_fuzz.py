@@ -21,10 +21,10 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from equipoise.protocol.requests import SIGNATURE
-from equipoise.service.context import Context
-from equipoise.service.rules import authentication, people, submissions
-from equipoise.service.settings import Settings
-from equipoise.service.web.app import create_app
+from equipoise_service.context import Context
+from equipoise_service.rules import authentication, people, submissions
+from equipoise_service.settings import Settings
+from equipoise_service.web.app import create_app
 from rounds import MODELS
 from service.api.society import KIND, SETTINGS, Society
 

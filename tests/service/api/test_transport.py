@@ -16,13 +16,13 @@ from fastapi import FastAPI
 from equipoise.errors import ServiceError
 from equipoise.models.guarantee import MAX_STATISTIC_LENGTH
 from equipoise.protocol.submission import max_submission_bytes
-from equipoise.service.context import Context
-from equipoise.service.errors import RateLimited, Refusal
-from equipoise.service.logs import configure_logging
-from equipoise.service.settings import Rate, Rates, Settings
-from equipoise.service.web.app import create_app
-from equipoise.service.web.middleware import BodyLimit, ProxyOnly
-from equipoise.service.web.rate_limit import TokenBuckets, client_address
+from equipoise_service.context import Context
+from equipoise_service.errors import RateLimited, Refusal
+from equipoise_service.logs import configure_logging
+from equipoise_service.settings import Rate, Rates, Settings
+from equipoise_service.web.app import create_app
+from equipoise_service.web.middleware import BodyLimit, ProxyOnly
+from equipoise_service.web.rate_limit import TokenBuckets, client_address
 from service.api.calls import HOST, URL, Caller, Key
 
 SETTINGS = Settings(public_url=URL)
@@ -169,7 +169,7 @@ def test_addresses_and_strangers_have_rates(context: Context, tmp_path: Path) ->
 
 
 def test_persons_have_rates(context: Context, tmp_path: Path) -> None:
-    from equipoise.service.rules import authentication, people
+    from equipoise_service.rules import authentication, people
 
     operator = people.claim_first_operator(context, people.first_operator_secret(context), name="olga")
     token, _ = authentication.new_token(context, operator)
@@ -296,7 +296,7 @@ def test_the_unforeseen_is_a_reference_into_the_log(caller: Caller, caplog: pyte
 
 
 def test_nothing_secret_is_logged(caller: Caller, context: Context, tmp_path: Path) -> None:
-    from equipoise.service.rules import people
+    from equipoise_service.rules import people
 
     before = logging.getLogger().handlers[:], logging.getLogger().level
     stream = io.StringIO()

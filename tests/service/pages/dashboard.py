@@ -19,11 +19,11 @@ import rounds as simulated
 from equipoise.mediation.settlement import Settlement
 from equipoise.party.release import release
 from equipoise.protocol.keys import public_hex
-from equipoise.service.context import Context
-from equipoise.service.rules import authentication, people, rounds, submissions
-from equipoise.service.rules.access import Actor
-from equipoise.service.settings import Settings
-from equipoise.service.web.app import create_app
+from equipoise_service.context import Context
+from equipoise_service.rules import authentication, people, rounds, submissions
+from equipoise_service.rules.access import Actor
+from equipoise_service.settings import Settings
+from equipoise_service.web.app import create_app
 
 ADDRESS = "http://127.0.0.1:8351"
 HOSTILE = "<script>alert('x')</script> & \"Sons\""
@@ -107,8 +107,8 @@ def sent(agreed: eq.Agreement, folder: Path, parties: tuple[str, ...] = tuple(EP
 
 def settle(made: World, round_id: str, settlement: Settlement) -> None:
     """Keep a settlement as a worker does."""
-    from equipoise.service.options import Options
-    from equipoise.service.rules import results, settlements
+    from equipoise_service.options import Options
+    from equipoise_service.rules import results, settlements
 
     settlements.start(made.context, made.actors["operator"], round_id, Options())
     with made.context.database.writing(exclusive=True) as session:
@@ -207,7 +207,7 @@ def parsed(text: str) -> Page:
 
 def routes() -> list[APIRoute]:
     """All routes of the pages."""
-    from equipoise.service.web.pages import events, home, party, people, rendering, rounds
+    from equipoise_service.web.pages import events, home, party, people, rendering, rounds
 
     modules = (home, people, rounds, party, events, rendering)
     return [route for one in modules for route in one.router.routes if isinstance(route, APIRoute)]

@@ -6,9 +6,9 @@ from urllib.parse import quote
 import pytest
 
 import equipoise as eq
-from equipoise.service.rules import authentication, people, rounds, settlements
-from equipoise.service.settings import Settings
-from equipoise.service.web.app import create_app
+from equipoise_service.rules import authentication, people, rounds, settlements
+from equipoise_service.settings import Settings
+from equipoise_service.web.app import create_app
 from service.pages.dashboard import Browser, World, parsed, routes
 
 SECRET = "equipoise_session"
@@ -103,7 +103,7 @@ def test_nobody_tries_often(fresh: World) -> None:
 
 
 def test_sign_in_and_out(fresh: World) -> None:
-    from equipoise.service.rules import authentication
+    from equipoise_service.rules import authentication
 
     fresh.member("north")
     secret = authentication.new_sign_in_secret(fresh.context, fresh.actors["north"])
@@ -224,7 +224,7 @@ def test_round_from_pasted_agreement_with_mistakes_named(fresh: World, releases:
 
 
 def test_start_watch_cancel_export(fresh: World, releases: Releases) -> None:
-    from equipoise.service.db.tables import Job
+    from equipoise_service.db.tables import Job
 
     agreed, submissions = releases
     round_id = fresh.round_with(submissions[:2], agreed)
@@ -264,8 +264,8 @@ def test_start_watch_cancel_export(fresh: World, releases: Releases) -> None:
 
 
 def test_a_failed_settlement_says_why_to_the_operator_alone(fresh: World, releases: Releases) -> None:
-    from equipoise.service.db.tables import Job, Round
-    from equipoise.service.options import Options
+    from equipoise_service.db.tables import Job, Round
+    from equipoise_service.options import Options
 
     agreed, submissions = releases
     round_id = fresh.round_with(submissions, agreed)
@@ -309,7 +309,7 @@ def test_log_names_people(fresh: World, releases: Releases) -> None:
 
 
 def test_log_is_paged_and_checked_on_request(fresh: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    from equipoise.service.web.pages import events
+    from equipoise_service.web.pages import events
 
     monkeypatch.setattr(events, "ON_A_PAGE", 4)
     for number in range(5):

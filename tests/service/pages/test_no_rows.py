@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from equipoise.service.web.pages.party import commands
+from equipoise_service.web.pages.party import commands
 from service.pages.dashboard import World, agreement, parsed
 
 Looked = tuple[World, str]

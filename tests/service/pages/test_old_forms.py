@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 import equipoise as eq
-from equipoise.service.db import event_log
-from equipoise.service.rules import authentication
+from equipoise_service.db import event_log
+from equipoise_service.rules import authentication
 from service.pages.dashboard import Browser, World, parsed
 
 SECRET = "equipoise_session"

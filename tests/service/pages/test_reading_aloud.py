@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from equipoise.service.web.pages.rendering import _static_content
+from equipoise_service.web.pages.rendering import _static_content
 from service.pages.dashboard import Browser, World, agreement, parsed, routes
 
 Looked = tuple[World, str]

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from equipoise.mediation.settlement import Settlement
-from equipoise.service.web.reports import TABS
+from equipoise_service.web.reports import TABS
 from service.pages.dashboard import EPSILONS, HOSTILE, ROWS, World, parsed
 
 Looked = tuple[World, str]
@@ -158,7 +158,7 @@ def test_home_says_what_to_do_next(looked_at: Looked, name: str) -> None:
 
 
 def test_own_files_come_byte_for_byte(looked_at: Looked) -> None:
-    from equipoise.service.rules import results, submissions
+    from equipoise_service.rules import results, submissions
 
     made, round_id = looked_at
     browser, actor = made.browser("west"), made.actors["west"]

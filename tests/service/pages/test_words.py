@@ -6,7 +6,7 @@ import pytest
 
 from equipoise._util.text import duration
 from equipoise.models.guarantee import Guarantee, delta_of
-from equipoise.service.web.pages.wording import guarantee_readings, guessing
+from equipoise_service.web.pages.wording import guarantee_readings, guessing
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 2.313, 8.0])

@@ -1,0 +1,180 @@
+"""Posteriors of an experiment: sampled as its effort says, valued, and asked to predict.
+
+Gibbs sampling goes below `equipoise.infer`, which takes longer until chains agree: the paper's own protocol has a fixed
+length.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from equipoise._util.arrays import Floats
+from equipoise._util.cores import usable_cores
+from equipoise.agreement import Agreement
+from equipoise.estimate import Estimate
+from equipoise.inference.batch import Asked as Scenarios
+from equipoise.inference.infer import infer, infer_batch
+from equipoise.inference.models import conjugate_of
+from equipoise.inference.models.linear import ConjugateRegression
+from equipoise.inference.posterior import Posterior
+from equipoise.inference.processes import spread
+from equipoise.inference.released import members_of, noises_of, released_sums
+from equipoise.inference.scenario import Scenario
+from equipoise.models.base import Rows
+from equipoise.protocol.submission import Submission
+from equipoise.reward.scoring import loss_on
+from equipoise.valuation.divergence import divergence, divergence_between
+from equipoise.valuation.surprise import own_coordinates
+from equipoise_paper.gibbs import GibbsSample, GibbsSettings, sample_by_gibbs
+from equipoise_paper.releases import plain_submissions
+from equipoise_paper.settings import EPSILONS, NOISE_SEED, Setting
+
+Result = TypeVar("Result")
+
+MAX_DRAWS_TO_PREDICT_WITH = 10_000
+MAX_DRAWS_TO_COMPARE = 2_400  # neighbours are sought some thirty times
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One posterior that is wanted, and the seed of its random numbers."""
+
+    scenario: Scenario
+    seed: int
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Draws of one posterior: in coordinates where the prior is N(0, I) [chains, draws, d], and as parameters.
+
+    `divergence` is that from the prior, if the sampler knows it.
+    """
+
+    coordinates: Floats
+    parameters: dict[str, Floats]
+    rhat: float
+    divergence: Estimate | None = None
+
+    @property
+    def value(self) -> Estimate:
+        """Divergence from the prior: as importance weights know it, or else from neighbours."""
+        return divergence(self.coordinates) if self.divergence is None else self.divergence
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a posterior is worth, how well it predicts, how like another it is (0 at best), whether its chains agree."""
+
+    value: Estimate
+    loss: float
+    similarity: float
+    rhat: float
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Reduces draws to numbers; `whole` are coordinates of the posterior to be compared with."""
+
+    rows: Rows
+    whole: Floats | None = None
+
+    def __call__(self, drawn: Drawn) -> Found:
+        number = len(drawn.parameters["weights"])
+        step = -(-number // MAX_DRAWS_TO_PREDICT_WITH)
+        loss = loss_on(self.rows, {name: part[::step] for name, part in drawn.parameters.items()}).value
+        similarity = 0.0
+        if self.whole is not None:
+            similarity = -divergence_between(_fewer(self.whole), _fewer(drawn.coordinates)).value
+        return Found(drawn.value, loss, similarity, drawn.rhat)
+
+
+def _fewer(coordinates: Floats) -> Floats:
+    chains, length, _ = coordinates.shape
+    return coordinates[:, :: max(1, chains * length // MAX_DRAWS_TO_COMPARE)]
+
+
+def as_drawn(drawn: Drawn) -> Drawn:
+    """Return the draws themselves, for a caller that needs them."""
+    return drawn
+
+
+def find(
+    agreement: Agreement,
+    sent: Sequence[Submission],
+    asked: Sequence[Asked],
+    sampling: GibbsSettings | int,
+    measure: Callable[[Drawn], Result],
+    *,
+    noise_seed: int = 0,
+    naive: bool = False,
+) -> list[Result]:
+    """Sample every posterior and measure it; in the order asked.
+
+    With settings, `sampling` is by Gibbs at a fixed length; a number is that of draws by the library's own sampler.
+    Naive posteriors, which ignore the noise, are sampled by the library too.
+    """
+    if isinstance(sampling, GibbsSettings) and not naive:
+        return _find_by_gibbs(agreement, sent, asked, sampling, measure, noise_seed)
+    results: dict[int, Result] = {}
+
+    def keep(place: int, posterior: Posterior) -> None:
+        coordinates, rhat = own_coordinates(agreement, posterior), float(np.max(posterior.diagnostics.rhat))
+        results[place] = measure(Drawn(coordinates, dict(posterior.draws), rhat, posterior.divergence))
+
+    infer_batch(
+        agreement,
+        sent,
+        [one.scenario for one in asked],
+        method="naive" if naive else "moments",
+        draws=sampling.draws if isinstance(sampling, GibbsSettings) else sampling,
+        seed=[one.seed for one in asked],
+        noise_seed=noise_seed,
+        progress=False,
+        finished=keep,
+    )
+    return [results[place] for place in range(len(asked))]
+
+
+def _find_by_gibbs(
+    agreement: Agreement,
+    sent: Sequence[Submission],
+    asked: Sequence[Asked],
+    settings: GibbsSettings,
+    measure: Callable[[Drawn], Result],
+    noise_seed: int,
+) -> list[Result]:
+    """Sample and measure on all cores."""
+    model, sums = conjugate_of(agreement.model), released_sums(agreement, sent)
+    scenarios = [one.scenario for one in asked]
+    members = members_of(agreement, tuple(submission.party for submission in sent), scenarios)
+    noises = noises_of(agreement, sent, members.tau, [noise_seed] * len(asked))
+    tasks = [
+        (model, sums, Scenarios(inside, one.scenario.kappa, tau, noise, settings.draws, one.seed), settings, measure)
+        for one, inside, tau, noise in zip(asked, *members, noises, strict=True)
+    ]
+    return [result for _, result in sorted(spread(_measured, tasks, usable_cores()), key=lambda pair: pair[0])]
+
+
+def _measured(model: ConjugateRegression, sums: Any, asked: Any, settings: GibbsSettings, measure: Any) -> Any:
+    return measure(drawn_of(model, sample_by_gibbs(model, sums, asked, settings)))
+
+
+def drawn_of(model: ConjugateRegression, sampled: GibbsSample) -> Drawn:
+    """Coordinates and parameters of what Gibbs sampled."""
+    flat = {name: part.reshape(-1, *part.shape[2:]) for name, part in sampled.parameters.items()}
+    chains, length = sampled.parameters["variance"].shape
+    coordinates = model.own_of_draws(flat)
+    return Drawn(coordinates.reshape(chains, length, -1), flat, float(np.max(sampled.diagnostics.rhat)))
+
+
+def prior_draws(setting: Setting, number: int) -> dict[str, Floats]:
+    """Parameters drawn from the prior."""
+    agreement, sent = plain_submissions(setting, EPSILONS, NOISE_SEED)  # of which nothing is used but the agreement
+    return dict(infer(agreement, sent, method="prior", draws=number).draws)
+
+
+def prior_loss(setting: Setting) -> float:
+    """MNLP of the prior on the test rows."""
+    return loss_on(setting.test_rows, prior_draws(setting, MAX_DRAWS_TO_PREDICT_WITH)).value

@@ -1,0 +1,1 @@
+"""`equipoise demo`, a whole round of three hospitals with simulated patients; `demo-service` plays them too."""
