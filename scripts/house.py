@@ -1,9 +1,10 @@
-"""How the package is built, read from its syntax trees: entries, floors, arrows, cycles, switches, repeated options.
+"""Measures of the source, read from its syntax trees: size, entries, floors, arrows, cycles, switches, plain English.
 
 python scripts/house.py [--check] [SOURCE]
 
-Prints one line a measure. With `--check`, import cycles between files, `if TYPE_CHECKING` and imports within functions
-included, are listed and end the program with exit code 1.
+Prints one line a measure: of `equipoise`, and the size of the other distributions. With `--check`, two things are
+listed and end the program with exit code 1: import cycles between files, `if TYPE_CHECKING` and imports within
+functions included, and docstrings of any distribution that begin with a question word.
 """
 
 import ast
@@ -14,7 +15,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parents[1] / "packages" / "equipoise" / "src" / "equipoise"
+PACKAGES = Path(__file__).resolve().parents[1] / "packages"
+SOURCE = PACKAGES / "equipoise" / "src" / "equipoise"
+OTHERS = (
+    PACKAGES / "equipoise-service" / "src" / "equipoise_service",
+    PACKAGES / "equipoise-paper" / "src" / "equipoise_paper",
+)
+QUESTIONS = ("What", "Whether", "How", "Where", "Who", "Whose", "Which", "Why")
+EMPTY_NAMES = ("found", "one", "place")  # say that a variable holds something, not what
 MODEL_ROOMS = ("models", "inference/models")  # where a kind of model may be asked for
 SETTLEMENT_OPTIONS = frozenset(
     "seed rho mechanism teams estimator method rule draws chains precision tolerance budget noise_secret".split()  # noqa: SIM905
@@ -163,8 +171,45 @@ class House:
                     found.append(f"{file.name}:{node.name}")
         return found
 
+    @property
+    def lines_of_code(self) -> int:
+        """Lines that hold a statement, without imports and docstrings."""
+        return sum(len(_lines_of_code(file.tree)) for file in self.files.values())
+
+    @property
+    def questions(self) -> list[str]:
+        """Docstrings that begin with a question word, where a description should stand."""
+        return [
+            f"{file.path}:{node.body[0].lineno}: {text.splitlines()[0]}"
+            for file in self.files.values()
+            for node in ast.walk(file.tree)
+            if isinstance(node, DOCUMENTED) and (text := ast.get_docstring(node)) and text.startswith(QUESTIONS)
+        ]
+
+    @property
+    def empty_names(self) -> int:
+        """Variables and arguments whose names say nothing, each counted once a function."""
+        count = 0
+        for file in self.files.values():
+            for scope in [file.tree, *file.functions]:
+                nodes = list(_of_scope(scope))
+                names = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+                names |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+                count += len(names & set(EMPTY_NAMES))
+        return count
+
+    @property
+    def largest_class(self) -> tuple[int, str]:
+        """Most methods of a class, its own and not private, and where it is."""
+        return max(
+            (sum(isinstance(part, ast.FunctionDef) for part in node.body), f"{file.name}:{node.name}")
+            for file in self.files.values()
+            for node in ast.walk(file.tree)
+            if isinstance(node, ast.ClassDef)
+        )
+
     def measures(self) -> Iterable[tuple[str, str]]:
-        """What to show, and its figure."""
+        """Yield names and figures to show."""
         lines = [len(file.text.splitlines()) for file in self.files.values()]
         yield "entries of the package", str(self.entries)
         yield "import floors", str(self.floors)
@@ -175,7 +220,36 @@ class House:
         yield "switches on a model's kind", str(len(self.switches))
         yield "signatures with 4 or more settlement options", str(len(self.repeated_options))
         yield "imports within functions", str(self.function_level_imports)
-        yield "lines", f"{sum(lines):,}"
+        yield "lines, and of code", f"{sum(lines):,}, {self.lines_of_code:,}"
+        yield "most methods of a class", "{}, {}".format(*self.largest_class)
+        yield "docstrings that begin with a question word", str(len(self.questions))
+        yield f"variables called {', '.join(EMPTY_NAMES)}", str(self.empty_names)
+
+
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def _lines_of_code(tree: ast.Module) -> set[int]:
+    """Line numbers that statements cover, but for imports and docstrings."""
+    docstrings = {
+        id(node.body[0]) for node in ast.walk(tree) if isinstance(node, DOCUMENTED) and ast.get_docstring(node)
+    }
+    skipped: set[int] = set()
+    lines: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt):
+            span = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+            unwanted = isinstance(node, ast.Import | ast.ImportFrom) or id(node) in docstrings
+            (skipped if unwanted else lines).update(span)
+    return lines - skipped
+
+
+def _of_scope(scope: ast.AST) -> Iterator[ast.AST]:
+    """Nodes of a function or module, without those of the functions in it."""
+    for node in ast.iter_child_nodes(scope):
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _of_scope(node)
 
 
 def _outermost(tree: ast.AST) -> Iterator[ast.AST]:
@@ -225,13 +299,18 @@ def main(arguments: list[str]) -> int:
     """Print the measures, or check them."""
     check = "--check" in arguments
     sources = [Path(one) for one in arguments if one != "--check"]
-    house = House((sources or [SOURCE])[0])
+    house, others = House((sources or [SOURCE])[0]), [House(path) for path in ([] if sources else OTHERS)]
     if check:
-        for cycle in house.cycles:
-            print(f"import cycle: {' ↔ '.join(cycle)}", file=sys.stderr)
-        return bool(house.cycles)
+        wrong = [f"import cycle: {' ↔ '.join(cycle)}" for each in (house, *others) for cycle in each.cycles]
+        wrong += [f"a question word begins {line}" for each in (house, *others) for line in each.questions]
+        print(*wrong, sep="\n", end="\n" if wrong else "", file=sys.stderr)
+        return bool(wrong)
     for name, figure in house.measures():
         print(f"{name:46} {figure}")
+    for each in others:
+        lines = sum(len(file.text.splitlines()) for file in each.files.values())
+        measure = f"{each.source.name}: files, lines, and of code"
+        print(f"{measure:46} {len(each.files)}, {lines:,}, {each.lines_of_code:,}")
     return 0
 
 
