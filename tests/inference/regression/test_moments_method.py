@@ -50,13 +50,18 @@ def test_scenarios_are_sampled_side_by_side(kind: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.draws["weights"], whole.draws["weights"])
 
 
-def test_it_agrees_with_the_paper_s_sampler(tmp_path: Path) -> None:
+def test_it_agrees_with_the_paper_s_sampler_which_may_not_be_installed(tmp_path: Path) -> None:
     """Under the same prior, where Gibbs sampling is exact: numbers, hundreds of rows."""
     prior = '[model.prior]\nkind = "conjugate"'
     agreed = agree("linear", NUMBERS, prior)
     sent = release(agreed, "linear", tmp_path)
     exact = eq.infer(agreed, sent, method="gibbs", draws=4_000)
     found = eq.infer(agreed, sent, method="moments")
+    with (
+        mock.patch("equipoise.inference.infer.entry_points", return_value=()),
+        pytest.raises(InferenceError, match="pip install equipoise-paper"),
+    ):
+        eq.infer(agreed, sent, method="gibbs", draws=4_000)
     deviations = exact.sd("weights")
     assert np.abs((found.mean("weights") - exact.mean("weights")) / deviations).max() < 0.25
     assert np.abs(found.sd("weights") / deviations - 1).max() < 0.15
