@@ -8,6 +8,7 @@ import numpy as np
 
 from equipoise._util.arrays import Floats
 from equipoise._util.display import Chart, Interval, Table
+from equipoise._util.optional import import_optional
 from equipoise.errors import ConvergenceError, InferenceError
 from equipoise.estimate import Estimate
 from equipoise.inference.diagnostics import Diagnostics
@@ -167,5 +168,4 @@ def load_arviz() -> Any:
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"\s*ArviZ is undergoing", FutureWarning)
-        import arviz
-    return arviz
+        return import_optional("arviz", extra="arviz")

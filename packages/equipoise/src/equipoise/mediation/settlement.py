@@ -17,6 +17,7 @@ from equipoise._util.arrays import Floats
 from equipoise._util.canonical import canonical_json, read_limited, sha256_hex, strict_json
 from equipoise._util.display import Chart, Interval, Table
 from equipoise._util.files import replaced_file
+from equipoise._util.optional import import_optional
 from equipoise.agreement import Agreement
 from equipoise.errors import EquipoiseError, MediationError
 from equipoise.estimate import Estimate
@@ -307,9 +308,7 @@ class Settlement:
         pandas.DataFrame
             One row a party; estimates in two columns each, such as `target` and, its standard error, `target_error`.
         """
-        import pandas
-
-        frame = pandas.DataFrame(
+        frame: pandas.DataFrame = import_optional("pandas", extra="pandas").DataFrame(
             {
                 "party": party,
                 "team": ", ".join(award.team),
