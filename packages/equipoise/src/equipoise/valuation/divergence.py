@@ -287,13 +287,14 @@ def _simulated_error(log_density: Callable[[Floats], Floats], number: int, dimen
     known = _table().get(f"{dimension}", {}).get(f"{number}") if log_density is log_density_by_neighbours else None
     if known is not None:
         return known
-    with _one_at_a_time:  # or many threads would find the same at once
+    # Without the lock, many threads would compute the same number at once.
+    with _one_at_a_time:
         return simulate_error(log_density, number, dimension)
 
 
 @cache
 def _table() -> dict[str, dict[str, float]]:
-    """What `simulate_error` finds for nearest neighbours, by dimension and number of draws: it takes seconds."""
+    """Read stored results of `simulate_error` for nearest neighbours, by dimension and number of draws."""
     text = resources.files("equipoise.valuation").joinpath("neighbours.json").read_text(encoding="utf-8")
     found: dict[str, dict[str, float]] = json.loads(text)
     return found
@@ -301,7 +302,7 @@ def _table() -> dict[str, dict[str, float]]:
 
 @cache
 def simulate_error(log_density: Callable[[Floats], Floats], number: int, dimension: int) -> float:
-    """Mean error of an estimated log density on so many points of N(0, I)."""
+    """Simulate the mean error of an estimated log density on a number of points of N(0, I)."""
     rng = np.random.default_rng(dimension)
     errors = []
     for _ in range(max(2, CALIBRATION_POINTS // number)):
@@ -311,7 +312,7 @@ def simulate_error(log_density: Callable[[Floats], Floats], number: int, dimensi
 
 
 def _by_two_samples(draws: Floats, rng: np.random.Generator) -> tuple[Floats, float]:
-    """The paper's estimate, averaged over prior samples."""
+    """Return the terms of the paper's estimate, averaged over prior samples, and the variance this leaves."""
     points = draws.reshape(-1, draws.shape[2])
     repeats = [two_sample_terms(points, rng.normal(size=points.shape)) for _ in range(REPEATS)]
     means = np.mean(repeats, axis=1)
@@ -319,7 +320,7 @@ def _by_two_samples(draws: Floats, rng: np.random.Generator) -> tuple[Floats, fl
 
 
 def two_sample_terms(points: Floats, prior: Floats) -> Floats:
-    """D log(δ_k^prior / δ_k^post) + log(m/(m − 1)) at each point, for as many prior draws (paper App. C.3, App. H.1).
+    """Return D log(δ_k^prior / δ_k^post) + log(m/(m − 1)) at each of m points, given m prior draws (App. C.3, H.1).
 
     Points are whitened by the covariance of both samples together.
     """
@@ -337,7 +338,7 @@ def _by_gaussian_fit(draws: Floats, rng: np.random.Generator) -> tuple[Floats, f
 
 
 def _log_ratio_of_fit(draws: Floats) -> Floats:
-    """Log ratio of the fitted normal density to the prior's. Its mean is the closed form, because the moments agree."""
+    """Return log ratios of the fitted normal density to the prior's; moments agree, so the mean is the closed form."""
     points = draws.reshape(-1, draws.shape[2])
     covariance = np.cov(points.T, bias=True).reshape(draws.shape[2], -1)
     lower = np.linalg.cholesky(covariance)
@@ -347,7 +348,7 @@ def _log_ratio_of_fit(draws: Floats) -> Floats:
 
 
 def _by_classifier(draws: Floats, rng: np.random.Generator) -> tuple[Floats, float]:
-    """Log odds of a neural network, at draws it was not trained on: two halves of the chains serve each other."""
+    """Return log odds of neural networks, each trained on one half of the chains and evaluated on the other."""
     from sklearn.neural_network import MLPClassifier
 
     chains, length, dimension = draws.shape
@@ -367,7 +368,7 @@ def _by_classifier(draws: Floats, rng: np.random.Generator) -> tuple[Floats, flo
 
 
 def _log_odds(network: Any, points: Floats) -> Floats:
-    """What a network gives its last activation; probabilities would round to 1 where the classes are far apart."""
+    """Return the network's output before the last activation; probabilities of distant classes would round to 1."""
     for weights, bias in zip(network.coefs_[:-1], network.intercepts_[:-1], strict=True):
         points = np.maximum(points @ weights + bias, 0.0)
     return np.asarray((points @ network.coefs_[-1] + network.intercepts_[-1])[:, 0])

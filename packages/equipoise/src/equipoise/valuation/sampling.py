@@ -67,22 +67,22 @@ class Sample:
         heapify(self._order)
 
     def __len__(self) -> int:
-        """Coalitions, without nobody."""
+        """Return the number of coalitions, without the empty one."""
         return self._number - 1
 
     @property
     def inside(self) -> Mask:
-        """Who is in which coalition [coalitions, parties], nobody first."""
+        """Membership matrix [coalitions, parties], the empty coalition first."""
         self._blocks = [np.concatenate(self._blocks)]
         return self._blocks[0]
 
     @property
     def complete(self) -> bool:
-        """Whether all coalitions are there."""
+        """True if the sample has all coalitions."""
         return not self._order
 
     def grow(self, budget: int) -> None:
-        """Add pairs while there are any and coalitions, nobody not counted, stay within the budget."""
+        """Add pairs while there are more, and while coalitions (without the empty one) stay within the budget."""
         rows = []
         while self._order and len(self) + 2 <= budget:
             size = self._order[0][1]
@@ -101,7 +101,7 @@ class Sample:
             self._blocks.append(np.array(rows))
 
     def possible(self, size: int) -> int:
-        """Pairs there are of a size and its complement; of the middle size, a pair has both."""
+        """Return the number of pairs of a size and its complement; a pair of the middle size has two of that size."""
         return math.comb(self.parties, size) // (2 if 2 * size == self.parties else 1)
 
     def _fresh(self, size: int) -> Mask:
@@ -117,10 +117,10 @@ class Sample:
 
 @dataclass(frozen=True)
 class SampledShapley:
-    """Shapley values, how they were come by, and where their errors come from.
+    """Shapley values of a sampled game, and the sources of their errors.
 
-    `fixed` [parties, fixed coalitions] is what the coalitions that were not drawn count in them; `drawn` the part of
-    the covariance that comes of the pairs, both of which there are and of their errors.
+    `fixed` [parties, fixed coalitions] are the weights of coalitions that were not drawn. `drawn` is the part of the
+    covariance that comes from the pairs: from the choice of pairs and from the errors of their values.
     """
 
     shapley: ShapleyValues

@@ -1,7 +1,7 @@
-"""What will ε buy me? Advice to a party before it releases anything (no counterpart in the paper).
+"""Advice to a party on its choice of ε, before it releases anything (no counterpart in the paper).
 
-Rounds are imagined from the agreement and row counts alone; this package cannot read a row, and is not allowed to
-import the side that can. So the choice of ε that follows from its advice reveals nothing about the data.
+Rounds are simulated from the agreement and row counts alone. This package cannot read a row, and an import rule keeps
+it from importing the modules that can. So the choice of ε that follows from its advice reveals nothing about the data.
 """
 
 import math
@@ -29,30 +29,38 @@ from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee
 from equipoise.reward.targets import PRECISION, Stakes, Targets, Terms, least_among, set_targets, who_counts
 
 SIMULATIONS = 16
-SAMPLED = 3  # more rounds, that are sampled as well
-ANCHORS = 3  # choices at which they are
-CLEARLY = 0.08  # above the chord, as a share of the whole rise
-WORTH_JOINING = 0.01  # nats of a new row
-ENOUGH = 0.8  # of the largest gain
-MOST_NAMED = 3  # changes
+# Further rounds that are both approximated and sampled, and the number of choices at which they are.
+SAMPLED = 3
+ANCHORS = 3
+# A knee is at least this far above the chord, as a share of the whole rise.
+CLEARLY = 0.08
+# Gain in nats of a new row from which joining pays.
+WORTH_JOINING = 0.01
+# Share of the largest gain that counts as most of it.
+ENOUGH = 0.8
+# Changes to name in a sentence at most.
+MOST_NAMED = 3
+# Bootstrap samples of a median.
 RESAMPLES = 1_000
 UNKNOWN = Estimate(math.nan, math.inf)
 Outcome = Literal["worth it", "not worth it", "cannot tell at this effort"]
-LADDER = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of the largest ε agreed
+# Choices of ε if none are given, as shares of the largest ε agreed.
+LADDER = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What one ε is expected to buy. Values are in nats, expected, with standard errors of the simulation.
+    """Expected outcome of one ε. Values are expectations in nats, with standard errors of the simulation.
 
-    `alone` is what the release is worth by itself, `shapley` what it brings to the coalition, `team` what all releases
-    are worth together, `reward` what the party gets back. Losses are mean negative log probabilities of new rows, and
-    quality says how much of what can be known of a new row is known, alone and with the reward: 0 for the prior, 1 for
-    the truth; both are medians over imagined rounds. So are the widths of the intervals that should hold 90 % of new
-    rows, in the target's unit; they are None where the target is a label. Of `own_rows` they are what the party's own
-    table, as it is, would tell it without any round, and `at_home` what table and reward tell it together;
-    `gain_at_home` is by how much less the loss of a new row is with both: the median over rounds, with the standard
-    error that so few rounds leave.
+    `alone` is the value of the release by itself, `shapley` its Shapley value, `team` the value of all releases
+    together, and `reward` the value of what the party gets back.
+
+    Losses are mean negative log probabilities of new rows. Quality is 0 for predictions by the prior and 1 for those by
+    the truth. Widths are those of intervals that should hold 90 % of new rows, in the target's unit, or None if the
+    target is a label. All three are medians over simulated rounds, for predictions by the release alone, by the reward,
+    by the party's own table without any round (`own_rows`), and by table and reward together (`at_home`).
+    `gain_at_home` is the reduction of the loss of a new row from `own_rows` to `at_home`: the median over rounds, with
+    the standard error that so few rounds leave.
     """
 
     epsilon: float
@@ -100,14 +108,14 @@ class Tried:
 
 @dataclass(frozen=True, repr=False)
 class Advice:
-    """What each ε would buy a party, and what was assumed. `advise` makes one.
+    """Expected outcome of each ε for a party, and the assumptions behind it. `advise` makes one.
 
     Attributes
     ----------
     party, rows : str, int
-        Who asked, and how many rows it has.
+        The party that asked, and its number of rows.
     others : dict of str to Assumed
-        Rows and ε that were assumed of the others.
+        Rows and ε that were assumed of the other parties.
     delta : float
         δ of the (ε, δ) readings.
     rho : float or "max"
@@ -116,9 +124,9 @@ class Advice:
         One for each ε, from strong to weak privacy: expected values in nats, losses, qualities, and widths of
         prediction intervals in the target's unit.
     knee : int, optional
-        Place of the choice after which weaker privacy buys clearly less quality than before, if there is one.
+        Index of the choice after which weaker privacy buys clearly less quality than before, if there is one.
     simulations, seed : int
-        Imagined rounds, and the seed they were drawn with.
+        Number of simulated rounds, and the seed they were drawn with.
     loss_prior, loss_truth : float
         Mean negative log probability of new rows by the prior, and by the truth.
     target : str
@@ -126,11 +134,11 @@ class Advice:
     width_prior, width_truth : float, optional
         Widths of intervals that should hold 90 % of new rows, by the prior and by the truth; None for labels.
     room : Estimate
-        By how many nats a new row is predicted worse by own rows than by the truth: no round can gain more.
+        Nats per new row that own rows lose against the truth: no round can gain more.
     reach : Tried, optional
-        What a reach of the typical ranges would bring, where noise is scaled by more than three times as much.
+        Expected result if reaches were the typical ranges, where noise is scaled by more than three times as much.
     changes : tuple of Tried
-        What was tried where joining is not worth it.
+        Changes to the round that were tried because joining is not worth it.
     """
 
     party: str
@@ -158,13 +166,13 @@ class Advice:
         return self.summary()._repr_html_()
 
     def summary(self) -> Table:
-        """What each ε would buy, as a table that shows itself, in notebooks with a chart.
+        """Return a table of the expected outcome of each ε; notebooks also show a chart.
 
         Returns
         -------
         Table
-            One row for each ε, from strong to weak privacy: what predictions are like by the release alone → with the
-            reward, and by own rows → with both at home, then values in nats.
+            One row for each ε, from strong to weak privacy: quality of predictions by the release alone → with the
+            reward, and by own rows → by own rows and reward, then values in nats.
         """
         numbers = self.width_prior is not None
         rows = [
@@ -209,8 +217,8 @@ class Advice:
     def outcome(self) -> Outcome:
         """The verdict in a few words: joining pays if, with some ε, both together predict better than own rows.
 
-        It is "worth it" where a gain of 0.01 nats a row or more is beyond doubt, "not worth it" where so much can be
-        excluded for every ε, and cannot be told otherwise.
+        It is "worth it" if a gain of 0.01 nats a row or more is beyond doubt, "not worth it" if such a gain can be
+        excluded for every ε, and otherwise "cannot tell at this effort".
         """
         gains = [one.gain_at_home for one in self.choices]
         if any(_surely_pays(gain) for gain in gains):
@@ -221,12 +229,12 @@ class Advice:
 
     @property
     def is_worthwhile(self) -> bool:
-        """Whether joining surely pays; `outcome` tells doubt from a loss."""
+        """True if joining surely pays; `outcome` distinguishes doubt from a loss."""
         return self.outcome == "worth it"
 
     @property
     def verdict(self) -> str:
-        """Whether joining pays, in a sentence."""
+        """Sentence that says if joining pays."""
         best = max(self.choices, key=lambda one: one.gain_at_home.value)
         if self.outcome == "not worth it":
             return (
@@ -248,14 +256,14 @@ class Advice:
 
     @property
     def can_be_worth_it(self) -> bool:
-        """False where own rows predict so well that whatever others bring is worth nothing."""
+        """False if own rows predict so well that no contribution of others could help."""
         return _can_pay(self.room)
 
     @property
     def remedies(self) -> list[str]:
         """Sentences on what a reach of the typical ranges would bring, and what would make joining worth it.
 
-        Each is reckoned by imagined rounds, with the largest ε that was asked for unless the change is another.
+        Each is computed from simulated rounds, with the largest ε that was asked for unless the change is to ε itself.
         """
         found, last = [], self.choices[-1]
         if self.reach is not None:
@@ -298,18 +306,19 @@ def advise(
     seed: int = 0,
     progress: bool | None = None,
 ) -> Advice:
-    """Say what each ε would buy a party of so many rows, before it releases anything.
+    """Estimate the outcome of each ε for a party with this number of rows, before it releases anything.
 
-    Rounds are imagined from the agreement and numbers of rows. No row is read, so following the advice reveals nothing.
+    Rounds are simulated from the agreement and numbers of rows. No row is read, so following the advice reveals
+    nothing about the data.
 
     Parameters
     ----------
     agreement : Agreement or path
         What the parties agreed to.
     party : str
-        Who asks.
+        The party that asks.
     rows : int
-        How many rows it has.
+        Its number of rows.
     epsilons : sequence of float, optional
         ε to compare, at the agreement's Rényi order; by default seven, up to the largest agreed.
     others : mapping of str to (int, float), optional
@@ -317,7 +326,7 @@ def advise(
     delta : float
         δ for the (ε, δ) reading of each ε.
     simulations : int
-        Rounds to imagine, 2 or more; the more, the smaller the errors.
+        Rounds to simulate, 2 or more. More rounds make errors smaller.
     seed : int
         The same seed gives the same advice.
     progress : bool, optional
@@ -331,7 +340,7 @@ def advise(
     Raises
     ------
     AgreementError
-        A party or an ε is not within the agreement, or a number is no whole one.
+        A party or an ε does not fit the agreement, or a count is not a whole number.
 
     Examples
     --------
@@ -403,7 +412,7 @@ def advise(
 
 @dataclass(frozen=True)
 class _Reckoned:
-    """Results of imagined rounds of one situation.
+    """Results of simulated rounds of one situation.
 
     Losses and widths are [rounds, choices, (prior, alone, reward, truth, own rows, own rows and reward)].
     """
@@ -415,26 +424,26 @@ class _Reckoned:
 
     @cached_property
     def typical(self) -> Floats:
-        """Median losses; some imagined truths are extreme."""
+        """Median losses, because some simulated truths are extreme."""
         return np.asarray(np.median(self.losses, axis=0))
 
     @cached_property
     def quality(self) -> Floats:
-        """Shares of what could be gained."""
+        """Median quality: the share of the possible gain, from the prior's loss to the truth's, that is achieved."""
         worst, best = self.losses[:, :, :1], self.losses[:, :, 3:4]
         return np.asarray(np.median((worst - self.losses) / (worst - best), axis=0))
 
     def gain(self, k: int) -> Estimate:
-        """By how much less the loss is with own rows and reward than with own rows."""
+        """Return the median reduction of the loss by own rows and reward, compared with own rows alone."""
         return _median(self.losses[:, k, 4] - self.losses[:, k, 5])
 
     def width(self, k: int, column: int) -> float | None:
-        """Median width of an interval; None where there is none."""
+        """Return the median width of an interval; None for labels, which have none."""
         found = float(np.median(self.widths[:, k, column]))
         return found if np.isfinite(found) else None
 
     def predictions(self, k: int) -> dict[str, Any]:
-        """Everything a choice says of predictions."""
+        """Return all fields of a choice that are about predictions."""
         found: dict[str, Any] = {"gain_at_home": self.gain(k)}
         for name, column in {"alone": 1, "reward": 2, "own_rows": 4, "at_home": 5}.items():
             found[f"loss_{name}"] = float(self.typical[k, column])
@@ -446,7 +455,7 @@ class _Reckoned:
 def _reckon(
     now: Situation, ladder: Sequence[float], simulations: int, sampled: int, seed: int, progress: bool | None
 ) -> _Reckoned:
-    """Imagine rounds at every ε of whoever asks; without sampled ones values are left as they are approximated."""
+    """Simulate rounds at every ε of the asking party; if `sampled` is 0, approximated values are not corrected."""
     agreement, engine = now.agreement, engine_of(now.agreement)
     place, weakest = agreement.party_names.index(now.party), ladder[-1]
     parties = [now.parties[name] for name in agreement.party_names]
@@ -482,7 +491,7 @@ def _reckon(
 def _value(
     tasks: Sequence[expected.Task], simulations: int, anchors: Sequence[int], seed: int, progress: bool | None
 ) -> tuple[Floats, list[Any], Floats]:
-    """Approximate the first rounds, correct by the rest; the longest work first."""
+    """Value the first rounds by approximation and compute corrections from the others, which take longest, first."""
     work: list[tuple[Any, ...]] = [
         (expected.correction, task, anchors, seed + place) for place, task in enumerate(tasks[simulations:])
     ]
@@ -515,9 +524,10 @@ def _call(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def knee(x: Floats, y: Floats) -> int | None:
-    """Where a curve of falling returns bends most: farthest above the chord from its first to its last point.
+    """Return the index where a curve of diminishing returns bends most.
 
-    None if it is nowhere clearly above: then each step buys about as much as the one before, or more.
+    There the curve is farthest above the chord from its first to its last point. Return None if it is nowhere clearly
+    above: then each step gains about as much as the one before, or more.
     """
     if len(x) < 3 or not y[-1] > y[0]:
         return None
@@ -541,7 +551,7 @@ def _assumptions(
 
 
 def _stakes(rough: Floats, corrections: Floats, parties: int) -> list[Stakes]:
-    """Expected Shapley values, values alone and of all, at every choice; the errors of both levels add."""
+    """Return expected Shapley values, values alone and the value of all at every choice; errors of both levels add."""
     found = []
     for k in range(rough.shape[1]):
         mean = rough[:, k].mean(axis=0) + corrections[:, k].mean(axis=0)
@@ -554,7 +564,7 @@ def _stakes(rough: Floats, corrections: Floats, parties: int) -> list[Stakes]:
 
 
 def _targets(agreement: Agreement, stakes: Stakes) -> Targets:
-    """As the mediator would set them, who knows values far better than they are simulated here."""
+    """Return the targets that the mediator would set; it knows values far better than this simulation does."""
     reward = agreement.reward
     degraded, least = reward.mechanism == "degraded", least_among(len(agreement.parties))
     terms = Terms(
@@ -565,15 +575,15 @@ def _targets(agreement: Agreement, stakes: Stakes) -> Targets:
 
 
 def half_of(width: float | None) -> str:
-    """What follows the ± of an interval of that width; nothing where the target is a label."""
+    """Format half the width of an interval, to be shown after ±; return an empty string if there is no width."""
     return "" if width is None else f"{width / 2:.3g}"
 
 
 def _median(values: Floats) -> Estimate:
     """Return the median of independent numbers, with a standard error by the bootstrap.
 
-    Some rounds gain or lose far more than others, so that the standard deviation says little. Of few numbers resamples
-    are much alike, and the error is at least what the quartiles of normal numbers would give.
+    Some rounds gain or lose far more than others, so the standard deviation says little. Bootstrap samples of few
+    numbers are much alike, so the error is at least the one that the quartiles imply for normal numbers.
     """
     resampled = np.random.default_rng(0).choice(values, size=(RESAMPLES, len(values)))
     low, high = np.quantile(values, [0.25, 0.75])
@@ -587,7 +597,7 @@ def _share(part: float, whole: float) -> float:
 
 
 def _between(ladder: Sequence[float], anchors: Sequence[int], found: Floats) -> Floats:
-    """Corrections [choices, quantities] from those at the anchors, along the logarithm of ε."""
+    """Interpolate corrections at the anchors to all choices [choices, quantities], linearly in log ε."""
     at = np.log(np.asarray(ladder))
     return np.column_stack([np.interp(at, at[list(anchors)], column) for column in found.T])
 
