@@ -2,8 +2,8 @@
 
 The first seed must not depend on anything that the mediator can vary. Digests of events would not do: they depend on
 the service's clock and on all earlier events, and the service could try a thousand variants until it likes the seed.
-The name of the round would not do either, because every round under the same agreement has a new one. What remains is the
-agreement and the submissions, which the parties signed. So the same submissions have the same seed in any round,
+The name of the round would not do either, because every round under the same agreement has a new one. What remains is
+the agreement and the submissions, which the parties signed. So the same submissions have the same seed in any round,
 however often and with whatever options they are settled. All other seeds are derived from that one.
 
 One attack remains: a party that sends the last submission and knows all others, in league with the mediator, can try
