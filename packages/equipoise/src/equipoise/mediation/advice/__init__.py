@@ -43,6 +43,8 @@ MOST_NAMED = 3
 # Bootstrap samples of a median.
 RESAMPLES = 1_000
 UNKNOWN = Estimate(math.nan, math.inf)
+# Columns of losses and widths, by what predicts.
+PRIOR, ALONE, REWARD, TRUTH, OWN_ROWS, AT_HOME = range(6)
 Outcome = Literal["worth it", "not worth it", "cannot tell at this effort"]
 # Choices of ε if none are given, as shares of the largest ε agreed.
 LADDER = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
@@ -261,36 +263,36 @@ class Advice:
 
     @property
     def remedies(self) -> list[str]:
-        """Sentences on what a reach of the typical ranges would bring, and what would make joining worth it.
+        """Sentences on the effect of narrower reaches, and on changes that would make joining worth it.
 
         Each is computed from simulated rounds, with the largest ε that was asked for unless the change is to ε itself.
         """
-        found, last = [], self.choices[-1]
+        sentences, last = [], self.choices[-1]
         if self.reach is not None:
             gets = f"quality {self.reach.quality_reward:.0%} in place of {last.quality_reward:.0%}"
             if self.reach.width_reward is not None:
                 gets = f"±{half_of(self.reach.width_reward)} of {self.target} in place of ±{half_of(last.width_reward)}"
-            found.append(
+            sentences.append(
                 f"noise is scaled by much more than the typical range: with {self.reach.what} the reward at epsilon "
                 f"{last.epsilon:.3g} would say {gets}, and the gain over own rows would be {self.reach.gain_at_home} "
                 f"nats in place of {last.gain_at_home}"
             )
         if self.outcome != "not worth it":
-            return found
+            return sentences
         if not self.can_be_worth_it:
-            found.append(
+            sentences.append(
                 f"nothing that others bring could change that: own rows predict a new row within {self.room} nats of "
                 "the truth. Joining pays for whoever has fewer rows, or more to learn"
             )
-        elif enough := [str(one) for one in self.changes if one.is_worthwhile]:
-            found.append(f"it would be worth it with {'; or with '.join(enough[:MOST_NAMED])}")
+        elif enough := [str(change) for change in self.changes if change.is_worthwhile]:
+            sentences.append(f"it would be worth it with {'; or with '.join(enough[:MOST_NAMED])}")
         elif self.changes:
-            best = max(self.changes, key=lambda one: one.gain_at_home.value)
-            found.append(f"nothing that was tried would surely make it worth it; best is {best}")
-        return found
+            best = max(self.changes, key=lambda change: change.gain_at_home.value)
+            sentences.append(f"nothing that was tried would surely make it worth it; best is {best}")
+        return sentences
 
     def to_json(self) -> dict[str, Any]:
-        """The advice as plain numbers, strings, lists and dictionaries."""
+        """Return the advice as plain numbers, strings, lists and dictionaries."""
         return asdict(self)
 
 
@@ -349,8 +351,7 @@ def advise(
     """
     agreement = Agreement.of(agreement)
     agreement.party(party)
-    largest = agreement.privacy.max_epsilon
-    asked = epsilons or [largest * step for step in LADDER]
+    asked = epsilons or [agreement.privacy.max_epsilon * share for share in LADDER]
     ladder = sorted({agreement.guarantee(epsilon=epsilon).epsilon for epsilon in asked})
     assumed = _assumptions(agreement, party, rows, others or {})
     _check_whole("simulations", simulations, 2)
@@ -358,63 +359,78 @@ def advise(
 
     weakest = ladder[-1]
     parties = {name: Assumed(rows, weakest) if name == party else assumed[name] for name in agreement.party_names}
-    now = Situation(party, agreement, parties)
-    reckoned = _reckon(now, ladder, simulations, SAMPLED, seed, progress)
-    place = agreement.party_names.index(party)
-    lines = []
-    for k, epsilon in enumerate(ladder):
-        guarantee = Guarantee(agreement.privacy.order, epsilon)
-        contributed, own, whole = reckoned.stakes[k].estimates
-        lines.append(
-            Choice(
-                epsilon=epsilon,
-                zcdp=guarantee.zcdp,
-                epsilon_delta=guarantee.epsilon_at(delta),
-                alone=own[place],
-                shapley=contributed[place],
-                team=whole[0],
-                reward=reckoned.targets[k][place],
-                **reckoned.predictions(k),
-            )
-        )
+    situation = Situation(party, agreement, parties)
+    results = _simulate(situation, ladder, simulations, SAMPLED, seed, progress)
     advice = Advice(
         party=party,
         rows=rows,
         others=assumed,
         delta=delta,
         rho=agreement.reward.rho,
-        choices=tuple(lines),
-        knee=knee(np.log(ladder), reckoned.quality[:, 2]),
+        choices=_choices(situation, ladder, delta, results),
+        knee=knee(np.log(ladder), results.quality[:, REWARD]),
         simulations=simulations,
         seed=seed,
-        loss_prior=float(reckoned.typical[0, 0]),
-        loss_truth=float(reckoned.typical[0, 3]),
+        loss_prior=float(results.typical[0, PRIOR]),
+        loss_truth=float(results.typical[0, TRUTH]),
         target=agreement.model.target.name,
-        width_prior=reckoned.width(0, 0),
-        width_truth=reckoned.width(0, 3),
-        room=_median(reckoned.losses[:, -1, 4] - reckoned.losses[:, -1, 3]),
+        width_prior=results.width(0, PRIOR),
+        width_truth=results.width(0, TRUTH),
+        room=_median(results.losses[:, -1, OWN_ROWS] - results.losses[:, -1, TRUTH]),
     )
+    return _with_changes(advice, situation, progress)
+
+
+def _choices(situation: Situation, ladder: Sequence[float], delta: float, results: "_Results") -> tuple[Choice, ...]:
+    """Put together the results of each ε."""
+    agreement = situation.agreement
+    index = agreement.party_names.index(situation.party)
+    choices = []
+    for k, epsilon in enumerate(ladder):
+        guarantee = Guarantee(agreement.privacy.order, epsilon)
+        shapley, alone, teams = results.stakes[k].estimates
+        choices.append(
+            Choice(
+                epsilon=epsilon,
+                zcdp=guarantee.zcdp,
+                epsilon_delta=guarantee.epsilon_at(delta),
+                alone=alone[index],
+                shapley=shapley[index],
+                team=teams[0],
+                reward=results.targets[k][index],
+                **results.predictions(k),
+            )
+        )
+    return tuple(choices)
+
+
+def _with_changes(advice: Advice, situation: Situation, progress: bool | None) -> Advice:
+    """Try changes to the round: narrower reaches if they are wide, and the others if joining is not worth it."""
 
     def tried(change: Change) -> Tried:
-        found = _reckon(change[1], [change[1].parties[party].epsilon], simulations, 0, seed, progress)
-        return Tried(change[0], found.gain(0), found.width(0, 2), float(found.quality[0, 2]))
+        words, changed = change
+        ladder = [changed.parties[advice.party].epsilon]
+        results = _simulate(changed, ladder, advice.simulations, 0, advice.seed, progress)
+        return Tried(words, results.gain(0), results.width(0, REWARD), float(results.quality[0, REWARD]))
 
-    reach = narrow_reaches(now)
+    reach = narrow_reaches(situation)
     advice = replace(advice, reach=tried(reach) if reach else None)
-    if advice.outcome == "not worth it" and advice.can_be_worth_it:
-        others_ = [tried(made) for change in CHANGES[1:] if (made := change(now))]
-        found = [*([advice.reach] if advice.reach else []), *others_]
-        if len(found) > 1 and not any(one.is_worthwhile for one in found):
-            found.append(tried(everything(now)))
-        advice = replace(advice, changes=tuple(found))
-    return advice
+    if advice.outcome != "not worth it" or not advice.can_be_worth_it:
+        return advice
+    changes = [advice.reach] if advice.reach else []
+    # The first change is that of reaches.
+    changes += [tried(changed) for change in CHANGES[1:] if (changed := change(situation))]
+    if len(changes) > 1 and not any(change.is_worthwhile for change in changes):
+        changes.append(tried(everything(situation)))
+    return replace(advice, changes=tuple(changes))
 
 
 @dataclass(frozen=True)
-class _Reckoned:
+class _Results:
     """Results of simulated rounds of one situation.
 
-    Losses and widths are [rounds, choices, (prior, alone, reward, truth, own rows, own rows and reward)].
+    Losses and widths are [rounds, choices, predictors], where predictors are the prior, the release alone, the reward,
+    the truth, own rows, and own rows with the reward: `PRIOR` to `AT_HOME`.
     """
 
     stakes: list[Stakes]
@@ -430,60 +446,62 @@ class _Reckoned:
     @cached_property
     def quality(self) -> Floats:
         """Median quality: the share of the possible gain, from the prior's loss to the truth's, that is achieved."""
-        worst, best = self.losses[:, :, :1], self.losses[:, :, 3:4]
+        worst, best = self.losses[:, :, [PRIOR]], self.losses[:, :, [TRUTH]]
         return np.asarray(np.median((worst - self.losses) / (worst - best), axis=0))
 
     def gain(self, k: int) -> Estimate:
         """Return the median reduction of the loss by own rows and reward, compared with own rows alone."""
-        return _median(self.losses[:, k, 4] - self.losses[:, k, 5])
+        return _median(self.losses[:, k, OWN_ROWS] - self.losses[:, k, AT_HOME])
 
     def width(self, k: int, column: int) -> float | None:
         """Return the median width of an interval; None for labels, which have none."""
-        found = float(np.median(self.widths[:, k, column]))
-        return found if np.isfinite(found) else None
+        median = float(np.median(self.widths[:, k, column]))
+        return median if np.isfinite(median) else None
 
     def predictions(self, k: int) -> dict[str, Any]:
         """Return all fields of a choice that are about predictions."""
-        found: dict[str, Any] = {"gain_at_home": self.gain(k)}
-        for name, column in {"alone": 1, "reward": 2, "own_rows": 4, "at_home": 5}.items():
-            found[f"loss_{name}"] = float(self.typical[k, column])
-            found[f"quality_{name}"] = float(self.quality[k, column])
-            found[f"width_{name}"] = self.width(k, column)
-        return found
+        fields: dict[str, Any] = {"gain_at_home": self.gain(k)}
+        for name, column in {"alone": ALONE, "reward": REWARD, "own_rows": OWN_ROWS, "at_home": AT_HOME}.items():
+            fields[f"loss_{name}"] = float(self.typical[k, column])
+            fields[f"quality_{name}"] = float(self.quality[k, column])
+            fields[f"width_{name}"] = self.width(k, column)
+        return fields
 
 
-def _reckon(
-    now: Situation, ladder: Sequence[float], simulations: int, sampled: int, seed: int, progress: bool | None
-) -> _Reckoned:
+def _simulate(
+    situation: Situation, ladder: Sequence[float], simulations: int, sampled: int, seed: int, progress: bool | None
+) -> _Results:
     """Simulate rounds at every ε of the asking party; if `sampled` is 0, approximated values are not corrected."""
-    agreement, engine = now.agreement, engine_of(now.agreement)
-    place, weakest = agreement.party_names.index(now.party), ladder[-1]
-    parties = [now.parties[name] for name in agreement.party_names]
-    choices = expected.Choices(place, np.array([1 / epsilon - 1 / weakest for epsilon in ladder]))
+    agreement, engine = situation.agreement, engine_of(situation.agreement)
+    index, weakest = agreement.party_names.index(situation.party), ladder[-1]
+    parties = [situation.parties[name] for name in agreement.party_names]
+    choices = expected.Choices(index, np.array([1 / epsilon - 1 / weakest for epsilon in ladder]))
     anchors = sorted(set(np.linspace(0, len(ladder) - 1, ANCHORS).round().astype(int).tolist()))
 
     rng = np.random.default_rng(seed)
     tasks = [
-        expected.Task(engine, one, expected.plan(len(parties), rng), choices)
-        for one in imagine(engine, parties, simulations + sampled, rng)
+        expected.Task(engine, simulated, expected.plan(len(parties), rng), choices)
+        for simulated in imagine(engine, parties, simulations + sampled, rng)
     ]
-    rough, normals, found = _value(tasks, simulations, anchors, seed, progress)
-    corrected = (
-        np.array([_between(ladder, anchors, one) for one in found]) if sampled else np.zeros((2, *rough.shape[1:]))
-    )
-    stakes = _stakes(rough, corrected, len(parties))
-    targets = [_targets(agreement, one) for one in stakes]
+    rough, normals, at_anchors = _value(tasks, simulations, anchors, seed, progress)
+    if sampled:
+        corrections = np.array([_between(ladder, anchors, correction) for correction in at_anchors])
+    else:
+        # Two rows of zeros, because `_stakes` needs two rounds for a covariance.
+        corrections = np.zeros((2, *rough.shape[1:]))
+    stakes = _stakes(rough, corrections, len(parties))
+    targets = [_targets(agreement, stake) for stake in stakes]
     mean = rough.mean(axis=0)
     shares = np.array(
         [
-            (_share(one.alone[place], mean[k, 1 + place]), _share(target.values[place], one.worth[0]))
-            for k, (one, target) in enumerate(zip(stakes, targets, strict=True))
+            (_share(stake.alone[index], mean[k, 1 + index]), _share(target.values[index], stake.worth[0]))
+            for k, (stake, target) in enumerate(zip(stakes, targets, strict=True))
         ]
     )
     degrade = agreement.reward.mechanism == "degraded"
     losses, widths, evidence = quality.predictions(tasks[:simulations], normals, shares, rng, degrade=degrade)
-    at_home, home_widths = home.predictions(tasks[:simulations], evidence, parties[place].rows, seed)
-    return _Reckoned(
+    at_home, home_widths = home.predictions(tasks[:simulations], evidence, parties[index].rows, seed)
+    return _Results(
         stakes, targets, np.concatenate([losses, at_home], axis=2), np.concatenate([widths, home_widths], axis=2)
     )
 
@@ -493,21 +511,21 @@ def _value(
 ) -> tuple[Floats, list[Any], Floats]:
     """Value the first rounds by approximation and compute corrections from the others, which take longest, first."""
     work: list[tuple[Any, ...]] = [
-        (expected.correction, task, anchors, seed + place) for place, task in enumerate(tasks[simulations:])
+        (expected.correction, task, anchors, seed + index) for index, task in enumerate(tasks[simulations:])
     ]
     work += [(expected.by_approximation, task) for task in tasks[:simulations]]
     results: dict[int, Any] = {}
     with phase_of(progress, "imagining rounds", len(work), 1) as tick:
-        for place, result in tasks[0].engine.spread(_call, work):
-            results[place] = result
+        for index, result in tasks[0].engine.spread(_call, work):
+            results[index] = result
             if tick:
                 tick(1)
     corrections = len(tasks) - simulations
-    rough = [results[corrections + place] for place in range(simulations)]
+    rough = [results[corrections + index] for index in range(simulations)]
     return (
         np.array([quantities for quantities, _ in rough]),
         [pairs for _, pairs in rough],
-        np.array([results[place] for place in range(corrections)]),
+        np.array([results[index] for index in range(corrections)]),
     )
 
 
@@ -552,15 +570,16 @@ def _assumptions(
 
 def _stakes(rough: Floats, corrections: Floats, parties: int) -> list[Stakes]:
     """Return expected Shapley values, values alone and the value of all at every choice; errors of both levels add."""
-    found = []
+    stakes = []
     for k in range(rough.shape[1]):
         mean = rough[:, k].mean(axis=0) + corrections[:, k].mean(axis=0)
         spread = np.cov(rough[:, k].T) / len(rough) + np.cov(corrections[:, k].T) / len(corrections)
-        order = [*range(1 + parties, 1 + 2 * parties), *range(1, 1 + parties), 0]  # as stakes have it
+        # Stakes begin with Shapley values, then values alone, then that of all; quantities have the reverse order.
+        order = [*range(1 + parties, 1 + 2 * parties), *range(1, 1 + parties), 0]
         shapley, alone, whole = np.split(mean[order], [parties, 2 * parties])
         one_team = np.zeros(parties, dtype=np.intp)
-        found.append(Stakes(np.maximum(shapley, 0.0), alone, whole, one_team, spread[np.ix_(order, order)]))
-    return found
+        stakes.append(Stakes(np.maximum(shapley, 0.0), alone, whole, one_team, spread[np.ix_(order, order)]))
+    return stakes
 
 
 def _targets(agreement: Agreement, stakes: Stakes) -> Targets:
@@ -596,10 +615,10 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole > 0 else 1.0
 
 
-def _between(ladder: Sequence[float], anchors: Sequence[int], found: Floats) -> Floats:
+def _between(ladder: Sequence[float], anchors: Sequence[int], corrections: Floats) -> Floats:
     """Interpolate corrections at the anchors to all choices [choices, quantities], linearly in log ε."""
-    at = np.log(np.asarray(ladder))
-    return np.column_stack([np.interp(at, at[list(anchors)], column) for column in found.T])
+    logs = np.log(np.asarray(ladder))
+    return np.column_stack([np.interp(logs, logs[list(anchors)], column) for column in corrections.T])
 
 
 def _check_whole(name: str, value: object, least: int) -> None:
