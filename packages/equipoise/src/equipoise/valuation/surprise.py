@@ -1,4 +1,4 @@
-"""The value of what parties released: KL(posterior ‖ prior) of the model's own parameters, in nats (paper §3)."""
+"""Value of parties' releases: KL(posterior ‖ prior) of the model's own parameters, in nats (paper §3)."""
 
 from typing import Any
 
