@@ -1,4 +1,4 @@
-"""Every error a user can cause, as one tree.
+"""Tree of all errors that a user can cause.
 
 A message names the offending value and the remedy. Each class carries the exit code that the command line uses, so
 that a script can tell a bad table from a refused spend; the codes are part of the documented interface.
@@ -55,15 +55,15 @@ class SubmissionError(EquipoiseError):
 
 
 class ClippingWarning(UserWarning):
-    """Much of a column lies outside its agreed bounds; `release` warns if it was allowed to clip it."""
+    """Many values of a column lie outside its agreed bounds; `release` warns if it was allowed to clip them."""
 
 
 class CacheWarning(UserWarning):
-    """The folder for compiled programs is open to others, and is not used."""
+    """Other users of the machine can write to the folder for compiled programs, so it is not used."""
 
 
 class KeyFileWarning(UserWarning):
-    """A signing key is open to others on its machine."""
+    """Other users of the machine can read a signing key."""
 
 
 class KeyFileError(EquipoiseError):
@@ -101,7 +101,7 @@ class ServiceError(EquipoiseError):
 
 
 class VerificationError(EquipoiseError):
-    """What was received or exported is not what its signatures and digests say."""
+    """Received or exported data contradict their signatures or digests."""
 
     exit_code = 12
 

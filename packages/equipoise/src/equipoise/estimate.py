@@ -3,8 +3,8 @@
 import math
 from dataclasses import dataclass
 
-# Standard errors: a difference within the first may be luck, one beyond the last is not, however many are looked at.
-# A number counts as above 0 beyond the one between: of a thousand that are 0 one does.
+# Thresholds in standard errors. A difference below UNSURE may be chance. One above SURE is not, however many are
+# compared. A number counts as positive above ABOVE_ZERO: of a thousand numbers that are truly 0, about one does.
 UNSURE, ABOVE_ZERO, SURE = 2.0, 3.0, 4.0
 
 
@@ -46,18 +46,18 @@ class Estimate:
         return self.value
 
     def _digits(self) -> str:
-        """As many decimals as show two figures of the error, from 0 to 6."""
+        """Return a format with enough decimals, 0 to 6, to show two significant digits of the error."""
         if not (math.isfinite(self.error) and self.error > 0):
             return ".4g"
         return f".{min(6, max(0, 1 - math.floor(math.log10(self.error))))}f"
 
     def __sub__(self, other: "Estimate") -> "Estimate":
-        """Difference of two numbers with independent errors."""
+        """Subtract an estimate with an independent error."""
         return Estimate(self.value - other.value, math.hypot(self.error, other.error))
 
     @property
     def z_score(self) -> float:
-        """The value divided by its standard error; infinite if there is no error, and 0 for 0."""
+        """The value divided by its standard error; if the error is 0, infinite, or 0 for a value of 0."""
         if self.error == 0:
             return math.copysign(math.inf, self.value) if self.value else 0.0
         return self.value / self.error
@@ -68,7 +68,7 @@ class Estimate:
         return self.z_score
 
     def probability_above(self, other: "Estimate | float") -> float:
-        """How probable it is that the true number is above another's, if their errors are independent and normal.
+        """Return the probability that the true number is above another, if errors are independent and normal.
 
         Parameters
         ----------

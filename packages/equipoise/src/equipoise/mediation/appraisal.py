@@ -1,8 +1,8 @@
-"""Values of scenarios, each computed once: sampled in batches, kept in a journal, found there again.
+"""Values of scenarios, each computed once: sampled in batches and kept in a journal.
 
-A request (`equipoise.mediation.requests`) says everything its answer depends on besides the inputs of the run. Whatever
-asks for values can therefore be run again after a crash: it makes the same requests, and finds those that were
-answered. For the same reason it does not matter who answers: `share` may hand requests to other workers first.
+A request (`equipoise.mediation.requests`) holds everything that its answer depends on besides the inputs of the run. A
+run can therefore be repeated after a crash: it makes the same requests, and the journal has the answers to the earlier
+ones. For the same reason any worker may answer: `share` may hand requests to others first.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
@@ -25,16 +25,17 @@ from equipoise.mediation.settings import SettlementSettings
 from equipoise.protocol.submission import Submission
 from equipoise.valuation.surprise import surprise
 
-MORE_DRAWS = (4, 16)  # times as many, where chains do not agree
+# Factors for the draws of posteriors that have not converged.
+MORE_DRAWS = (4, 16)
 
-
-Share = Callable[[str, Sequence[Request]], None]  # has requests answered elsewhere, all or some; the text is for people
+# A function that has all or some of the requests answered elsewhere; the text describes the work to people.
+Share = Callable[[str, Sequence[Request]], None]
 
 
 class Appraiser:
-    """Values scenarios of one agreement and its submissions; what `share` leaves open is sampled here.
+    """Valuer of scenarios of one agreement and its submissions; it samples those that `share` leaves open.
 
-    With the priors of another agreement, `believed`, if there is one.
+    If an agreement is given as `believed`, its priors are used.
     """
 
     def __init__(
@@ -54,14 +55,16 @@ class Appraiser:
         self._journal, self._settings, self._processes = journal, settings, processes
         self._progress, self._share = progress, share
         self._kept: dict[Request, Posterior] = {}
-        self._larger: dict[Request, Request] = {}  # what was asked instead, where more draws were needed
-        self.seconds = 0.0  # spent on values that were not in the journal
+        # Requests with more draws that replaced those of posteriors that had not converged.
+        self._larger: dict[Request, Request] = {}
+        # Seconds spent on values that were not in the journal.
+        self.seconds = 0.0
 
     def appraise(self, requests: Sequence[Request], *, what: str, keep: Container[Request] = ()) -> list[Appraisal]:
-        """Value scenarios; `what` names the work for people who wait. `posterior` has the draws of those in `keep`.
+        """Value scenarios; `what` describes the work in progress messages. Draws of those in `keep` stay available.
 
-        A posterior that has not converged is sampled with more draws, twice, before it is refused; by then all others
-        are finished and in the journal.
+        A posterior that has not converged is sampled again with more draws, up to twice, before it is refused. By then
+        the answers to all other requests are in the journal.
         """
         found = self.answers(requests, what=what, keep=keep)
         for factor in MORE_DRAWS:
@@ -82,7 +85,7 @@ class Appraiser:
         return found
 
     def answers(self, requests: Sequence[Request], *, what: str, keep: Container[Request] = ()) -> list[Appraisal]:
-        """Value scenarios with the draws asked for and no more, whether these have converged or not."""
+        """Value scenarios with the requested draws only, even if these have not converged."""
         missing = self._missing(requests)
         start = perf_counter()
         if missing and self._share is not None:
@@ -106,39 +109,39 @@ class Appraiser:
         return [request for request in dict.fromkeys(requests) if request.to_json() not in self._journal]
 
     def _skip(self, answered: Collection[Request]) -> None:
-        """Tell who waits of what needs no sampling."""
+        """Count requests that need no sampling as done in the progress display."""
         if isinstance(self._progress, Meter):
             self._progress.skip(len(answered), sum(request.draws for request in answered))
 
     def posterior(self, request: Request) -> Posterior:
-        """The very draws that were valued; sampled again if they are no longer there."""
+        """Return the draws that were valued; if they were not kept, sample the same draws again."""
         return self.posteriors([request])[0]
 
     def posteriors(self, requests: Sequence[Request]) -> list[Posterior]:
-        """The very draws that were valued, of several requests at once."""
+        """Return the draws that were valued for several requests; sample those that were not kept in one batch."""
         requests = [self._larger.get(request, request) for request in requests]
         gone = [request for request in dict.fromkeys(requests) if request not in self._kept]
         self._sample(gone, "sampling again", lambda _request, _posterior: None, keep=gone)
         return [self._kept[request] for request in requests]
 
     def drop(self, requests: Sequence[Request]) -> None:
-        """Forget draws that nobody will ask for."""
+        """Forget draws that are not needed any more."""
         for request in requests:
             self._kept.pop(self._larger.get(request, request), None)
 
     def _value(self, request: Request, posterior: Posterior) -> Appraisal:
         value = surprise(self._believed, posterior, estimator=self._settings.estimator, seed=request.seed, force=True)
-        found = posterior.diagnostics
+        diagnostics = posterior.diagnostics
         return Appraisal(
             value,
             len(posterior),
-            float(np.max(found.rhat)),
-            float(min(np.min(found.ess_bulk), np.min(found.ess_tail))),
-            found.problems,
+            float(np.max(diagnostics.rhat)),
+            float(min(np.min(diagnostics.ess_bulk), np.min(diagnostics.ess_tail))),
+            diagnostics.problems,
         )
 
     def _value_all(self, requests: Iterable[Request], what: str, *, keep: Container[Request]) -> None:
-        """Sample requests and put what they are worth into the journal, as it comes."""
+        """Sample requests, and put each value into the journal as soon as it is known."""
 
         def value(request: Request, posterior: Posterior) -> None:
             self._journal.put(request.to_json(), self._value(request, posterior).to_json())
@@ -181,25 +184,26 @@ class Appraiser:
         )
 
     def approximation_of(self, request: Request) -> Callable[[Request], float]:
-        """Return a function that tells at little cost about what requests with this one's noise are worth."""
+        """Return a cheap approximation of the values of requests that have the same noise as this one."""
         approximate = approximation_of(
             self.agreement, self.submissions, self._noise_of(request), believed=self._believed
         )
         return lambda asked: approximate(asked.scenario)
 
     def add_up(self, request: Request) -> Releases:
-        """Add the releases of a request up to one, with the noise that it adds."""
+        """Add up the releases of a request, with its added noise, to one release."""
         return add_up_releases(self.agreement, self.submissions, request.scenario, self._noise_of(request))
 
     def _noise_of(self, request: Request) -> UnitNoise:
-        """The noise that a request names."""
+        """Resolve the noise that a request names."""
         if request.noise_seed != PATH:
             return request.noise_seed
-        assert self._settings.noise_secret is not None  # a task has one for this mechanism
+        # A task has a secret for this mechanism.
+        assert self._settings.noise_secret is not None
         return path_of(self._settings.noise_secret)
 
     def _refuse(self, requests: Sequence[Request], found: Sequence[Appraisal]) -> None:
-        """Refuse posteriors that have not converged, and name the party whose release is to blame, if one is."""
+        """Refuse posteriors that have not converged; name the party that all coalitions share, if there is one."""
         failed = {request: answer for request, answer in zip(requests, found, strict=True) if answer.problems}
         if not failed:
             return

@@ -1,12 +1,13 @@
-"""What coalitions of a round are worth, and what follows from it: Shapley values and targets.
+"""Values of a round's coalitions, and the Shapley values and targets that follow from them.
 
-Every coalition is valued where they are few; of many parties' coalitions a sample is, which grows until targets are
-known as well as asked, or is all of them. More draws are made where they matter: for the coalitions whose errors weigh
-most in targets and in who brings anything. A target's variance is Σ_C g_C² σ_C² / n_C, where g_C is what the value of
-coalition C counts in it, σ_C² the variance of one draw's share and n_C the number of draws. The fewest draws that bring
-it to a wanted p² are n_C = |g_C| σ_C Σ|g σ| / p² (Neyman's allocation). Several targets take the largest of their
-numbers. All pairs of a sample are one term of that sum: theirs are the errors of values *and* of the choice of
-coalitions, which more coalitions make smaller and more draws of the same ones would not.
+Few parties have few coalitions, and all of these are valued. For many parties a sample of coalitions is valued, which
+grows until targets have the requested precision or no coalition is left. More draws are made for the coalitions whose
+errors matter most for targets and for the decision which parties count as contributors. A target's variance is
+Σ_C g_C² σ_C² / n_C, where g_C is the derivative of the target by the value of coalition C, σ_C² the variance that one
+draw contributes and n_C the number of draws. The fewest draws that bring it to a requested p² are
+n_C = |g_C| σ_C Σ|g σ| / p² (Neyman's allocation). If there are several targets, each coalition gets the largest of its
+numbers. All pairs of a sample are one term of that sum. Their errors come from their values *and* from the choice of
+coalitions, so more coalitions make them smaller, and more draws of the same ones would not.
 """
 
 import math
@@ -28,30 +29,40 @@ from equipoise.valuation.proxy import normal_proxy
 from equipoise.valuation.sampling import ProxyGame, Sample, SampledShapley, estimate, smallest_budget
 from equipoise.valuation.shapley import ShapleyValues
 
-EXTRA_DRAWS = 20  # times the first draws of all coalitions, at most, to reach the precision
-SAFETY = 0.9  # of the wanted error, since errors are estimates themselves
-LEAST_SHARE = 0.5  # of a coalition's draws; less would cost more in warming up than it gives
+# Further draws that may be spent to reach the precision, as a multiple of the first draws of all coalitions.
+EXTRA_DRAWS = 20
+# Aim 10 % below the requested error, because it is itself an estimate.
+SAFETY = 0.9
+# Further draws of a coalition are at least this share of those it has. Fewer would cost more warm-up than they gain.
+LEAST_SHARE = 0.5
 MAX_ROUNDS = 6
-SMALLEST = 640  # draws
-TOLD = ABOVE_ZERO + 1  # errors
-UNTOLD = 1 / 3  # of the precision
-MAX_STAGES = 16  # in which a sample grows
-GROWTH = (1.25, 1.5)  # of its pairs in a stage, at least and at most: errors of few pairs are hardly known
-NEARLY_ALL = 0.6  # of all coalitions; whoever wants so many takes all, and no error of their choice is left
+# Fewest further draws of a coalition.
+SMALLEST = 640
+# A Shapley value that looks positive should be this many standard errors above 0.
+TOLD = ABOVE_ZERO + 1
+# Error, as a share of the precision, of a Shapley value that looks like 0.
+UNTOLD = 1 / 3
+# Stages in which a sample grows, and the least and largest factor by which its pairs increase in one. The errors of few
+# pairs are hardly known, so larger steps would be guesses.
+MAX_STAGES = 16
+GROWTH = (1.25, 1.5)
+# If the sample would exceed this share of all coalitions, value all of them: then there is no sampling error.
+NEARLY_ALL = 0.6
 
 
 class Wanted(NamedTuple):
-    """What should be known how well: derivatives by the coalitions' values [quantities, coalitions], and errors."""
+    """Precision goal: derivatives of quantities by coalitions' values [quantities, coalitions], and their errors."""
 
     slopes: Floats
     errors: Floats
 
 
-More = Callable[[dict[int, int]], dict[int, Appraisal]]  # {coalition: draws} to what they gave
+# A function that makes further draws {index of coalition: draws}, and returns their appraisals by the same index.
+More = Callable[[dict[int, int]], dict[int, Appraisal]]
 
 
 class Coalitions:
-    """Values of one round's coalitions; `known` has those that were asked for."""
+    """Values of one round's coalitions; `known` has those that were valued so far."""
 
     def __init__(self, task: Task, appraiser: Appraiser) -> None:
         self._task, self._settings, self._appraiser = task, task.settings, appraiser
@@ -59,28 +70,29 @@ class Coalitions:
         self.known: dict[tuple[str, ...], Pooled] = {}
 
     def shares(self) -> tuple[ShapleyValues, Targets]:
-        """Shapley values of all parties, and their targets."""
+        """Value coalitions, and return Shapley values and targets of all parties."""
         return self._exact() if self._task.enumerates else self._sampled()
 
     @property
     def complete(self) -> bool:
-        """Whether every coalition was valued."""
+        """True if every coalition was valued."""
         return len(self.known) + 1 == 1 << len(self._parties)
 
     def request(self, members: Sequence[str], replicate: int = 0, draws: int | None = None) -> Request:
-        """What is asked to value a coalition for the first time, or once more."""
+        """Return the request that values a coalition for the first time, or once more."""
         members = ordered(members, self._parties)
         seed = derived_seed(self._task.seed, "value", sorted(members), replicate)
-        shown = members in self._task.teams or len(members) == 1  # some of these are rewards
-        first = self._settings.draws if shown else self._task.first_draws
+        # Posteriors of teams and single parties may be handed out as rewards.
+        may_be_reward = members in self._task.teams or len(members) == 1
+        first = self._settings.draws if may_be_reward else self._task.first_draws
         return Request(members, draws or first, seed)
 
     def is_shown(self, members: tuple[str, ...]) -> bool:
-        """Whether somebody will see draws of it: those of whole teams are a reward, and single parties' compared."""
+        """Return True if draws are needed later: those of teams for rewards, those of parties for comparison."""
         return members in self._task.teams or (len(members) == 1 and fits_enumeration(len(self._parties)))
 
     def stability(self, shapley: ShapleyValues, targets: Targets) -> float | None:
-        """The largest fairness exponent with which no coalition's best member would rather leave with it, if any."""
+        """Return the largest fairness exponent for which no coalition's best member would leave with it, if any."""
         numbered = {
             frozenset(self._parties.index(party) for party in members): pooled.value
             for members, pooled in self.known.items()
@@ -89,16 +101,17 @@ class Coalitions:
         return stability_bound(counted, numbered, shapley.grand, self._task.agreement.reward.rule)
 
     def _value(self, coalitions: Sequence[tuple[str, ...]], draws: Sequence[int] | None = None) -> None:
-        """Value coalitions; one that is known already is valued once more, by other draws."""
+        """Value coalitions; pool the result with earlier draws if there are some."""
         requests = [
             self.request(members, len(self.known[members].parts) if members in self.known else 0, number)
             for members, number in zip(coalitions, draws or repeat(None), strict=False)
         ]
         shown = {request for request in requests if self.is_shown(request.coalition) and draws is None}
         what = f"valuing {len(coalitions)} coalition{'s' * (len(coalitions) > 1)}"
-        for members, found in zip(coalitions, self._appraiser.appraise(requests, what=what, keep=shown), strict=True):
+        appraisals = self._appraiser.appraise(requests, what=what, keep=shown)
+        for members, appraisal in zip(coalitions, appraisals, strict=True):
             known = self.known.get(members)
-            self.known[members] = known + found if known else Pooled((found,))
+            self.known[members] = known + appraisal if known else Pooled((appraisal,))
 
     def _exact(self) -> tuple[ShapleyValues, Targets]:
         every = every_coalition(self._parties)[1:]
@@ -114,19 +127,21 @@ class Coalitions:
         return self._decide([self.known[members].value for members in every])
 
     def _wanted(self, values: Sequence[Estimate]) -> Wanted:
-        """How targets and Shapley values would change with each value, and how well they should be known."""
+        """Return derivatives of targets and Shapley values by coalitions' values, and the errors they should have."""
         shapley, targets = self._decide(values)
         matrix = quantities(self._parties, self._task.teams)[:, 1:]
+        slopes = np.concatenate([targets.slopes @ matrix, matrix[: len(self._parties)]])
+        return Wanted(slopes, self._wanted_errors(shapley))
+
+    def _wanted_errors(self, shapley: ShapleyValues) -> Floats:
+        """Return the errors that all targets, and then all Shapley values, should have."""
         precision = self._settings.precision
         told = told_from_nothing(shapley, precision, self._task.terms.least)
-        return Wanted(
-            np.concatenate([targets.slopes @ matrix, matrix[: len(self._parties)]]),
-            np.concatenate([np.full(len(targets), precision), told]),
-        )
+        return np.concatenate([np.full(len(self._parties), precision), told])
 
     def _decide(self, values: Sequence[Estimate]) -> tuple[ShapleyValues, Targets]:
-        everything = [Estimate(0.0, 0.0), *values]  # nobody is worth nothing
-        return decide(self._parties, self._task.teams, everything, self._task.terms)
+        empty_coalition = Estimate(0.0, 0.0)
+        return decide(self._parties, self._task.teams, [empty_coalition, *values], self._task.terms)
 
     def _sampled(self) -> tuple[ShapleyValues, Targets]:
         """Value a sample that grows in stages, until errors are as small as asked or the budget is spent."""
@@ -147,8 +162,8 @@ class Coalitions:
                 self._value(fresh)
             if sample.complete:
                 return self._exact()
-            found, targets = self._estimated(sample, proxy)
-            extra, pairs = self._plan(sample, found, targets, draws_left)
+            sampled, targets = self._estimated(sample, proxy)
+            extra, pairs = self._plan(sample, sampled, targets, draws_left)
             wanted = sample.fixed - 1 + 2 * pairs
             if fits_enumeration(number) and wanted > NEARLY_ALL * 2**number:
                 wanted = 2**number
@@ -157,58 +172,78 @@ class Coalitions:
             draws_left -= sum(extra.values())
             if extra:
                 self._value(list(extra), list(extra.values()))
-        found, targets = self._estimated(sample, proxy)
-        return found.shapley, targets
+        sampled, targets = self._estimated(sample, proxy)
+        return sampled.shapley, targets
 
     def _estimated(self, sample: Sample, proxy: ProxyGame) -> tuple[SampledShapley, Targets]:
+        """Estimate Shapley values and targets from a sample whose coalitions have all been valued."""
         parties, names = self._parties, np.array(self._parties)
         values = [self.known[tuple(names[row].tolist())].value for row in sample.inside[1:]]
-        found = estimate(sample, values, proxy)
+        sampled = estimate(sample, values, proxy)
         alone = [self.known[party,].value for party in parties]
         worth = [self.known[team].value for team in self._task.teams]
-        return found, decide_from(parties, self._task.teams, found.shapley, alone, worth, self._task.terms)
+        return sampled, decide_from(parties, self._task.teams, sampled.shapley, alone, worth, self._task.terms)
 
     def _plan(
-        self, sample: Sample, found: SampledShapley, targets: Targets, draws_left: int
+        self, sample: Sample, sampled: SampledShapley, targets: Targets, draws_left: int
     ) -> tuple[dict[tuple[str, ...], int], int]:
-        """More draws of coalitions that are there whatever is sampled, and how many pairs there should be."""
-        parties, number, teams = self._parties, len(self._parties), self._task.teams
-        names = np.array(parties)
-        whole = [tuple(names[row].tolist()) for row in sample.inside[1 : sample.fixed]]
-        others = [team for team in teams if team not in whole]
-        places = {members: place for place, members in enumerate([*whole, *others])}
-        of_targets = np.zeros((number, len(places)))
-        of_targets[:, : len(whole)] = targets.slopes[:, :number] @ found.fixed[:, 1:]
-        for column, members in enumerate([*((party,) for party in parties), *map(tuple, teams)]):
-            of_targets[:, places[members]] += targets.slopes[:, number + column]
-        of_shapley = np.zeros_like(of_targets)
-        of_shapley[:, : len(whole)] = found.fixed[:, 1:]
+        """Plan the next stage: further draws of the permanent coalitions, and the number of pairs to have.
 
-        known = [self.known[members] for members in places]
-        errors = np.array([one.value.error for one in known])
-        seen = targets.slopes[:, :number]
-        chosen = np.concatenate([np.sum((seen @ found.drawn) * seen, axis=1), np.diag(found.drawn)])
-        by_value = np.concatenate([of_targets, of_shapley]) * errors
-        parts = np.column_stack([by_value, np.sqrt(np.maximum(chosen, 0.0))])
-        precision = self._settings.precision
-        limits = np.concatenate(
-            [np.full(number, precision), told_from_nothing(found.shapley, precision, self._task.terms.least)]
+        Permanent coalitions are valued whatever is sampled: the fixed ones of the sample, and the teams. Each of them
+        is a source of error to which draws can be allocated; all pairs together are the last source.
+        """
+        permanent = self._permanent(sample)
+        known = [self.known[members] for members in permanent]
+        errors = np.array([pooled.value.error for pooled in known])
+        errors_by_source = np.column_stack(
+            [self._slopes(permanent, sampled, targets) * errors, _errors_of_pairs(sampled, targets)]
         )
         pairs = (len(sample) + 1 - sample.fixed) // 2
-        spent = np.array([*(one.draws for one in known), 2.0 * pairs * self._settings.draws])
-        wanted = neyman(parts, spent, limits)
+        spent = np.array([*(pooled.draws for pooled in known), 2.0 * pairs * self._settings.draws])
+        wanted = neyman(errors_by_source, spent, self._wanted_errors(sampled.shapley))
         extra = further_draws(known, wanted[:-1], draws_left)
-        enough = pairs * wanted[-1] / spent[-1]
-        if enough > pairs:
-            pairs = math.ceil(np.clip(enough, GROWTH[0] * pairs, GROWTH[1] * pairs))
-        named = list(places)
-        return {named[place]: draws for place, draws in extra.items()}, pairs
+        wanted_pairs = pairs * wanted[-1] / spent[-1]
+        if wanted_pairs > pairs:
+            least, most = GROWTH
+            pairs = math.ceil(np.clip(wanted_pairs, least * pairs, most * pairs))
+        return {permanent[index]: draws for index, draws in extra.items()}, pairs
+
+    def _permanent(self, sample: Sample) -> list[tuple[str, ...]]:
+        """Return the fixed coalitions of a sample, in its order, and then teams that are not among them."""
+        names = np.array(self._parties)
+        fixed = [tuple(names[row].tolist()) for row in sample.inside[1 : sample.fixed]]
+        return [*fixed, *(team for team in self._task.teams if team not in fixed)]
+
+    def _slopes(self, permanent: list[tuple[str, ...]], sampled: SampledShapley, targets: Targets) -> Floats:
+        """Return derivatives of targets, and then of Shapley values, by values [2 parties, permanent coalitions].
+
+        A target depends on coalitions through the Shapley values, and directly on values alone and those of teams.
+        """
+        number = len(self._parties)
+        of_shapley = np.zeros((number, len(permanent)))
+        fixed = sampled.fixed[:, 1:]
+        of_shapley[:, : fixed.shape[1]] = fixed
+        of_targets = np.zeros_like(of_shapley)
+        of_targets[:, : fixed.shape[1]] = targets.slopes[:, :number] @ fixed
+        columns = {members: column for column, members in enumerate(permanent)}
+        alone_and_teams = [*((party,) for party in self._parties), *map(tuple, self._task.teams)]
+        for members, slopes in zip(alone_and_teams, targets.slopes.T[number:], strict=True):
+            of_targets[:, columns[members]] += slopes
+        return np.concatenate([of_targets, of_shapley])
+
+
+def _errors_of_pairs(sampled: SampledShapley, targets: Targets) -> Floats:
+    """Return the standard errors that the pairs of a sample cause in targets, and then in Shapley values."""
+    by_shapley = targets.slopes[:, : len(sampled.shapley)]
+    of_targets = np.sum((by_shapley @ sampled.drawn) * by_shapley, axis=1)
+    variances = np.concatenate([of_targets, np.diag(sampled.drawn)])
+    return np.asarray(np.sqrt(np.maximum(variances, 0.0)))
 
 
 def sharpen(
     known: list[Pooled], wanted_of: Callable[[Sequence[Estimate]], Wanted], more: More, *, budget: int
 ) -> list[Pooled]:
-    """Draw more until everything is known as well as wanted, or `budget` more draws are spent."""
+    """Make further draws until all quantities have the wanted errors, or `budget` draws are spent."""
     for _ in range(MAX_ROUNDS):
         extra = further_draws(known, allocate(known, *wanted_of([one.value for one in known])), budget)
         if not extra:
@@ -220,16 +255,16 @@ def sharpen(
 
 
 def further_draws(known: Sequence[Pooled], wanted: Floats, budget: int) -> dict[int, int]:
-    """By place, how many more draws to make so that coalitions have as many as wanted, within a budget."""
+    """Return further draws, by index, that give coalitions the wanted numbers of draws within a budget."""
     if budget <= 0:
         return {}
-    there = np.array([one.draws for one in known], float)
-    short = np.flatnonzero(wanted - there > LEAST_SHARE * there)
-    extra = {int(index): int(wanted[index] - there[index]) for index in short}
-    if not extra and np.any(wanted > there):
-        # Many small wants: fulfil the largest.
-        index = int(np.argmax(wanted / there))
-        extra = {index: int(np.ceil(LEAST_SHARE * there[index]))}
+    made = np.array([pooled.draws for pooled in known], float)
+    short = np.flatnonzero(wanted - made > LEAST_SHARE * made)
+    extra = {int(index): int(wanted[index] - made[index]) for index in short}
+    if not extra and np.any(wanted > made):
+        # Every coalition lacks only a few draws: serve the one that lacks most.
+        index = int(np.argmax(wanted / made))
+        extra = {index: int(np.ceil(LEAST_SHARE * made[index]))}
     extra = {index: _rounded(number) for index, number in extra.items()}
     total = sum(extra.values())
     if total > budget:
@@ -238,32 +273,34 @@ def further_draws(known: Sequence[Pooled], wanted: Floats, budget: int) -> dict[
 
 
 def _rounded(draws: int) -> int:
-    """Up to a power of √2, so that many coalitions ask for the same and go through one batch."""
+    """Round up to a power of √2 times `SMALLEST`, so that many coalitions have equal draws and share a batch."""
     return round(SMALLEST * 2 ** (max(0, math.ceil(2 * math.log2(draws / SMALLEST))) / 2))
 
 
 def allocate(known: Sequence[Pooled], slopes: Floats, wanted_errors: Floats) -> Floats:
-    """Draws every coalition should have, in all; no more than it has for quantities that are good enough."""
-    errors = np.array([one.value.error for one in known])
-    return neyman(slopes * errors, np.array([one.draws for one in known], float), wanted_errors)
+    """Return the total draws that each coalition should have; quantities with the wanted error ask for none."""
+    errors = np.array([pooled.value.error for pooled in known])
+    return neyman(slopes * errors, np.array([pooled.draws for pooled in known], float), wanted_errors)
 
 
 def neyman(parts: Floats, spent: Floats, wanted_errors: Floats) -> Floats:
-    """What to spend on every source of error [sources], in all; 0 for quantities that are good enough.
+    """Return the total effort for each source of error [sources] by Neyman's allocation.
 
-    `parts` [quantities, sources] are the standard errors that each source adds after what was spent on it.
+    `parts` [quantities, sources] are the standard errors that each source causes after the effort `spent` on it.
+    Quantities that already have the wanted error ask for no effort.
     """
-    spread = np.abs(parts) * np.sqrt(spent)  # |g| σ
-    open_ones = np.sqrt(np.sum(parts**2, axis=1)) > wanted_errors
+    # |g| σ of the module's docstring.
+    spread = np.abs(parts) * np.sqrt(spent)
+    too_large = np.sqrt(np.sum(parts**2, axis=1)) > wanted_errors
     wanted = spread * spread.sum(axis=1, keepdims=True) / (SAFETY * wanted_errors[:, None]) ** 2
-    return np.asarray(np.max(np.where(open_ones[:, None], wanted, 0.0), axis=0, initial=0.0))
+    return np.asarray(np.max(np.where(too_large[:, None], wanted, 0.0), axis=0, initial=0.0))
 
 
 def told_from_nothing(shapley: ShapleyValues, precision: float, least: float = 1.0) -> Floats:
-    """Errors with which Shapley values can be told from 0 [parties]; none is wanted of those that can already.
+    """Return the errors that distinguish Shapley values from 0 [parties]; infinite for values that already are.
 
-    One that looks like something should be `TOLD` errors away from 0; one that looks like nothing should be nothing
-    still if it were an error more. Those below `least` times the precision count as nothing.
+    A value that looks positive should be `TOLD` errors above 0. A value that looks like 0 should still count as 0 if it
+    were larger by an error. Values below `least` times the precision count as 0.
     """
     values, errors = shapley.values, shapley.errors
     wanted = np.where(values > errors, np.maximum(values, least * precision) / TOLD, UNTOLD * least * precision)

@@ -1,4 +1,4 @@
-"""What a round will cost: how many posteriors, and how long they take on this machine, from a short measurement."""
+"""Estimate of the cost of a round: number of posteriors, and their time from a short measurement on this machine."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,31 +16,38 @@ from equipoise.mediation.advice.imagined import Assumed, Coalition, imagine
 from equipoise.mediation.journal import FORMAT
 from equipoise.mediation.settings import WITH_NOISE, Mechanism, SettlementSettings, coalitions_to_value
 
-TYPICAL_ROWS = 1_000  # of a party, to measure with
-CURVE = 7  # posteriors of the tempering curve; a few more where a target is next to nothing
-TRIES = 1.5  # verifications of a reward by tempering
-NOISE_TRIES = 8  # posteriors on the way to a reward made by noise
-MORE_DRAWS = 1.5  # times the first draws, for the precision asked for
-COMPARING = 0.7  # seconds for each party's reward, which is compared with others once it is made
-SURE = 2  # the estimate may be wrong by this factor
+# Rows of each party in the measured round.
+TYPICAL_ROWS = 1_000
+# Posteriors of the tempering curve; a target close to 0 needs a few more.
+CURVE = 7
+# Verifications of a reward by tempering.
+TRIES = 1.5
+# Posteriors on the way to a reward made by noise.
+NOISE_TRIES = 8
+# Draws that the precision needs, as a multiple of the first draws.
+MORE_DRAWS = 1.5
+# Seconds to compare each party's reward with the others' once it is made.
+COMPARING = 0.7
+# The estimate may be wrong by this factor.
+SURE = 2
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a round is expected to cost.
+    """Expected cost of a round.
 
     Attributes
     ----------
     coalitions, rewards : int
         Posteriors to value coalitions by, and those to make rewards with.
     kept : int
-        How many of them an earlier run has left.
+        Number of them that the journal of an earlier run has.
     posterior : float
-        Seconds of one on one core.
+        Seconds that one posterior takes on one core.
     processes : int
-        How many are sampled at once.
+        Number of posteriors sampled at once.
     seconds : float
-        Seconds in all; `least` and `most` are a factor of two away.
+        Seconds for the whole round; `least` and `most` are a factor of two away.
     """
 
     coalitions: int
@@ -52,16 +59,16 @@ class Cost:
 
     @property
     def least(self) -> float:
-        """Seconds, if all goes well."""
+        """Seconds in a good case."""
         return self.seconds / SURE
 
     @property
     def most(self) -> float:
-        """Seconds, if many draws are needed."""
+        """Seconds in a bad case: many more draws are needed."""
         return self.seconds * SURE
 
     def to_json(self) -> dict[str, Any]:
-        """The estimate as plain numbers."""
+        """Return the estimate as plain numbers."""
         return {**asdict(self), "least_seconds": self.least, "most_seconds": self.most}
 
     @property
@@ -78,9 +85,10 @@ class Cost:
 
 
 def planned_posteriors(parties: int, settings: SettlementSettings, mechanism: Mechanism) -> tuple[int, int]:
-    """How many posteriors a round of so many parties takes: for coalitions, and for rewards, those of usual targets.
+    """Return the expected numbers of posteriors, for coalitions and for rewards with usual targets.
 
-    Everybody but one gets less than all. Rewards come with draws of the others' evidence, degraded ones with sums.
+    All parties but one get less than the whole posterior. Rewards come with draws of the others' evidence; degraded
+    rewards come with sums instead, which cost no posterior.
     """
     held_back = parties - 1
     if mechanism in WITH_NOISE:
@@ -98,10 +106,10 @@ def estimate_cost(
     parties: int | None = None,
     journal: str | Path | None = None,
 ) -> Cost:
-    """Estimate what settling a round of an agreement would cost on this machine; takes a second or a few.
+    """Estimate the cost of settling a round of an agreement on this machine; this takes a few seconds.
 
-    Nothing is read but the agreement: `parties` says how many will submit, all by default. What a `journal` of an
-    earlier run holds is taken off.
+    Only the agreement is read. `parties` is the number of parties that will submit, all by default. Results in the
+    `journal` of an earlier run are subtracted.
     """
     settings = settings or SettlementSettings()
     mechanism = settings.mechanism or agreement.reward.mechanism
@@ -109,7 +117,7 @@ def estimate_cost(
     kept = min(0 if journal is None else _entries(Path(journal)), coalitions + rewards)
     posterior = _seconds_of_posterior(agreement)
     processes = min(usable_cores(), coalitions + rewards)
-    # Rewards made by noise are found one after the other.
+    # Rewards made by noise are searched for one after the other.
     at_once, in_turn = (0, rewards) if mechanism in WITH_NOISE else (rewards, 0)
     seconds = posterior * ((MORE_DRAWS * coalitions + at_once) / processes + in_turn)
     seconds = seconds * (1 - kept / (coalitions + rewards)) + COMPARING * len(agreement.parties)
@@ -117,7 +125,7 @@ def estimate_cost(
 
 
 def _seconds_of_posterior(agreement: Agreement) -> float:
-    """Measure the seconds of one core that a posterior of everybody takes, of an imagined round."""
+    """Measure the seconds of one core that the posterior of all parties takes, in a simulated round."""
     engine = engine_of(agreement)
     assumed = [Assumed(TYPICAL_ROWS, agreement.privacy.max_epsilon)] * len(agreement.parties)
     (one,) = imagine(engine, assumed, 1, np.random.default_rng(0))
@@ -128,7 +136,7 @@ def _seconds_of_posterior(agreement: Agreement) -> float:
 
 
 def _entries(journal: Path) -> int:
-    """How many results a journal has, if it is one; whether they are of use, whoever opens it finds out."""
+    """Count the results in a journal, without checking that they can be used; 0 if it is no journal."""
     try:
         with journal.open("rb") as file:
             header = strict_json(file.readline(MAX_DOCUMENT_BYTES))

@@ -1,4 +1,4 @@
-"""What `mediation/audit` and `mediation/plausibility` found, as a settlement stores it."""
+"""Findings of `mediation/audit` and `mediation/plausibility`, as a settlement stores them."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -6,7 +6,8 @@ from typing import Any, Literal, Self
 
 from equipoise.errors import MediationError
 
-NOTHING_TO_COMPARE = "nothing to compare with: give a reference settlement"  # of a promise about two settlements
+# Reason of a promise about two settlements if only one is given.
+NOTHING_TO_COMPARE = "nothing to compare with: give a reference settlement"
 
 Verdict = Literal["holds", "fails", "cannot tell"]
 
@@ -23,7 +24,7 @@ class Remark:
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found about one promise."""
+    """Verdict on one promise, with its reason."""
 
     code: str
     promise: str
@@ -33,7 +34,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Ranking:
-    """How probable it is that the first party's Shapley value is truly above the second's."""
+    """Probability that the true Shapley value of the first party is above that of the second."""
 
     higher: str
     lower: str
@@ -42,7 +43,7 @@ class Ranking:
 
 @dataclass(frozen=True)
 class Audit:
-    """All findings, and how sure the order of the parties is."""
+    """All findings, and the certainty of the order of the parties."""
 
     findings: tuple[Finding, ...]
     rankings: tuple[Ranking, ...]
@@ -60,20 +61,20 @@ class Audit:
 
     @property
     def checked(self) -> tuple[Finding, ...]:
-        """Promises but for those about two settlements, where there is only one."""
+        """Findings without those that need a second settlement if there is only one."""
         return tuple(finding for finding in self.findings if finding.reason != NOTHING_TO_COMPARE)
 
     @property
     def failures(self) -> tuple[Finding, ...]:
-        """Promises that are broken."""
+        """Findings of broken promises."""
         return tuple(finding for finding in self.findings if finding.verdict == "fails")
 
     def to_json(self) -> dict[str, Any]:
-        """The audit as plain strings and numbers."""
+        """Return the audit as plain strings and numbers."""
         return {"findings": [asdict(one) for one in self.findings], "rankings": [asdict(one) for one in self.rankings]}
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Self:
-        """The inverse of `to_json`."""
+        """Read what `to_json` returned."""
         findings = tuple(Finding(**one) for one in document["findings"])
         return cls(findings, tuple(Ranking(**one) for one in document["rankings"]))

@@ -1,9 +1,9 @@
-"""Whose is what in the folder of a settlement.
+"""Layout and permissions of a settlement's folder.
 
-What lies in the folder itself is the operator's: everybody's values, the journal, the secret of added noise. Each party
-has a folder of its own in `for/`, with its reward and its report, to be sent to it or opened to it. Files are readable
-by the operator alone until then; others may pass through the folder, since parties may be let into theirs, but not
-list it.
+Files in the folder itself are for the operator: the settlement with everybody's values, the journal, the secret of
+added noise. Each party has a folder of its own in `for/`, with its reward and its report, to be sent or opened to it.
+Until then only the operator can read files. Other users may pass through the folder, so that the operator can give
+them access to their own, but they cannot list it.
 """
 
 from pathlib import Path
@@ -16,12 +16,12 @@ PASSABLE, PRIVATE = 0o711, 0o700
 
 
 def folder_of(folder: Path, party: str) -> Path:
-    """Where everything for a party is."""
+    """Return the folder with everything for a party."""
     return folder / PARTIES / party
 
 
 def make_folder_of(folder: Path, party: str) -> Path:
-    """The same, made if it is not there; folders that are there keep their permissions."""
+    """Make a party's folder if it does not exist, and return it; existing folders keep their permissions."""
     make_passable(folder / PARTIES)
     own = folder_of(folder, party)
     own.mkdir(mode=PRIVATE, exist_ok=True)
@@ -29,16 +29,16 @@ def make_folder_of(folder: Path, party: str) -> Path:
 
 
 def make_passable(folder: Path) -> None:
-    """A folder, and those it is in, if they are not there."""
+    """Make a folder that others may pass through, and its parents, if they do not exist."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=PASSABLE, exist_ok=True)
 
 
 def places_of_reward(folder: Path, party: str) -> tuple[Path, ...]:
-    """Where a party's reward may be; versions up to 0.6 had all of them in one folder."""
+    """Return paths to look for a party's reward at; versions up to 0.6 had all rewards in one folder."""
     return folder_of(folder, party) / REWARD, folder / "rewards" / f"{party}.nc"
 
 
 def places_of_report(folder: Path, party: str) -> tuple[Path, ...]:
-    """Where a party's report may be."""
+    """Return paths to look for a party's report at."""
     return folder_of(folder, party) / REPORT, folder / "reports" / f"{party}.html"

@@ -1,10 +1,10 @@
-"""Finished work of one run, so that a run that was killed goes on where it was.
+"""Journal of finished work, so that a run that was killed can continue.
 
-A journal holds results by key. The one here is a file of JSON, a line each. Its first line names the inputs by their
-digest, and a journal of other inputs is refused, unless they differ in nothing that results depend on: then it becomes
-that of the new inputs. A line counts once it is whole: what a crash left of the last one is
-cut off. It has a digest (up to 0.6 it had none), so that a disk that errs changes no decision. The file is written by
-one process at a time; where several share a run, a database keeps the journal.
+A journal holds results by key. `FileJournal` is a file with one JSON document a line. Its first line identifies the
+inputs by their digest, and a journal of other inputs is refused. If the inputs differ only in settings that no result
+depends on, the journal is taken over for the new inputs. A line counts once it is complete: if a crash left part of a
+line at the end, it is cut off. Each line has a digest (up to version 0.6 it had none), so that disk errors change no
+decision. One process at a time writes the file; if several share a run, a database keeps the journal.
 """
 
 import os
@@ -24,22 +24,22 @@ DIGEST = "sha256"
 
 
 class Journal(Protocol):
-    """Results by key; keys and results are plain JSON, and what `put` took is kept when it returns."""
+    """Results by key, both plain JSON; `put` returns once a result is stored."""
 
     def __contains__(self, key: dict[str, Any], /) -> bool: ...
 
     def __getitem__(self, key: dict[str, Any], /) -> Any: ...
 
     def put(self, key: dict[str, Any], result: Any, /) -> None:
-        """Keep a result; of a key that is there already, it is the same result again."""
+        """Store a result; if the key is already there, the result must be the same."""
         ...
 
 
 class FileJournal:
-    """A journal of one process: with a path, on disk before `put` returns; without one, in memory only."""
+    """A journal of one process: on disk before `put` returns if it has a path, otherwise in memory."""
 
     def __init__(self, path: Path | None, inputs: str, values: str | None = None) -> None:
-        """`values` is a digest of those inputs that results depend on."""
+        """Make a journal of inputs with a digest; `values` is the digest of those inputs that results depend on."""
         self._path, self._inputs, self._values = path, inputs, values
         self._entries: dict[str, Any] = {}
         self._handle: int | None = None
@@ -85,13 +85,13 @@ class FileJournal:
         return self._entries[name_of(key)]
 
     def put(self, key: dict[str, Any], result: Any) -> None:
-        """Keep a result; on disk, where there is a path, when this returns."""
+        """Store a result; if the journal has a path, it is on disk when this returns."""
         if self._handle is not None:
             self._append(self._handle, canonical_json(_with_digest({"key": key, "result": result})) + b"\n")
         self._entries[name_of(key)] = result
 
     def _append(self, handle: int, line: bytes) -> None:
-        """Write a line to disk, or none of it: what is put after a failure must not follow half a line."""
+        """Write a line to disk, or nothing: a later line must not follow half a line after a failure."""
         size = os.fstat(handle).st_size
         try:
             write_all(handle, line)
@@ -127,7 +127,7 @@ class FileJournal:
             raise
 
     def _read(self, path: Path, lines: list[bytes]) -> bool:
-        """Read all results; whether the journal is of these very inputs."""
+        """Read all results; return True if the journal's inputs are exactly these."""
         try:
             header, *entries = [_parse_line(number, line) for number, line in enumerate(lines, start=1)]
             if (header["format"], header["version"]) != (FORMAT, VERSION):
@@ -136,7 +136,7 @@ class FileJournal:
             for number, entry in enumerate(entries, start=2):
                 if DIGEST in entry and entry != _with_digest({"key": entry["key"], "result": entry["result"]}):
                     raise ValueError(f"line {number} does not match its digest")
-            found = {name_of(entry["key"]): entry["result"] for entry in entries}
+            results = {name_of(entry["key"]): entry["result"] for entry in entries}
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise MediationError(
                 f"{str(path)!r} cannot be read as the journal of a mediation ({error}); choose another folder, or "
@@ -148,7 +148,7 @@ class FileJournal:
                 "options. Keep noise.secret where rewards are degraded: with another secret, noise could be averaged "
                 "away. Then delete this file to begin anew, or choose another folder and copy noise.secret there"
             )
-        self._entries = found
+        self._entries = results
         return bool(inputs == self._inputs)
 
 
@@ -165,5 +165,5 @@ def _with_digest(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def name_of(key: dict[str, Any]) -> str:
-    """A key as text, the same for equal keys."""
+    """Return a key as text; equal keys have equal texts."""
     return canonical_json(key).decode("ascii")

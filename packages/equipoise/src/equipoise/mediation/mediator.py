@@ -65,16 +65,16 @@ def mediate(
     Parameters
     ----------
     agreement : Agreement or path
-        What the parties agreed to.
+        The agreement of the parties.
     submissions : sequence of Submission or path
         One of each party. While parties of the agreement are missing, the round is settled only with `partial=True`;
         the settlement names them (`absent`).
     settings : SettlementSettings, optional
-        How to settle; by default as agreed.
+        Settings of the settlement; by default as agreed.
     folder : path, optional
-        Where everything finished is kept at once: a run that is killed goes on where it was when called again with the
-        same inputs, and at the end the folder holds the settlement and the rewards. With another `rho`, the values that
-        are there are used, and the settlement is replaced.
+        Folder that keeps every result as soon as it is finished. A run that was killed continues when it is called
+        again with the same inputs. At the end the folder holds the settlement and the rewards. With another `rho`, the
+        stored values are used, and the settlement is replaced.
     test : (features, target), optional
         Rows in the columns' own units, to report how well each reward predicts; features are None for a model that has
         none.
@@ -96,11 +96,11 @@ def mediate(
     Raises
     ------
     MediationError
-        The settings do not fit the round, or would leave the agreement; or parties are missing.
+        The settings do not fit the round or deviate from the agreement, or parties are missing.
     SubmissionError
         A submission is forged, or does not belong to the agreement.
     ConvergenceError
-        A posterior has not converged, with four and sixteen times the draws either, and `force` is not set.
+        A posterior has not converged, not even with four and sixteen times the draws, and `force` is not set.
 
     Examples
     --------
@@ -128,10 +128,11 @@ def settle(
     progress: bool | None = None,
     share: Share | None = None,
 ) -> Settlement:
-    """Settle a checked round with the answers of a journal, which must be of its inputs, and add those it lacks.
+    """Settle a checked round with the answers in a journal of its inputs, and add answers that are missing there.
 
-    Before anything is sampled, `share` is called with what the work is and the requests that have no answers yet; those
-    it gets answered in the journal, by other workers' `appraise`, are not sampled here. Decisions do not depend on it.
+    Before anything is sampled, `share` is called with a description of the work and the requests without answers. Other
+    workers may then answer them in the journal by `appraise`; only the rest is sampled here. Decisions do not depend on
+    this.
     """
     planned = planned_posteriors(len(task.parties), task.settings, task.mechanism)
     with meter(progress, sum(planned) * task.settings.draws) as shown:
@@ -143,7 +144,7 @@ def settle(
 def value_round(
     task: Task, journal: Journal, *, processes: int | None = None, progress: bool | None = None
 ) -> Decisions:
-    """Decide everything about a checked round that needs no secret, and make no rewards."""
+    """Make all decisions about a checked round that need no secret; make no rewards."""
     appraiser = _appraiser(task, journal, processes=processes, progress=progress)
     coalitions = Coalitions(task, appraiser)
     shapley, targets = coalitions.shares()
@@ -168,7 +169,7 @@ def appraise(
 ) -> None:
     """Put the answers of requests into a journal, as `settle` would.
 
-    An answer may say that its posterior has not converged; it is for whoever drives the round to ask for more draws.
+    An answer may say that its posterior has not converged; `settle` then requests more draws.
     """
     appraiser = _appraiser(task, journal, processes=processes, progress=progress)
     appraiser.answers(requests, what=f"answering {len(requests)} request{'s' * (len(requests) != 1)}")
@@ -251,7 +252,8 @@ class _Round:
         for party, place in places.items():
             if targets.falls_back[place]:
                 rewards[party] = (self.coalitions.request((party,)), self.coalitions.known[party,].value, ())
-            elif targets.whole[place]:  # the best, and who ties with it
+            # The party with the largest Shapley value, and those that tie with it.
+            elif targets.whole[place]:
                 rewards[party] = (whole_request, whole, ())
         rest = {party: Aim.of(targets, place) for party, place in places.items() if party not in rewards}
         rewards |= self.maker.make(team, rest, whole, self.task.mechanism)
@@ -259,9 +261,8 @@ class _Round:
         others = requests_for_others(self.task.seed, self.task.settings.draws, rewards)
         asked = [one for one in others.values() if not self.task.hands_sums(one)]
         self.appraiser.appraise(asked, what="others’ evidence", keep=asked)
-        self.appraiser.posteriors(  # all at once, if they are gone
-            [whole_request, *singles, *asked, *(request for request, _, _ in rewards.values())]
-        )
+        # If draws were not kept, this samples them in one batch.
+        self.appraiser.posteriors([whole_request, *singles, *asked, *(request for request, _, _ in rewards.values())])
         grand = self.appraiser.posterior(whole_request)
 
         def award(party: str) -> Award:
@@ -285,7 +286,8 @@ class _Round:
         drawn = self.appraiser.posterior(request)
         posterior = own_part(self.agreement, drawn)
         if request.tau:
-            posterior = replace(posterior, noise_seed=0)  # whoever knew it could take the added noise away again
+            # A party that knew the seed could remove the added noise.
+            posterior = replace(posterior, noise_seed=0)
         notes += tuple(f"not converged: {problem}" for problem in posterior.diagnostics.problems)
         evidence, sums = None, None
         if others is not None and self.task.hands_sums(others):
@@ -335,7 +337,7 @@ class _Round:
 
 @contextmanager
 def _timed(timings: dict[str, float], name: str) -> Iterator[None]:
-    """Seconds spent within a block, under a name."""
+    """Record the seconds spent within a block under a name."""
     start = perf_counter()
     yield
     timings[name] = perf_counter() - start

@@ -1,15 +1,15 @@
-"""The secret that rewards' noise is drawn from: as given, as a folder keeps it, or derived from the operator's own.
+"""Secret that the noise of rewards is drawn from: given, stored in a folder, or derived from the operator's secret.
 
-Whoever knows the noise that was added to a reward can take it away again. So it comes from the operating system, not
-from the seed, and neither rewards nor the settlement say which it is.
+A party that knows the noise in its reward can remove it. So the noise comes from the operating system, not from the
+seed, and neither rewards nor the settlement contain its secret.
 
-The noise of *degraded* rewards is one path for each release, whoever settles it and how often. If two settlements had
-two independent paths, whoever gets rewards of both could average the noise away. Every operator therefore has one
-secret, in a file that only the operator can read, and each agreement's secret is derived from it (HKDF): the same
-releases always meet the same path, in whatever folder they are settled. Handing the secret of one agreement to an
-auditor tells nothing about the others. A settlement's folder keeps a copy, which goes first: with it the round can be
-settled again on another machine. Each line of that file has a secret, the mechanism and the identity of the agreement
-that it is for; up to version 0.14 it had a single secret for all.
+The noise of *degraded* rewards is one path for each release, in every settlement of an operator. If two settlements had
+independent paths, a party with rewards of both could average the noise away. Every operator therefore has one secret,
+in a file that only the operator can read, and each agreement's secret is derived from it (HKDF). So the same releases
+always get the same path, in whatever folder they are settled. The secret of one agreement, given to an auditor, reveals
+nothing about the others. A settlement's folder keeps a copy, which takes precedence: with it the round can be settled
+again on another machine. Each line of that file has a secret, the mechanism and the identity of the agreement that it
+is for; up to version 0.14 it had a single secret for all.
 """
 
 import os
@@ -62,7 +62,7 @@ def noise_secret_of(mechanism: Mechanism, given: str | None, folder: Path | None
 
 
 def config_folder() -> Path:
-    """Return the folder for what belongs to one user of this machine, unless `EQUIPOISE_CONFIG_DIR` names another."""
+    """Return the user's folder for configuration, or the one that `EQUIPOISE_CONFIG_DIR` names."""
     chosen = os.environ.get(CONFIG_VARIABLE)
     if not chosen:
         return user_folder("config")
@@ -75,7 +75,7 @@ def config_folder() -> Path:
 
 
 def _new_secret(mechanism: Mechanism, identity: str) -> str:
-    """Make a secret; for degraded rewards, the one that all settlements of the agreement by this operator share."""
+    """Make a secret; for degraded rewards, derive the one that all settlements of the agreement share."""
     if mechanism != "degraded":
         return secrets.token_hex(32)
     label = b"equipoise degraded rewards " + identity.encode("ascii")
@@ -83,14 +83,16 @@ def _new_secret(mechanism: Mechanism, identity: str) -> str:
 
 
 def _operator_secret() -> bytes:
-    """Read the operator's secret, made the first time; refuse one that somebody else could know or have put there."""
+    """Read the operator's secret, or make it; refuse one that another user could have read or written."""
     try:
         folder = config_folder()
         make_private_folder(folder)
-        folder = folder.resolve()  # Whoever owns a link on the way could lead it elsewhere later.
+        # The owner of a link in the path could redirect it later.
+        folder = folder.resolve()
         path = folder / OPERATOR_SECRET
         if not path.exists():
-            with suppress(FileExistsError):  # another process may be quicker
+            # Another process may make it at the same time.
+            with suppress(FileExistsError):
                 write_new_file(path, secrets.token_hex(32).encode(), mode=0o600)
         intruder = find_intruder(folder)
         mode = path.stat().st_mode
@@ -113,7 +115,7 @@ def _operator_secret() -> bytes:
 
 
 def _long_enough(mechanism: Mechanism, secret: str) -> str:
-    """Return a secret; one of an older version, which may have written it into exports, degrades no rewards."""
+    """Return a secret; refuse short ones for degraded rewards: older versions may have written them into exports."""
     if mechanism == "degraded" and len(secret) < PATH_DIGITS:
         raise MediationError(f"degraded rewards need a secret of {PATH_DIGITS} hexadecimal digits, not {len(secret)}")
     return secret

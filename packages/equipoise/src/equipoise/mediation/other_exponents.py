@@ -49,17 +49,17 @@ def with_error_curves(
     prior: Posterior,
     rows: Rows | None,
 ) -> Settlement:
-    """Return the settlement with an error curve in each award, if it is known what every party knows alone."""
+    """Return the settlement with an error curve in each award, if the posterior of every party alone is known."""
     mechanism, model = settlement.settings.mechanism, settlement.agreement.model
     if mechanism == "noise" or not all(coalitions.is_shown((party,)) for party in settlement.parties):
         return settlement
 
     def valued(requests: Sequence[Request]) -> list[Known]:
-        """Value and draws of posteriors, without those that should not be relied on."""
+        """Return values and draws of those posteriors that have converged."""
         answers = appraiser.answers(requests, what="other exponents", keep=requests)
-        found = zip(answers, appraiser.posteriors(requests), strict=True)
+        sampled = zip(answers, appraiser.posteriors(requests), strict=True)
         appraiser.drop(requests)
-        return [(answer.value.value, posterior.draws) for answer, posterior in found if not answer.problems]
+        return [(answer.value.value, posterior.draws) for answer, posterior in sampled if not answer.problems]
 
     awards = dict(settlement.awards)
     for team in settlement.teams:
@@ -87,7 +87,7 @@ def with_error_curves(
 
 
 def _kappas(settlement: Settlement, sharing: Sequence[Award]) -> list[float]:
-    """Places on the curve r(κ) of a team from its end to below the lowest target at ρ = 1."""
+    """Choose κ on the curve r(κ) of a team, from its end to below the lowest target at ρ = 1."""
     strict = settlement.targets_at(1.0)
     lowest = min((strict[award.party] for award in sharing if settlement.ratio(award.party) > 0), default=0.0)
     values = {one.kappa: one.value.value for one in settlement.curve if sharing and one.team == sharing[0].team}

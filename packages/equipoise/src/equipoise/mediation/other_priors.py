@@ -1,7 +1,7 @@
-"""Had the prior been another: who brings how much, and gets which share, under two other sensible ones.
+"""Shapley values and targets under other priors, to see how much they depend on the agreed one.
 
-A value is how much is learnt beyond the prior, so it depends on the prior, and so may the order of the parties. Here
-the round is valued again with beliefs half and twice as wide; releases, seeds and rules stay. Rewards are not made.
+A value is the information beyond the prior, so it depends on the prior, and so may the order of the parties. Here the
+round is valued again with priors half and twice as wide; releases, seeds and rules stay. No rewards are made.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ AGREED = "as agreed"
 
 @dataclass(frozen=True)
 class UnderPrior:
-    """What parties bring and are to get under one prior, and what all together know beyond it."""
+    """Shapley values and targets of all parties under one prior, and the value of all together."""
 
     team: Estimate
     rho: float
@@ -37,13 +37,13 @@ class UnderPrior:
 
     @property
     def order(self) -> tuple[str, ...]:
-        """Parties by what they bring, most first."""
+        """Parties by Shapley value, largest first."""
         return tuple(sorted(self.shapley, key=lambda party: -self.shapley[party].value))
 
     def share(self, party: str) -> float:
-        """The party's target as a share of the largest one."""
-        most = max(one.value for one in self.targets.values())
-        return self.targets[party].value / most if most > 0 else 1.0
+        """Return the party's target as a share of the largest one."""
+        largest = max(target.value for target in self.targets.values())
+        return self.targets[party].value / largest if largest > 0 else 1.0
 
 
 def other_priors(
@@ -54,7 +54,7 @@ def other_priors(
     processes: int | None = None,
     progress: bool | None = None,
 ) -> dict[str, UnderPrior]:
-    """The settled round as agreed, and under priors half and twice as wide; `folder` keeps what was computed."""
+    """Compare the settled round with priors half and twice as wide; `folder` keeps results for the next call."""
     sent = settlement.submissions_among(submissions)
     if not settlement.exact:
         raise MediationError(
@@ -62,7 +62,7 @@ def other_priors(
             "valued: settle up to 12 parties with --coalitions all"
         )
     parties, settings = settlement.parties, settlement.settings
-    found = {
+    outcomes = {
         AGREED: UnderPrior(
             settlement.value(*parties),
             settlement.rho,
@@ -90,24 +90,24 @@ def other_priors(
                 progress=progress,
                 believed=believed,
             )
-            values = [one.value for one in appraiser.appraise(requests, what=f"prior {name}")]
+            values = [appraisal.value for appraisal in appraiser.appraise(requests, what=f"prior {name}")]
         shapley, targets = decide(parties, settlement.teams, [Estimate(0.0, 0.0), *values], settlement.terms)
-        found[name] = UnderPrior(
+        outcomes[name] = UnderPrior(
             values[-1],
             targets.rho,
-            {party: shapley[place] for place, party in enumerate(parties)},
-            {party: targets[place] for place, party in enumerate(parties)},
+            {party: shapley[index] for index, party in enumerate(parties)},
+            {party: targets[index] for index, party in enumerate(parties)},
         )
-    return found
+    return outcomes
 
 
 def to_json(found: dict[str, UnderPrior]) -> dict[str, Any]:
-    """The outcomes under other priors as plain numbers and strings."""
-    return {name: {**asdict(one), "order": list(one.order)} for name, one in found.items()}
+    """Return the outcomes of `other_priors` as plain numbers and strings."""
+    return {name: {**asdict(outcome), "order": list(outcome.order)} for name, outcome in found.items()}
 
 
 def widened(agreement: Agreement, width: float) -> Agreement:
-    """The same agreement, but for a prior of the parameters that is so many times as wide; nobody released under it."""
+    """Multiply the width of an agreement's prior of parameters; no party released data under the result."""
     document = agreement.model_dump(mode="json")
     stated = dict(document["model"].get("prior", {}))
     document["model"]["prior"] = {**stated, **agreement.model.widened_prior(width)}

@@ -1,6 +1,6 @@
-"""Is what parties sent plausible? Advice to the operator, never a reason to reject by itself.
+"""Plausibility checks of submissions: advice to the operator, never a reason to reject by itself.
 
-Four questions that need no raw data:
+They answer four questions that need no raw data:
 
 * could this party's rows and all the others' be of one population, or do their sums differ by more than chance?
 * are two parties' statistics closer than independent rows would make them, as if they shared their data?
@@ -42,11 +42,16 @@ from equipoise.models import Layout, layout_of
 from equipoise.models.regression import Regression
 from equipoise.protocol.submission import Submission
 
+# P-value below which a party is remarked upon.
 SUSPICIOUS = 0.001
-SURELY_CLOSER = math.log(1_000)  # odds for a copy against independent rows
-FAR = 6.0  # standard deviations of the noise
-FAR_FROM_PRIOR = 3.0  # standard deviations of the prior
-SAFE = 3.0  # standard errors by which estimated moments are taken to be worse than they look
+# Log odds of a copy against independent rows.
+SURELY_CLOSER = math.log(1_000)
+# Standard deviations of the noise beyond the possible sums.
+FAR = 6.0
+# Standard deviations of the prior from its middle.
+FAR_FROM_PRIOR = 3.0
+# Standard errors by which estimated moments are taken to be worse than they look.
+SAFE = 3.0
 _WIDEN = "state a prior that allows for it, or check bounds and units"
 _COLUMN = "give the column tighter bounds or a `typical` range in the next agreement"
 
@@ -54,10 +59,10 @@ _COLUMN = "give the column tighter bounds or a `typical` range in the next agree
 def same_population_probability(
     agreement: Agreement, others: Sequence[Submission], submission: Submission
 ) -> float | None:
-    """How probable it is that one population gives sums as different as this party's and all the others'.
+    """Bound the probability that one population gives sums as different as this party's and all the others'.
 
-    An upper bound (module docstring). None where the agreement expects every party's features to be distributed in
-    their own way, so that different sums are no surprise.
+    The result is an upper bound of a p-value (module docstring). It is None if the agreement expects every party's
+    features to have a distribution of their own, so that different sums are no surprise.
     """
     if not _one_population(agreement):
         return None
@@ -65,7 +70,7 @@ def same_population_probability(
 
 
 def _one_population(agreement: Agreement) -> bool:
-    """Whether the agreement expects all parties' features to be distributed alike."""
+    """Return True if the agreement expects all parties' features to have one distribution."""
     return bool(getattr(getattr(agreement.model, "data_prior", None), "scope", "shared") == "shared")
 
 
@@ -79,7 +84,7 @@ class _Sums:
 
     @property
     def means(self) -> Floats:
-        """Mean of each entry over rows."""
+        """Means of the entries over rows."""
         return self.values / self.rows
 
     def __sub__(self, other: "_Sums") -> "_Sums":
@@ -96,7 +101,7 @@ def _sums_of(agreement: Agreement, submissions: Sequence[Submission]) -> _Sums:
 
 
 def _same_population(layout: Layout, others: _Sums, one: _Sums) -> tuple[float, int]:
-    """Bound the p-value, and return the place of the entry that differs most."""
+    """Bound the p-value, and return the index of the entry that differs most."""
     rows = others.rows
     mean, noise = others.values / rows, others.noise / rows**2
     ratio = one.rows / rows
@@ -110,7 +115,7 @@ def _same_population(layout: Layout, others: _Sums, one: _Sums) -> tuple[float, 
 
 
 def _largest_variances(layout: Layout, mean: Floats, noise: Floats, rows: int) -> Floats:
-    """Bound on the variance of what a row adds to each entry, given means of all entries and the noise on these."""
+    """Bound the variance of a row's contribution to each entry, given noisy means of all entries."""
     limits = np.array(layout.row_limits)
     low, high = limits[:, 0], limits[:, 1]
     inside = np.clip(mean, low, high)
@@ -119,7 +124,7 @@ def _largest_variances(layout: Layout, mean: Floats, noise: Floats, rows: int) -
     singles = {entry.first: place for place, entry in enumerate(layout.entries) if entry.second is None}
 
     def second_moment(column: int) -> float:
-        """Most that E[x²] of a column may be."""
+        """Bound E[x²] of a column from above."""
         place = squares.get(column)
         if layout.row_limits[singles[column]] == (0, 1) and place is None:
             place = singles[column]  # x² = x of zeros and ones
@@ -135,9 +140,10 @@ def _largest_variances(layout: Layout, mean: Floats, noise: Floats, rows: int) -
 
 
 def unlike_the_others(agreement: Agreement, submissions: Sequence[Submission]) -> list[Remark]:
-    """Parties that do not seem to be of the others' population, the surest first.
+    """Remark on parties that do not seem to be of the others' population, the surest first.
 
-    The rest are then compared without it, or it would make them look odd too. Of two nobody can tell which is odd.
+    The others are then compared without that party, which could make them look odd too. If only two parties are left,
+    nobody can tell which of them is odd, so both are remarked upon.
     """
     if not _one_population(agreement):
         return []
@@ -179,8 +185,9 @@ def _unlike(agreement: Agreement, party: str, probability: float, place: int, me
 
 
 def near_duplicates(agreement: Agreement, submissions: Sequence[Submission], everybody: Posterior) -> list[Remark]:
-    """Pairs whose statistics differ by little more than their noise, where independent rows would differ more."""
-    by_rows: dict[int, list[Submission]] = {}  # sums over different numbers of rows are not copies
+    """Remark on pairs whose statistics differ by little more than noise, although independent rows would differ."""
+    # Sums over different numbers of rows cannot be copies.
+    by_rows: dict[int, list[Submission]] = {}
     for one in submissions:
         by_rows.setdefault(one.count, []).append(one)
     pairs = [pair for alike in by_rows.values() for pair in itertools.combinations(alike, 2)]
@@ -215,7 +222,7 @@ def near_duplicates(agreement: Agreement, submissions: Sequence[Submission], eve
 
 
 def _row_covariance(agreement: Agreement, submissions: Sequence[Submission], posterior: Posterior) -> Floats:
-    """Covariance of what one row of these parties adds to the statistic."""
+    """Estimate the covariance of the contribution of one row of these parties to the statistic."""
     if isinstance(agreement.model, Regression):
         return row_covariance_of(agreement, submissions)
     draws = {name: values[::50] for name, values in posterior.draws.items()}
@@ -223,7 +230,7 @@ def _row_covariance(agreement: Agreement, submissions: Sequence[Submission], pos
 
 
 def impossible_magnitudes(agreement: Agreement, submissions: Sequence[Submission]) -> list[Remark]:
-    """Entries beyond what any rows within the bounds could sum to, by more than the noise explains."""
+    """Remark on entries that no rows within the bounds could sum to, by more than the noise explains."""
     layout = layout_of(agreement)
     found = []
     for submission in submissions:
@@ -245,11 +252,11 @@ def impossible_magnitudes(agreement: Agreement, submissions: Sequence[Submission
 
 
 def prior_conflicts(agreement: Agreement, submissions: Sequence[Submission], everybody: Posterior) -> list[Remark]:
-    """What everybody's posterior believes that the prior did not expect.
+    """Remark on parameters whose posterior is far from what the prior expects.
 
-    In coordinates where the prior is N(0, I), a posterior mean beyond 3 is what the prior expects once in 370 times.
-    The model's own parameters are looked at, and the features' standard deviations: a column that fills little of its
-    bounds is the conflict that is met most often. The posterior is then a compromise, and may be right by neither.
+    In coordinates where the prior is N(0, I), it expects a posterior mean beyond 3 once in 370 times. The check covers
+    the model's own parameters and the features' standard deviations: the most frequent conflict is a column that fills
+    little of its bounds. The posterior is then a compromise, and may fit neither prior nor data.
     """
     own, agreed = everybody.coordinates, agreement.model
     if own is None and agreed.is_conjugate:
@@ -265,7 +272,7 @@ def prior_conflicts(agreement: Agreement, submissions: Sequence[Submission], eve
 
 
 def _nearest_coordinates(agreement: Agreement, agreed: Regression, submissions: Sequence[Submission]) -> Floats:
-    """Coordinates of numbers' deviations: of those within two standard errors the one nearest the prior's middle."""
+    """Return coordinates of numbers' deviations: within two standard errors, those nearest to the prior's middle."""
     least, most = (agreed.deviation_coordinates(end) for end in deviations_of(agreement, submissions))
     return np.where(least > 0, least, np.where(most < 0, most, 0.0))
 

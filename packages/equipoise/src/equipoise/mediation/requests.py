@@ -1,7 +1,7 @@
-"""What is asked to value a coalition, and what is answered: keys and results of a journal.
+"""Requests to value a coalition and their answers: keys and results of a journal.
 
-A request says everything its answer depends on besides the inputs of the run, its seed included. Nothing here samples,
-so that whoever reads or checks a settlement needs no sampler.
+A request holds everything that its answer depends on besides the inputs of the run, including its seed. Nothing here
+samples, so programs that read or check a settlement do not need a sampler.
 """
 
 from dataclasses import asdict, dataclass, fields
@@ -20,8 +20,8 @@ PATH = "path"
 class Request:
     """A scenario to be valued; `tau` is added to every member's statistic, as noise `noise_seed` (`UnitNoise`).
 
-    `recipient` names a member whose own statistic stays as it is; `extra` members to whose statistics more is added.
-    Requests are written down, and may be read: where noise comes from the round's path, they say `PATH`, not its
+    `recipient` names a member whose own statistic gets no noise; `extra` names members whose statistics get more of it.
+    Requests are stored where others may read them. If noise comes from the round's path, they say `PATH` instead of its
     secret.
     """
 
@@ -35,18 +35,20 @@ class Request:
     recipient: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The request as plain values: the key of its answer in a journal."""
-        found = asdict(self) | {"coalition": list(self.coalition), "extra": [list(one) for one in self.extra]}
+        """Return the request as plain values: the key of its answer in a journal."""
+        document = asdict(self) | {"coalition": list(self.coalition), "extra": [list(pair) for pair in self.extra]}
+        # Versions up to 0.11 did not write a recipient; without one, keys stay the same.
         if self.recipient is None:
-            del found["recipient"]  # as versions up to 0.11 wrote, and read
-        return found
+            del document["recipient"]
+        return document
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Self:
         """The inverse of `to_json`."""
-        if unknown := sorted(set(document) - {one.name for one in fields(cls)}):
+        if unknown := sorted(set(document) - {field.name for field in fields(cls)}):
             raise ValueError(f"the request has {unknown[0]!r}, as later versions may; use a newer one")
-        numbers = {name: float(document[name]) for name in ("kappa", "tau")}  # 1 and 1.0 would be two keys
+        # As JSON, 1 and 1.0 would be two keys.
+        numbers = {name: float(document[name]) for name in ("kappa", "tau")}
         extra = tuple((party, float(tau)) for party, tau in document["extra"])
         return cls(**document | numbers | {"coalition": tuple(document["coalition"]), "extra": extra})
 
@@ -59,7 +61,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Appraisal:
-    """A scenario's value, from so many draws; `problems` say why they should not be relied on."""
+    """A scenario's value, with its number of draws; `problems` say why these should not be relied on."""
 
     value: Estimate
     draws: int
@@ -69,11 +71,11 @@ class Appraisal:
 
     @property
     def hopeless(self) -> bool:
-        """Whether the sampler gave up, so that more draws would not help."""
+        """True if the sampler gave up, so that more draws would not help."""
         return any(problem.startswith(GAVE_UP) for problem in self.problems)
 
     def to_json(self) -> dict[str, Any]:
-        """The answer as plain numbers and strings."""
+        """Return the answer as plain numbers and strings."""
         return asdict(self) | {"problems": list(self.problems)}
 
     @classmethod
@@ -86,7 +88,7 @@ class Appraisal:
 
 @dataclass(frozen=True)
 class Pooled:
-    """A value from several sets of independent draws, each counted by its size."""
+    """A value from several sets of independent draws, weighted by their sizes."""
 
     parts: tuple[Appraisal, ...]
 

@@ -1,6 +1,6 @@
-"""Making rewards worth their targets: scenarios are valued until the draws of each are as good as asked for."""
+"""Rewards that are worth their targets: search for them, and value each with as many draws as the precision needs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -16,25 +16,27 @@ from equipoise.mediation.task import Task
 from equipoise.reward import noising, tempering
 from equipoise.reward.targets import Targets
 
-MAX_DRAWS = 16  # times the draws asked for
+# Draws of a reward at most, as a multiple of the draws in the settings.
+MAX_DRAWS = 16
 
-Made = tuple[Request, Estimate, tuple[str, ...]]  # a reward: what it is, its value, and what did not go as planned
+# A reward: its request, its value, and notes on what did not go as planned.
+Made = tuple[Request, Estimate, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class Aim:
-    """What a reward should be worth, by the target; one that must not fall short may be worth more only."""
+    """Target of a reward; with `no_less`, the reward may miss it upwards only."""
 
     target: Estimate
     no_less: bool = False
 
     @classmethod
     def of(cls, targets: Targets, place: int) -> Self:
-        """The aim that follows from one party's target."""
+        """Make the aim that follows from one party's target."""
         return cls(targets[place], bool(targets.close[place]))
 
     def within(self, tolerance: float, whole: Estimate) -> tuple[float, float]:
-        """The value to look for, below the whole, and by how much it may be missed."""
+        """Return the value to search for, below the team's value `whole`, and the tolerance of the search."""
         value = self.target.value
         if not self.no_less:
             return value, tolerance
@@ -43,44 +45,44 @@ class Aim:
 
 
 def requests_for_others(seed: int, draws: int, rewards: Mapping[str, Made]) -> dict[str, Request]:
-    """Return what each reward's party learns of the others by itself, held back as in the reward.
+    """Return, by party, the request for the others' evidence alone, held back as in the party's reward.
 
-    Its own release is left out; nothing is asked where nobody else's is in the reward.
+    The party's own release is left out. There is no request for a reward that holds no release of others.
     """
-    asked = {}
+    requests = {}
     for party, (request, _, _) in rewards.items():
         others = tuple(member for member in request.coalition if member != party)
         if others and request.kappa > 0:
             fresh = derived_seed(seed, "others", party)
-            asked[party] = Request(others, draws, fresh, request.kappa, request.tau, request.noise_seed)
-    return asked
+            requests[party] = Request(others, draws, fresh, request.kappa, request.tau, request.noise_seed)
+    return requests
 
 
 class RewardMaker:
-    """Makes rewards of one round; `points` collects all that was learnt of r(κ) and r(τ) on the way."""
+    """Maker of one round's rewards; `points` collects all values of r(κ) and r(τ) that were estimated on the way."""
 
     def __init__(self, task: Task, appraiser: Appraiser) -> None:
-        self._appraiser, self._seed, self._noise_secret = appraiser, task.seed, task.noise_of_this_round
-        self._draws, self._precision, self._tolerance = task.settings.draws, task.settings.precision, task.tolerance
-        self._first_draws = task.first_draws
+        self._task, self._appraiser = task, appraiser
+        self._draws, self._noise_secret = task.settings.draws, task.noise_of_this_round
+        self._valuer = _Valuer(appraiser, task.settings.precision, MAX_DRAWS * self._draws)
         self.points: list[CurvePoint] = []
 
     def make(
         self, team: tuple[str, ...], aims: Mapping[str, Aim], whole: Estimate, mechanism: Mechanism
     ) -> dict[str, Made]:
-        """Rewards of members of a team, who are to get less than all; who is to get nothing gets the prior.
+        """Make rewards of a team's members that get less than the whole posterior; a target of 0 gets the prior.
 
-        Nobody is to get less than its own release where rewards are degraded; who would has fallen back to it.
+        No target of a degraded reward is below the value of the party's own release: such a party has already fallen
+        back to its own posterior.
         """
         nothing = [party for party, aim in aims.items() if aim.target.value <= 0]
-        found = self._precise(
-            {
-                place: Request(team, self._draws, derived_seed(self._seed, "reward", party, 0), 0.0)
-                for place, party in enumerate(nothing)
-            },
+        valued = self._valuer.value(
+            [Request(team, self._draws, derived_seed(self._task.seed, "reward", party, 0), 0.0) for party in nothing],
             "verifying rewards",
         )
-        made: dict[str, Made] = {party: (*found[place], ()) for place, party in enumerate(nothing)}
+        made: dict[str, Made] = {
+            party: (request, value, ()) for party, (request, value) in zip(nothing, valued, strict=True)
+        }
         rest = {party: aim for party, aim in aims.items() if party not in made}
         if rest:
             make = {"tempering": self._temper, "noise": self._add_noise, "degraded": self._degrade}[mechanism]
@@ -88,133 +90,155 @@ class RewardMaker:
         return made
 
     def on_curve(self, team: tuple[str, ...], kappa: float) -> Request:
-        """Return what is asked to know r(κ); all κ have one seed, so that they share their random numbers."""
-        return Request(team, self._first_draws, derived_seed(self._seed, "curve", sorted(team)), kappa)
+        """Return the request for r(κ); all κ have one seed, so that they share their random numbers."""
+        return _request_on_curve(self._task, team, kappa)
 
     def degraded(self, team: tuple[str, ...], party: str, tau: float) -> Request:
-        """Return what is asked to know what a party's degraded reward with some noise would be worth."""
-        seed = derived_seed(self._seed, "other exponents", party)
-        return Request(team, self._first_draws, seed, tau=tau, noise_seed=PATH, recipient=party)
+        """Return the request for the value of a party's degraded reward with noise τ."""
+        seed = derived_seed(self._task.seed, "other exponents", party)
+        return Request(team, self._task.first_draws, seed, tau=tau, noise_seed=PATH, recipient=party)
 
     def _temper(self, team: tuple[str, ...], aims: Mapping[str, Aim], whole: Estimate) -> dict[str, Made]:
-        """Rewards by a tempered likelihood."""
-        rest = tuple(aims)
-
-        def at(kappas: Sequence[float]) -> list[Estimate]:
-            requests = [self.on_curve(team, kappa) for kappa in kappas]
-            return [one.value for one in self._appraiser.appraise(requests, what="tempering curve")]
-
-        final: dict[str, dict[int, Request]] = {party: {} for party in rest}
-
-        def verify(wanted: dict[int, tuple[float, int]]) -> dict[int, Estimate]:
-            requests = {
-                place: Request(team, self._draws, derived_seed(self._seed, "reward", rest[place], attempt), kappa)
-                for place, (kappa, attempt) in wanted.items()
-            }
-            found = self._precise(requests, "verifying rewards")
-            for place, (request, _) in found.items():
-                final[rest[place]][wanted[place][1]] = request
-            return {place: value for place, (_, value) in found.items()}
-
-        wanted = [aim.within(self._tolerance, whole) for aim in aims.values()]
-        lowest = min(value for value, _ in wanted)
-        tempered, curve = tempering.temper(tempering.first_curve(whole, lowest, at), wanted, verify)
+        """Make rewards by a tempered likelihood."""
+        targets = [aim.within(self._task.tolerance, whole) for aim in aims.values()]
+        search = _TemperingSearch(self._task, self._appraiser, self._valuer, team, tuple(aims))
+        lowest = min(value for value, _ in targets)
+        first_curve = tempering.first_curve(whole, lowest, search.values_at)
+        tempered, curve = tempering.temper(first_curve, targets, search.verify)
         self.points += [CurvePoint(team, point.kappa, 0.0, point.value) for point in curve.points]
         made: dict[str, Made] = {}
-        for party, one in zip(rest, tempered, strict=True):
-            notes = () if one.within_tolerance else (_missed(one.attained, aims[party].target, one.tries),)
-            made[party] = (final[party][one.attempt], one.attained, notes)
+        for index, ((party, aim), result) in enumerate(zip(aims.items(), tempered, strict=True)):
+            notes = () if result.within_tolerance else (_missed(result.attained, aim.target, result.tries),)
+            made[party] = (search.tries[index, result.attempt], result.attained, notes)
         chosen = [request for request, _, _ in made.values()]
-        self._appraiser.drop([one for tries in final.values() for one in tries.values() if one not in chosen])
+        self._appraiser.drop([request for request in search.tries.values() if request not in chosen])
         return made
 
     def _add_noise(self, team: tuple[str, ...], aims: Mapping[str, Aim], whole: Estimate) -> dict[str, Made]:
-        """Rewards by noise added to all releases, which each recipient has drawn for itself."""
-        assert self._noise_secret is not None  # a task has one for this mechanism
-        secret = self._noise_secret
-        return self._with_noise(
-            whole,
-            {
-                party: (aim, Request(team, self._draws, 0, noise_seed=derived_noise(secret, "noise", party)))
-                for party, aim in aims.items()
-            },
-        )
+        """Make rewards by noise added to all releases, drawn independently for each recipient."""
+        # A task has a secret for this mechanism.
+        assert self._noise_secret is not None
+        bases = {
+            party: Request(team, self._draws, 0, noise_seed=derived_noise(self._noise_secret, "noise", party))
+            for party in aims
+        }
+        return {party: self._with_noise(party, aim, bases[party], whole) for party, aim in aims.items()}
 
     def _degrade(self, team: tuple[str, ...], aims: Mapping[str, Aim], whole: Estimate) -> dict[str, Made]:
-        """Rewards by noise added to the others' releases, of one path for all recipients."""
-        return self._with_noise(
-            whole,
-            {
-                party: (aim, Request(team, self._draws, 0, noise_seed=PATH, recipient=party))
-                for party, aim in aims.items()
-            },
-            octaves=3,  # one path leads from everything to the party alone, so that long steps miss little
+        """Make rewards by noise added to the others' releases, along one path of noise for all recipients."""
+        bases = {party: Request(team, self._draws, 0, noise_seed=PATH, recipient=party) for party in aims}
+        # One path leads from the whole posterior to that of the party alone, so long steps miss little.
+        return {party: self._with_noise(party, aim, bases[party], whole, octaves=3) for party, aim in aims.items()}
+
+    def _with_noise(self, party: str, aim: Aim, basis: Request, whole: Estimate, *, octaves: int = 1) -> Made:
+        """Make one party's reward by noise; `basis` is its request, apart from τ and the seed."""
+        # The scale must not depend on any party's choice of ε, because τ would then reveal it.
+        scale = 1 / self._appraiser.agreement.privacy.max_epsilon
+        value, tolerance = aim.within(self._task.tolerance, whole)
+        search = _NoiseSearch(self._task, self._appraiser, self._valuer, party, basis)
+        noised = noising.add_noise(
+            whole, value, scale, search.values_at, search.verify, search.approximate, tolerance, octaves
         )
+        self.points += search.points
+        notes = [noised.doubt] if noised.doubt else []
+        if not noised.within_tolerance:
+            notes.append(_missed(noised.attained, aim.target, len(search.tries)))
+        self._appraiser.drop([request for attempt, request in enumerate(search.tries) if attempt != noised.attempt])
+        return search.tries[noised.attempt], noised.attained, tuple(notes)
 
-    def _with_noise(
-        self, whole: Estimate, aims: Mapping[str, tuple[Aim, Request]], *, octaves: int = 1
-    ) -> dict[str, Made]:
-        """Rewards by noise; the requests say which, but for their τ and seeds."""
-        scale = 1 / self._appraiser.agreement.privacy.max_epsilon  # of nobody's choice of ε, which τ could give away
-        made: dict[str, Made] = {}
-        for party, (aim, basis) in aims.items():
-            common = replace(basis, seed=derived_seed(self._seed, "noise curve", party), draws=self._first_draws)
 
-            def at(taus: Sequence[float], common: Request = common, party: str = party) -> list[Estimate]:
-                asked = {place: replace(common, tau=tau) for place, tau in enumerate(taus)}
-                values = self._precise(asked, "adding noise", keep=False)
-                found = [values[place][1] for place in range(len(taus))]
-                self.points += [
-                    CurvePoint(common.coalition, 1.0, tau, one, party) for tau, one in zip(taus, found, strict=True)
-                ]
-                return found
+class _Valuer:
+    """Values requests, with more draws for those whose standard error exceeds the precision."""
 
-            about = self._appraiser.approximation_of(common)
+    def __init__(self, appraiser: Appraiser, precision: float, most_draws: int) -> None:
+        self._appraiser, self._precision, self._most_draws = appraiser, precision, most_draws
 
-            def approximate(
-                taus: Sequence[float], common: Request = common, about: Callable[[Request], float] = about
-            ) -> list[float]:
-                return [about(replace(common, tau=tau)) for tau in taus]
-
-            tries: list[Request] = []
-
-            def verify(
-                tau: float, basis: Request = basis, party: str = party, tries: list[Request] = tries
-            ) -> Estimate:
-                seed = derived_seed(self._seed, "reward", party, len(tries))
-                fresh = replace(basis, tau=tau, seed=seed)
-                request, value = self._precise({0: fresh}, "verifying rewards")[0]
-                tries.append(request)
-                return value
-
-            value, tolerance = aim.within(self._tolerance, whole)
-            noised = noising.add_noise(whole, value, scale, at, verify, approximate, tolerance, octaves)
-            notes = [noised.doubt] if noised.doubt else []
-            if not noised.within_tolerance:
-                notes.append(_missed(noised.attained, aim.target, len(tries)))
-            made[party] = (tries[noised.attempt], noised.attained, tuple(notes))
-            self._appraiser.drop([one for place, one in enumerate(tries) if place != noised.attempt])
-        return made
-
-    def _precise(
-        self, requests: dict[int, Request], what: str, *, keep: bool = True
-    ) -> dict[int, tuple[Request, Estimate]]:
-        """Value requests, with more draws where the standard error is too large."""
-        found: dict[int, tuple[Request, Estimate]] = {}
-        while requests:
-            asked = list(requests.values())
-            values = self._appraiser.appraise(asked, what=what, keep=asked if keep else ())
+    def value(self, requests: Sequence[Request], what: str, *, keep: bool = True) -> list[tuple[Request, Estimate]]:
+        """Return each request, with the draws it finally had, and its value; `keep` its draws for later use."""
+        results: dict[int, tuple[Request, Estimate]] = {}
+        waiting = dict(enumerate(requests))
+        while waiting:
+            batch = list(waiting.values())
+            appraisals = self._appraiser.appraise(batch, what=what, keep=batch if keep else ())
             again = {}
-            for (index, request), appraisal in zip(requests.items(), values, strict=True):
-                found[index] = request, appraisal.value
+            for (index, request), appraisal in zip(waiting.items(), appraisals, strict=True):
+                results[index] = request, appraisal.value
                 excess = (appraisal.value.error / self._precision) ** 2
-                most = MAX_DRAWS * self._draws
-                if excess > 1 and request.draws < most:
-                    more = min(most, int(np.ceil(1.2 * excess * request.draws)))
+                if excess > 1 and request.draws < self._most_draws:
+                    more = min(self._most_draws, int(np.ceil(1.2 * excess * request.draws)))
                     again[index] = replace(request, draws=more)
                     self._appraiser.drop([request])
-            requests = again
-        return found
+            waiting = again
+        return [results[index] for index in range(len(requests))]
+
+
+def _request_on_curve(task: Task, team: tuple[str, ...], kappa: float) -> Request:
+    return Request(team, task.first_draws, derived_seed(task.seed, "curve", sorted(team)), kappa)
+
+
+class _TemperingSearch:
+    """Evaluations of a search for the κ of a team's rewards; `tries` are verified requests by (target, attempt)."""
+
+    def __init__(
+        self, task: Task, appraiser: Appraiser, valuer: _Valuer, team: tuple[str, ...], parties: tuple[str, ...]
+    ) -> None:
+        self._task, self._appraiser, self._valuer = task, appraiser, valuer
+        self._team, self._parties = team, parties
+        self.tries: dict[tuple[int, int], Request] = {}
+
+    def values_at(self, kappas: Sequence[float]) -> list[Estimate]:
+        """Estimate r(κ) with common random numbers."""
+        requests = [_request_on_curve(self._task, self._team, kappa) for kappa in kappas]
+        return [appraisal.value for appraisal in self._appraiser.appraise(requests, what="tempering curve")]
+
+    def verify(self, wanted: Mapping[int, tuple[float, int]]) -> dict[int, Estimate]:
+        """Value rewards {index of target: (κ, attempt)} by fresh draws."""
+        requests = [self._reward(self._parties[index], kappa, attempt) for index, (kappa, attempt) in wanted.items()]
+        values = {}
+        valued = self._valuer.value(requests, "verifying rewards")
+        for (index, (_, attempt)), (request, value) in zip(wanted.items(), valued, strict=True):
+            self.tries[index, attempt] = request
+            values[index] = value
+        return values
+
+    def _reward(self, party: str, kappa: float, attempt: int) -> Request:
+        seed = derived_seed(self._task.seed, "reward", party, attempt)
+        return Request(self._team, self._task.settings.draws, seed, kappa)
+
+
+class _NoiseSearch:
+    """Evaluations of a search for the τ of one reward.
+
+    `tries` are verified requests in order; `points` are values of r(τ) that were estimated on the way.
+    """
+
+    def __init__(self, task: Task, appraiser: Appraiser, valuer: _Valuer, party: str, basis: Request) -> None:
+        self._seed, self._valuer, self._party, self._basis = task.seed, valuer, party, basis
+        self._on_curve = replace(basis, seed=derived_seed(task.seed, "noise curve", party), draws=task.first_draws)
+        self._approximation = appraiser.approximation_of(self._on_curve)
+        self.tries: list[Request] = []
+        self.points: list[CurvePoint] = []
+
+    def values_at(self, taus: Sequence[float]) -> list[Estimate]:
+        """Estimate r(τ) with common random numbers."""
+        requests = [replace(self._on_curve, tau=tau) for tau in taus]
+        values = [value for _, value in self._valuer.value(requests, "adding noise", keep=False)]
+        self.points += [
+            CurvePoint(self._basis.coalition, 1.0, tau, value, self._party)
+            for tau, value in zip(taus, values, strict=True)
+        ]
+        return values
+
+    def approximate(self, taus: Sequence[float]) -> list[float]:
+        """Approximate r(τ) at little cost."""
+        return [self._approximation(replace(self._on_curve, tau=tau)) for tau in taus]
+
+    def verify(self, tau: float) -> Estimate:
+        """Value the reward with noise τ by fresh draws, and add it to the tries."""
+        seed = derived_seed(self._seed, "reward", self._party, len(self.tries))
+        ((request, value),) = self._valuer.value([replace(self._basis, tau=tau, seed=seed)], "verifying rewards")
+        self.tries.append(request)
+        return value
 
 
 def _missed(attained: Estimate, target: Estimate, tries: int) -> str:

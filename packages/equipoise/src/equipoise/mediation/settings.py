@@ -1,8 +1,8 @@
-"""How a round is settled, beyond what its agreement and its submissions say: one class for everybody who says it.
+"""Settings of a settlement, beyond its agreement and its submissions.
 
-`mediate`, the command line, the service's form and API, the digest of a journal and the verifier all use
-`SettlementSettings`. What can be checked without an agreement is checked when it is made; the rest when it is resolved
-for a round (`equipoise.mediation.task`).
+`mediate`, the command line, the service's form and API, the digest of a journal and the verifier all use the class
+`SettlementSettings`. It checks everything that needs no agreement when it is made. The rest is checked when the
+settings are resolved for a round (`equipoise.mediation.task`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,17 +24,23 @@ Whole = Annotated[int, Field(strict=True)]
 Nats = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 Rho = Annotated[float, Field(strict=True, gt=0, le=1)] | Literal["max"]
 Mechanism = Literal["tempering", "noise", "degraded"]
-WITH_NOISE = ("noise", "degraded")  # mechanisms that need a secret
+# Mechanisms that need a secret.
+WITH_NOISE = ("noise", "degraded")
 Team = Annotated[tuple[str, ...], Field(strict=False, max_length=MAX_PARTIES)]
 Teams = Annotated[tuple[Team, ...], Field(strict=False, max_length=MAX_PARTIES)]
 
 Coalitions = Literal["auto", "all", "sampled"]
 
-ALL_UP_TO = 7  # parties: a sample of their coalitions that is as good is nearly all of them
-EXACT_UP_TO = 12  # parties, whose coalitions can all be valued
-FEWEST_SAMPLED = 4  # parties
-FEWEST_CHAINS = 4  # fewer cannot be compared with each other
-_PERMISSIONS = frozenset({"partial", "deviate", "force"})  # what may be settled, rather than how
+# Parties up to which all coalitions are valued by default: a sample with the same precision would have nearly all.
+ALL_UP_TO = 7
+# Parties up to which all coalitions can be valued.
+EXACT_UP_TO = 12
+# Parties from which coalitions can be sampled.
+FEWEST_SAMPLED = 4
+# Fewer chains cannot be compared with each other.
+FEWEST_CHAINS = 4
+# Settings that permit a settlement and do not change its numbers.
+_PERMISSIONS = frozenset({"partial", "deviate", "force"})
 _LEAST = {"seed": 0, "draws": 1, "chains": FEWEST_CHAINS, "budget": 1}
 _NAMED: dict[str, tuple[str, Any, type[EquipoiseError]]] = {
     "mechanism": ("reward mechanism", Mechanism, MediationError),
@@ -64,7 +70,7 @@ class SettlementSettings(BaseModel):
         Fairness exponent, above 0 and up to 1, or the largest that leaves everybody better off than alone. By default
         as agreed; another is refused unless the agreement leaves it to the operator.
     mechanism : {"tempering", "noise", "degraded"}, optional
-        How rewards are held back (docs/settlement.md). By default as agreed, like `rho`.
+        Mechanism that holds rewards back (docs/settlement.md). By default as agreed, like `rho`.
     teams : sequence of sequences of str, optional
         A partition of the parties into teams that share what they know. By default, and unless the agreement leaves it
         to the operator, all parties are one team.
@@ -81,22 +87,23 @@ class SettlementSettings(BaseModel):
     precision : float
         Standard error, in nats, that targets and rewards should have.
     tolerance : float, optional
-        How far, in nats, a reward may miss its target; by default twice the precision.
+        Nats by which a reward may miss its target; by default twice the precision.
     coalitions : {"auto", "all", "sampled"}
-        Which coalitions to value. "all" is for up to 12 parties. "sampled" begins with some and adds more until targets
-        have the precision asked for, or all are there. "auto" is all of up to 7 parties, and a sample of more.
+        Coalitions to value. "all" is for up to 12 parties. "sampled" begins with some and adds more until targets have
+        the requested precision or no more are left. "auto" means all for up to 7 parties, and a sample for more.
     budget : int, optional
-        Coalitions to value at most, where they are sampled; by default all of up to 12 parties; beyond,
-        1,000, or 18 for each party if that is more.
+        Maximum number of coalitions to value if they are sampled. The default is all for up to 12 parties, and for more
+        parties 1,000, or 18 for each party if that is more.
     noise_secret : str, optional
-        64 hexadecimal digits, up to version 0.11 32, that added noise is drawn from. By default those that `folder`
-        keeps, or new ones; of degraded rewards the operator's own (`equipoise.mediation.noise_secret`).
+        64 hexadecimal digits (up to version 0.11: 32) that added noise is drawn from. The default is the secret in
+        `folder`, or a new one; for degraded rewards it follows from the operator's own
+        (`equipoise.mediation.noise_secret`).
     partial : bool
-        Settle although parties of the agreement have not submitted.
+        Settle even if parties of the agreement have not submitted.
     deviate : bool
-        Settle otherwise than agreed all the same; promise P3 is then broken, and every report shows it.
+        Settle even if the settings deviate from the agreement; promise P3 is then broken, and every report shows it.
     force : bool
-        Settle with posteriors that have not converged.
+        Settle even with posteriors that have not converged.
 
     Examples
     --------
@@ -127,19 +134,19 @@ class SettlementSettings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _plain_numbers(cls, document: Any) -> Any:
-        """NumPy's numbers as Python's."""
+        """Convert NumPy's numbers to Python's."""
         if not isinstance(document, dict):
             return document
         return {name: value.item() if isinstance(value, np.generic) else value for name, value in document.items()}
 
     @classmethod
     def of(cls, settings: "SettlementSettings | None", overrides: Mapping[str, Any]) -> "SettlementSettings":
-        """Settings with some of them replaced; a mistake is refused by its name.
+        """Replace some settings; an error message names the setting that cannot be used.
 
         Parameters
         ----------
         settings : SettlementSettings, optional
-            What to begin with; by default the default ones.
+            Settings to start from; by default all defaults.
         overrides : mapping of str to object
             New values by name.
 
@@ -150,7 +157,7 @@ class SettlementSettings(BaseModel):
         Raises
         ------
         TypeError
-            There is no such setting.
+            A setting does not exist.
         MediationError, InferenceError
             A value cannot be used.
         """
@@ -167,18 +174,18 @@ class SettlementSettings(BaseModel):
 
     @property
     def options(self) -> dict[str, Any]:
-        """What decisions depend on, as plain values: everything but what is merely permitted.
+        """Settings that decisions depend on, as plain values: all but the permissions.
 
-        That all coalitions are valued goes without saying, as in versions up to 0.12.
+        If all coalitions are valued, that setting is left out, as in versions up to 0.12.
         """
-        found = self.model_dump(mode="json", exclude=set(_PERMISSIONS))
+        options = self.model_dump(mode="json", exclude=set(_PERMISSIONS))
         if self.coalitions == "all":
-            del found["coalitions"]
-        return found
+            del options["coalitions"]
+        return options
 
 
 def _refused(name: str, value: Any) -> EquipoiseError:
-    """The error for a value that cannot be used."""
+    """Make the error for a value that cannot be used."""
     if name in _NAMED:
         what, known, kind = _NAMED[name]
         return kind(f"there is no {what} {value!r}; choose one of {', '.join(get_args(known))}")
@@ -190,19 +197,20 @@ def _refused(name: str, value: Any) -> EquipoiseError:
 
 
 def fits_enumeration(parties: int) -> bool:
-    """Whether so many parties have few enough coalitions to value them all."""
+    """Return True if this number of parties has few enough coalitions to value them all."""
     return parties <= EXACT_UP_TO
 
 
 def default_budget(parties: int) -> int:
-    """Coalitions to value at most when nobody says: a sample stops growing before, once errors are small enough."""
+    """Return the default maximum of coalitions to value; a sample stops earlier once errors are small enough."""
     return int(min(2**parties - 1, max(1_000, 18 * parties + 1))) if not fits_enumeration(parties) else 2**parties - 1
 
 
 def coalitions_to_value(parties: int, coalitions: Coalitions = "auto", budget: int | None = None) -> int:
-    """How many coalitions a round of so many parties values, as far as it is known before.
+    """Estimate the number of coalitions that a round of this number of parties values.
 
-    How far a sample grows depends on the parties; 5n(n − 4) is what `benchmarks/fewer_coalitions.py` saw of 8 to 12.
+    The size of a sample depends on the parties' data; 5n(n − 4) is what `benchmarks/fewer_coalitions.py` measured for 8
+    to 12 parties.
     """
     if check_coalitions(parties, coalitions) == "all":
         return int(2**parties - 1)
@@ -210,7 +218,7 @@ def coalitions_to_value(parties: int, coalitions: Coalitions = "auto", budget: i
 
 
 def check_coalitions(parties: int, coalitions: Coalitions) -> Literal["all", "sampled"]:
-    """Which coalitions of so many parties are valued."""
+    """Resolve "auto" for this number of parties, and refuse a choice that does not fit it."""
     if coalitions == "auto":
         return "all" if parties <= ALL_UP_TO else "sampled"
     if coalitions == "all" and not fits_enumeration(parties):
@@ -223,7 +231,7 @@ def check_coalitions(parties: int, coalitions: Coalitions) -> Literal["all", "sa
 
 
 def check_budget(parties: int, coalitions: Literal["all", "sampled"], budget: Any) -> int | None:
-    """A number of coalitions to value, checked for so many parties."""
+    """Check a maximum number of coalitions for this number of parties, and return it."""
     if budget is None:
         return None
     if coalitions == "all":
@@ -238,7 +246,7 @@ def check_budget(parties: int, coalitions: Literal["all", "sampled"], budget: An
 
 
 def check_teams(parties: tuple[str, ...], teams: Teams | None) -> Teams:
-    """A partition of the parties, members of each team in the parties' order."""
+    """Check that teams are a partition of the parties; return it with members in the parties' order."""
     if teams is None:
         return (parties,)
     named = [name for team in teams for name in team]
@@ -252,7 +260,7 @@ def check_teams(parties: tuple[str, ...], teams: Teams | None) -> Teams:
 
 
 def ordered(members: Sequence[str], parties: Sequence[str]) -> tuple[str, ...]:
-    """Members in the order of the parties."""
+    """Return members in the order of the parties."""
     chosen = set(members)
     return tuple(party for party in parties if party in chosen)
 
@@ -261,8 +269,8 @@ def ordered(members: Sequence[str], parties: Sequence[str]) -> tuple[str, ...]:
 class Deviation:
     """One option that is not as agreed, in words.
 
-    `words` name the values used and agreed; `for_parties` leaves out an exponent that would tell others' shares, where
-    the agreement fixes no number.
+    `words` name the values used and agreed. `for_parties` leaves out the exponent used if the agreement fixes no
+    number, because it would reveal others' shares.
     """
 
     option: str
@@ -273,21 +281,21 @@ class Deviation:
 def deviations(
     agreement: Agreement, *, rho: float | Literal["max"], mechanism: str, teams: Sequence[Sequence[str]]
 ) -> tuple[Deviation, ...]:
-    """What differs from the agreement, but for what it leaves to the operator."""
-    agreed, found = agreement.reward, []
+    """Return deviations from the agreement, except in options that it leaves to the operator."""
+    agreed, differing = agreement.reward, []
     if rho != agreed.rho:
         used, said = _exponent(rho), _exponent(agreed.rho)
         words = f"rho = {used} was used where the agreement says {said}"
         unsaid = words if agreed.rho != "max" else f"another rho was used where the agreement says {said}"
-        found.append(Deviation("rho", words, unsaid))
+        differing.append(Deviation("rho", words, unsaid))
     if mechanism != agreed.mechanism:
         words = f'mechanism = "{mechanism}" was used where the agreement says "{agreed.mechanism}"'
-        found.append(Deviation("mechanism", words, words))
+        differing.append(Deviation("mechanism", words, words))
     if len(teams) != 1:
         named = ", ".join(f"{{{', '.join(team)}}}" for team in teams)
         words = f"{len(teams)} teams were made, {named}, where the agreement has all parties in one"
-        found.append(Deviation("teams", words, words))
-    return tuple(one for one in found if one.option not in agreed.operator_may_choose)
+        differing.append(Deviation("teams", words, words))
+    return tuple(deviation for deviation in differing if deviation.option not in agreed.operator_may_choose)
 
 
 def _exponent(rho: float | Literal["max"]) -> str:

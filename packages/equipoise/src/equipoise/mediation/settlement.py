@@ -1,7 +1,8 @@
-"""Everything the mediator decided, with what it decided it from: reproducible from inputs and seed, saved and loaded.
+"""A settlement: all decisions of the mediator, with their inputs, reproducible from these and the seed.
 
-A folder holds `settlement.json` and, in each party's own folder (`equipoise.mediation.folders`), its reward. Equal
-settlements have equal decisions, whatever machine and however many pieces they were computed in; timings do not count.
+The folder of a settlement holds `settlement.json` and, in each party's own folder (`equipoise.mediation.folders`), its
+reward. Equal settlements have equal decisions, whatever machine and however many pieces they were computed in; timings
+are not compared.
 """
 
 import json
@@ -38,25 +39,28 @@ if TYPE_CHECKING:
 
 FORMAT = "equipoise-settlement"
 VERSION = 3
-READABLE = (2, 3)  # 2, of 0.4 to 0.6, does not say who counts as bringing nothing
+# Format 2, of versions 0.4 to 0.6, does not say which parties count as bringing nothing.
+READABLE = (2, 3)
 FILE = folders.SETTLEMENT
-MAX_BYTES = 512 * 2**20  # which a thousand parties may need
-MAX_SHOWN = 16  # parties in a summary
+# A thousand parties may need that much.
+MAX_BYTES = 512 * 2**20
+# Parties in a summary.
+MAX_SHOWN = 16
 
 
 @dataclass(frozen=True)
 class Contribution:
-    """What one party submitted, as far as decisions depend on it."""
+    """Parts of one party's submission that decisions depend on: its id, the SHA-256 of its file, rows and guarantee."""
 
-    submission: str  # its id
-    digest: str  # SHA-256 of the file
+    submission: str
+    digest: str
     rows: int
     order: float
     epsilon: float
 
     @classmethod
     def of(cls, submission: Submission) -> Self:
-        """What decisions depend on of a submission."""
+        """Take the parts that decisions depend on out of a submission."""
         stated = submission.stated
         digest = sha256_hex(submission.to_json())
         return cls(submission.id, digest, submission.count, stated.order, stated.epsilon)
@@ -64,7 +68,7 @@ class Contribution:
 
 @dataclass(frozen=True)
 class CoalitionValue:
-    """What a coalition is worth, and how well that is known."""
+    """Value of a coalition, with its draws and convergence diagnostics."""
 
     members: tuple[str, ...]
     value: Estimate
@@ -75,7 +79,7 @@ class CoalitionValue:
 
     @classmethod
     def of(cls, members: tuple[str, ...], pooled: Pooled) -> Self:
-        """The value of a coalition from all draws of its posterior."""
+        """Pool a coalition's appraisals into its value."""
         parts = pooled.parts
         problems = tuple(problem for part in parts for problem in part.problems)
         rhat, ess = max(part.rhat for part in parts), sum(part.ess for part in parts)
@@ -84,7 +88,7 @@ class CoalitionValue:
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """What the posterior of a team is worth, tempered to κ or with τ more noise (as `recipient` would get it)."""
+    """Value of a team's posterior, tempered to κ or with τ more noise (as `recipient` would get it)."""
 
     team: tuple[str, ...]
     kappa: float
@@ -95,16 +99,16 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Award:
-    """One party's share.
+    """One party's reward, with its target, its value and its quality.
 
-    `falls_back` says that no share would leave it as well off as alone, so that it gets the posterior of its own
-    release. `epsilons` are the guarantees of everybody whose release is in the reward, as released: no reward weakens
-    them, and none that has added noise is relied on to strengthen them. `posteriors` summarise what the party knows
-    "alone", with its "reward", and what the "team" knows; `losses` are mean negative log probabilities of a test set
-    under the "prior" and these posteriors, if one was given; `errors` how far off each posterior is, in the target's
-    unit (`Model.error_name`): measured on the test set, otherwise expected at rows like the party's. `error_curve`
-    says how far off models of other values would be; it is not for the party. `notes` say what did not go as planned;
-    `reward` has the draws. What the party knows alone is left out where coalitions were sampled.
+    `falls_back` says that no share would leave the party as well off as alone, so that it gets the posterior of its own
+    release. `epsilons` are the guarantees of all parties whose release is in the reward, as released: no reward weakens
+    them, and added noise does not count as strengthening them. `posteriors` summarise the posterior of the party
+    "alone", of its "reward", and of the "team". `losses` are mean negative log probabilities of a test set, if one was
+    given, under the "prior" and these posteriors. `errors` of each posterior are in the target's unit
+    (`Model.error_name`): measured on the test set, or else expected at rows like the party's. `error_curve` has the
+    expected errors of models of other values; it is not for the party. `notes` say what did not go as planned. `reward`
+    has the draws. If coalitions were sampled, posteriors and errors of the party alone are left out.
     """
 
     party: str
@@ -128,17 +132,17 @@ class Award:
 
     @property
     def gets_all(self) -> bool:
-        """Whether its reward is the team's very posterior."""
+        """True if the reward is the team's whole posterior."""
         return self.kappa == 1 and self.tau == 0 and not self.falls_back
 
     @property
     def errors_are_measured(self) -> bool:
-        """Whether `errors` are those of test rows; only then the team's are known, too."""
+        """True if `errors` were measured on test rows; only then they include the team's."""
         return "team" in self.errors
 
     @property
     def posterior(self) -> Posterior:
-        """The draws the party receives."""
+        """Posterior with the draws that the party receives."""
         if self.reward is None:
             raise MediationError(f"the reward of {self.party!r} was not loaded; load the settlement with its rewards")
         return self.reward.posterior
@@ -146,42 +150,42 @@ class Award:
 
 @dataclass(frozen=True, repr=False)
 class Settlement:
-    """A settled round: everything the mediator decided, with what it was decided from. `mediate` makes one.
+    """A settled round: all decisions of the mediator, with their inputs. `mediate` makes one.
 
     Attributes
     ----------
     agreement : Agreement
-        What the parties agreed to.
+        The agreement of the parties.
     contributions : dict of str to Contribution
-        What each party submitted: rows, ε and digests.
+        For each party that submitted: rows, ε and digests.
     options : dict
         The mediator's choices as plain values; `settings` has them as `SettlementSettings`.
     teams : tuple of tuple of str
-        Who shared what they know with whom.
+        Partition of the parties into teams that share what they know.
     coalitions : tuple of CoalitionValue
-        Every coalition that was valued; `exact` says whether that is all of them.
+        Every coalition that was valued; `exact` is True if that is all of them.
     shapley : dict of str to Estimate
-        Shapley values in nats; `shapley_covariance` is that of their errors.
+        Shapley values in nats; `shapley_covariance` is the covariance of their errors.
     rho : float
         Fairness exponent. `rational_rho` is the largest that leaves nobody worse off than alone, `stable_rho` the
         largest with which no coalition's best member would leave; None if there is none.
     curve : tuple of CurvePoint
         Values of teams' posteriors that were tempered, or had noise added, on the way to rewards.
     awards : dict of str to Award
-        Of each party: `alone`, `target`, `attained` and `similarity` in nats, `kappa` and `tau`, losses of test rows,
+        For each party: `alone`, `target`, `attained` and `similarity` in nats, `kappa` and `tau`, losses of test rows,
         and the `reward` itself.
     prior : dict
         Quantiles of all parameters before any data.
     remarks : tuple of Remark
-        What the operator should look at.
+        Remarks that the operator should look at.
     environment, timings : dict
-        Versions, and seconds.
+        Versions of software, and seconds by phase.
     nothing : tuple of str, optional
-        Who counts as bringing nothing, because its Shapley value cannot be told from 0. None in settlements of versions
-        up to 0.6, which repaired negative ones for everybody (`shapley_repair`: by how much contributions to nobody
-        were up-weighted).
+        Parties that count as bringing nothing, because their Shapley values are not significantly positive. None in
+        settlements of versions up to 0.6, which repaired negative values for all parties (`shapley_repair`: the factor
+        by which contributions to the empty coalition were up-weighted).
     findings : Audit, optional
-        What the audit found; `audit` has it.
+        Findings of the audit; read them by `audit`.
 
     Examples
     --------
@@ -217,23 +221,23 @@ class Settlement:
 
     @property
     def parties(self) -> tuple[str, ...]:
-        """Everybody who submitted, in the order of the agreement."""
+        """Parties that submitted, in the order of the agreement."""
         return tuple(self.contributions)
 
     @property
     def absent(self) -> tuple[str, ...]:
-        """Parties of the agreement who took no part, in its order: they had not submitted, or were left out."""
+        """Parties of the agreement that took no part, in its order: they had not submitted, or were left out."""
         return tuple(party for party in self.agreement.party_names if party not in self.contributions)
 
     @property
     def seed_was_chosen(self) -> bool:
-        """Whether the seed is another than follows from the submissions, as all were in versions up to 0.7."""
-        digests = {party: one.digest for party, one in self.contributions.items()}
+        """True if the seed does not follow from the submissions; in versions up to 0.7 none did."""
+        digests = {party: contribution.digest for party, contribution in self.contributions.items()}
         return self.settings.seed != seed_of(self.agreement.identity_digest, digests)
 
     @property
     def deviations(self) -> tuple[Deviation, ...]:
-        """Where the settlement leaves the agreement, by what was done rather than by what is said about it."""
+        """Deviations from the agreement, judged by the rewards that were made rather than by the stated options."""
         agreed, asked = self.agreement.reward, self.settings.rho
         assert asked is not None
         used = asked if "max" in (asked, agreed.rho) else self.rho
@@ -241,7 +245,7 @@ class Settlement:
 
     @property
     def _mechanism(self) -> str:
-        """How rewards were held back; nothing tells where all are whole, or the prior, which is the same either way."""
+        """Mechanism that the rewards show; the stated one if all are whole or the prior, which look the same."""
         awards = self.awards.values()
         if any(award.tau > 0 for award in awards):
             return "degraded" if self.settings.mechanism == "degraded" else "noise"
@@ -254,13 +258,13 @@ class Settlement:
         return self.summary()._repr_html_()
 
     def summary(self) -> Table:
-        """Values and rewards by party, as a table that shows itself, in notebooks with a chart.
+        """Return a table of values and rewards by party; notebooks also show a chart.
 
         Returns
         -------
         Table
-            One row a party: its ε, what its release is worth alone, its Shapley value, its target and what its reward
-            is worth, in nats ± standard error.
+            One row for each party: its ε and rows, and the value of its release alone, its Shapley value, its target
+            and the value of its reward, in nats ± standard error.
         """
         rows = [
             (
@@ -301,12 +305,13 @@ class Settlement:
         return " and ".join(str(self.value(*team)) for team in self.teams)
 
     def to_frame(self) -> "pandas.DataFrame":
-        """The awards as a data frame.
+        """Return the awards as a data frame.
 
         Returns
         -------
         pandas.DataFrame
-            One row a party; estimates in two columns each, such as `target` and, its standard error, `target_error`.
+            One row for each party; estimates have two columns each, such as `target` and `target_error`, its standard
+            error.
         """
         frame: pandas.DataFrame = import_optional("pandas", extra="pandas").DataFrame(
             {
@@ -333,7 +338,7 @@ class Settlement:
         return frame.set_index("party")
 
     def value(self, *parties: str | Iterable[str]) -> Estimate:
-        """Value of a coalition in nats; nobody's is 0.
+        """Return the value of a coalition in nats; that of the empty coalition is 0.
 
         Parameters
         ----------
@@ -348,7 +353,7 @@ class Settlement:
         Raises
         ------
         MediationError
-            Somebody took no part, or the coalition was not valued.
+            A member took no part, or the coalition was not valued.
         """
         members = [name for one in parties for name in ([one] if isinstance(one, str) else one)]
         if not members:
@@ -366,13 +371,14 @@ class Settlement:
 
     @cached_property
     def values(self) -> Mapping[frozenset[str], Estimate]:
-        """Value in nats of every coalition that was valued, by its members."""
-        return {frozenset(one.members): one.value for one in self.coalitions}
+        """Values in nats of all coalitions that were valued, by their members."""
+        return {frozenset(coalition.members): coalition.value for coalition in self.coalitions}
 
     @cached_property
     def settings(self) -> SettlementSettings:
-        """The settings that the settlement was made with, nothing in them left to the agreement."""
-        unsaid = {"coalitions": "all" if self.exact else "sampled", "noise_secret": None}  # by earlier versions, too
+        """The settings that the settlement was made with; none is left to the agreement."""
+        # Options leave these out, in some versions at least.
+        unsaid = {"coalitions": "all" if self.exact else "sampled", "noise_secret": None}
         return SettlementSettings.of(None, unsaid | self.options | {"noise_secret": None})
 
     @property
@@ -382,16 +388,16 @@ class Settlement:
         assert settings.rho is not None
         assert settings.tolerance is not None
         fallback, degraded = self.agreement.reward.fallback, settings.mechanism == "degraded"
-        # Up to 0.12 sampled games did not say so, and among any number the precision was the least that counts.
+        # Up to version 0.12, sampled games did not say so, and contributions below the precision never counted.
         least = least_among(len(self.parties)) if self.exact or "coalitions" in self.options else 1.0
         return Terms(
             settings.rho, fallback, settings.precision, settings.tolerance, degraded, least, self.agreement.reward.rule
         )
 
     def submissions_among(self, given: Iterable[Submission]) -> tuple[Submission, ...]:
-        """The given submissions in the order of the parties; `MediationError` unless they are those that were settled.
+        """Return the given submissions in the order of the parties, if they are those that were settled.
 
-        Forged ones, and two of one party, are a `SubmissionError`.
+        Otherwise raise `MediationError`. Forged submissions, and two of one party, raise `SubmissionError`.
         """
         sent = validate_submissions(self.agreement, given)
         if {one.party: Contribution.of(one) for one in sent} != self.contributions:
@@ -399,47 +405,51 @@ class Settlement:
         return sent
 
     def awards_of(self, team: Iterable[str]) -> list[Award]:
-        """Awards of the members of a team."""
+        """Return the awards of the members of a team."""
         return [self.awards[party] for party in team]
 
     def ratio(self, party: str) -> float:
-        """A party's φ/φ_max, whose power ρ is its share; 0 if it brings nothing, 1 in a team where nobody does."""
+        """Return φ/φ_max, whose power ρ is the party's share; 0 if it brings nothing, 1 if its whole team does."""
         return self._ratios[party]
 
     @cached_property
     def _ratios(self) -> dict[str, float]:
-        """Every party's φ/φ_max, as `ratio` has it."""
-        nothing, found = set(self.nothing or ()), {}
+        """Ratios φ/φ_max of all parties (`ratio`)."""
+        nothing, ratios = set(self.nothing or ()), {}
         for team in self.teams:
-            sharing = [one for one in team if one not in nothing]
-            staying = [one for one in sharing if not self.awards[one].falls_back]
-            best = max((self.shapley[one].value for one in staying), default=0.0)
+            sharing = [party for party in team if party not in nothing]
+            staying = [party for party in sharing if not self.awards[party].falls_back]
+            best = max((self.shapley[party].value for party in staying), default=0.0)
             for party in team:
                 if not sharing:
-                    found[party] = 1.0
+                    ratios[party] = 1.0
                 elif best <= 0:
-                    found[party] = float(self.nothing is None)  # up to 0.6, where nobody brings anything all are alike
+                    # In versions up to 0.6, all parties share alike if none brings anything.
+                    ratios[party] = float(self.nothing is None)
                 else:
                     share = min(max(self.shapley[party].value, 0.0) / best, 1.0)
-                    found[party] = 0.0 if party in nothing else share
-        return found
+                    ratios[party] = 0.0 if party in nothing else share
+        return ratios
 
     @cached_property
     def errors(self) -> dict[str, dict[str, float]]:
-        """Errors of each party's models in the target's unit: alone, with its reward, and with what its team knows.
+        """Errors of each party's models in the target's unit: alone, with its reward, and with its team's posterior.
 
-        Award by award by one yardstick, where its `error_curve` is known; otherwise as the parties are told.
+        If an award has an `error_curve`, its errors are read from that, so that they can be compared. Otherwise they
+        are those that the party is told.
         """
-        found = {}
+        errors = {}
         for party, award in self.awards.items():
             curve, whole = award.error_curve, self.value(*award.team).value
-            places = {"reward": award.attained.value, "team": whole}
-            found[party] = (
-                {"alone": curve.alone, **{name: curve.at(value) for name, value in places.items()}}
-                if curve is not None and not award.errors_are_measured
-                else award.errors
-            )
-        return found
+            if curve is None or award.errors_are_measured:
+                errors[party] = award.errors
+            else:
+                errors[party] = {
+                    "alone": curve.alone,
+                    "reward": curve.at(award.attained.value),
+                    "team": curve.at(whole),
+                }
+        return errors
 
     def errors_at(self, rho: float) -> dict[str, float]:
         """Return the expected error of each party's model, in the target's unit, at another fairness exponent.
@@ -452,8 +462,8 @@ class Settlement:
         Returns
         -------
         dict of str to float
-            Errors as `errors` has them, read off between posteriors that were sampled; without parties of which too
-            little is known.
+            Errors as in `errors`, interpolated between posteriors that were sampled; parties without an error curve are
+            left out.
 
         Examples
         --------
@@ -466,7 +476,7 @@ class Settlement:
         return {party: curve.at(targets[party]) for party, curve in curves.items() if curve is not None}
 
     def targets_at(self, rho: float) -> dict[str, float]:
-        """Everybody's target in nats, had the fairness exponent been another.
+        """Return every party's target in nats at another fairness exponent.
 
         Parameters
         ----------
@@ -476,7 +486,7 @@ class Settlement:
         Returns
         -------
         dict of str to float
-            By the agreed rule, or what the party falls back to; of degraded rewards at least what it knows alone.
+            Targets by the agreed rule, or values of the fallback; degraded rewards are worth at least the value alone.
 
         Examples
         --------
@@ -489,17 +499,17 @@ class Settlement:
         worth = {team: self.value(*team).value for team in self.teams}
         whole = np.array([worth[award.team] for award in self.awards.values()])
         ratios = np.array([self.ratio(party) for party in self.awards])
-        found = self.terms.share(ratios, np.array([*alone.values()]), whole, rho)
-        shares = dict(zip(self.awards, found.tolist(), strict=True))
+        by_rule = self.terms.share(ratios, np.array([*alone.values()]), whole, rho)
+        shares = dict(zip(self.awards, by_rule.tolist(), strict=True))
         if self.terms.own_is_whole:
             return {party: max(share, alone[party]) for party, share in shares.items()}
         return {party: alone[party] if self.awards[party].falls_back else share for party, share in shares.items()}
 
     @property
     def audit(self) -> Audit:
-        """The paper's promises, as they were checked when the draws of all rewards were at hand.
+        """Findings on the paper's promises, from when the draws of all rewards were available.
 
-        Iterate over it, or ask by code: `settlement.audit["P4"]` has `verdict` and `reason`.
+        Iterate over them, or look one up by code: `settlement.audit["P4"]` has `verdict` and `reason`.
         """
         if self.findings is None:
             raise MediationError("this settlement was not audited; equipoise.mediation.audit.audited does that")
@@ -512,22 +522,23 @@ class Settlement:
 
     @cached_property
     def decisions_digest(self) -> str:
-        """SHA-256 of everything that was decided: equal for equal inputs, options and seed."""
+        """SHA-256 of all decisions: equal for equal inputs, options and seed."""
         document = self.to_json()
         for name in ("timings", "environment"):
             del document[name]
         for award in document["awards"].values():
-            for name in ("errors", "error_curve"):  # follow from the rest, and earlier versions have none
+            # These follow from the rest, and earlier versions do not have them.
+            for name in ("errors", "error_curve"):
                 award.pop(name, None)
         return sha256_hex(canonical_json(document))
 
     @property
     def decisions(self) -> str:
-        """Another name of `decisions_digest`, as receipts and the HTTP API spell it."""
+        """Alias of `decisions_digest`, as in receipts and the HTTP API."""
         return self.decisions_digest
 
     def probability_above(self, first: str, second: str) -> float:
-        """How probable it is, from 0 to 1, that the first party's Shapley value is truly above the second's."""
+        """Return the probability that the first party's Shapley value is truly above the second's."""
         i, j = self.parties.index(first), self.parties.index(second)
         covariance = self._covariance
         variance = covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]
@@ -536,54 +547,57 @@ class Settlement:
 
     @cached_property
     def _covariance(self) -> Floats:
-        """That of the Shapley values' errors, as an array."""
+        """Covariance of the Shapley values' errors, as an array."""
         return np.array(self.shapley_covariance)
 
     def to_json(self) -> dict[str, Any]:
-        """The settlement as plain numbers, strings, lists and dictionaries, without draws and audit."""
-        document = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "findings"}
+        """Return the settlement as plain numbers, strings, lists and dictionaries, without draws and audit."""
+        document = {part.name: getattr(self, part.name) for part in fields(self) if part.name != "findings"}
         awards = {party: asdict(replace(award, reward=None)) for party, award in self.awards.items()}
         for award in awards.values():
             del award["reward"]
             for name in ("errors", "error_curve"):
-                if not award[name]:  # as in a settlement of an earlier version
+                # Settlements of earlier versions do not have these; they must not change.
+                if not award[name]:
                     del award[name]
         document["agreement"] = self.agreement.model_dump(mode="json")
-        document["contributions"] = {party: asdict(one) for party, one in self.contributions.items()}
-        document["coalitions"] = [asdict(one) for one in self.coalitions]
-        document["curve"] = [asdict(one) for one in self.curve]
-        document["remarks"] = [asdict(one) for one in self.remarks]
-        document["shapley"] = {party: asdict(one) for party, one in self.shapley.items()}
+        document["contributions"] = {party: asdict(part) for party, part in self.contributions.items()}
+        document["coalitions"] = [asdict(coalition) for coalition in self.coalitions]
+        document["curve"] = [asdict(point) for point in self.curve]
+        document["remarks"] = [asdict(remark) for remark in self.remarks]
+        document["shapley"] = {party: asdict(estimate) for party, estimate in self.shapley.items()}
         version = VERSION
-        if self.nothing is None:  # of a version up to 0.6: its decisions are the digest of what that version wrote
+        if self.nothing is None:
+            # A version up to 0.6 made it; the digest of its decisions is that of the document which that version wrote.
             version = READABLE[0]
             del document["nothing"]
             for award in awards.values():
                 del award["falls_back"]
         head = {"format": FORMAT, "version": version, "identity": self.agreement.identity_digest}
         plain = {**head, **document, "awards": awards}
-        loaded: dict[str, Any] = json.loads(json.dumps(plain, allow_nan=False))  # tuples to lists
+        # A round trip turns tuples into lists.
+        loaded: dict[str, Any] = json.loads(json.dumps(plain, allow_nan=False))
         return loaded
 
     def to_document(self) -> dict[str, Any]:
-        """The document that `save` writes: `to_json`, and what the audit found, which only rewards' draws can tell."""
+        """Return the document that `save` writes: `to_json` and findings of the audit, which need rewards' draws."""
         return {**self.to_json(), "audit": self.audit.to_json()}
 
     def save(self, folder: str | Path) -> None:
-        """Write `settlement.json` into a folder, made if it is not there, and rewards into the parties' own folders."""
-        place = Path(folder)
+        """Write `settlement.json` into a folder, and rewards into the parties' own; folders are made if necessary."""
+        folder = Path(folder)
         document = json.dumps(self.to_document(), indent=1, ensure_ascii=False, allow_nan=False)
         try:
-            folders.make_passable(place)
+            folders.make_passable(folder)
             for award in self.awards.values():
                 if award.reward is not None:
-                    award.reward.save(folders.make_folder_of(place, award.party) / folders.REWARD)
-            # Last, so that a folder with a settlement has all of it.
-            with replaced_file(place / FILE, mode=0o600) as partial:
+                    award.reward.save(folders.make_folder_of(folder, award.party) / folders.REWARD)
+            # This file is written last, so that a folder with a settlement has all of its rewards.
+            with replaced_file(folder / FILE, mode=0o600) as partial:
                 partial.write_text(f"{document}\n", encoding="utf-8")
         except OSError as error:
             raise MediationError(
-                f"cannot write the settlement into {str(place)!r}: {error.strerror or error}; free some room and "
+                f"cannot write the settlement into {str(folder)!r}: {error.strerror or error}; free some room and "
                 "run it again (the journal there, if there is one, keeps what was computed), or choose another folder"
             ) from error
 
@@ -599,15 +613,15 @@ class Settlement:
         Returns
         -------
         Settlement
-            With the rewards that are there.
+            Settlement with those rewards that the folder has.
 
         Raises
         ------
         MediationError
             It cannot be read as a settlement, or its parts contradict each other.
         """
-        place = Path(folder)
-        path = place / FILE
+        folder = Path(folder)
+        path = folder / FILE
         try:
             document = strict_json(read_limited(path, max_bytes=MAX_BYTES), max_bytes=MAX_BYTES)
         except (OSError, ValueError) as error:
@@ -617,21 +631,21 @@ class Settlement:
         settlement = cls.parse(document, name=repr(str(path)))
         awards = dict(settlement.awards)
         for party, award in awards.items():
-            found = next((file for file in folders.places_of_reward(place, party) if file.exists()), None)
-            if found is not None:
-                awards[party] = replace(award, reward=Reward.load(found))
+            reward_file = next((file for file in folders.places_of_reward(folder, party) if file.exists()), None)
+            if reward_file is not None:
+                awards[party] = replace(award, reward=Reward.load(reward_file))
         return replace(settlement, awards=awards)
 
     @classmethod
     def parse(cls, document: dict[str, Any], *, name: str = "the document") -> Self:
-        """Read a settlement from what `to_document` returned: without rewards, with the audit that was stored.
+        """Read a settlement from the result of `to_document`: without rewards, with the stored audit.
 
         Parameters
         ----------
         document : dict
             Plain values.
         name : str
-            What error messages call it.
+            Name of the document in error messages.
 
         Returns
         -------
@@ -643,74 +657,119 @@ class Settlement:
             It cannot be read as a settlement, or its parts contradict each other.
         """
         try:
-            document = dict(document)
-            found = document.pop("audit", None)
-            version = document.pop("version")
-            if document.pop("format") != FORMAT or version not in READABLE:
-                raise ValueError("it has another format, or was written by another version of Equipoise: settle again")
-            document["agreement"] = Agreement.model_validate(document["agreement"])
-            if document.pop("identity") != document["agreement"].identity_digest:
-                raise ValueError("its agreement was changed")
-            document["contributions"] = {party: Contribution(**one) for party, one in document["contributions"].items()}
-            document["teams"] = tuple(map(tuple, document["teams"]))
-            if (document.get("nothing") is not None) != (version == VERSION):
-                raise ValueError("it does not say who counts as bringing nothing as its version does")
+            parts = dict(document)
+            audit = parts.pop("audit", None)
+            version = parts.pop("version")
+            _take_format(parts, version)
+            _take_agreement(parts)
+            parts = _with(parts, contributions=_contributions, teams=_tuples)
+            _check_version(parts, version)
+            _check_teams(parts)
             if version == VERSION:
-                document["nothing"] = tuple(document["nothing"])
-            if version < VERSION and document["agreement"].format > 1:
-                raise ValueError("its version is older than the format of its agreement")
-            if sorted(name for team in document["teams"] for name in team) != sorted(document["contributions"]):
-                raise ValueError("its teams do not name everybody who took part just once")
-            document["coalitions"] = tuple(
-                CoalitionValue(**_with(one, members=tuple, value=_estimate, problems=tuple))
-                for one in document["coalitions"]
+                parts = _with(parts, nothing=tuple)
+            parts = _with(
+                parts,
+                coalitions=_coalition_values,
+                shapley=_estimates,
+                shapley_covariance=_tuples,
+                curve=_curve,
+                remarks=_remarks,
+                awards=_awards,
             )
-            document["shapley"] = _estimates(document["shapley"])
-            document["shapley_covariance"] = tuple(map(tuple, document["shapley_covariance"]))
-            document["curve"] = tuple(
-                CurvePoint(**_with(one, team=tuple, value=_estimate)) for one in document["curve"]
-            )
-            document["remarks"] = tuple(Remark(**_with(one, parties=tuple)) for one in document["remarks"])
-            document["awards"] = {party: _award(one) for party, one in document["awards"].items()}
-            document["findings"] = None if found is None else Audit.from_json(found)
-            settlement = cls(**document)
+            parts["findings"] = None if audit is None else Audit.from_json(audit)
+            settlement = cls(**parts)
             settlement._check_consistent()
             return settlement
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
             raise MediationError(f"{name} cannot be read as a settlement ({error})") from error
 
     def _check_consistent(self) -> None:
-        """Refuse parts that are about different parties, or lack what others rely on."""
+        """Refuse parts that name different parties, or lack values that other parts need."""
         if missing := sorted({"seed", "rho", "mechanism", "precision", "tolerance"} - set(self.options)):
             raise ValueError(f"its options lack {missing[0]!r}")
         try:
-            self.settings  # noqa: B018  (checked as it is made)
+            # The property checks the options.
+            self.settings  # noqa: B018
         except EquipoiseError as error:
             raise ValueError(f"its options cannot be used: {error}") from error
         parties = set(self.parties)
         named = {"awards": set(self.awards), "Shapley values": set(self.shapley)}
-        named |= {f"award of {party}": {*one.team, one.party, *parties} for party, one in self.awards.items()}
-        named |= {"coalitions": parties.union(*(one.members for one in self.coalitions))}
+        named |= {f"award of {party}": {*award.team, award.party, *parties} for party, award in self.awards.items()}
+        named |= {"coalitions": parties.union(*(coalition.members for coalition in self.coalitions))}
         named |= {"agreement": parties & set(self.agreement.party_names)}
-        for part, those in named.items():
-            if those != parties:
+        for part, names in named.items():
+            if names != parties:
                 raise ValueError(f"its {part} and its contributions name different parties")
         if np.asarray(self.shapley_covariance, float).shape != (len(parties), len(parties)):
             raise ValueError("its covariance is not that of all its parties")
 
 
+def _take_format(parts: dict[str, Any], version: Any) -> None:
+    """Take the format out of a document's parts; refuse one that cannot be read."""
+    if parts.pop("format") != FORMAT or version not in READABLE:
+        raise ValueError("it has another format, or was written by another version of Equipoise: settle again")
+
+
+def _take_agreement(parts: dict[str, Any]) -> None:
+    """Read the agreement, and take its identity out of a document's parts; refuse an agreement that has another."""
+    parts["agreement"] = Agreement.model_validate(parts["agreement"])
+    if parts.pop("identity") != parts["agreement"].identity_digest:
+        raise ValueError("its agreement was changed")
+
+
+def _check_version(parts: dict[str, Any], version: int) -> None:
+    """Refuse parts that a document of this version does not have."""
+    if (parts.get("nothing") is not None) != (version == VERSION):
+        raise ValueError("it does not say who counts as bringing nothing as its version does")
+    if version < VERSION and parts["agreement"].format > 1:
+        raise ValueError("its version is older than the format of its agreement")
+
+
+def _check_teams(parts: dict[str, Any]) -> None:
+    """Refuse teams that are no partition of the parties that took part."""
+    if sorted(name for team in parts["teams"] for name in team) != sorted(parts["contributions"]):
+        raise ValueError("its teams do not name everybody who took part just once")
+
+
 def _with(document: dict[str, Any], **converters: Any) -> dict[str, Any]:
+    """Convert some values of a document, each by its own function."""
     return document | {name: convert(document[name]) for name, convert in converters.items()}
 
 
+def _tuples(rows: list[list[Any]]) -> tuple[tuple[Any, ...], ...]:
+    return tuple(map(tuple, rows))
+
+
+def _contributions(documents: dict[str, dict[str, Any]]) -> dict[str, Contribution]:
+    return {party: Contribution(**document) for party, document in documents.items()}
+
+
+def _coalition_values(documents: list[dict[str, Any]]) -> tuple[CoalitionValue, ...]:
+    return tuple(
+        CoalitionValue(**_with(document, members=tuple, value=_estimate, problems=tuple)) for document in documents
+    )
+
+
+def _curve(documents: list[dict[str, Any]]) -> tuple[CurvePoint, ...]:
+    return tuple(CurvePoint(**_with(document, team=tuple, value=_estimate)) for document in documents)
+
+
+def _remarks(documents: list[dict[str, Any]]) -> tuple[Remark, ...]:
+    return tuple(Remark(**_with(document, parties=tuple)) for document in documents)
+
+
+def _awards(documents: dict[str, dict[str, Any]]) -> dict[str, Award]:
+    return {party: _award(document) for party, document in documents.items()}
+
+
 def _estimate(document: dict[str, float]) -> Estimate:
-    if any(isinstance(one, bool) or not isinstance(one, int | float) for one in document.values()):
+    if any(isinstance(number, bool) or not isinstance(number, int | float) for number in document.values()):
         raise ValueError(f"{document!r:.80} is no estimate")
     return Estimate(**document)
 
 
 def _estimates(document: dict[str, dict[str, float]]) -> dict[str, Estimate]:
-    return {name: _estimate(one) for name, one in document.items()}
+    return {name: _estimate(numbers) for name, numbers in document.items()}
 
 
 def _award(document: dict[str, Any]) -> Award:

@@ -1,7 +1,7 @@
-"""What there is to settle: an agreement, its submissions and the settings, all checked and resolved.
+"""A round to settle: an agreement, its submissions and the settings, all checked and resolved.
 
-A task names its inputs by a digest, so that answers kept in a journal are only ever used for the inputs they came from.
-Everybody who works on a task, in whatever process, computes the same digest from it.
+A task identifies its inputs by a digest, so that answers in a journal are only used for the inputs they came from.
+Every process that works on a task computes the same digest.
 """
 
 import platform
@@ -39,14 +39,15 @@ from equipoise.protocol.submission import Submission, validate_submissions
 from equipoise.reward.targets import Terms, least_among
 
 FIRST_DRAWS, FEW_PARAMETERS = 1_280, 8
-REQUESTED = ("rho", "coalitions", "budget")  # settings that decide what is requested, and no answer
+# Settings that determine the requests, but not the answer to any request.
+REQUESTED = ("rho", "coalitions", "budget")
 
 
 @dataclass(frozen=True)
 class Task:
     """A round to settle, as `task_of` makes it.
 
-    Submissions are in the order of the agreement's parties; in `settings` nothing is left to the agreement any more.
+    Submissions are in the order of the agreement's parties. `settings` leave nothing to the agreement any more.
     """
 
     agreement: Agreement
@@ -55,42 +56,42 @@ class Task:
 
     @property
     def parties(self) -> tuple[str, ...]:
-        """Everybody who submitted."""
+        """The parties that submitted."""
         return tuple(submission.party for submission in self.submissions)
 
     @cached_property
     def first_draws(self) -> int:
-        """Draws to begin with, of posteriors whose values alone are wanted: more follow from the precision."""
+        """Initial draws of posteriors that are only valued; the precision decides if more follow."""
         return first_draws(self.agreement, self.settings)
 
     @property
     def enumerates(self) -> bool:
-        """Whether every coalition is valued; a sample of them may become all, too."""
+        """True if every coalition is valued by choice; a sample may grow to all of them, too."""
         return self.settings.coalitions == "all"
 
     @property
     def seed(self) -> int:
-        """The seed, chosen or as it follows from the submissions."""
+        """The seed: a chosen one, or the one derived from the submissions."""
         assert self.settings.seed is not None
         return self.settings.seed
 
     @property
     def rho(self) -> Rho:
-        """The fairness exponent, chosen or agreed."""
+        """The fairness exponent: a chosen one, or as agreed."""
         assert self.settings.rho is not None
         return self.settings.rho
 
     @property
     def mechanism(self) -> Mechanism:
-        """How rewards are held back, chosen or agreed."""
+        """The mechanism that holds rewards back: a chosen one, or as agreed."""
         assert self.settings.mechanism is not None
         return self.settings.mechanism
 
     def hands_sums(self, others: Request) -> bool:
-        """True if a reward carries what it is made of: the sum of the others' releases, with the noise added to them.
+        """Return True if a reward carries the sum of the others' releases, with the noise added to them.
 
-        Draws are handed over where that would undo what holds a reward back: tempering, and independent noise, which
-        averages out. Models without features, and features of each party's own, have no such sum.
+        Otherwise a reward carries draws. Sums would undo the mechanism if it is tempering, or independent noise, which
+        averages out. Models without features, or with a distribution of features for each party, have no such sum.
         """
         model = self.agreement.model
         shared = isinstance(model, Regression) and getattr(model.data_prior, "scope", "shared") == "shared"
@@ -105,13 +106,13 @@ class Task:
 
     @property
     def tolerance(self) -> float:
-        """How far a reward may miss its target, in nats."""
+        """Nats by which a reward may miss its target."""
         assert self.settings.tolerance is not None
         return self.settings.tolerance
 
     @property
     def deviations(self) -> tuple[Deviation, ...]:
-        """Where the settings leave the agreement."""
+        """Deviations of the settings from the agreement."""
         return deviations(self.agreement, rho=self.rho, mechanism=self.mechanism, teams=self.teams)
 
     @property
@@ -131,19 +132,20 @@ class Task:
 
     @cached_property
     def contributions(self) -> dict[str, Contribution]:
-        """What was submitted, by party, as far as decisions depend on it."""
+        """Parts of each party's submission that decisions depend on."""
         return {one.party: Contribution.of(one) for one in self.submissions}
 
     @property
     def options(self) -> dict[str, Any]:
-        """The settings as a settlement states them: without the secret, which nobody who reads it needs."""
+        """The settings as a settlement states them: without the secret, which its readers do not need."""
         return self.settings.options | {"noise_secret": None}
 
     @property
     def noise_of_this_round(self) -> str | None:
-        """What added noise is drawn from: the secret, and what is settled with it.
+        """Secret that this round's noise is drawn from: a digest of the noise secret and all inputs.
 
-        A folder that is settled anew keeps its secret. The same noise at another τ could be taken away by who got both.
+        A folder that is settled again keeps its noise secret. If the noise were the same with other inputs, a party
+        that got two rewards with different τ could remove it.
         """
         secret = self.settings.noise_secret
         if secret is None:
@@ -155,14 +157,14 @@ class Task:
 
     @cached_property
     def inputs_digest(self) -> str:
-        """Digest of everything that is settled from."""
+        """Digest of all inputs of the settlement."""
         return self._digest(self.settings.options)
 
     @cached_property
     def values_digest(self) -> str:
-        """Digest of everything an answer depends on, besides its request: some settings only decide what is requested.
+        """Digest of all inputs that an answer depends on besides its request; some settings only determine requests.
 
-        A reward's own noise is named by its request (`noise_of_this_round`).
+        A request identifies its own reward's noise (`noise_of_this_round`).
         """
         return self._digest({name: value for name, value in self.settings.options.items() if name not in REQUESTED})
 
@@ -173,7 +175,8 @@ class Task:
                     "agreement": self.agreement.identity_digest,
                     "submissions": {party: one.digest for party, one in self.contributions.items()},
                     "options": options,
-                    "force": self.settings.force,  # which draws are used depends on it, and on what follows
+                    # These two decide which draws are used.
+                    "force": self.settings.force,
                     "environment": environment(),
                 }
             )
@@ -181,10 +184,11 @@ class Task:
 
 
 def first_draws(agreement: Agreement, settings: SettlementSettings) -> int:
-    """Draws that tell the value of a coalition, neither a single party nor a team, well enough to begin with.
+    """Return the initial number of draws for coalitions other than single parties and teams.
 
-    Nearest neighbours see a smoothed density: values are too large by an amount that grows with the parameters and
-    falls with the draws, and that no standard error has. It must be about the same for coalitions and teams.
+    Nearest neighbours estimate a smoothed density. This makes values too large by an amount that standard errors do not
+    cover: it grows with the number of parameters and falls with that of draws. The bias must be about the same for
+    coalitions and teams.
     """
     few = len(agreement.model.coordinate_names()) <= FEW_PARAMETERS
     return min(settings.draws, FIRST_DRAWS) if few else settings.draws
@@ -198,9 +202,9 @@ def task_of(
     folder: str | Path | None = None,
     **overrides: Any,
 ) -> Task:
-    """Check everything that can be checked before anything is sampled; settings as in `mediate`.
+    """Check a round and resolve its settings before anything is sampled; settings are those of `mediate`.
 
-    Where rewards are made by noise, `folder` keeps a secret that is not given; it is made if it is not there.
+    If rewards are made by noise and no secret is given, the secret in `folder` is used, or made there.
     """
     settings = SettlementSettings.of(settings, overrides)
     if not submissions:
@@ -228,13 +232,13 @@ def task_of(
     task = Task(agreement, submissions, resolved)
     if not settings.deviate:
         _check_agreed(task)
-    place = None if folder is None else _ensure_folder(Path(folder))
-    secret = noise_secret_of(task.mechanism, settings.noise_secret, place, agreement.identity_digest)
+    secret_folder = None if folder is None else _ensure_folder(Path(folder))
+    secret = noise_secret_of(task.mechanism, settings.noise_secret, secret_folder, agreement.identity_digest)
     return Task(agreement, submissions, resolved.model_copy(update={"noise_secret": secret}))
 
 
 def _check_complete(agreement: Agreement, parties: Sequence[str]) -> None:
-    """Refuse to leave somebody out by accident."""
+    """Refuse a round in which parties of the agreement are missing."""
     if missing := [name for name in agreement.party_names if name not in parties]:
         raise MediationError(
             f"{', '.join(missing)} {'has' if len(missing) == 1 else 'have'} not submitted; wait, or settle without "
@@ -244,18 +248,19 @@ def _check_complete(agreement: Agreement, parties: Sequence[str]) -> None:
 
 def _check_agreed(task: Task) -> None:
     """Refuse choices that the agreement does not leave to the operator."""
-    if found := task.deviations:
-        options = ", ".join(one.option for one in found)
-        allowed = ", ".join(f'"{one.option}"' for one in found)
+    if task.deviations:
+        options = ", ".join(deviation.option for deviation in task.deviations)
+        allowed = ", ".join(f'"{deviation.option}"' for deviation in task.deviations)
+        words = "; ".join(deviation.words for deviation in task.deviations)
         raise MediationError(
-            f"this would leave the agreement: {'; '.join(one.words for one in found)}. Leave {options} out, agree anew "
+            f"this would leave the agreement: {words}. Leave {options} out, agree anew "
             f"with `operator_may_choose = [{allowed}]` under [reward], or settle all the same with --deviate "
             "(deviate=True), which every report shows as a broken promise"
         )
 
 
 def environment() -> dict[str, str]:
-    """Versions of what computes."""
+    """Return the versions of Equipoise, Python and libraries that results depend on."""
     libraries = {name: version(name) for name in ("numpy", "scipy")}
     return {"equipoise": __version__, "python": platform.python_version(), **libraries}
 

@@ -1,8 +1,8 @@
-"""What if a party had chosen stronger privacy? For the operator, from the submissions there are.
+"""Outcome of a settled round if some parties had chosen stronger privacy, for the operator.
 
-A release at ε becomes one at a smaller ε′ by more noise, τ = 1/ε′ − 1/ε. Weaker privacy than released cannot be had:
-the noise is in the numbers. Only coalitions with a changed party are valued again; all others are in the settlement.
-Because what comes out depends on the noise that happens to be drawn, it is drawn several times.
+More noise, τ = 1/ε′ − 1/ε, turns a release at ε into one at a smaller ε′. Weaker privacy cannot be simulated, because
+the noise is already in the released numbers. Only coalitions with a changed party are valued again; the settlement has
+all others. The outcome depends on the noise that happens to be drawn, so the noise is drawn several times.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ JOURNAL = "what-if.jsonl"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a party is worth alone, brings to the coalition, and would get."""
+    """ε of a party, its value alone, its Shapley value, and the target of its reward."""
 
     epsilon: float
     alone: Estimate
@@ -40,23 +40,23 @@ class Outcome:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """Everybody's outcome as it is and as it would be with stronger privacy. `what_if` makes one.
+    """Outcome of every party as settled, and with stronger privacy of some. `what_if` makes one.
 
     Attributes
     ----------
     changes : dict of str to float
         The smaller ε of each changed party.
     realisations : int
-        How often the additional noise was drawn.
+        Number of times that the additional noise was drawn.
     before, after : dict of str to Outcome
-        Of each party: `epsilon`, the value `alone`, the Shapley value (`shapley`) and the `target` of its reward.
-        Errors of `after` cover the choice of noise.
+        For each party: `epsilon`, the value `alone`, the Shapley value (`shapley`) and the `target` of its reward.
+        Errors of `after` include the randomness of the additional noise.
     team_before, team_after : Estimate
-        Value of all together.
+        Value of all parties together.
     rho_before, rho_after : float
         Fairness exponent.
     notes : tuple of str
-        What did not go as planned.
+        Remarks on realisations of the noise with an unusual outcome.
     """
 
     changes: dict[str, float]
@@ -70,7 +70,7 @@ class WhatIf:
     notes: tuple[str, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The answer as plain numbers, strings, lists and dictionaries."""
+        """Return the answer as plain numbers, strings, lists and dictionaries."""
         return asdict(self) | {"notes": list(self.notes)}
 
 
@@ -84,22 +84,22 @@ def what_if(
     processes: int | None = None,
     progress: bool | None = None,
 ) -> WhatIf:
-    """Say what everybody would have got, had some parties chosen stronger privacy.
+    """Compute every party's outcome if some parties had chosen stronger privacy.
 
     Noise is added to their releases, and coalitions with one of them are valued again.
 
     Parameters
     ----------
     settlement : Settlement
-        The settled round; all of its coalitions must have been valued, as they are of up to 7 parties.
+        The settled round. All of its coalitions must have been valued, as they are by default for up to 7 parties.
     submissions : sequence of Submission
         The submissions that were settled.
     changes : mapping of str to float
         A smaller ε, at the agreement's Rényi order, by party.
     realisations : int
-        How often to draw the noise, 2 or more.
+        Number of times to draw the noise, 2 or more.
     folder : path, optional
-        Keeps what was computed for the next question.
+        Folder that keeps results for the next call.
     processes : int, optional
         Processes to sample in; by default as many as there are cores, where that pays.
     progress : bool, optional
@@ -113,8 +113,7 @@ def what_if(
     Raises
     ------
     MediationError
-        Nothing is changed, an ε is not smaller than the one released with, a party took no part, or coalitions were
-        sampled.
+        No ε is changed, an ε is not smaller than that of the release, a party took no part, or coalitions were sampled.
 
     Examples
     --------
@@ -139,19 +138,15 @@ def what_if(
         appraiser = Appraiser(
             settlement.agreement, sent, journal, settlement.settings, processes=processes, progress=progress
         )
-        found = dict(zip(requests, appraiser.appraise(requests, what="what if"), strict=True))
-    rounds: list[list[Estimate]] = []
-    notes: list[str] = []
+        appraisals = dict(zip(requests, appraiser.appraise(requests, what="what if"), strict=True))
+    rounds = []
     for number in range(realisations):
-        values = [
-            found[request].value
-            if (request := _request(settlement, members, extra, number)) in found
-            else settlement.value(*members)
-            for members in coalitions
-        ]
-        rounds.append(_outcome(settlement, [Estimate(0.0, 0.0), *values], notes))
-    pooled = [_pooled([one[place] for one in rounds]) for place in range(len(rounds[0]))]
-    own, contributed, targets = (pooled[2 + k * len(parties) : 2 + (k + 1) * len(parties)] for k in range(3))
+        values = [Estimate(0.0, 0.0)]
+        for members in coalitions:
+            appraisal = appraisals.get(_request(settlement, members, extra, number))
+            values.append(settlement.value(*members) if appraisal is None else appraisal.value)
+        rounds.append(_decided(settlement, values))
+    notes = [note for decided in rounds for note in decided.notes]
     return WhatIf(
         changes=dict(changes),
         realisations=realisations,
@@ -165,19 +160,24 @@ def what_if(
             for party in parties
         },
         after={
-            party: Outcome(changes.get(party, settlement.contributions[party].epsilon), *estimates)
-            for party, *estimates in zip(parties, own, contributed, targets, strict=True)
+            party: Outcome(
+                changes.get(party, settlement.contributions[party].epsilon),
+                _pooled([decided.alone[party] for decided in rounds]),
+                _pooled([decided.shapley[party] for decided in rounds]),
+                _pooled([decided.targets[party] for decided in rounds]),
+            )
+            for party in parties
         },
         team_before=settlement.value(*parties),
-        team_after=pooled[0],
+        team_after=_pooled([decided.team for decided in rounds]),
         rho_before=settlement.rho,
-        rho_after=pooled[1].value,
+        rho_after=float(np.mean([decided.rho for decided in rounds])),
         notes=tuple(dict.fromkeys(notes)),
     )
 
 
 def _added_noise(settlement: Settlement, changes: Mapping[str, float]) -> dict[str, float]:
-    """τ by party, checked."""
+    """Check the changes, and return the noise τ to add by party."""
     if not settlement.exact:
         raise MediationError(
             f"of these {len(settlement.parties)} parties coalitions were sampled, and what-if needs all of them: "
@@ -200,33 +200,51 @@ def _added_noise(settlement: Settlement, changes: Mapping[str, float]) -> dict[s
 
 
 def _request(settlement: Settlement, members: tuple[str, ...], extra: Mapping[str, float], number: int) -> Request:
+    """Return the request for a coalition's value with one realisation of the additional noise."""
     more = tuple((party, tau) for party, tau in sorted(extra.items()) if party in members)
     settings = settlement.settings
     seed = derived_seed(settings.seed, "what if", sorted(members), more, number)
     noise_seed = derived_seed(settings.seed, "what-if noise", number)
-    whole = len(members) == 1 or members in settlement.teams
-    draws = settings.draws if whole else first_draws(settlement.agreement, settings)  # as in the settlement
+    # The numbers of draws are those of the settlement.
+    may_be_reward = len(members) == 1 or members in settlement.teams
+    draws = settings.draws if may_be_reward else first_draws(settlement.agreement, settings)
     return Request(members, draws, seed, noise_seed=noise_seed, extra=more)
 
 
-def _outcome(settlement: Settlement, values: Sequence[Estimate], notes: list[str]) -> list[Estimate]:
-    """Value of all, exponent, then values alone, Shapley values and targets of the parties in order."""
+@dataclass(frozen=True)
+class _Decided:
+    """Decisions with one realisation of the additional noise; `team` is the value of all parties together."""
+
+    team: Estimate
+    rho: float
+    alone: dict[str, Estimate]
+    shapley: dict[str, Estimate]
+    targets: dict[str, Estimate]
+    notes: list[str]
+
+
+def _decided(settlement: Settlement, values: Sequence[Estimate]) -> _Decided:
+    """Decide a round again, from values of all coalitions in the order of `every_coalition`."""
     parties = settlement.parties
     shapley, targets = decide(parties, settlement.teams, values, settlement.terms)
-    for party, falls_back in zip(parties, targets.falls_back, strict=True):
-        if falls_back:
-            notes.append(
-                f"with some noise no exponent leaves {party} as well off as alone, and it gets its own posterior"
-            )
-    alone = [values[1 << place] for place in range(len(parties))]
-    contributed = [shapley[place] for place in range(len(parties))]
-    exponent = Estimate(targets.rho, 0.0)
-    return [values[-1], exponent, *alone, *contributed, *(targets[place] for place in range(len(parties)))]
+    return _Decided(
+        team=values[-1],
+        rho=targets.rho,
+        # Coalitions are numbered by their bits (`equipoise.valuation.shapley`).
+        alone={party: values[1 << index] for index, party in enumerate(parties)},
+        shapley={party: shapley[index] for index, party in enumerate(parties)},
+        targets={party: targets[index] for index, party in enumerate(parties)},
+        notes=[
+            f"with some noise no exponent leaves {party} as well off as alone, and it gets its own posterior"
+            for party, falls_back in zip(parties, targets.falls_back, strict=True)
+            if falls_back
+        ],
+    )
 
 
-def _pooled(found: Sequence[Estimate]) -> Estimate:
-    """Mean over realisations of the noise: their spread, and the sampling errors of each."""
-    values = np.array([one.value for one in found])
-    # Some of what is estimated is the same in all realisations, so sampling errors do not average out.
-    sampling = float(np.mean([one.error**2 for one in found]))
+def _pooled(estimates: Sequence[Estimate]) -> Estimate:
+    """Return the mean over realisations of the noise; its error covers their spread and sampling errors."""
+    values = np.array([estimate.value for estimate in estimates])
+    # Realisations share some estimates, such as values of unchanged coalitions, so sampling errors do not average out.
+    sampling = float(np.mean([estimate.error**2 for estimate in estimates]))
     return Estimate(float(values.mean()), float(np.sqrt(np.var(values, ddof=1) / len(values) + sampling)))

@@ -1,4 +1,4 @@
-"""What posteriors are worth: divergences, their estimators by name, and Shapley values."""
+"""Values of posteriors: divergences, their estimators by name, and Shapley values."""
 
 from typing import Literal, get_args
 

@@ -33,18 +33,25 @@ from equipoise.valuation.neighbours import Neighbours, distances, nearest
 
 Estimator = Literal["knn-entropy", "knn-copula", "knn-mixture", "knn", "gaussian-fit", "classifier"]
 
-NEIGHBOURS = 4  # the paper's k
-SEARCHED = 16  # among which as many are left, but for one in a billion, when a block is left out
-REPEATS = 5  # of the paper's estimator, each with prior draws of its own
-BLOCKS = 16  # of draws, left out in turn for a standard error
-MOST_COMPONENTS = 5  # of a mixture
-DRAWS_PER_NUMBER = 2  # distinct draws in a half for every number that a mixture of it estimates
-CALIBRATION_POINTS = 40_000  # over all samples that calibrate one size and dimension
+# The paper's k.
+NEIGHBOURS = 4
+# Neighbours to search for, so that NEIGHBOURS of them remain, except once in a billion, when a block is left out.
+SEARCHED = 16
+# Repetitions of the paper's estimator, each with its own prior draws.
+REPEATS = 5
+# Blocks of draws that are left out in turn for a standard error.
+BLOCKS = 16
+# Components of a mixture at most.
+MOST_COMPONENTS = 5
+# Distinct draws in a half for every number that its mixture estimates.
+DRAWS_PER_NUMBER = 2
+# Points over all samples that calibrate one size and dimension.
+CALIBRATION_POINTS = 40_000
 _one_at_a_time = threading.Lock()
 
 
 def divergence(draws: Floats, estimator: Estimator = "knn-entropy", *, seed: int = 0) -> Estimate:
-    """KL divergence from N(0, I) of the distribution behind draws [chains, draws, d]."""
+    """Estimate the KL divergence from N(0, I) of the distribution behind draws [chains, draws, d]."""
     estimators: dict[str, Callable[[Floats, np.random.Generator], tuple[Floats, float]]] = {
         "knn-entropy": _by_entropy,
         "knn-copula": _by_copula,
@@ -88,9 +95,10 @@ def divergence_between(draws: Floats, others: Floats) -> Estimate:
 
 
 def _between(points: Floats, reference: Floats, blocks: int = 0) -> list[float]:
-    """The uncorrected estimate, and what it is without each of so many blocks of both.
+    """Return the uncorrected estimate, and the estimates without each block of both samples.
 
-    Neighbours are sought among distinct points, as in `_by_entropy`, and once: without a block, the next ones count.
+    Neighbours are searched for among distinct points, as in `_by_entropy`, and only once: if a block is left out, the
+    next neighbours that remain are used.
     """
     (own, times), (other, there) = (_distinct(part, blocks) for part in (points, reference))
     searched = SEARCHED if blocks else NEIGHBOURS + 1
@@ -106,11 +114,11 @@ def _between(points: Floats, reference: Floats, blocks: int = 0) -> list[float]:
 
 
 def _distinct(points: Floats, blocks: int) -> tuple[Floats, NDArray[np.int64]]:
-    """Distinct points, and how often each is there [1 + blocks, points]: in all, and without each of so many blocks."""
-    distinct, place = np.unique(points, axis=0, return_inverse=True)
-    place, number = place.reshape(-1), len(distinct)
-    whole = np.bincount(place, minlength=number)
-    parts = np.split(place, [k * len(place) // blocks for k in range(1, blocks)]) if blocks else []
+    """Return distinct points, and their counts [1 + blocks, points]: in all, and without each block."""
+    distinct, index = np.unique(points, axis=0, return_inverse=True)
+    index, number = index.reshape(-1), len(distinct)
+    whole = np.bincount(index, minlength=number)
+    parts = np.split(index, [k * len(index) // blocks for k in range(1, blocks)]) if blocks else []
     return distinct, np.array([whole, *(whole - np.bincount(part, minlength=number) for part in parts)])
 
 
@@ -122,7 +130,7 @@ def _distances_left(
     asked: NDArray[np.bool_],
     neighbour: int,
 ) -> Floats:
-    """Distance of some points to the n-th nearest of those that are left, from distances to the nearest of all."""
+    """Return distances of some points to the n-th nearest remaining point, from distances to the nearest of all."""
     distance, index = (part[asked] for part in known)
     count = np.cumsum(left[index], axis=1)
     if np.all(count[:, -1] >= neighbour):
@@ -133,19 +141,19 @@ def _distances_left(
 
 
 def mean_of_chains(terms: Floats) -> Estimate:
-    """Mean of one number per draw [chains, draws], with the error that autocorrelation leaves."""
+    """Return the mean of one number per draw [chains, draws]; its error allows for autocorrelation."""
     size = float(ess_mean(terms[:, :, None])[0])
     return Estimate(float(terms.mean()), float(terms.std() / math.sqrt(size)))
 
 
 def _by_entropy(draws: Floats, rng: np.random.Generator) -> tuple[Floats, float]:  # noqa: ARG001  (nothing random)
-    """Log ratio of a nearest-neighbour density to the prior's, at every draw.
+    """Return log ratios of a nearest-neighbour density to the prior's, at every draw.
 
-    Kozachenko–Leonenko on whitened points, corrected by the estimator's mean error on as many points of N(0, I): what
-    is left of its bias is that of the posterior's difference from a normal distribution.
+    This is Kozachenko–Leonenko on whitened points, corrected by the estimator's mean error on as many points of
+    N(0, I). The remaining bias comes from the posterior's difference from a normal distribution.
 
-    A rejected proposal repeats a draw, and neighbours at distance 0 say nothing about the density. Neighbours are
-    therefore sought among the distinct points, and repeats count in the mean only.
+    A rejected proposal repeats a draw, and neighbours at distance 0 have no information about the density. Neighbours
+    are therefore searched for among the distinct points, and repeats count in the mean only.
     """
     points = draws.reshape(-1, draws.shape[2])
     distinct, place = np.unique(points, axis=0, return_inverse=True)
@@ -267,7 +275,7 @@ def _whitened(points: Floats) -> tuple[Floats, float]:
 
 
 def log_density_by_neighbours(points: Floats) -> Floats:
-    """ψ(k) − ψ(m) − log V_d − d log δ_k: log density at each point, from the distance to its k-th neighbour."""
+    """Return ψ(k) − ψ(m) − log V_d − d log δ_k at each point, its log density by the distance to neighbour k."""
     number, dimension = points.shape
     distance = distances(points, points, NEIGHBOURS + 1)  # the nearest point is itself
     log_ball = 0.5 * dimension * math.log(math.pi) - special.gammaln(0.5 * dimension + 1)
@@ -276,7 +284,7 @@ def log_density_by_neighbours(points: Floats) -> Floats:
 
 
 def _mean_error(log_density: Callable[[Floats], Floats], number: int, dimension: int) -> float:
-    """Mean error of an estimated log density on so many points of N(0, I): between those of two powers of 2."""
+    """Return the mean error of a log density on N(0, I), interpolated between the two nearest powers of 2 points."""
     power = math.floor(math.log2(number))
     share = math.log2(number) - power
     low = _simulated_error(log_density, 2**power, dimension)
@@ -287,13 +295,14 @@ def _simulated_error(log_density: Callable[[Floats], Floats], number: int, dimen
     known = _table().get(f"{dimension}", {}).get(f"{number}") if log_density is log_density_by_neighbours else None
     if known is not None:
         return known
-    with _one_at_a_time:  # or many threads would find the same at once
+    # Without the lock, many threads would compute the same number at once.
+    with _one_at_a_time:
         return simulate_error(log_density, number, dimension)
 
 
 @cache
 def _table() -> dict[str, dict[str, float]]:
-    """What `simulate_error` finds for nearest neighbours, by dimension and number of draws: it takes seconds."""
+    """Read stored results of `simulate_error` for nearest neighbours, by dimension and number of draws."""
     text = resources.files("equipoise.valuation").joinpath("neighbours.json").read_text(encoding="utf-8")
     found: dict[str, dict[str, float]] = json.loads(text)
     return found
@@ -301,7 +310,7 @@ def _table() -> dict[str, dict[str, float]]:
 
 @cache
 def simulate_error(log_density: Callable[[Floats], Floats], number: int, dimension: int) -> float:
-    """Mean error of an estimated log density on so many points of N(0, I)."""
+    """Simulate the mean error of an estimated log density on a number of points of N(0, I)."""
     rng = np.random.default_rng(dimension)
     errors = []
     for _ in range(max(2, CALIBRATION_POINTS // number)):
@@ -311,7 +320,7 @@ def simulate_error(log_density: Callable[[Floats], Floats], number: int, dimensi
 
 
 def _by_two_samples(draws: Floats, rng: np.random.Generator) -> tuple[Floats, float]:
-    """The paper's estimate, averaged over prior samples."""
+    """Return the terms of the paper's estimate, averaged over prior samples, and the variance this leaves."""
     points = draws.reshape(-1, draws.shape[2])
     repeats = [two_sample_terms(points, rng.normal(size=points.shape)) for _ in range(REPEATS)]
     means = np.mean(repeats, axis=1)
@@ -319,7 +328,7 @@ def _by_two_samples(draws: Floats, rng: np.random.Generator) -> tuple[Floats, fl
 
 
 def two_sample_terms(points: Floats, prior: Floats) -> Floats:
-    """D log(δ_k^prior / δ_k^post) + log(m/(m − 1)) at each point, for as many prior draws (paper App. C.3, App. H.1).
+    """Return D log(δ_k^prior / δ_k^post) + log(m/(m − 1)) at each of m points, given m prior draws (App. C.3, H.1).
 
     Points are whitened by the covariance of both samples together.
     """
@@ -337,7 +346,7 @@ def _by_gaussian_fit(draws: Floats, rng: np.random.Generator) -> tuple[Floats, f
 
 
 def _log_ratio_of_fit(draws: Floats) -> Floats:
-    """Log ratio of the fitted normal density to the prior's. Its mean is the closed form, because the moments agree."""
+    """Return log ratios of the fitted normal density to the prior's; moments agree, so the mean is the closed form."""
     points = draws.reshape(-1, draws.shape[2])
     covariance = np.cov(points.T, bias=True).reshape(draws.shape[2], -1)
     lower = np.linalg.cholesky(covariance)
@@ -347,7 +356,7 @@ def _log_ratio_of_fit(draws: Floats) -> Floats:
 
 
 def _by_classifier(draws: Floats, rng: np.random.Generator) -> tuple[Floats, float]:
-    """Log odds of a neural network, at draws it was not trained on: two halves of the chains serve each other."""
+    """Return log odds of neural networks, each trained on one half of the chains and evaluated on the other."""
     from sklearn.neural_network import MLPClassifier
 
     chains, length, dimension = draws.shape
@@ -367,7 +376,7 @@ def _by_classifier(draws: Floats, rng: np.random.Generator) -> tuple[Floats, flo
 
 
 def _log_odds(network: Any, points: Floats) -> Floats:
-    """What a network gives its last activation; probabilities would round to 1 where the classes are far apart."""
+    """Return the network's output before the last activation; probabilities of distant classes would round to 1."""
     for weights, bias in zip(network.coefs_[:-1], network.intercepts_[:-1], strict=True):
         points = np.maximum(points @ weights + bias, 0.0)
     return np.asarray((points @ network.coefs_[-1] + network.intercepts_[-1])[:, 0])

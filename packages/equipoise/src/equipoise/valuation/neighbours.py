@@ -30,7 +30,7 @@ Neighbours = tuple[Floats, NDArray[np.intp]]
 
 
 def nearest(among: Floats, points: Floats, number: int) -> Neighbours:
-    """Distances to the nearest of `among` [n, d], and which they are, for each of `points` [m, d]: [m, number]."""
+    """Return distances to the nearest of `among` [n, d], and their indices, for `points` [m, d]: [m, number]."""
     narrow, few = among.shape[1] < WIDE, len(among) <= LAYERS * (number + SPARE)
     if narrow or few or not (_in_range(among) and _in_range(points)):
         return _by_tree(among, points, number)
@@ -38,7 +38,7 @@ def nearest(among: Floats, points: Floats, number: int) -> Neighbours:
 
 
 def distances(among: Floats, points: Floats, neighbour: int) -> Floats:
-    """Distance to the n-th nearest, or to the first after it that is not at distance 0."""
+    """Return the distance to the n-th nearest, or to the first after it that is not at distance 0."""
     distance = nearest(among, points, neighbour)[0][:, -1].copy()
     while np.any(distance == 0):
         neighbour *= 2
@@ -70,7 +70,7 @@ def _by_products(among: Floats, points: Floats, number: int) -> Neighbours:
     layers = piles * np.arange(LAYERS)[:, None]
 
     def some(first: int) -> tuple[Floats, NDArray[np.intp]]:
-        """Exact distances to candidates, in order, and which they are."""
+        """Return exact distances to candidates, in order, and their indices."""
         score = asked[first : first + AT_ONCE] @ table.T
         # The nearest w points are in the w piles whose best are nearest: each such pile holds one of them at least.
         best = _largest(score.reshape(-1, LAYERS, piles).max(axis=1), wanted)
@@ -97,7 +97,7 @@ def _by_products(among: Floats, points: Floats, number: int) -> Neighbours:
 
 
 def _largest(values: NDArray[np.float32], number: int) -> NDArray[np.intp]:
-    """Places of the largest in each row, in any order."""
+    """Return indices of the largest in each row, in any order."""
     return np.argpartition(values, values.shape[1] - number, axis=1)[:, -number:]
 
 
@@ -111,6 +111,6 @@ def _for_each(
 
 
 def _threads() -> int:
-    """Threads for a search: all cores, unless other processes or threads do the same beside this one."""
+    """Return the threads for a search: all cores, unless other processes or threads search at the same time."""
     alone = threading.current_thread() is threading.main_thread() and multiprocessing.parent_process() is None
     return usable_cores() if alone else 1

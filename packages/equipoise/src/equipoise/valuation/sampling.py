@@ -36,22 +36,29 @@ Mask = NDArray[np.bool_]
 Evaluate = Callable[[Sequence[Coalition]], Sequence[Estimate]]
 Proxy = Callable[[Mask], Floats]  # membership [coalitions, parties] to values
 
-FEWEST_PAIRS = 24  # from which errors can be estimated
-LEAST_OF_A_SIZE = 2  # pairs
-ENUMERATED = 14  # parties, up to which the proxy is evaluated on all coalitions
-PROXY_COALITIONS = 4_000  # for more; and at least …
-PROXY_COALITIONS_EACH = 16  # … so many times their number
-SHRINKAGE = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, np.inf)  # over the mean squared singular value
-PRIOR_PAIRS = 4  # that the variance of all pairs counts as in the variance of one size
-LEAST_FREE = 0.02  # of a pair's remainder that is not its own fit
-# Of that on average: a fit with hardly more pairs than coefficients tells nothing of its errors.
+# Errors can be estimated from this number of pairs.
+FEWEST_PAIRS = 24
+# Pairs of each size that are drawn first.
+LEAST_OF_A_SIZE = 2
+# Parties up to which the proxy is evaluated on all coalitions. For more, it is evaluated on a sample of the first
+# number of coalitions, or of the second for each party, if that is more.
+ENUMERATED = 14
+PROXY_COALITIONS = 4_000
+PROXY_COALITIONS_EACH = 16
+# Candidates for the shrinkage, relative to the mean squared singular value.
+SHRINKAGE = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, np.inf)
+# The variance of all pairs has the weight of this number of pairs in the variance of one size.
+PRIOR_PAIRS = 4
+# Smallest share of a pair's remainder that is not due to its own fit, and the smallest mean of that share: a fit with
+# hardly more pairs than coefficients has no information about its errors.
+LEAST_FREE = 0.02
 LEAST_FREE_OF_ALL = 0.1
 
 
 class Sample:
-    """Coalitions of a game as they are evaluated: nobody, everybody, each alone, each missing, then pairs.
+    """Coalitions of a game in order: the empty one, all parties, each party alone, all but each party, then pairs.
 
-    `inside` [coalitions, parties] says who is in; a pair is two neighbouring rows, the smaller coalition first.
+    `inside` [coalitions, parties] is the membership matrix. A pair has two consecutive rows, the smaller first.
     """
 
     def __init__(self, parties: int, *, seed: int) -> None:
@@ -67,22 +74,22 @@ class Sample:
         heapify(self._order)
 
     def __len__(self) -> int:
-        """Coalitions, without nobody."""
+        """Return the number of coalitions, without the empty one."""
         return self._number - 1
 
     @property
     def inside(self) -> Mask:
-        """Who is in which coalition [coalitions, parties], nobody first."""
+        """Membership matrix [coalitions, parties], the empty coalition first."""
         self._blocks = [np.concatenate(self._blocks)]
         return self._blocks[0]
 
     @property
     def complete(self) -> bool:
-        """Whether all coalitions are there."""
+        """True if the sample has all coalitions."""
         return not self._order
 
     def grow(self, budget: int) -> None:
-        """Add pairs while there are any and coalitions, nobody not counted, stay within the budget."""
+        """Add pairs while there are more, and while coalitions (without the empty one) stay within the budget."""
         rows = []
         while self._order and len(self) + 2 <= budget:
             size = self._order[0][1]
@@ -101,7 +108,7 @@ class Sample:
             self._blocks.append(np.array(rows))
 
     def possible(self, size: int) -> int:
-        """Pairs there are of a size and its complement; of the middle size, a pair has both."""
+        """Return the number of pairs of a size and its complement; a pair of the middle size has two of that size."""
         return math.comb(self.parties, size) // (2 if 2 * size == self.parties else 1)
 
     def _fresh(self, size: int) -> Mask:
@@ -117,10 +124,10 @@ class Sample:
 
 @dataclass(frozen=True)
 class SampledShapley:
-    """Shapley values, how they were come by, and where their errors come from.
+    """Shapley values of a sampled game, and the sources of their errors.
 
-    `fixed` [parties, fixed coalitions] is what the coalitions that were not drawn count in them; `drawn` the part of
-    the covariance that comes of the pairs, both of which there are and of their errors.
+    `fixed` [parties, fixed coalitions] are the weights of coalitions that were not drawn. `drawn` is the part of the
+    covariance that comes from the pairs: from the choice of pairs and from the errors of their values.
     """
 
     shapley: ShapleyValues
@@ -131,7 +138,7 @@ class SampledShapley:
 
 
 def smallest_budget(parties: int) -> int:
-    """Evaluations below which there is no estimate worth its error: sizes 1, n − 1 and n, and 2n between."""
+    """Return the fewest evaluations for a useful estimate: sizes 1, n − 1 and n, and n pairs (at least 24) between."""
     return int(min(2**parties - 1, 2 * parties + 1 + 2 * max(FEWEST_PAIRS, parties)))
 
 
@@ -148,9 +155,9 @@ def sampled_shapley(
 
 
 class ProxyGame:
-    """A proxy with its own Shapley values, and the variances of their errors: 0 where all coalitions can be looked at.
+    """A proxy with its own Shapley values and the variances of their errors, 0 if it is evaluated on all coalitions.
 
-    Without a proxy, a game of zeros.
+    Without a proxy, all values are 0.
     """
 
     def __init__(self, parties: int, proxy: Proxy | None, *, seed: int) -> None:
@@ -173,7 +180,7 @@ class ProxyGame:
 
 
 def estimate(sample: Sample, found: Sequence[Estimate], proxy: ProxyGame) -> SampledShapley:
-    """Shapley values from the values of a sample's coalitions, nobody left out."""
+    """Estimate Shapley values from the values of a sample's coalitions, without that of the empty coalition."""
     parties, inside, fixed = sample.parties, sample.inside, sample.fixed
     values = np.array([0.0, *(one.value for one in found)])
     errors = np.array([0.0, *(one.error for one in found)])
@@ -204,14 +211,14 @@ def estimate(sample: Sample, found: Sequence[Estimate], proxy: ProxyGame) -> Sam
 
 
 def _shares(inside: Mask) -> Floats:
-    """u_i(C) [parties, coalitions]: 1/s for members, −1/(n − s) for the others."""
+    """Return u_i(C) [parties, coalitions]: 1/s for members, −1/(n − s) for the others."""
     parties, sizes = inside.shape[1], inside.sum(axis=1)
     shares: Floats = np.where(inside.T, 1 / np.maximum(sizes, 1), -1 / np.maximum(parties - sizes, 1))
     return shares
 
 
 def _strata(sample: Sample, sizes: NDArray[np.intp]) -> tuple[Floats, Floats, Floats]:
-    """Of every pair: its weight in φ, how many there are of its size, and which share of all that there could be."""
+    """Return, for every pair, its weight in φ, the number of pairs of its size, and their share of possible ones."""
     counts = np.bincount(sizes, minlength=sample.parties)[sizes].astype(float)
     possible = np.array([float(sample.possible(size)) for size in range(2, sample.parties // 2 + 1)])[sizes - 2]
     return np.where(2 * sizes == sample.parties, 0.5, 1.0) / counts, counts, counts / possible
@@ -226,10 +233,10 @@ def _covariance(
     left_out: Floats,
     noise: Floats,
 ) -> Floats:
-    """Covariance that comes of drawing pairs, from what they leave when left out, and of errors in their values.
+    """Return the covariance due to the choice of pairs, from leave-one-out remainders, and to errors of their values.
 
-    Of the share of a size that was drawn the choice is not random, and only their errors are. In few pairs of a size
-    there may by luck be no variance, so that it is averaged with that of all pairs.
+    For the share of a size that was drawn, only errors of values are random. Few pairs of a size may have no variance
+    by chance, so their variance is averaged with that of all pairs.
     """
     pooled = PRIOR_PAIRS / (counts - 1 + PRIOR_PAIRS)
     # Σ (y − ȳ)² / (k (k − 1)): the variance of a mean of k.
@@ -242,7 +249,7 @@ def _covariance(
 
 
 def _means(columns: Floats, sizes: NDArray[np.intp]) -> Floats:
-    """Means over the columns of the same size [rows, columns]."""
+    """Return means over the columns of the same size [rows, columns]."""
     order = np.argsort(sizes, kind="stable")
     distinct, starts, counts = np.unique(sizes[order], return_index=True, return_counts=True)
     sums = np.add.reduceat(columns[:, order], starts, axis=1) / counts
@@ -250,7 +257,7 @@ def _means(columns: Floats, sizes: NDArray[np.intp]) -> Floats:
 
 
 class _Fit(NamedTuple):
-    """Control variates as fitted, what they leave of the differences, and what they leave of one left out."""
+    """Fitted control variates, the remainders of the differences, and the leave-one-out remainders."""
 
     slope: float
     additive: Floats
@@ -259,7 +266,7 @@ class _Fit(NamedTuple):
 
 
 def _fit(smaller: Mask, sizes: NDArray[np.intp], cheap: Floats, difference: Floats) -> _Fit:
-    """β, b and functions of the size: least squares of pairs' differences, b shrunk by the best factor."""
+    """Fit β, b and functions of the size to pairs' differences by least squares, b shrunk by the best factor."""
     pairs, parties = smaller.shape
     nothing = _Fit(0.0, np.zeros(parties), difference, difference)
     if not pairs:

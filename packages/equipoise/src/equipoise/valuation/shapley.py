@@ -18,8 +18,8 @@ from equipoise.estimate import Estimate
 class ShapleyValues:
     """Shapley values [parties], the covariance of their errors, and the value of all parties together, v_N.
 
-    They may be negative: a divergence from the prior grows with every party on average only, and estimates of nothing
-    are as often below it as above. `reward.targets` says who counts as bringing nothing.
+    They may be negative: a party increases the divergence from the prior only on average, and an estimate of 0 is as
+    often below 0 as above. `reward.targets` decides which parties count as bringing nothing.
     """
 
     values: Floats
@@ -39,7 +39,7 @@ class ShapleyValues:
         return len(self.values)
 
     def probability_above(self, first: int, second: int) -> float:
-        """How probable it is that one party's value is truly above another's; their errors are dependent."""
+        """Return the probability that one party's value is truly above another's, whose errors are correlated."""
         contrast = np.zeros(len(self.values))
         contrast[first], contrast[second] = 1.0, -1.0
         error = math.sqrt(max(float(contrast @ self.covariance @ contrast), 0.0))
@@ -47,12 +47,12 @@ class ShapleyValues:
 
 
 def members(coalition: int, parties: int) -> tuple[int, ...]:
-    """Parties of a coalition."""
+    """Return the parties of a coalition."""
     return tuple(party for party in range(parties) if coalition >> party & 1)
 
 
 def weights(parties: int) -> Floats:
-    """W [parties, 2ⁿ]: what each coalition's value counts in each party's Shapley value.
+    """Return W [parties, 2ⁿ], the weight of each coalition's value in each party's Shapley value.
 
     The marginal contribution of i to a coalition of s others has the weight s! (n − s − 1)! / n!.
     """
@@ -65,7 +65,7 @@ def weights(parties: int) -> Floats:
 
 
 def exact_shapley(values: Sequence[float] | Floats, errors: Sequence[float] | Floats | None = None) -> ShapleyValues:
-    """Shapley values from the values of all 2ⁿ coalitions, the empty one first, with their standard errors."""
+    """Compute Shapley values, with errors, from the values of all 2ⁿ coalitions, the empty one first."""
     worth = np.asarray(values, float)
     parties = len(worth).bit_length() - 1
     if len(worth) != 2**parties or parties < 1:

@@ -1,4 +1,4 @@
-"""The value of what parties released: KL(posterior ‖ prior) of the model's own parameters, in nats (paper §3)."""
+"""Value of parties' releases: KL(posterior ‖ prior) of the model's own parameters, in nats (paper §3)."""
 
 from typing import Any
 
@@ -18,7 +18,8 @@ from equipoise.valuation.divergence import divergence, divergence_between
 
 ByChain = dict[str, NDArray[np.float64]]  # parameters [chains, draws, …]
 
-PARTS = 16  # of independent draws, which stand for chains where some are left out
+# Independent draws are cut into this number of parts, to be left out one at a time as chains are.
+PARTS = 16
 
 
 def surprise(
@@ -29,14 +30,14 @@ def surprise(
     seed: int = 0,
     force: bool = False,
 ) -> Estimate:
-    """Value of a posterior in nats: its KL divergence from the agreed prior (paper §3).
+    """Estimate the value of a posterior in nats: its KL divergence from the agreed prior (paper §3).
 
     Parameters
     ----------
     agreement : Agreement
-        Whose prior it is.
+        The agreement with the prior.
     posterior : Posterior
-        What `infer` returned.
+        A result of `infer`.
     estimator : {"knn-entropy", "knn-copula", "knn-mixture", "knn", "gaussian-fit", "conjugate-fit", "classifier"}
         See `docs/estimators.md`.
     seed : int
@@ -76,11 +77,11 @@ def surprise(
 
 
 def conjugate_fit(model: Conjugate[Any], draws: ByChain) -> Estimate:
-    """KL(posterior ‖ prior) of the member of the prior's own family that fits the draws best (paper App. C.3).
+    """Compute KL(fit ‖ prior) for the member of the prior's family that fits the draws best (paper App. C.3).
 
-    Closed form, and right when noise is small, for then the posterior is nearly conjugate. Where it is not (two modes,
-    heavy tails) the estimate is biased, and its standard error does not know: that covers only the randomness of the
-    draws, by leaving out one chain at a time.
+    This is a closed form, and accurate when noise is small, because the posterior is then nearly conjugate. If it is
+    not (two modes, heavy tails), the estimate is biased. Its standard error, by leaving out one chain at a time, covers
+    only the randomness of the draws and not that bias.
     """
     chains = len(next(iter(draws.values())))
     whole = model.conjugate_divergence(_flat(draws))
@@ -90,12 +91,12 @@ def conjugate_fit(model: Conjugate[Any], draws: ByChain) -> Estimate:
 
 
 def similarity(agreement: Agreement, reward: Posterior, grand: Posterior, *, force: bool = False) -> Estimate:
-    """How close a reward is to the posterior of everybody together, r′ = −KL(grand ‖ reward) in nats (paper P5).
+    """Estimate how close a reward is to the posterior of all parties, r′ = −KL(grand ‖ reward) in nats (paper P5).
 
     Parameters
     ----------
     agreement : Agreement
-        Under which both were made.
+        The agreement under which both were made.
     reward : Posterior
         The reward's posterior.
     grand : Posterior
@@ -106,7 +107,7 @@ def similarity(agreement: Agreement, reward: Posterior, grand: Posterior, *, for
     Returns
     -------
     Estimate
-        0 at best, and for the grand posterior itself.
+        At most 0, apart from errors; 0 for the grand posterior itself.
 
     Raises
     ------
@@ -126,10 +127,10 @@ def similarity(agreement: Agreement, reward: Posterior, grand: Posterior, *, for
 
 
 def alternative_value(agreement: Agreement, coalition: Posterior, grand: Posterior, *, force: bool = False) -> Estimate:
-    """v′ = KL(grand ‖ prior) − KL(grand ‖ coalition): a coalition's value as closeness to the grand coalition's model.
+    """Estimate v′ = KL(grand ‖ prior) − KL(grand ‖ coalition), a coalition's closeness to the grand coalition's model.
 
-    Equal to the surprise in expectation (paper App. C.2), and like it 0 for nobody; for single data sets it may be
-    negative. The two terms share the grand coalition's draws, and their errors are added as if they did not.
+    In expectation it equals the surprise (paper App. C.2), and it is 0 for the empty coalition too. For single data
+    sets it may be negative. The two terms share the grand coalition's draws; their errors are added as if independent.
     """
     whole = surprise(agreement, grand, force=force)
     rest = similarity(agreement, coalition, grand, force=force)
@@ -137,9 +138,9 @@ def alternative_value(agreement: Agreement, coalition: Posterior, grand: Posteri
 
 
 def own_coordinates(agreement: Agreement, posterior: Posterior) -> Floats:
-    """The model's own parameters where the prior is N(0, I) [chains, draws, d].
+    """Return the model's own parameters in coordinates where the prior is N(0, I) [chains, draws, d].
 
-    Those of samplers that work elsewhere are mapped back.
+    Draws of samplers that use other coordinates are mapped back.
     """
     if posterior.coordinates is not None:
         return _by_chain(posterior, posterior.coordinates)
@@ -157,7 +158,7 @@ def _by_chain(posterior: Posterior, values: Floats) -> Floats:
 
 
 def _in_parts(values: Floats) -> Floats:
-    """Cut independent draws [1, draws, …] into parts as long as each other; leave several chains as they are."""
+    """Cut independent draws [1, draws, …] into parts of equal length; leave several chains as they are."""
     if len(values) > 1:
         return values
     parts = min(PARTS, values.shape[1])

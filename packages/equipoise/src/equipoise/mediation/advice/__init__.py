@@ -1,7 +1,7 @@
-"""What will ε buy me? Advice to a party before it releases anything (no counterpart in the paper).
+"""Advice to a party on its choice of ε, before it releases anything (no counterpart in the paper).
 
-Rounds are imagined from the agreement and row counts alone; this package cannot read a row, and is not allowed to
-import the side that can. So the choice of ε that follows from its advice reveals nothing about the data.
+Rounds are simulated from the agreement and row counts alone. This package cannot read a row, and an import rule keeps
+it from importing the modules that can. So the choice of ε that follows from its advice reveals nothing about the data.
 """
 
 import math
@@ -29,30 +29,40 @@ from equipoise.models.guarantee import DEFAULT_DELTA, Guarantee
 from equipoise.reward.targets import PRECISION, Stakes, Targets, Terms, least_among, set_targets, who_counts
 
 SIMULATIONS = 16
-SAMPLED = 3  # more rounds, that are sampled as well
-ANCHORS = 3  # choices at which they are
-CLEARLY = 0.08  # above the chord, as a share of the whole rise
-WORTH_JOINING = 0.01  # nats of a new row
-ENOUGH = 0.8  # of the largest gain
-MOST_NAMED = 3  # changes
+# Further rounds that are both approximated and sampled, and the number of choices at which they are.
+SAMPLED = 3
+ANCHORS = 3
+# A knee is at least this far above the chord, as a share of the whole rise.
+CLEARLY = 0.08
+# Gain in nats of a new row from which joining pays.
+WORTH_JOINING = 0.01
+# Share of the largest gain that counts as most of it.
+ENOUGH = 0.8
+# Changes to name in a sentence at most.
+MOST_NAMED = 3
+# Bootstrap samples of a median.
 RESAMPLES = 1_000
 UNKNOWN = Estimate(math.nan, math.inf)
+# Columns of losses and widths, by what predicts.
+PRIOR, ALONE, REWARD, TRUTH, OWN_ROWS, AT_HOME = range(6)
 Outcome = Literal["worth it", "not worth it", "cannot tell at this effort"]
-LADDER = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)  # of the largest ε agreed
+# Choices of ε if none are given, as shares of the largest ε agreed.
+LADDER = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What one ε is expected to buy. Values are in nats, expected, with standard errors of the simulation.
+    """Expected outcome of one ε. Values are expectations in nats, with standard errors of the simulation.
 
-    `alone` is what the release is worth by itself, `shapley` what it brings to the coalition, `team` what all releases
-    are worth together, `reward` what the party gets back. Losses are mean negative log probabilities of new rows, and
-    quality says how much of what can be known of a new row is known, alone and with the reward: 0 for the prior, 1 for
-    the truth; both are medians over imagined rounds. So are the widths of the intervals that should hold 90 % of new
-    rows, in the target's unit; they are None where the target is a label. Of `own_rows` they are what the party's own
-    table, as it is, would tell it without any round, and `at_home` what table and reward tell it together;
-    `gain_at_home` is by how much less the loss of a new row is with both: the median over rounds, with the standard
-    error that so few rounds leave.
+    `alone` is the value of the release by itself, `shapley` its Shapley value, `team` the value of all releases
+    together, and `reward` the value of what the party gets back.
+
+    Losses are mean negative log probabilities of new rows. Quality is 0 for predictions by the prior and 1 for those by
+    the truth. Widths are those of intervals that should hold 90 % of new rows, in the target's unit, or None if the
+    target is a label. All three are medians over simulated rounds, for predictions by the release alone, by the reward,
+    by the party's own table without any round (`own_rows`), and by table and reward together (`at_home`).
+    `gain_at_home` is the reduction of the loss of a new row from `own_rows` to `at_home`: the median over rounds, with
+    the standard error that so few rounds leave.
     """
 
     epsilon: float
@@ -100,14 +110,14 @@ class Tried:
 
 @dataclass(frozen=True, repr=False)
 class Advice:
-    """What each ε would buy a party, and what was assumed. `advise` makes one.
+    """Expected outcome of each ε for a party, and the assumptions behind it. `advise` makes one.
 
     Attributes
     ----------
     party, rows : str, int
-        Who asked, and how many rows it has.
+        The party that asked, and its number of rows.
     others : dict of str to Assumed
-        Rows and ε that were assumed of the others.
+        Rows and ε that were assumed of the other parties.
     delta : float
         δ of the (ε, δ) readings.
     rho : float or "max"
@@ -116,9 +126,9 @@ class Advice:
         One for each ε, from strong to weak privacy: expected values in nats, losses, qualities, and widths of
         prediction intervals in the target's unit.
     knee : int, optional
-        Place of the choice after which weaker privacy buys clearly less quality than before, if there is one.
+        Index of the choice after which weaker privacy buys clearly less quality than before, if there is one.
     simulations, seed : int
-        Imagined rounds, and the seed they were drawn with.
+        Number of simulated rounds, and the seed they were drawn with.
     loss_prior, loss_truth : float
         Mean negative log probability of new rows by the prior, and by the truth.
     target : str
@@ -126,11 +136,11 @@ class Advice:
     width_prior, width_truth : float, optional
         Widths of intervals that should hold 90 % of new rows, by the prior and by the truth; None for labels.
     room : Estimate
-        By how many nats a new row is predicted worse by own rows than by the truth: no round can gain more.
+        Nats per new row that own rows lose against the truth: no round can gain more.
     reach : Tried, optional
-        What a reach of the typical ranges would bring, where noise is scaled by more than three times as much.
+        Expected result if reaches were the typical ranges, where noise is scaled by more than three times as much.
     changes : tuple of Tried
-        What was tried where joining is not worth it.
+        Changes to the round that were tried because joining is not worth it.
     """
 
     party: str
@@ -158,13 +168,13 @@ class Advice:
         return self.summary()._repr_html_()
 
     def summary(self) -> Table:
-        """What each ε would buy, as a table that shows itself, in notebooks with a chart.
+        """Return a table of the expected outcome of each ε; notebooks also show a chart.
 
         Returns
         -------
         Table
-            One row for each ε, from strong to weak privacy: what predictions are like by the release alone → with the
-            reward, and by own rows → with both at home, then values in nats.
+            One row for each ε, from strong to weak privacy: quality of predictions by the release alone → with the
+            reward, and by own rows → by own rows and reward, then values in nats.
         """
         numbers = self.width_prior is not None
         rows = [
@@ -209,8 +219,8 @@ class Advice:
     def outcome(self) -> Outcome:
         """The verdict in a few words: joining pays if, with some ε, both together predict better than own rows.
 
-        It is "worth it" where a gain of 0.01 nats a row or more is beyond doubt, "not worth it" where so much can be
-        excluded for every ε, and cannot be told otherwise.
+        It is "worth it" if a gain of 0.01 nats a row or more is beyond doubt, "not worth it" if such a gain can be
+        excluded for every ε, and otherwise "cannot tell at this effort".
         """
         gains = [one.gain_at_home for one in self.choices]
         if any(_surely_pays(gain) for gain in gains):
@@ -221,12 +231,12 @@ class Advice:
 
     @property
     def is_worthwhile(self) -> bool:
-        """Whether joining surely pays; `outcome` tells doubt from a loss."""
+        """True if joining surely pays; `outcome` distinguishes doubt from a loss."""
         return self.outcome == "worth it"
 
     @property
     def verdict(self) -> str:
-        """Whether joining pays, in a sentence."""
+        """Sentence that says if joining pays."""
         best = max(self.choices, key=lambda one: one.gain_at_home.value)
         if self.outcome == "not worth it":
             return (
@@ -248,41 +258,41 @@ class Advice:
 
     @property
     def can_be_worth_it(self) -> bool:
-        """False where own rows predict so well that whatever others bring is worth nothing."""
+        """False if own rows predict so well that no contribution of others could help."""
         return _can_pay(self.room)
 
     @property
     def remedies(self) -> list[str]:
-        """Sentences on what a reach of the typical ranges would bring, and what would make joining worth it.
+        """Sentences on the effect of narrower reaches, and on changes that would make joining worth it.
 
-        Each is reckoned by imagined rounds, with the largest ε that was asked for unless the change is another.
+        Each is computed from simulated rounds, with the largest ε that was asked for unless the change is to ε itself.
         """
-        found, last = [], self.choices[-1]
+        sentences, last = [], self.choices[-1]
         if self.reach is not None:
             gets = f"quality {self.reach.quality_reward:.0%} in place of {last.quality_reward:.0%}"
             if self.reach.width_reward is not None:
                 gets = f"±{half_of(self.reach.width_reward)} of {self.target} in place of ±{half_of(last.width_reward)}"
-            found.append(
+            sentences.append(
                 f"noise is scaled by much more than the typical range: with {self.reach.what} the reward at epsilon "
                 f"{last.epsilon:.3g} would say {gets}, and the gain over own rows would be {self.reach.gain_at_home} "
                 f"nats in place of {last.gain_at_home}"
             )
         if self.outcome != "not worth it":
-            return found
+            return sentences
         if not self.can_be_worth_it:
-            found.append(
+            sentences.append(
                 f"nothing that others bring could change that: own rows predict a new row within {self.room} nats of "
                 "the truth. Joining pays for whoever has fewer rows, or more to learn"
             )
-        elif enough := [str(one) for one in self.changes if one.is_worthwhile]:
-            found.append(f"it would be worth it with {'; or with '.join(enough[:MOST_NAMED])}")
+        elif enough := [str(change) for change in self.changes if change.is_worthwhile]:
+            sentences.append(f"it would be worth it with {'; or with '.join(enough[:MOST_NAMED])}")
         elif self.changes:
-            best = max(self.changes, key=lambda one: one.gain_at_home.value)
-            found.append(f"nothing that was tried would surely make it worth it; best is {best}")
-        return found
+            best = max(self.changes, key=lambda change: change.gain_at_home.value)
+            sentences.append(f"nothing that was tried would surely make it worth it; best is {best}")
+        return sentences
 
     def to_json(self) -> dict[str, Any]:
-        """The advice as plain numbers, strings, lists and dictionaries."""
+        """Return the advice as plain numbers, strings, lists and dictionaries."""
         return asdict(self)
 
 
@@ -298,18 +308,19 @@ def advise(
     seed: int = 0,
     progress: bool | None = None,
 ) -> Advice:
-    """Say what each ε would buy a party of so many rows, before it releases anything.
+    """Estimate the outcome of each ε for a party with this number of rows, before it releases anything.
 
-    Rounds are imagined from the agreement and numbers of rows. No row is read, so following the advice reveals nothing.
+    Rounds are simulated from the agreement and numbers of rows. No row is read, so following the advice reveals
+    nothing about the data.
 
     Parameters
     ----------
     agreement : Agreement or path
         What the parties agreed to.
     party : str
-        Who asks.
+        The party that asks.
     rows : int
-        How many rows it has.
+        Its number of rows.
     epsilons : sequence of float, optional
         ε to compare, at the agreement's Rényi order; by default seven, up to the largest agreed.
     others : mapping of str to (int, float), optional
@@ -317,7 +328,7 @@ def advise(
     delta : float
         δ for the (ε, δ) reading of each ε.
     simulations : int
-        Rounds to imagine, 2 or more; the more, the smaller the errors.
+        Rounds to simulate, 2 or more. More rounds make errors smaller.
     seed : int
         The same seed gives the same advice.
     progress : bool, optional
@@ -331,7 +342,7 @@ def advise(
     Raises
     ------
     AgreementError
-        A party or an ε is not within the agreement, or a number is no whole one.
+        A party or an ε does not fit the agreement, or a count is not a whole number.
 
     Examples
     --------
@@ -340,8 +351,7 @@ def advise(
     """
     agreement = Agreement.of(agreement)
     agreement.party(party)
-    largest = agreement.privacy.max_epsilon
-    asked = epsilons or [largest * step for step in LADDER]
+    asked = epsilons or [agreement.privacy.max_epsilon * share for share in LADDER]
     ladder = sorted({agreement.guarantee(epsilon=epsilon).epsilon for epsilon in asked})
     assumed = _assumptions(agreement, party, rows, others or {})
     _check_whole("simulations", simulations, 2)
@@ -349,63 +359,78 @@ def advise(
 
     weakest = ladder[-1]
     parties = {name: Assumed(rows, weakest) if name == party else assumed[name] for name in agreement.party_names}
-    now = Situation(party, agreement, parties)
-    reckoned = _reckon(now, ladder, simulations, SAMPLED, seed, progress)
-    place = agreement.party_names.index(party)
-    lines = []
-    for k, epsilon in enumerate(ladder):
-        guarantee = Guarantee(agreement.privacy.order, epsilon)
-        contributed, own, whole = reckoned.stakes[k].estimates
-        lines.append(
-            Choice(
-                epsilon=epsilon,
-                zcdp=guarantee.zcdp,
-                epsilon_delta=guarantee.epsilon_at(delta),
-                alone=own[place],
-                shapley=contributed[place],
-                team=whole[0],
-                reward=reckoned.targets[k][place],
-                **reckoned.predictions(k),
-            )
-        )
+    situation = Situation(party, agreement, parties)
+    results = _simulate(situation, ladder, simulations, SAMPLED, seed, progress)
     advice = Advice(
         party=party,
         rows=rows,
         others=assumed,
         delta=delta,
         rho=agreement.reward.rho,
-        choices=tuple(lines),
-        knee=knee(np.log(ladder), reckoned.quality[:, 2]),
+        choices=_choices(situation, ladder, delta, results),
+        knee=knee(np.log(ladder), results.quality[:, REWARD]),
         simulations=simulations,
         seed=seed,
-        loss_prior=float(reckoned.typical[0, 0]),
-        loss_truth=float(reckoned.typical[0, 3]),
+        loss_prior=float(results.typical[0, PRIOR]),
+        loss_truth=float(results.typical[0, TRUTH]),
         target=agreement.model.target.name,
-        width_prior=reckoned.width(0, 0),
-        width_truth=reckoned.width(0, 3),
-        room=_median(reckoned.losses[:, -1, 4] - reckoned.losses[:, -1, 3]),
+        width_prior=results.width(0, PRIOR),
+        width_truth=results.width(0, TRUTH),
+        room=_median(results.losses[:, -1, OWN_ROWS] - results.losses[:, -1, TRUTH]),
     )
+    return _with_changes(advice, situation, progress)
+
+
+def _choices(situation: Situation, ladder: Sequence[float], delta: float, results: "_Results") -> tuple[Choice, ...]:
+    """Put together the results of each ε."""
+    agreement = situation.agreement
+    index = agreement.party_names.index(situation.party)
+    choices = []
+    for k, epsilon in enumerate(ladder):
+        guarantee = Guarantee(agreement.privacy.order, epsilon)
+        shapley, alone, teams = results.stakes[k].estimates
+        choices.append(
+            Choice(
+                epsilon=epsilon,
+                zcdp=guarantee.zcdp,
+                epsilon_delta=guarantee.epsilon_at(delta),
+                alone=alone[index],
+                shapley=shapley[index],
+                team=teams[0],
+                reward=results.targets[k][index],
+                **results.predictions(k),
+            )
+        )
+    return tuple(choices)
+
+
+def _with_changes(advice: Advice, situation: Situation, progress: bool | None) -> Advice:
+    """Try changes to the round: narrower reaches if they are wide, and the others if joining is not worth it."""
 
     def tried(change: Change) -> Tried:
-        found = _reckon(change[1], [change[1].parties[party].epsilon], simulations, 0, seed, progress)
-        return Tried(change[0], found.gain(0), found.width(0, 2), float(found.quality[0, 2]))
+        words, changed = change
+        ladder = [changed.parties[advice.party].epsilon]
+        results = _simulate(changed, ladder, advice.simulations, 0, advice.seed, progress)
+        return Tried(words, results.gain(0), results.width(0, REWARD), float(results.quality[0, REWARD]))
 
-    reach = narrow_reaches(now)
+    reach = narrow_reaches(situation)
     advice = replace(advice, reach=tried(reach) if reach else None)
-    if advice.outcome == "not worth it" and advice.can_be_worth_it:
-        others_ = [tried(made) for change in CHANGES[1:] if (made := change(now))]
-        found = [*([advice.reach] if advice.reach else []), *others_]
-        if len(found) > 1 and not any(one.is_worthwhile for one in found):
-            found.append(tried(everything(now)))
-        advice = replace(advice, changes=tuple(found))
-    return advice
+    if advice.outcome != "not worth it" or not advice.can_be_worth_it:
+        return advice
+    changes = [advice.reach] if advice.reach else []
+    # The first change is that of reaches.
+    changes += [tried(changed) for change in CHANGES[1:] if (changed := change(situation))]
+    if len(changes) > 1 and not any(change.is_worthwhile for change in changes):
+        changes.append(tried(everything(situation)))
+    return replace(advice, changes=tuple(changes))
 
 
 @dataclass(frozen=True)
-class _Reckoned:
-    """Results of imagined rounds of one situation.
+class _Results:
+    """Results of simulated rounds of one situation.
 
-    Losses and widths are [rounds, choices, (prior, alone, reward, truth, own rows, own rows and reward)].
+    Losses and widths are [rounds, choices, predictors], where predictors are the prior, the release alone, the reward,
+    the truth, own rows, and own rows with the reward: `PRIOR` to `AT_HOME`.
     """
 
     stakes: list[Stakes]
@@ -415,66 +440,68 @@ class _Reckoned:
 
     @cached_property
     def typical(self) -> Floats:
-        """Median losses; some imagined truths are extreme."""
+        """Median losses, because some simulated truths are extreme."""
         return np.asarray(np.median(self.losses, axis=0))
 
     @cached_property
     def quality(self) -> Floats:
-        """Shares of what could be gained."""
-        worst, best = self.losses[:, :, :1], self.losses[:, :, 3:4]
+        """Median quality: the share of the possible gain, from the prior's loss to the truth's, that is achieved."""
+        worst, best = self.losses[:, :, [PRIOR]], self.losses[:, :, [TRUTH]]
         return np.asarray(np.median((worst - self.losses) / (worst - best), axis=0))
 
     def gain(self, k: int) -> Estimate:
-        """By how much less the loss is with own rows and reward than with own rows."""
-        return _median(self.losses[:, k, 4] - self.losses[:, k, 5])
+        """Return the median reduction of the loss by own rows and reward, compared with own rows alone."""
+        return _median(self.losses[:, k, OWN_ROWS] - self.losses[:, k, AT_HOME])
 
     def width(self, k: int, column: int) -> float | None:
-        """Median width of an interval; None where there is none."""
-        found = float(np.median(self.widths[:, k, column]))
-        return found if np.isfinite(found) else None
+        """Return the median width of an interval; None for labels, which have none."""
+        median = float(np.median(self.widths[:, k, column]))
+        return median if np.isfinite(median) else None
 
     def predictions(self, k: int) -> dict[str, Any]:
-        """Everything a choice says of predictions."""
-        found: dict[str, Any] = {"gain_at_home": self.gain(k)}
-        for name, column in {"alone": 1, "reward": 2, "own_rows": 4, "at_home": 5}.items():
-            found[f"loss_{name}"] = float(self.typical[k, column])
-            found[f"quality_{name}"] = float(self.quality[k, column])
-            found[f"width_{name}"] = self.width(k, column)
-        return found
+        """Return all fields of a choice that are about predictions."""
+        fields: dict[str, Any] = {"gain_at_home": self.gain(k)}
+        for name, column in {"alone": ALONE, "reward": REWARD, "own_rows": OWN_ROWS, "at_home": AT_HOME}.items():
+            fields[f"loss_{name}"] = float(self.typical[k, column])
+            fields[f"quality_{name}"] = float(self.quality[k, column])
+            fields[f"width_{name}"] = self.width(k, column)
+        return fields
 
 
-def _reckon(
-    now: Situation, ladder: Sequence[float], simulations: int, sampled: int, seed: int, progress: bool | None
-) -> _Reckoned:
-    """Imagine rounds at every ε of whoever asks; without sampled ones values are left as they are approximated."""
-    agreement, engine = now.agreement, engine_of(now.agreement)
-    place, weakest = agreement.party_names.index(now.party), ladder[-1]
-    parties = [now.parties[name] for name in agreement.party_names]
-    choices = expected.Choices(place, np.array([1 / epsilon - 1 / weakest for epsilon in ladder]))
+def _simulate(
+    situation: Situation, ladder: Sequence[float], simulations: int, sampled: int, seed: int, progress: bool | None
+) -> _Results:
+    """Simulate rounds at every ε of the asking party; if `sampled` is 0, approximated values are not corrected."""
+    agreement, engine = situation.agreement, engine_of(situation.agreement)
+    index, weakest = agreement.party_names.index(situation.party), ladder[-1]
+    parties = [situation.parties[name] for name in agreement.party_names]
+    choices = expected.Choices(index, np.array([1 / epsilon - 1 / weakest for epsilon in ladder]))
     anchors = sorted(set(np.linspace(0, len(ladder) - 1, ANCHORS).round().astype(int).tolist()))
 
     rng = np.random.default_rng(seed)
     tasks = [
-        expected.Task(engine, one, expected.plan(len(parties), rng), choices)
-        for one in imagine(engine, parties, simulations + sampled, rng)
+        expected.Task(engine, simulated, expected.plan(len(parties), rng), choices)
+        for simulated in imagine(engine, parties, simulations + sampled, rng)
     ]
-    rough, normals, found = _value(tasks, simulations, anchors, seed, progress)
-    corrected = (
-        np.array([_between(ladder, anchors, one) for one in found]) if sampled else np.zeros((2, *rough.shape[1:]))
-    )
-    stakes = _stakes(rough, corrected, len(parties))
-    targets = [_targets(agreement, one) for one in stakes]
+    rough, normals, at_anchors = _value(tasks, simulations, anchors, seed, progress)
+    if sampled:
+        corrections = np.array([_between(ladder, anchors, correction) for correction in at_anchors])
+    else:
+        # Two rows of zeros, because `_stakes` needs two rounds for a covariance.
+        corrections = np.zeros((2, *rough.shape[1:]))
+    stakes = _stakes(rough, corrections, len(parties))
+    targets = [_targets(agreement, stake) for stake in stakes]
     mean = rough.mean(axis=0)
     shares = np.array(
         [
-            (_share(one.alone[place], mean[k, 1 + place]), _share(target.values[place], one.worth[0]))
-            for k, (one, target) in enumerate(zip(stakes, targets, strict=True))
+            (_share(stake.alone[index], mean[k, 1 + index]), _share(target.values[index], stake.worth[0]))
+            for k, (stake, target) in enumerate(zip(stakes, targets, strict=True))
         ]
     )
     degrade = agreement.reward.mechanism == "degraded"
     losses, widths, evidence = quality.predictions(tasks[:simulations], normals, shares, rng, degrade=degrade)
-    at_home, home_widths = home.predictions(tasks[:simulations], evidence, parties[place].rows, seed)
-    return _Reckoned(
+    at_home, home_widths = home.predictions(tasks[:simulations], evidence, parties[index].rows, seed)
+    return _Results(
         stakes, targets, np.concatenate([losses, at_home], axis=2), np.concatenate([widths, home_widths], axis=2)
     )
 
@@ -482,23 +509,23 @@ def _reckon(
 def _value(
     tasks: Sequence[expected.Task], simulations: int, anchors: Sequence[int], seed: int, progress: bool | None
 ) -> tuple[Floats, list[Any], Floats]:
-    """Approximate the first rounds, correct by the rest; the longest work first."""
+    """Value the first rounds by approximation and compute corrections from the others, which take longest, first."""
     work: list[tuple[Any, ...]] = [
-        (expected.correction, task, anchors, seed + place) for place, task in enumerate(tasks[simulations:])
+        (expected.correction, task, anchors, seed + index) for index, task in enumerate(tasks[simulations:])
     ]
     work += [(expected.by_approximation, task) for task in tasks[:simulations]]
     results: dict[int, Any] = {}
     with phase_of(progress, "imagining rounds", len(work), 1) as tick:
-        for place, result in tasks[0].engine.spread(_call, work):
-            results[place] = result
+        for index, result in tasks[0].engine.spread(_call, work):
+            results[index] = result
             if tick:
                 tick(1)
     corrections = len(tasks) - simulations
-    rough = [results[corrections + place] for place in range(simulations)]
+    rough = [results[corrections + index] for index in range(simulations)]
     return (
         np.array([quantities for quantities, _ in rough]),
         [pairs for _, pairs in rough],
-        np.array([results[place] for place in range(corrections)]),
+        np.array([results[index] for index in range(corrections)]),
     )
 
 
@@ -515,9 +542,10 @@ def _call(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def knee(x: Floats, y: Floats) -> int | None:
-    """Where a curve of falling returns bends most: farthest above the chord from its first to its last point.
+    """Return the index where a curve of diminishing returns bends most.
 
-    None if it is nowhere clearly above: then each step buys about as much as the one before, or more.
+    There the curve is farthest above the chord from its first to its last point. Return None if it is nowhere clearly
+    above: then each step gains about as much as the one before, or more.
     """
     if len(x) < 3 or not y[-1] > y[0]:
         return None
@@ -541,20 +569,21 @@ def _assumptions(
 
 
 def _stakes(rough: Floats, corrections: Floats, parties: int) -> list[Stakes]:
-    """Expected Shapley values, values alone and of all, at every choice; the errors of both levels add."""
-    found = []
+    """Return expected Shapley values, values alone and the value of all at every choice; errors of both levels add."""
+    stakes = []
     for k in range(rough.shape[1]):
         mean = rough[:, k].mean(axis=0) + corrections[:, k].mean(axis=0)
         spread = np.cov(rough[:, k].T) / len(rough) + np.cov(corrections[:, k].T) / len(corrections)
-        order = [*range(1 + parties, 1 + 2 * parties), *range(1, 1 + parties), 0]  # as stakes have it
+        # Stakes begin with Shapley values, then values alone, then that of all; quantities have the reverse order.
+        order = [*range(1 + parties, 1 + 2 * parties), *range(1, 1 + parties), 0]
         shapley, alone, whole = np.split(mean[order], [parties, 2 * parties])
         one_team = np.zeros(parties, dtype=np.intp)
-        found.append(Stakes(np.maximum(shapley, 0.0), alone, whole, one_team, spread[np.ix_(order, order)]))
-    return found
+        stakes.append(Stakes(np.maximum(shapley, 0.0), alone, whole, one_team, spread[np.ix_(order, order)]))
+    return stakes
 
 
 def _targets(agreement: Agreement, stakes: Stakes) -> Targets:
-    """As the mediator would set them, who knows values far better than they are simulated here."""
+    """Return the targets that the mediator would set; it knows values far better than this simulation does."""
     reward = agreement.reward
     degraded, least = reward.mechanism == "degraded", least_among(len(agreement.parties))
     terms = Terms(
@@ -565,15 +594,15 @@ def _targets(agreement: Agreement, stakes: Stakes) -> Targets:
 
 
 def half_of(width: float | None) -> str:
-    """What follows the ± of an interval of that width; nothing where the target is a label."""
+    """Format half the width of an interval, to be shown after ±; return an empty string if there is no width."""
     return "" if width is None else f"{width / 2:.3g}"
 
 
 def _median(values: Floats) -> Estimate:
     """Return the median of independent numbers, with a standard error by the bootstrap.
 
-    Some rounds gain or lose far more than others, so that the standard deviation says little. Of few numbers resamples
-    are much alike, and the error is at least what the quartiles of normal numbers would give.
+    Some rounds gain or lose far more than others, so the standard deviation says little. Bootstrap samples of few
+    numbers are much alike, so the error is at least the one that the quartiles imply for normal numbers.
     """
     resampled = np.random.default_rng(0).choice(values, size=(RESAMPLES, len(values)))
     low, high = np.quantile(values, [0.25, 0.75])
@@ -586,10 +615,10 @@ def _share(part: float, whole: float) -> float:
     return part / whole if whole > 0 else 1.0
 
 
-def _between(ladder: Sequence[float], anchors: Sequence[int], found: Floats) -> Floats:
-    """Corrections [choices, quantities] from those at the anchors, along the logarithm of ε."""
-    at = np.log(np.asarray(ladder))
-    return np.column_stack([np.interp(at, at[list(anchors)], column) for column in found.T])
+def _between(ladder: Sequence[float], anchors: Sequence[int], corrections: Floats) -> Floats:
+    """Interpolate corrections at the anchors to all choices [choices, quantities], linearly in log ε."""
+    logs = np.log(np.asarray(ladder))
+    return np.column_stack([np.interp(logs, logs[list(anchors)], column) for column in corrections.T])
 
 
 def _check_whole(name: str, value: object, least: int) -> None:

@@ -1,9 +1,10 @@
-"""What a party would predict with its own rows, and with rows and reward together: whether joining pays.
+"""Predictions of a party from its own rows, and from own rows and reward together, to see if joining pays.
 
-A party has its rows at home without noise; a reward is worth what it adds to them (`equipoise party combine`). No row
-is read here either: a table of the party's size is imagined of each round's truth. Both posteriors are taken to be
-normal where the prior is N(0, I): own rows by the normal that touches their posterior at its mode, and the others'
-evidence as it is approximated for everything else, held back as in the reward. The two are multiplied.
+A party has its own rows without noise, so a reward is worth what it adds to them (`equipoise party combine`). No row
+is read here either: a table of the party's size is simulated from each round's truth. Both posteriors are taken to be
+normal in coordinates where the prior is N(0, I). The posterior of own rows is the normal with the same mode and
+curvature there. The others' evidence is approximated as in the rest of this package and held back as in the reward.
+The two are multiplied.
 """
 
 from collections.abc import Sequence
@@ -17,14 +18,15 @@ from equipoise.reward.evidence import Normal
 from equipoise.reward.scoring import loss_on
 from equipoise.reward.slice_sampling import touching
 
-MOST_ROWS = 4_000  # that are imagined; of more, each counts for several
+# Rows to simulate at most. If a party has more, each simulated row counts for several.
+MOST_ROWS = 4_000
 _STREAM = 0x40E
 
 
 def predictions(
     tasks: Sequence[Task], evidence: Sequence[Sequence[Pull | None]], rows: int, seed: int
 ) -> tuple[Floats, Floats]:
-    """Losses, and widths of prediction intervals, both [rounds, choices, (own rows, own rows and reward)]."""
+    """Return losses and widths of prediction intervals, both [rounds, choices, (own rows, own rows and reward)]."""
     shape = (len(tasks), len(evidence[0]), 2)
     losses, widths = np.empty(shape), np.empty(shape)
     for place, task in enumerate(tasks):
@@ -43,7 +45,7 @@ def predictions(
 
 
 def _own_rows(task: Task, rows: int, rng: np.random.Generator) -> Normal:
-    """Find the posterior of exact rows of the round's truth."""
+    """Approximate the posterior of a table of exact rows, simulated from the round's truth."""
     model = task.engine.model
     number = min(rows, MOST_ROWS)
     likelihood = model.likelihood_of(task.one.truth.draw_rows(number, rng))
@@ -58,7 +60,7 @@ def _own_rows(task: Task, rows: int, rng: np.random.Generator) -> Normal:
 
 
 def _product(own: Normal, others: Normal) -> Normal:
-    """Two posteriors of one prior N(0, I) together: their precisions add, and the prior's counts once."""
+    """Combine two posteriors of one prior N(0, I): their precisions add, and that of the prior counts once."""
     first, second = (np.linalg.inv(one.covariance) for one in (own, others))
     inverse = np.linalg.inv(first + second - np.eye(len(own.mean)))
     covariance = np.asarray((inverse + inverse.T) / 2, float)

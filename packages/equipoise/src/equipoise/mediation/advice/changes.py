@@ -1,7 +1,7 @@
-"""Changes to a round that advice tries, where joining is not worth it or noise is scaled by more than it need be.
+"""Changes to a round that advice tries if joining is not worth it, or if noise is scaled by more than necessary.
 
-Each change makes another agreement, or other parties, of those that are assumed; None if there is nothing to change.
-Nothing is reckoned here: `advise` imagines rounds of what comes out.
+Each change returns a situation with another agreement or other parties, or None if there is nothing to change.
+Nothing is computed here: `advise` simulates rounds of the changed situation.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,13 +13,14 @@ from equipoise.mediation.advice.imagined import Assumed
 from equipoise.models.columns import RegressionColumn
 from equipoise.models.regression import WIDE
 
-TIMES = 4  # as many rows of the others
-COPIES = 2  # of each of the others
+# Factors by which the others' numbers of rows, and their number, are multiplied.
+TIMES = 4
+COPIES = 2
 SMALL_RHO = 0.1
 
 
 class Situation(NamedTuple):
-    """A round to imagine: who asks, what is agreed, and the rows and ε of everybody."""
+    """A round to simulate: the party that asks, the agreement, and rows and ε of all parties."""
 
     party: str
     agreement: Agreement
@@ -55,7 +56,7 @@ def narrow_reaches(now: Situation) -> Change | None:
 
 
 def release_most(now: Situation) -> Change | None:
-    """Let everybody release at the largest ε."""
+    """Let all parties release at the largest ε."""
     largest = now.agreement.privacy.max_epsilon
     if all(one.epsilon == largest for one in now.parties.values()):
         return None
@@ -64,7 +65,7 @@ def release_most(now: Situation) -> Change | None:
 
 
 def share_most(now: Situation) -> Change | None:
-    """Hold back next to nothing of what others bring."""
+    """Hold back almost nothing of the others' contributions."""
     reward = now.agreement.reward
     if len(now.parties) == 1 or (reward.rule == "surplus" and reward.rho != "max" and reward.rho <= SMALL_RHO):
         return None
@@ -82,7 +83,7 @@ def enlarge_others(now: Situation) -> Change | None:
 
 
 def add_others(now: Situation) -> Change | None:
-    """Let twice as many others take part where tables cannot be larger, which would bring more in less time."""
+    """Let twice as many others take part, if their tables cannot be larger: that would gain more in less time."""
     more = {f"{name[:50]}.{copy}": one for copy in range(2, COPIES + 1) for name, one in _others(now).items()}
     if not more or not more.keys().isdisjoint(now.parties) or enlarge_others(now):
         return None
@@ -96,7 +97,7 @@ CHANGES: tuple[Callable[[Situation], Change | None], ...] = (
 
 
 def everything(now: Situation) -> Change:
-    """All changes at once that can be made one by one."""
+    """Make all changes that apply to the situation, one after the other."""
     names = []
     for change in [change for change in CHANGES if change(now)]:
         if made := change(now):

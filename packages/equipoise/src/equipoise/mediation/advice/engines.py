@@ -1,4 +1,4 @@
-"""The engine that imagines rounds of an agreement."""
+"""Choice of the engine that simulates rounds of an agreement."""
 
 from equipoise.agreement import Agreement
 from equipoise.mediation.advice.families import FamilyEngine

@@ -1,10 +1,10 @@
-"""Expected values of coalitions over imagined rounds, for several ε of one party.
+"""Expected values of coalitions over simulated rounds, for several ε of one party.
 
-Two levels. Most rounds are valued by Laplace's approximation of every posterior, which takes milliseconds but is biased
-where little is known. A few others are both approximated and sampled, at some ε, for the coalitions that know least,
-one party each (and both of two): the mean difference corrects the bias. What is asked for is linear in the coalitions'
-values, so the sum of both means is unbiased for the corrected coalitions, and the errors of both add. Larger coalitions
-are less biased, and what those of one size have in common cancels in a Shapley value.
+There are two levels. Most rounds are valued by Laplace's approximation of every posterior, which takes milliseconds but
+is biased if a coalition knows little. A few more rounds are both approximated and sampled, at some ε, for coalitions
+that know least: those of one party (and of both, if there are two). The mean difference corrects the bias. Results are
+linear in the coalitions' values, so the sum of both means is unbiased for the corrected coalitions, and the errors of
+both add. Larger coalitions are less biased, and a bias that coalitions of one size share cancels in a Shapley value.
 """
 
 import itertools
@@ -23,7 +23,7 @@ SAMPLED_SIZE = 1  # parties of the largest coalition that is sampled, where ther
 
 @dataclass(frozen=True)
 class Plan:
-    """Coalitions of one round, and what their values count [quantities, coalitions].
+    """Coalitions of one round, and the weights of their values in each quantity [quantities, coalitions].
 
     Quantities are the value of all together, every party's value alone, every party's Shapley value.
     """
@@ -34,14 +34,14 @@ class Plan:
 
 @dataclass(frozen=True)
 class Choices:
-    """One party's choices: its place, the noise τ each adds to what it would release at the weakest."""
+    """One party's choices: its index, and the noise τ that each adds to its release at the weakest privacy."""
 
     party: int
     tau: Floats
 
 
 def plan(parties: int, rng: np.random.Generator) -> Plan:
-    """Orders of arrival, the coalitions they pass through, and what these count."""
+    """Choose orders of arrival; return the coalitions they pass through, with the weights of these."""
     if parties <= EVERY_ORDER_UP_TO:
         orders = [tuple(order) for order in itertools.permutations(range(parties))]
     else:
@@ -68,7 +68,7 @@ def plan(parties: int, rng: np.random.Generator) -> Plan:
 
 @dataclass(frozen=True)
 class Task:
-    """One round to be valued: by which engine, everything of the round, and for which choices."""
+    """One round to be valued, with its engine, its plan and the choices to compare."""
 
     engine: Engine
     one: ImaginedRound
@@ -105,7 +105,7 @@ def by_approximation(task: Task) -> tuple[Floats, list[Known]]:
 
 
 def correction(task: Task, anchors: Sequence[int], seed: int) -> Floats:
-    """Find what sampling adds to the approximated quantities of a round [anchors, quantities]."""
+    """Return sampled minus approximated quantities of a round [anchors, quantities]."""
     parties = len(task.one.noise)
     largest = 2 if parties == 2 else SAMPLED_SIZE
     asked = _asked(task.choices, anchors, [members for members in task.plan.coalitions if len(members) <= largest])
@@ -130,7 +130,7 @@ def _asked(choices: Choices, indices: Sequence[int], coalitions: Sequence[frozen
 
 
 def _quantities(task: Task, values: dict[_Name, float], index: int) -> Floats:
-    """Add up what advice is about, at one choice; coalitions without a value count nothing."""
+    """Compute all quantities at one choice; coalitions without a value count as 0."""
     each = np.array([values.get(_name(members, task.choices, index), 0.0) for members in task.plan.coalitions])
     return np.asarray(task.plan.counts @ each)
 
@@ -153,20 +153,20 @@ class Pull(NamedTuple):
     information: Floats
 
     def posterior(self) -> tuple[Floats, Floats]:
-        """Mean and covariance with the prior N(0, I)."""
+        """Return mean and covariance of the posterior with the prior N(0, I)."""
         covariance = np.asarray(np.linalg.inv(np.eye(len(self.towards)) + self.information), float)
         return covariance @ self.towards, covariance
 
     def and_(self, other: "Pull") -> "Pull":
-        """Both likelihoods together."""
+        """Multiply two likelihoods."""
         return Pull(self.towards + other.towards, self.information + other.information)
 
     def tempered(self, kappa: float) -> "Pull":
-        """Raised to κ."""
+        """Raise the likelihood to the power κ."""
         return Pull(kappa * self.towards, kappa * self.information)
 
     def degraded(self, kappa: float, noise: Floats) -> "Pull":
-        """With so much noise, of a standard normal draw, that a share κ of the information is left."""
+        """Add noise, in the direction of a standard normal draw, until a share κ of the information is left."""
         values, vectors = np.linalg.eigh(self.information)
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         moved = np.sqrt(kappa * (1 - kappa)) * (root @ noise)
@@ -174,11 +174,11 @@ class Pull(NamedTuple):
 
 
 def pull_of(normal: Normal) -> Pull:
-    """The likelihood of an approximate posterior."""
+    """Return the likelihood of an approximate posterior."""
     return Pull(normal.mean + normal.information @ normal.mean, normal.information)
 
 
 def worth(pull: Pull) -> float:
-    """KL divergence from the prior N(0, I) of the posterior, in nats."""
+    """Return the KL divergence of the posterior from the prior N(0, I), in nats."""
     mean, covariance = pull.posterior()
     return float(0.5 * (np.trace(covariance) + mean @ mean - len(mean) - np.linalg.slogdet(covariance)[1]))

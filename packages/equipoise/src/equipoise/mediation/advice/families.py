@@ -1,7 +1,7 @@
-"""Imagined rounds of models without features: statistics drawn as inference believes them to be.
+"""Simulated rounds of models without features: statistics are drawn from the distribution that inference assumes.
 
-A statistic of n rows is normal with n times the mean and covariance of one row, so that expectations are those of the
-very model that will value the real releases.
+A statistic of n rows is normal with n times the mean and covariance of one row, so expectations are those of the model
+that will value the real releases.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,8 @@ from equipoise.inference.released import family_of
 from equipoise.mediation.advice.imagined import Engine, Truth
 from equipoise.models.base import Family, Rows
 
-TRIES = 100  # for truths that rows within the bounds can have
+# Attempts to draw truths that rows within the bounds can have.
+TRIES = 100
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,12 @@ class FamilyTruth(Truth):
 
 @dataclass(frozen=True)
 class FamilyEngine(Engine):
-    """Imagines rounds of a model without features."""
+    """Simulator of rounds of a model without features."""
 
     def draw_truths(self, number: int, rng: np.random.Generator) -> Sequence[Truth]:
-        """Draw truths anew whose means are beyond the bounds, where no row can be.
+        """Draw truths from the prior, and redraw those whose means are outside the bounds, where no row can be.
 
-        A prior of means has tails there; with thousands of rows, approximations are wrong by hundreds of nats.
+        A prior of means has tails there. With thousands of rows, approximations would be wrong by hundreds of nats.
         """
         model = self.model
         assert isinstance(model, Family)

@@ -1,7 +1,6 @@
-"""Rounds that might be: a truth from the agreed prior, then what the parties would release, and rows to predict.
+"""Simulated rounds: a truth from the agreed prior, the releases that follow from it, and new rows to predict.
 
-Nothing here has seen a row. Regressions and the other kinds differ in how truths are drawn; an `Engine` is all that
-advice knows of that.
+No real row is read. Kinds of models differ in how truths are drawn; the rest of this package knows only `Engine`.
 """
 
 from abc import ABC, abstractmethod
@@ -24,16 +23,20 @@ from equipoise.models.base import Draws, Model, Rows
 from equipoise.models.guarantee import Guarantee
 from equipoise.valuation.divergence import divergence
 
-NEW_ROWS = 200  # to predict, in each imagined round
-POINTS = 4_096  # with weights, to sample a posterior
-EVEN = 0.1  # effective share of them, which is a fifth of what draws of a posterior need
+# New rows to predict in each simulated round.
+NEW_ROWS = 200
+# Weighted points that stand for a posterior. Their effective share must be a fifth of what draws of a posterior need,
+# because errors average out over rounds.
+POINTS = 4_096
+EVEN = 0.1
 FEWEST_EFFECTIVE = 100.0
-SAMPLED_DRAWS = 1_600  # by chains
+# Draws of Markov chains, if weighted points will not do.
+SAMPLED_DRAWS = 1_600
 
 
 @dataclass(frozen=True)
 class Assumed:
-    """How many rows a party has, and the ε it releases with."""
+    """Number of rows that a party is assumed to have, and the ε it is assumed to release with."""
 
     rows: int
     epsilon: float
@@ -47,16 +50,16 @@ class Truth(ABC):
 
     @abstractmethod
     def draw_rows(self, number: int, rng: np.random.Generator) -> Rows:
-        """Draw rows to learn from or to predict; their targets are not clipped."""
+        """Draw rows for training or prediction; their targets are not clipped."""
 
     @abstractmethod
     def add_up(self, number: int, rng: np.random.Generator) -> Floats:
-        """Draw rows of a party, and add up all entries of its statistic."""
+        """Draw a party's rows, and return the sums that make its statistic."""
 
 
 @dataclass(frozen=True)
 class ImaginedRound:
-    """What all parties released, the unit noise that τ scales, the truth behind it, and new rows of that truth."""
+    """Releases of all parties, the unit noise that τ scales, the truth behind them, and new rows of that truth."""
 
     sums: ReleasedSums
     noise: Floats
@@ -65,7 +68,7 @@ class ImaginedRound:
 
 
 class Coalition(NamedTuple):
-    """Who is in [parties], of 0 and 1, and τ of each [parties]."""
+    """Membership of each party, 0 or 1 [parties], and its added noise τ [parties]."""
 
     member: Floats
     tau: Floats
@@ -81,7 +84,7 @@ class Normal:
 
 @dataclass(frozen=True)
 class Engine(ABC):
-    """Draws truths of an agreement, and finds posteriors where the prior of the model's parameters is N(0, I)."""
+    """Simulator of one agreement's rounds; its posteriors use coordinates in which the prior is N(0, I)."""
 
     agreement: Agreement
 
@@ -92,7 +95,7 @@ class Engine(ABC):
 
     @cached_property
     def sampler(self) -> Sampler:
-        """Return what samples its posteriors."""
+        """Sampler of the model's posteriors."""
         return sampler_of(self.model)
 
     @property
@@ -102,12 +105,12 @@ class Engine(ABC):
 
     @abstractmethod
     def draw_truths(self, number: int, rng: np.random.Generator) -> Sequence[Truth]:
-        """Draw truths from the prior, of which rows can lie within the agreed bounds."""
+        """Draw truths from the prior under which rows can lie within the agreed bounds."""
 
     def approximate(self, one: ImaginedRound, asked: Sequence[Coalition]) -> list[Normal]:
         """Approximate each coalition's posterior by the normal distribution at its mode.
 
-        Modes are sought from that of the same parties at another τ.
+        Each search for a mode starts from that of the same parties at another τ, if there is one.
         """
         found, modes = [], dict[bytes, Floats]()
         for coalition in asked:
@@ -119,12 +122,12 @@ class Engine(ABC):
         return found
 
     def sample(self, one: ImaginedRound, asked: Sequence[Coalition], seed: int) -> list[float]:
-        """Sample the posterior of each coalition, for its divergence from the prior in nats."""
+        """Sample the posterior of each coalition, and return its divergences from the prior in nats."""
         rng = np.random.default_rng(seed)
         return [self._divergence(self._releases(one, coalition), rng) for coalition in asked]
 
     def _divergence(self, releases: Releases, rng: np.random.Generator) -> float:
-        """Sample a posterior as closely as a mean of many needs it; wide ones, and uneven weights, need chains."""
+        """Estimate a posterior's divergence for an average over rounds; use chains if weights are too uneven."""
         if self.dimension <= self.sampler.most_weighted:
             weighted = importance.sample(*self.sampler.build_problem(releases), rng, POINTS, even=EVEN)
             if weighted.effective >= FEWEST_EFFECTIVE:
@@ -135,7 +138,7 @@ class Engine(ABC):
         return divergence(sample.coordinates.reshape(sample.superchains, -1, self.dimension)).value
 
     def spread(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
-        """Call a function with each task's arguments, in threads that each keep to one core, as results come."""
+        """Call a function with each task's arguments in single-core threads; yield (index, result) as they finish."""
         with one_core_each(), ThreadPoolExecutor(min(usable_cores(), len(tasks))) as pool:
             places = {pool.submit(function, *task): place for place, task in enumerate(tasks)}
             for future in as_completed(places):

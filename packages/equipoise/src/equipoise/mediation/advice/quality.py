@@ -1,8 +1,8 @@
-"""How well a model of a given value predicts, expected over imagined rounds.
+"""Expected quality of predictions by models of a given value, over simulated rounds.
 
-The approximate posteriors of a round are held back to the value in question, and predict new rows of the round's truth:
-tempered, or degraded as far as normal likelihoods can be. With `noise` they are taken to be tempered.
-Quality is the share of what could be gained: 0 for the prior's loss, 1 for that of somebody who knows the truth.
+The approximate posteriors of a round are held back to the value in question, and predict new rows of the round's truth.
+They are tempered, or degraded as far as normal likelihoods allow; for the mechanism "noise" they are tempered, too.
+Quality is the share of the possible gain that is achieved: 0 for the prior's loss, 1 for the loss of the truth itself.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,8 @@ from equipoise.models.base import Rows
 from equipoise.reward.scoring import loss_on
 
 DRAWS = 256
-SHARE = 0.9  # of new rows, that an interval is to hold
+# Share of new rows that a prediction interval should hold.
+SHARE = 0.9
 
 
 def predictions(
@@ -27,12 +28,12 @@ def predictions(
     *,
     degrade: bool,
 ) -> tuple[Floats, Floats, list[list[Pull | None]]]:
-    """Losses, and widths of prediction intervals, both [rounds, choices, (prior, alone, reward, truth)].
+    """Return losses and widths of prediction intervals, both [rounds, choices, (prior, alone, reward, truth)].
 
-    And the others' evidence as the reward has it, by round and choice; None where there are no others.
+    The third result is the others' evidence in the reward, by round and choice; None if there are no others.
 
-    `shares` [choices, 2] are the values of the party alone and of its reward, as shares of what its own and everybody's
-    approximate posterior is worth in expectation.
+    `shares` [choices, 2] are the values of the party alone and of its reward, as shares of the expected values of its
+    own and of everybody's approximate posterior.
     """
     found: list[list[list[float]]] = []
     widths: list[list[list[float]]] = []
@@ -61,7 +62,7 @@ def predictions(
 
 
 def width(rows: Rows, draws: Mapping[str, Floats]) -> float:
-    """Width of the interval that should hold 90 % of new targets, in the target's unit; not a number for labels.
+    """Return the width of the interval that should hold 90 % of new targets, in the target's unit; NaN for labels.
 
     The predictive distribution is taken to be normal, with its mean and variance, and the median row stands for all.
     """
@@ -75,7 +76,7 @@ def width(rows: Rows, draws: Mapping[str, Floats]) -> float:
 def _reward(
     alone: Pull, everybody: Pull, others: Pull | None, share: float, path: Floats | None
 ) -> tuple[Pull, Pull | None]:
-    """The likelihood of a reward that is worth a share of what everybody's is, and what of it is the others'."""
+    """Return the likelihood of a reward worth a share of everybody's, and the part of it that is the others'."""
     target = share * worth(everybody)
     if others is None:
         return everybody, None
@@ -91,7 +92,7 @@ def _reward(
 
 
 def _kappa(held_back: Callable[[float], Pull], target: float) -> float:
-    """A κ at which what is held back is worth its target, or the end that comes closest."""
+    """Find κ in [0, 1] at which the held-back likelihood is worth the target; return the closest end if none is."""
     if worth(held_back(1.0)) <= target:
         return 1.0
     if worth(held_back(0.0)) >= target:

@@ -1,4 +1,4 @@
-"""Imagined rounds of regressions: rows simulated from agreed beliefs and added up."""
+"""Simulated rounds of regressions: rows are drawn from the agreed priors and added up."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,10 +11,13 @@ from equipoise.mediation.advice.population import Population, draw_population
 from equipoise.models.base import Rows
 from equipoise.models.regression import Regression
 
-MOST_ROWS = 20_000  # that are simulated for one party; of more, each stands for several
-TRIES = 100  # for a truth whose targets lie within the bounds
+# Rows to simulate for one party at most. If it has more, each simulated row counts for several.
+MOST_ROWS = 20_000
+# Attempts to draw a truth whose targets lie within the bounds, judged by this number of rows. A typical range holds
+# about 95 % of targets, so 5 % may lie outside.
+TRIES = 100
 TRIED_ROWS = 500
-MOST_BEYOND = 0.05  # of targets: a typical range holds about 95 % of them
+MOST_BEYOND = 0.05
 
 
 @dataclass(frozen=True)
@@ -42,16 +45,16 @@ class RegressionTruth(Truth):
         return np.asarray(products[[entry.first for entry in entries], second])
 
     def share_beyond(self, rng: np.random.Generator) -> float:
-        """Share of targets that lie beyond the agreed bounds."""
+        """Estimate the share of targets that lie outside the agreed bounds."""
         return float(np.mean(np.abs(self.draw_rows(TRIED_ROWS, rng).target) > 1))
 
 
 @dataclass(frozen=True)
 class RegressionEngine(Engine):
-    """Imagines rounds of a regression."""
+    """Simulator of rounds of a regression."""
 
     def draw_truths(self, number: int, rng: np.random.Generator) -> Sequence[Truth]:
-        """Draw truths anew until hardly any target is clipped; of many that are, the one with fewest is taken."""
+        """Draw truths from the prior; redraw each until few targets are clipped, or keep the try with the fewest."""
         return [self._draw_truth(rng) for _ in range(number)]
 
     def _draw_truth(self, rng: np.random.Generator) -> Truth:

@@ -1,9 +1,9 @@
-"""The paper's promises, checked on one settlement: V1, P1 to P6, F1 to F4 (paper §3, §4, App. D.2).
+"""Check of the paper's promises on one settlement: V1, P1 to P6, F1 to F4 (paper §3, §4, App. D.2).
 
-Decisions are made from estimates. A promise that is a statement about decisions (targets follow from values) is checked
-exactly; one about true values is checked as far as their errors allow. Each finding holds, fails, or cannot be told at
-this precision, and says so with numbers. Nothing is taken from the settlement's own conclusions that can be recomputed:
-Shapley values and targets from coalition values, attained values from the very draws of the rewards.
+The mediator decides from estimates. A promise about decisions (targets follow from values) is checked exactly; one
+about true values is checked as far as their errors allow. Each promise holds, fails, or cannot be told at this
+precision, and its finding gives the numbers. The audit recomputes everything that it can instead of trusting the
+settlement: Shapley values and targets from coalition values, attained values from the draws of the rewards.
 """
 
 import itertools
@@ -50,7 +50,7 @@ def audit(settlement: Settlement, reference: Settlement | None = None) -> Audit:
 
 
 def audited(settlement: Settlement) -> Settlement:
-    """The same settlement with what an audit of it finds now."""
+    """Audit a settlement, and return it with the findings."""
     return replace(settlement, findings=audit(settlement))
 
 

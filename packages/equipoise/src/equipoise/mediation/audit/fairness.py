@@ -1,8 +1,9 @@
 """F1 to F4, the axioms of fairness (paper App. D.2), on the values as estimated and on the rewards as attained.
 
-Each is about many coalitions at once. A party's contributions v(C + i) − v(C), or the differences of two parties', have
-every coalition's value in one of them only, so that their errors are independent, and one test looks at all of them
-(`AllZero`): with 12 parties 2,048 contributions of a useless one are 0 together, though a hundred are two errors away.
+Each axiom is about many coalitions at once. In a party's contributions v(C + i) − v(C), and in the differences of two
+parties' contributions, every coalition's value occurs only once. Their errors are therefore independent, and one test
+covers all of them (`AllZero`): with 12 parties, all 2,048 contributions of a useless party may be 0 although a hundred
+are two standard errors away.
 """
 
 import itertools
@@ -14,11 +15,12 @@ from equipoise.mediation.findings import NOTHING_TO_COMPARE
 from equipoise.mediation.settings import fits_enumeration
 from equipoise.mediation.settlement import Settlement
 
-MOST_NAMED = 100  # pairs, in words
+# Pairs to name in a finding at most.
+MOST_NAMED = 100
 
 
 def useless_get_nothing(settlement: Settlement) -> Found:
-    """F1: who brings nothing to any coalition gets nothing."""
+    """Check F1: a party that adds nothing to any coalition gets nothing."""
     suspects, settled = [], []
     finest = 0.0
     for party, award in settlement.awards.items():
@@ -41,7 +43,7 @@ def useless_get_nothing(settlement: Settlement) -> Found:
 
 
 def equals_get_alike(settlement: Settlement) -> Found:
-    """F2: who brings the same to every coalition gets the same."""
+    """Check F2: parties that add the same to every coalition get the same."""
     alike: list[str] = []
     doubtful: list[str] = []
     finest = 0.0
@@ -69,7 +71,7 @@ def equals_get_alike(settlement: Settlement) -> Found:
 
 
 def better_get_more(settlement: Settlement) -> Found:
-    """F3: who brings more somewhere and less nowhere gets more."""
+    """Check F3: a party that adds more to some coalition, and less to none, gets more."""
     if not settlement.exact:
         return "cannot tell", "not all coalitions were valued, and the others may say otherwise"
     checked, doubtful = 0, []
@@ -95,7 +97,7 @@ def better_get_more(settlement: Settlement) -> Found:
 
 
 def more_than_before(settlement: Settlement, reference: Settlement | None) -> Found:
-    """F4: who brings more than in the reference, all else equal, gets more than there."""
+    """Check F4: a party that adds more than in the reference settlement, all else equal, gets more than there."""
     if reference is None:
         return "cannot tell", NOTHING_TO_COMPARE
     if set(reference.parties) != set(settlement.parties):
@@ -113,7 +115,8 @@ def more_than_before(settlement: Settlement, reference: Settlement | None) -> Fo
             continue
         before, after = reference.awards[party], settlement.awards[party]
         if settlement.value(*after.team).value <= before.target.value:
-            continue  # there is no more to be had
+            # The party already got everything that the team has now.
+            continue
         words = f"{party} brings more than before and gets {after.target} instead of {before.target} nats"
         if after.target.value <= before.target.value:
             sure = (before.target - after.target).z_score > UNSURE
@@ -125,22 +128,23 @@ def more_than_before(settlement: Settlement, reference: Settlement | None) -> Fo
 
 
 def _named(pairs: list[str]) -> list[str]:
-    """Pairs in words, of very many the first."""
+    """Limit a list of pairs to the first `MOST_NAMED`, and say how many more there are."""
     more = len(pairs) - MOST_NAMED
     return [*pairs[:MOST_NAMED], f"{more:,} pairs more"] if more > 0 else pairs
 
 
 def _rose(changes: list[Estimate]) -> bool:
-    """Whether values rose, and none of them fell as far as can be told."""
+    """Return True if values rose and no single one significantly fell."""
     found = AllZero.of(changes)
     lowest = min(change.z_score for change in changes)
     return not found.possible and found.mean.value > 0 and lowest >= -critical(len(changes))
 
 
 def contributions(settlement: Settlement, party: str) -> list[Estimate]:
-    """Marginal contributions of a party to coalitions that were valued with and without it.
+    """Return marginal contributions of a party to coalitions that were valued with and without it.
 
-    Of very many parties only those to nobody and to everybody else: of a sample hardly any others are known.
+    If there are too many parties to value all coalitions, these are the contributions to the empty coalition and to all
+    other parties: a sample has hardly any others.
     """
     if not fits_enumeration(len(settlement.parties)):
         everybody = frozenset(settlement.parties)
@@ -155,9 +159,9 @@ def contributions(settlement: Settlement, party: str) -> list[Estimate]:
 
 
 def pairs(settlement: Settlement) -> Iterator[tuple[str, str, list[Estimate]]]:
-    """Ordered pairs with the differences v(C + first) − v(C + second), over coalitions valued with either.
+    """Yield ordered pairs with the differences v(C + first) − v(C + second), over coalitions valued with either.
 
-    Of a sampled game only the largest and the smallest coalitions, which were all valued.
+    In a sampled game, C is empty or has all other parties, because those coalitions were all valued.
     """
     values = settlement.values
     if not settlement.exact:
@@ -178,10 +182,10 @@ def pairs(settlement: Settlement) -> Iterator[tuple[str, str, list[Estimate]]]:
 
 
 def _shares_nothing(settlement: Settlement, party: str) -> bool:
-    """Whether it gets no share that could be compared: it brings nothing, or falls back to its own posterior."""
+    """Return True if a party has no comparable share: it brings nothing, or falls back to its own posterior."""
     return party in (settlement.nothing or ()) or settlement.awards[party].falls_back
 
 
 def _together(settlement: Settlement, first: str, second: str) -> bool:
-    """Only members of one team share one value."""
+    """Return True if two parties are in one team, and so share its value."""
     return settlement.awards[first].team == settlement.awards[second].team

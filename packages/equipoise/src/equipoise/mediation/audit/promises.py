@@ -1,4 +1,4 @@
-"""V1 and the promises P1, P2, P4, P5 and P6 (paper §3, §4)."""
+"""Checks of V1 and of the promises P1, P2, P4, P5 and P6 (paper §3, §4)."""
 
 import itertools
 import math
@@ -9,7 +9,7 @@ from equipoise.mediation.settlement import Award, Settlement
 
 
 def values_not_negative(settlement: Settlement) -> Found:
-    """V1: no coalition's value is negative."""
+    """Check V1: no coalition's value is negative."""
     lowest = min(settlement.coalitions, key=lambda one: one.value.z_score)
     who = ", ".join(lowest.members)
     numbers = f"least sure to be above 0, of {len(settlement.coalitions)}, is {{{who}}} with {lowest.value} nats"
@@ -21,7 +21,7 @@ def values_not_negative(settlement: Settlement) -> Found:
 
 
 def guarantees_kept(settlement: Settlement) -> Found:
-    """P1: nobody's guarantee is weaker in any reward than it was released with."""
+    """Check P1: no party's guarantee is weaker in any reward than it was released with."""
     older = False
     for award in settlement.awards.values():
         if not 0 <= award.kappa <= 1 or award.tau < 0:
@@ -32,7 +32,7 @@ def guarantees_kept(settlement: Settlement) -> Found:
             released = settlement.contributions[party].epsilon
             if math.isclose(epsilon, released, rel_tol=SAME):
                 continue
-            # Up to version 0.6 awards stated what added noise gives against who knows the reward alone.
+            # Up to version 0.6, awards stated the stronger guarantee against a reader of the reward alone.
             stronger = released / (1 + award.tau * released)
             if settlement.nothing is not None or not (award.tau and math.isclose(epsilon, stronger, rel_tol=SAME)):
                 return "fails", (
@@ -52,16 +52,17 @@ def guarantees_kept(settlement: Settlement) -> Found:
 
 
 def _made_from(award: Award) -> tuple[str, ...]:
-    """Whose releases are in a reward."""
+    """Return the parties whose releases are in a reward."""
     return (award.party,) if award.falls_back else award.team
 
 
 def _made_otherwise(settlement: Settlement, award: Award) -> str:
-    """How the draws of a reward differ from what the award says they are."""
+    """Say how a reward's draws differ from its award; return an empty string if they do not."""
     assert award.reward is not None
     scenario = award.reward.posterior.scenario
-    whole = award.party if settlement.settings.mechanism == "degraded" else None  # its own release
-    stated = {party: award.tau for party in _made_from(award) if award.tau and party != whole}
+    # In a degraded reward, the party's own release has no added noise.
+    without_noise = award.party if settlement.settings.mechanism == "degraded" else None
+    stated = {party: award.tau for party in _made_from(award) if award.tau and party != without_noise}
     if award.reward.agreement.identity_digest != settlement.agreement.identity_digest:
         return f"the reward of {award.party} belongs to another agreement"
     if set(scenario.coalition or ()) != set(_made_from(award)):
@@ -72,7 +73,7 @@ def _made_otherwise(settlement: Settlement, award: Award) -> str:
 
 
 def whole_posterior_handed_out(settlement: Settlement) -> Found:
-    """P2: in every team somebody receives the team's whole posterior."""
+    """Check P2: in every team, a party receives the team's whole posterior."""
     names = []
     for team in settlement.teams:
         whole = settlement.value(*team)
@@ -90,9 +91,10 @@ def whole_posterior_handed_out(settlement: Settlement) -> Found:
 
 
 def nobody_loses(settlement: Settlement) -> Found:
-    """P4: nobody's reward is worth less than its own release is alone, neither by its target nor as it was made.
+    """Check P4: no reward, by its target or as it was made, is worth less than the party's own release alone.
 
-    Who has nothing alone that can be told from 0 has nothing to lose; who gets its own posterior loses nothing.
+    A party whose value alone is not significantly above 0 has nothing to lose. A party that gets its own posterior
+    loses nothing.
     """
     gains: dict[str, Estimate] = {}
     for party, award in settlement.awards.items():
@@ -117,10 +119,10 @@ def nobody_loses(settlement: Settlement) -> Found:
 
 
 def similar_in_order(settlement: Settlement) -> Found:
-    """P5: of rewards of one value, the one more like the team's posterior is made.
+    """Check P5: of possible rewards of equal value, the mediator makes the one most like the team's posterior.
 
-    Tempering makes one reward for every value, without chance; that more valuable ones are closer can be checked. Of
-    degraded rewards of one value the one with the least noise should be made.
+    Tempering has just one reward of each value, so the check is that more valuable rewards are closer. Among degraded
+    rewards of equal value, the one with the least noise should be made.
     """
     if settlement.options["mechanism"] == "degraded":
         return _least_noise(settlement)
@@ -146,7 +148,7 @@ def similar_in_order(settlement: Settlement) -> Found:
 
 
 def _least_noise(settlement: Settlement) -> Found:
-    """Whether with less noise than was added no reward was found to be worth its target."""
+    """Check that no reward was already down to its target with less noise than was added."""
     doubtful, least = [], []
     for party, award in settlement.awards.items():
         if not award.tau:
@@ -165,7 +167,7 @@ def _least_noise(settlement: Settlement) -> Found:
 
 
 def nothing_withheld(settlement: Settlement) -> Found:
-    """P6: rewards are worth as much together as the agreed fairness allows."""
+    """Check P6: rewards are worth as much together as the agreed fairness allows."""
     errors = [award.attained.error for award in settlement.awards.values()]
     attained = Estimate(sum(award.attained.value for award in settlement.awards.values()), math.hypot(*errors))
     targets = sum(award.target.value for award in settlement.awards.values())

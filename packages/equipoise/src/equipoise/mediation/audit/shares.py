@@ -1,4 +1,4 @@
-"""P3: targets are the agreed shares, and rewards are worth their targets; everything recomputed that can be."""
+"""Check of P3: targets are the agreed shares, and rewards are worth their targets, as far as can be recomputed."""
 
 import math
 from collections.abc import Mapping
@@ -13,16 +13,18 @@ from equipoise.reward.targets import Targets, decide, decide_from, every_coaliti
 from equipoise.valuation.shapley import ShapleyValues
 from equipoise.valuation.surprise import surprise
 
-ALLOWED = 0.5  # nats by which rewards may miss their targets, whatever tolerance the operator chose
-# Values come from importance weights, which are not handed out. Nearest neighbours among the draws say less where a
-# posterior is wide and bent: up to 16 % less was seen, 1 % where it is not. Shares of a value that they may be off by
-# before it cannot be told, and before it is wrong.
+# Nats by which rewards may miss their targets, whatever tolerance the operator chose.
+ALLOWED = 0.5
+# The mediator's values come from importance weights, which are not handed out; the audit uses nearest neighbours among
+# the draws. These give up to 16 % less for a wide and curved posterior, and 1 % less otherwise. If they differ by more
+# than the first share of the value, the audit cannot tell; by more than the second, the stated value is wrong.
 UNTOLD, IMPOSSIBLE = 0.05, 0.2
-LARGEST_ERROR = 3.0  # times that of nearest neighbours, which an attained value's may be
+# An attained value's standard error may be this multiple of that of nearest neighbours.
+LARGEST_ERROR = 3.0
 
 
 def shares_as_agreed(settlement: Settlement) -> Found:
-    """P3: targets are the agreed shares, and rewards are worth their targets."""
+    """Check P3: targets are the agreed shares, and rewards are worth their targets."""
     awards = settlement.awards.values()
     again = {award.party: _value_of_draws(settlement, award) for award in awards}
     broken = _left_the_agreement(settlement)
@@ -45,7 +47,7 @@ def shares_as_agreed(settlement: Settlement) -> Found:
 
 
 def _doubt(settlement: Settlement, again: Mapping[str, Estimate]) -> str:
-    """Why it cannot be told whether rewards are worth their targets; `again` is what draws are worth."""
+    """Say why the audit cannot tell if rewards are worth their targets; `again` are recomputed values of the draws."""
     awards = settlement.awards.values()
     if coarse := [award.party for award in awards if _missed(award) > ALLOWED + UNSURE * award.attained.error]:
         allowed = f"the operator allowed {settlement.options['tolerance']:g} nats, and more than {ALLOWED:g} is much"
@@ -70,7 +72,7 @@ def _share(part: float, whole: float) -> str:
 
 
 def _left_the_agreement(settlement: Settlement) -> str:
-    """What was chosen otherwise than agreed, and whose reward does not say so."""
+    """Name deviations from the agreement, and the parties whose rewards do not state them."""
     found = [one.words for one in settlement.deviations]
     told = tuple(one.for_parties for one in settlement.deviations)
     rewards = [award.reward for award in settlement.awards.values() if award.reward is not None]
@@ -80,7 +82,7 @@ def _left_the_agreement(settlement: Settlement) -> str:
 
 
 def _value_of_draws(settlement: Settlement, award: Award) -> Estimate:
-    """What the draws of a reward are worth by nearest neighbours; as stated, if the reward is not there."""
+    """Recompute a reward's value from its draws by nearest neighbours; if it is not there, return the stated value."""
     reward = award.reward
     if reward is None:
         return award.attained
@@ -89,13 +91,13 @@ def _value_of_draws(settlement: Settlement, award: Award) -> Estimate:
 
 
 def _is_near(award: Award, again: Estimate, share: float) -> bool:
-    """Whether the draws are worth what is stated, but for chance and a share of the value."""
+    """Return True if the recomputed value is the stated one, apart from chance and a share of the value."""
     allowed = SURE * math.hypot(again.error, award.attained.error) + share * abs(award.attained.value)
     return abs(again.value - award.attained.value) <= allowed
 
 
 def _wrong_reward(settlement: Settlement, award: Award, again: Estimate) -> str:
-    """What is wrong with a reward: whose it is, what its draws are worth, how far from the target."""
+    """Say what is wrong with a reward: its party, the value of its draws, or the distance from its target."""
     reward, attained = award.reward, award.attained
     if reward is not None:
         if reward.party != award.party or reward.digest != award.digest:
@@ -114,7 +116,7 @@ def _wrong_reward(settlement: Settlement, award: Award, again: Estimate) -> str:
 
 
 def _wrong_decision(settlement: Settlement) -> str:
-    """What is wrong with Shapley values, exponent or targets: all follow from the values of coalitions."""
+    """Say what is wrong with Shapley values, exponent or targets, which all follow from the values of coalitions."""
     if stated_otherwise := _other_exponent(settlement) or _other_values_alone(settlement):
         return stated_otherwise
     parties, stated = settlement.parties, settlement.shapley
@@ -123,7 +125,8 @@ def _wrong_decision(settlement: Settlement) -> str:
     complete = len(settlement.values) == 2 ** len(parties) - 1
     if settlement.exact and not complete:
         return f"only {len(settlement.values)} of {2 ** len(parties) - 1:.4g} coalitions have a value"
-    if complete:  # then nothing has to be taken as stated, also if they are said to be a sample
+    if complete:
+        # Everything can be recomputed, even if the settlement says that coalitions were sampled.
         values = [settlement.value(*members) for members in every_coalition(parties)]
         shapley, targets = decide(parties, settlement.teams, values, settlement.terms)
         for place, party in enumerate(parties):
@@ -140,7 +143,8 @@ def _wrong_decision(settlement: Settlement) -> str:
                 np.array([stated[party].value for party in parties]),
                 np.array(settlement.shapley_covariance),
                 settlement.values.get(frozenset(parties), Estimate(0.0, 0.0)),
-                np.zeros(len(parties)),  # which errors of targets depend on, and nothing else
+                # The covariance with the grand coalition only affects errors of targets, which are not compared.
+                np.zeros(len(parties)),
             ),
             [settlement.value(party) for party in parties],
             [settlement.value(*team) for team in settlement.teams],
@@ -157,12 +161,12 @@ def _other_values_alone(settlement: Settlement) -> str:
 
 
 def _alike(one: Estimate, other: Estimate) -> bool:
-    """Whether two estimates agree, in their errors to what linear algebra keeps on any machine."""
+    """Return True if two estimates agree; errors may differ as much as linear algebra does between machines."""
     return same(one.value, other.value) and math.isclose(one.error, other.error, rel_tol=1e-6, abs_tol=1e-9)
 
 
 def _other_exponent(settlement: Settlement) -> str:
-    """Whether the exponent is not the one that was asked for."""
+    """Say how the stated exponent differs from the one that was asked for, if it does."""
     asked = settlement.options["rho"]
     if asked in ("max", settlement.rho):
         return ""
@@ -170,7 +174,7 @@ def _other_exponent(settlement: Settlement) -> str:
 
 
 def _other_targets(settlement: Settlement, targets: Targets) -> str:
-    """Where the settlement differs from the targets as they should be."""
+    """Say where the settlement differs from recomputed targets."""
     if not same(settlement.rho, targets.rho):
         largest = f"the largest that leaves everybody better off is {targets.rho:.4g}"
         return f"rho is stated as {settlement.rho:.4g}, and {largest}"
@@ -191,5 +195,5 @@ def _other_targets(settlement: Settlement, targets: Targets) -> str:
 
 
 def _earlier(settlement: Settlement) -> bool:
-    """Whether it was settled by a version that counted otherwise."""
+    """Return True if a version up to 0.6, with other rules for errors, made the settlement."""
     return settlement.nothing is None
