@@ -137,7 +137,7 @@ def compare(
 
 def _load(path: Path) -> Reward:
     if not exists(path):
-        raise MediationError(f"there is no file {str(path)!r}; the mediator sends you the reward, or `equipoise fetch` gets it")
+        raise MediationError(f"there is no file {str(path)!r}; `equipoise fetch`, or the mediator, hands you your reward")
     return Reward.load(path)
 
 
