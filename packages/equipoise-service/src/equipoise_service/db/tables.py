@@ -224,7 +224,7 @@ class Result(Base):
 
 
 class Event(Base):
-    """An event of the log, chained by digests (`equipoise.protocol.log`); the database refuses changes and deletions."""
+    """An event of the log, chained by digests (`equipoise.protocol.log`), which the database never lets change."""
 
     __tablename__ = "events"
 
