@@ -3,6 +3,7 @@
 Templates escape everything except reports, which `equipoise.report` renders and escapes.
 """
 
+import re
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from functools import cache, lru_cache
@@ -44,6 +45,8 @@ TITLES = {
 }
 # For refusals whose status alone says too little.
 TITLES_OF_CODES = {OLD_FORM: "This page is out of date"}
+# Digits of a digest that tables show; the title attribute holds all of them.
+SHOWN_DIGITS = 12
 # Seconds until another attempt makes sense, by status.
 RETRY_AFTER = {429: 1, 503: 5}
 STATIC_TYPES = {"style.css": "text/css; charset=utf-8", "live.js": "text/javascript; charset=utf-8"}
@@ -133,6 +136,16 @@ def sentence(message: str) -> str:
     return text if text.endswith((".", "!", "?", "…")) else f"{text}."
 
 
+def is_digest(value: str) -> bool:
+    """Return True if a text is a SHA-256 digest in hexadecimal digits."""
+    return re.fullmatch("[0-9a-f]{64}", value) is not None
+
+
+def shortened(digest: str) -> str:
+    """Shorten a digest for a table. Never shorten fingerprints that people must compare."""
+    return f"{digest[:SHOWN_DIGITS]}…" if len(digest) > SHOWN_DIGITS else digest
+
+
 def _estimate(document: Mapping[str, Any]) -> str:
     return estimate(Estimate(document["value"], document["error"]))
 
@@ -154,6 +167,8 @@ def _templates() -> Environment:
         "approximate_epsilon": approximate_epsilon,
         "estimate": _estimate,
         "sentence": sentence,
+        "shortened": shortened,
     }
+    environment.tests["digest"] = is_digest
     environment.globals |= {"static_url": static_url}
     return environment

@@ -26,7 +26,7 @@ _explanations: SingleFlightCache[Explanation] = SingleFlightCache(64)
 class RoundStatus:
     """The status of a round for its viewer: a `word` for its state, styled by `kind`, and the `next` action.
 
-    `place` is the address of the page for the action, and `link` the text of a link to it.
+    `path` leads to the page for the action, and `link` is the text of a link to it.
     """
 
     kind: str
@@ -34,7 +34,7 @@ class RoundStatus:
     submitted: int
     of: int
     next: str
-    place: str = ""
+    path: str = ""
     link: str = ""
     missing: str = ""  # the parties that have not submitted, by name if they are few
 
@@ -43,9 +43,9 @@ def round_status(view: RoundView, actor: Actor) -> RoundStatus:
     """Describe the status of a round for an actor, and the actor's next action."""
     missing = [seat.party for seat in view.seats if seat.submitted is None]
     submitted = len(view.seats) - len(missing)
-    words, place, link = _NEXT[actor.role](view, actor)
+    words, path, link = _NEXT[actor.role](view, actor)
     names = _named(missing) if missing else ""
-    return RoundStatus(view.state, _word(view, submitted), submitted, len(view.seats), words, place, link, names)
+    return RoundStatus(view.state, _word(view, submitted), submitted, len(view.seats), words, path, link, names)
 
 
 def own_seat(view: RoundView, actor: Actor) -> SeatView | None:
