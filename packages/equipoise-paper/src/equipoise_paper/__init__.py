@@ -1,15 +1,15 @@
-"""The paper's experiments, run by the product's own machinery.
+"""The paper's experiments, run by the library's own functions.
 
-What the paper does for convenience and no party may do lives here and nowhere else: bounds taken from the data, rows
-filtered by what other rows say, noise from a fixed seed. `party/` cannot import this package, and nothing here makes a
-release that a ledger knows of.
+Only this package does what the paper does for convenience and no party may do: take bounds from the data, filter rows
+by other rows, and draw noise from a fixed seed. `party/` cannot import this package, and nothing here makes a release
+that a ledger records.
 """
 
 from collections.abc import Mapping
 
 from equipoise.cli.app import Command, Group
 
-# What `equipoise` shows and runs where this distribution is installed.
+# The commands that `equipoise` lists and runs if this distribution is installed.
 COMMANDS: Mapping[str, Command | Group] = {
     "reproduce": Command(
         "equipoise_paper.command",

@@ -1,4 +1,4 @@
-"""How every figure and table of the paper is made."""
+"""The catalogue of the paper's figures and tables, with a function that makes each of them."""
 
 import json
 import platform
@@ -34,12 +34,13 @@ from equipoise_paper.tradeoffs import larger_improvement, trade_off, without_noi
 ANY_NOISE = 1
 THINNED_SAMPLES = {"quick": 3_200, "full": 30_000}
 STRONGER_ORDER = 10.0
-WEAKER_OTHERS = 2.0  # ε of the others where a party gains more
+# The other parties' ε in the experiments in which a party gains more.
+WEAKER_OTHERS = 2.0
 
 
 @dataclass
 class Bench:
-    """Where experiments run: their effort, data and folder. Settings and sweeps are kept for those that share them."""
+    """The environment of experiments: effort, data and folder. It caches settings and sweeps that several share."""
 
     effort: Effort
     folder: Path
@@ -49,13 +50,13 @@ class Bench:
     _sweeps: dict[tuple[str, str, Variation], list[Run]] = field(default_factory=dict)
 
     def look_for_data(self, items: Sequence[Item]) -> None:
-        """Find out now whether all data can be had, rather than after an hour."""
+        """Load all data that the items need, so that missing data are noticed now, not after an hour."""
         for setting, table in ((CALIH, sources.HOUSING), (DIAB, sources.DIABETES)):
             if any(setting in item.data for item in items):
                 sources.load(table, self.data)
 
     def setting(self, name: str) -> Setting:
-        """One of the paper's three data sets, by name."""
+        """Return one of the paper's three data sets, by name."""
         if name not in self._settings:
             self.tick(f"{name}: preparing the data")
             if name == SYN:
@@ -65,7 +66,10 @@ class Bench:
         return self._settings[name]
 
     def sweep(self, name: str, variation: Variation = USUAL, change: str = "", *, afresh: bool = False) -> list[Run]:
-        """A party's ε varied; `change` is done to the setting first. Numbers in the folder serve unless `afresh`."""
+        """Return a sweep of one party's ε, after applying `change` to the setting.
+
+        Unless `afresh` is set, the numbers of an earlier sweep in the folder are reused.
+        """
         key = (name, change, variation)
         if key not in self._sweeps and not afresh and (known := self._known(name, variation, change)):
             self._sweeps[key] = known
@@ -79,14 +83,14 @@ class Bench:
         return self._sweeps[key]
 
     def _known(self, name: str, variation: Variation, change: str) -> list[Run] | None:
-        """The usual sweep of a setting, if the folder has it."""
+        """Read the usual sweep of a setting, if the folder has it."""
         if change or variation != USUAL:
             return None
         path = self.recorded(f"tradeoff-{name.lower()}", name)
         return read_runs(path) if path else None
 
     def recorded(self, item: str, setting: str) -> Path | None:
-        """The runs of an item, if the folder has them from the same version and as much effort."""
+        """Return the path of an item's runs, if the folder has them from the same version and effort."""
         path, numbers = self.folder / f"{item}.json", self.folder / runs_file(item)
         if not (path.is_file() and numbers.is_file()):
             return None
@@ -115,15 +119,15 @@ def _larger(setting: str, variation: Variation, change: str, bench: Bench, name:
 
 
 def _control(setting: str, noise_seed: int, bench: Bench, name: str) -> Outcome:
-    found = vary_control(bench.setting(setting), bench.effort, noise_seed, tick=bench.tick)
-    return control(name, found, bench.folder)
+    rewards = vary_control(bench.setting(setting), bench.effort, noise_seed, tick=bench.tick)
+    return control(name, rewards, bench.folder)
 
 
 def _problematic(bench: Bench, name: str) -> Outcome:
     setting = bench.setting(SYN)
     path = bench.recorded("control-syn", SYN)
-    found = vary_control(setting, bench.effort, PROBLEMATIC, read_tempered(path) if path else (), tick=bench.tick)
-    return problematic(name, setting, found, scan(setting, tick=bench.tick), bench.folder)
+    rewards = vary_control(setting, bench.effort, PROBLEMATIC, read_tempered(path) if path else (), tick=bench.tick)
+    return problematic(name, setting, rewards, scan(setting, tick=bench.tick), bench.folder)
 
 
 def _contours(bench: Bench, name: str) -> Outcome:
@@ -131,7 +135,7 @@ def _contours(bench: Bench, name: str) -> Outcome:
 
 
 def _coverage(bench: Bench, name: str) -> Outcome:
-    return coverage(name, [bench.setting(one) for one in SETTINGS], bench.effort, tick=bench.tick)
+    return coverage(name, [bench.setting(setting) for setting in SETTINGS], bench.effort, tick=bench.tick)
 
 
 def _thinning(bench: Bench, name: str) -> Outcome:
@@ -165,7 +169,7 @@ def reproduce(item: Item, bench: Bench) -> Outcome:
     """Run one item and write its numbers, pictures and verdicts."""
     bench.folder.mkdir(parents=True, exist_ok=True)
     begun = perf_counter()
-    found = MAKERS[item.name](bench, item.name)
+    made = MAKERS[item.name](bench, item.name)
     record = {
         "shows": item.shows,
         "command": f"equipoise reproduce {item.name}{' --full' if bench.effort is FULL else ''}",
@@ -175,7 +179,7 @@ def reproduce(item: Item, bench: Bench) -> Outcome:
         "machine": _machine(),
         "version": __version__,
     }
-    outcome = replace(found, record=record)
+    outcome = replace(made, record=record)
     outcome.save(bench.folder)
     return outcome
 

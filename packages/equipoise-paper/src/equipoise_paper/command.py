@@ -66,7 +66,8 @@ def reproduce(
     bench = Bench(FULL if full else QUICK, output, data, lambda what: echo(f"… {what}", err=True))
     bench.look_for_data(items)
     documents = []
-    with ending_at_once(), warnings_as_lines():  # joblib says when it replaces a worker that has grown
+    # Joblib warns when it replaces a worker whose memory has grown.
+    with ending_at_once(), warnings_as_lines():
         for item in items:
             outcome = run(item, bench)
             documents.append(outcome.to_json())

@@ -1,4 +1,4 @@
-"""Every figure and table of the paper by name, and what each shows. Importing this costs nothing."""
+"""Names and contents of the paper's figures and tables, in a module that imports nothing expensive."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ SYN, CALIH, DIAB = SETTINGS = ("Syn", "CaliH", "Diab")
 
 
 class Item(NamedTuple):
-    """A figure or table, or a few that are computed together; `data` are the settings it needs."""
+    """A figure or table, or a few that are computed together; `data` names the settings that it needs."""
 
     name: str
     shows: str
@@ -41,7 +41,7 @@ ITEMS = (
 
 
 def chosen(names: Sequence[str]) -> list[Item]:
-    """Items by name, in the order above; "all" is all of them."""
+    """Return items by name, in the order above; "all" selects all of them."""
     known = [item.name for item in ITEMS]
     if strange := [name for name in names if name not in known and name != "all"]:
         raise ExperimentError(f"there is no {strange[0]!r} in the paper; choose among {', '.join(known)}, or write all")

@@ -1,4 +1,4 @@
-"""The picture of App. G: prior, everybody's posterior, and a reward of the same value by noise and by tempering."""
+"""The picture of App. G: the prior, all parties' posterior, and two rewards of equal value, by noise and tempering."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,8 @@ from equipoise_paper.settings import EPSILONS, NOISE_SEED, PARTIES, Setting
 from equipoise_paper.sweep import COALITIONS, shared_out
 from equipoise_paper.verdict import Verdict, fact
 
-FAIRNESS = 0.5  # ρ of that picture
+# ρ of that picture.
+FAIRNESS = 0.5
 PARTY = "2"
 SHARES = (0.5, 0.9)
 MAX_POINTS = 4_000
@@ -29,7 +30,7 @@ NOISES = tuple(2.0**power for power in range(-4, 13))
 
 @dataclass(frozen=True)
 class Cloud:
-    """Draws of the two weights, in the data's own units, and what the posterior is worth."""
+    """Draws of the two weights, in the data's own units, and the value of the posterior."""
 
     points: Floats
     value: float
@@ -41,12 +42,15 @@ class Cloud:
 
     @property
     def deviation(self) -> Floats:
-        """How wide it is, in both directions."""
+        """The standard deviation of the cloud in each direction."""
         return np.asarray(self.points.std(axis=0, ddof=1))
 
 
 def contours(name: str, setting: Setting, effort: Effort, folder: Path, *, tick: Tick = lambda _what: None) -> Outcome:
-    """Weights of Syn under four posteriors: tempering stays on the way from the prior to everybody's posterior."""
+    """Compare the weights of Syn under four posteriors.
+
+    Tempering stays on the way from the prior to all parties' posterior.
+    """
     tick(f"{setting.name}: coalitions, less evidence, more noise")
     search = _Search(setting, effort)
     target, tempered, noised = search.look()
@@ -94,7 +98,7 @@ def _verdicts(rows: list[dict[str, float | str]]) -> list[Verdict]:
 
 
 def _from_line(cloud: Cloud, start: Cloud, end: Cloud) -> float:
-    """Distance of the mean from a line between two means, as a share of its length."""
+    """Return the distance of the mean from the line between two other means, divided by the line's length."""
     way = end.mean - start.mean
     off = cloud.mean - start.mean
     length = float(np.linalg.norm(way))
@@ -102,17 +106,17 @@ def _from_line(cloud: Cloud, start: Cloud, end: Cloud) -> float:
 
 
 def _first_crossing(values: list[float], target: float) -> float:
-    """The smallest τ at which r is the target, between those looked at."""
-    place = next((place for place, value in enumerate(values) if value <= target), None)
-    if place is None or place == 0:
+    """Interpolate the smallest τ at which r equals the target, given r at each of `NOISES`."""
+    index = next((index for index, value in enumerate(values) if value <= target), None)
+    if index is None or index == 0:
         raise ExperimentError(f"no noise between {NOISES[0]:g} and {NOISES[-1]:g} makes a reward of {target:.3f} nats")
-    before, after = values[place - 1], values[place]
+    before, after = values[index - 1], values[index]
     share = (before - target) / (before - after)
-    return float(NOISES[place - 1] * (NOISES[place] / NOISES[place - 1]) ** share)
+    return float(NOISES[index - 1] * (NOISES[index] / NOISES[index - 1]) ** share)
 
 
 class _Search:
-    """Posteriors of the setting as released."""
+    """The search for two scenarios whose rewards have the target's value, from releases of a setting."""
 
     def __init__(self, setting: Setting, effort: Effort) -> None:
         self.setting = setting
@@ -121,34 +125,32 @@ class _Search:
         self.measure = Measure(setting.test_rows)
 
     def look(self) -> tuple[float, Scenario, Scenario]:
-        """What the party is to get, and the two ways to give it: less evidence, and more noise."""
+        """Return the party's target, and two scenarios that attain it: with less evidence, and with more noise."""
         plan = [Scenario(members) for members in COALITIONS]
         plan += [Scenario(None, kappa) for kappa in FIRST_LOOK] + [with_noise(tau) for tau in NOISES]
-        asked = [Asked(one, derived_seed(0, "contours", place)) for place, one in enumerate(plan)]
-        found = [
-            one.value
-            for one in find(self.agreement, self.sent, asked, self.sampling, self.measure, noise_seed=MONOTONE)
-        ]
-        values = dict(zip(COALITIONS, found, strict=False))
+        asked = [Asked(scenario, derived_seed(0, "contours", index)) for index, scenario in enumerate(plan)]
+        posteriors = find(self.agreement, self.sent, asked, self.sampling, self.measure, noise_seed=MONOTONE)
+        estimates = [posterior.value for posterior in posteriors]
+        values = dict(zip(COALITIONS, estimates, strict=False))
         _, targets = shared_out(values, FAIRNESS)
         target = targets[PARTIES.index(PARTY)].value
-        tempered = found[len(COALITIONS) : len(COALITIONS) + len(FIRST_LOOK)]
+        tempered = estimates[len(COALITIONS) : len(COALITIONS) + len(FIRST_LOOK)]
         points = [Point(kappa, value) for kappa, value in zip(FIRST_LOOK, tempered, strict=True)]
         kappa = Curve(values[PARTIES], points).kappa_of(target)
-        noised = [value.value for value in found[-len(NOISES) :]]
+        noised = [value.value for value in estimates[-len(NOISES) :]]
         return target, Scenario(None, kappa), with_noise(_first_crossing(noised, target))
 
     def clouds(self, scenarios: list[Scenario]) -> list[Cloud]:
-        """Draws of the two weights, and values."""
-        asked = [Asked(one, derived_seed(1, "contours", place)) for place, one in enumerate(scenarios)]
-        drawn = find(self.agreement, self.sent, asked, self.sampling, as_drawn, noise_seed=MONOTONE)
-        return [self._in_own_units(one.parameters, self.measure(one).value.value) for one in drawn]
+        """Sample the two weights under each scenario, and value the posteriors."""
+        asked = [Asked(scenario, derived_seed(1, "contours", index)) for index, scenario in enumerate(scenarios)]
+        samples = find(self.agreement, self.sent, asked, self.sampling, as_drawn, noise_seed=MONOTONE)
+        return [self._in_own_units(drawn.parameters, self.measure(drawn).value.value) for drawn in samples]
 
     def prior(self) -> Cloud:
-        """Draws of the prior."""
+        """Sample the prior."""
         return self._in_own_units(prior_draws(self.setting, MAX_POINTS), 0.0)
 
     def _in_own_units(self, parameters: dict[str, Floats], value: float) -> Cloud:
-        """Scaled weights w̃ are of features x/b and targets y/b_y: w = w̃ b_y/b."""
+        """Convert scaled weights w̃, for features x/b and targets y/b_y, to the data's units: w = w̃ b_y/b."""
         scale = self.setting.target_bound / self.setting.bounds
         return Cloud(parameters["weights"][:, :2] * scale, value)

@@ -10,8 +10,8 @@ A normal draw of s need not be the statistic of any rows. It is kept only if the
 Λ_n and Ψ_n positive definite and the residual sum of squares not negative (b_n ≥ b₀); otherwise the old s stays. That
 is an exact Metropolis step for the normal restricted to such statistics. Tempering is the paper's `scaled` rule.
 
-Chains start at s = c·M for parameters near the posterior that moments tell of: a valid statistic close to the data.
-The sampler is here to reproduce the paper, and for others to be compared with.
+Chains start at s = c·M for parameters near the posterior that the method of moments estimates. That s is a valid
+statistic close to the data. The sampler serves to reproduce the paper, and as a reference for other samplers.
 """
 
 from dataclasses import dataclass
@@ -32,17 +32,22 @@ from equipoise.inference.regression.model import RegressionModel
 from equipoise.inference.regression.problem import find_start
 from equipoise_paper.runtime import ONE_AT_A_TIME, compiler_options, double_precision, use_compilation_cache
 
-ROUND = 40  # draws kept between two looks at the chains
-THIN = 16  # sweeps for each draw kept, as in the paper: successive sweeps are much alike
-Hyper = Any  # a `LinearPrior` of JAX's arrays
-CHAINS = 16  # which have long ways to go, each by itself
+# Draws of each chain between two checks of the chains.
+ROUND = 40
+# Sweeps per draw, as in the paper, because successive sweeps are highly correlated.
+THIN = 16
+# A `LinearPrior` of JAX arrays.
+Hyper = Any
+# Few and long chains, because each of them mixes slowly.
+CHAINS = 16
 
 
 @dataclass(frozen=True)
 class GibbsSettings:
-    """Effort of sampling: `warm_up` rounds of `ROUND` draws, then `draws`, each after `sweeps`.
+    """Effort of sampling: `warm_up` rounds of `ROUND` draws, then `draws` in all, each after `sweeps` sweeps.
 
-    While the chains do not agree, all goes on for as long again, up to `max_thinning` times, and draws are thinned.
+    While the chains do not agree, sampling continues until its length has doubled, and draws are thinned accordingly,
+    up to a factor of `max_thinning`.
     """
 
     draws: int = 4_000
@@ -73,11 +78,11 @@ class Sizes:
         return rows[order], columns[order]
 
     def matrices(self, statistic: Array, count: Array) -> Array:
-        """Statistics [..., entries] and counts [...] as matrices Σ v vᵀ [..., n, n], v = (x, 1, y)."""
+        """Arrange statistics [..., entries] and counts [...] as matrices Σ v vᵀ [..., n, n], v = (x, 1, y)."""
         return jnp.concatenate([statistic, count[..., None]], axis=-1)[..., matrix_places(self.width)]
 
     def covariance_of_row(self, moment: Array) -> Array:
-        """Covariance [entries, entries] of v vᵀ for normal v with M = E[v vᵀ], by Isserlis' theorem."""
+        """Return the covariance [entries, entries] of v vᵀ for normal v with M = E[v vᵀ], by Isserlis' theorem."""
         i, j = self.places_of_entries
         mean = moment[:, self.width]
         products = jnp.outer(mean[i] * mean[j], mean[i] * mean[j])
@@ -85,7 +90,7 @@ class Sizes:
 
 
 def second_moments(means: Array, roots: Array, weights: Array, variance: Array) -> Array:
-    """E[v vᵀ] of v = (x, 1, y) for several distributions N(mean, root rootᵀ) of features: [distributions, n, n]."""
+    """Return E[v vᵀ] of v = (x, 1, y) for distributions N(mean, root rootᵀ) of features: [distributions, n, n]."""
     return jax.vmap(_second_moment, in_axes=(0, 0, None, None))(means, roots @ roots.mT, weights, variance)
 
 
@@ -101,7 +106,7 @@ def _second_moment(mean: Array, covariance: Array, weights: Array, variance: Arr
 
 
 def _inverse_lower(lower: Array) -> Array:
-    """Inverse of lower triangular matrices [..., n, n]."""
+    """Invert lower triangular matrices [..., n, n]."""
     eye = jnp.broadcast_to(jnp.eye(lower.shape[-1]), lower.shape)
     return jax.scipy.linalg.solve_triangular(lower, eye, lower=True)
 
@@ -109,7 +114,7 @@ def _inverse_lower(lower: Array) -> Array:
 class Evidence(NamedTuple):
     """A scenario's statistics [slots, entries], counts and noise variances after `scaled` tempering.
 
-    Parties that are out count nothing.
+    Parties outside the scenario have `member` 0 and contribute nothing.
     """
 
     statistic: Array
@@ -130,9 +135,9 @@ class _Conjugate(NamedTuple):
 
 
 class State(NamedTuple):
-    """One chain: exact statistics [slots, n, n], the model, feature means and covariance roots [1 or slots, …].
+    """The state of a chain: exact statistics [slots, n, n], model, feature means and covariance roots [1 or slots, …].
 
-    The conjugate updates from the statistics stay with them: a sweep that rejects new ones needs the old ones' again.
+    It includes the conjugate updates from the statistics, because a sweep that rejects new statistics needs them again.
     """
 
     statistic: Array
@@ -144,13 +149,13 @@ class State(NamedTuple):
 
 
 class Info(NamedTuple):
-    """Whether the last draw of the statistics could be used."""
+    """Diagnostics of a sweep: True if the new draw of the statistics was accepted."""
 
     accepted: Array
 
 
 class Draw(NamedTuple):
-    """Parameters kept for each draw."""
+    """The parameters that are kept of each draw."""
 
     weights: Array
     variance: Array
@@ -159,7 +164,7 @@ class Draw(NamedTuple):
 
 
 class _Randomness(NamedTuple):
-    """Random numbers of one sweep; those whose distribution does not depend on the state are drawn in bulk."""
+    """Random numbers of one sweep. Their distributions do not depend on the state, so they are drawn in bulk."""
 
     sampling_mean: Array
     sampling_square: Array
@@ -172,8 +177,8 @@ class _Randomness(NamedTuple):
 
 
 def temper(sums: ReleasedSums, asked: Asked) -> Evidence:
-    """The paper's rule: statistic and count times κ, noise variance times κ² (App. E.3)."""
-    # Parties that are out hold fixed numbers. κ = 0 means nobody is in; any positive number keeps all finite then.
+    """Temper by the paper's rule: statistic and count times κ, noise variance times κ² (App. E.3)."""
+    # Parties outside the scenario get fixed numbers. With κ = 0 no party is in it; κ = 1 then keeps all numbers finite.
     inside, kappa = asked.member[:, None] > 0, asked.kappa if asked.kappa > 0 else 1.0
     tau, added = asked.tau[:, None], np.where(inside, sums.added, 0.0)
     noise = 0.0 if asked.noise is None else np.sqrt(tau) * added * asked.noise
@@ -194,13 +199,13 @@ def _start(
     means: Array,
     roots: Array,
 ) -> State:
-    """A valid state at some parameters."""
+    """Construct a valid state at given parameters."""
     statistic = evidence.rows[:, None, None] * second_moments(means, roots, weights, variance)
     return State(statistic, _conjugate(sizes, prior, evidence, statistic), weights, variance, means, roots)
 
 
 def step(sizes: Sizes, prior: Hyper, evidence: Evidence, state: State, random: _Randomness) -> tuple[State, Info]:
-    """One sweep: every parameter is drawn given all others."""
+    """Run one sweep, which draws every parameter given all others."""
     proposal = _draw_statistics(sizes, evidence, state, random)
     proposed = _conjugate(sizes, prior, evidence, proposal)
     accepted = proposed.valid
@@ -221,7 +226,7 @@ def step(sizes: Sizes, prior: Hyper, evidence: Evidence, state: State, random: _
 
 
 def _rows(sizes: Sizes, evidence: Evidence) -> Array:
-    """Rows behind each feature distribution [1 or slots]."""
+    """Count the rows behind each feature distribution [1 or slots]."""
     rows = evidence.member * evidence.rows
     return jnp.sum(rows, keepdims=True) if sizes.shared else rows
 
@@ -237,10 +242,10 @@ def _draw_statistics(sizes: Sizes, evidence: Evidence, state: State, random: _Ra
         """Draw for the parties that share one feature distribution."""
         normal_mean, normal_square, unit_noise = rest
         mean = moment[:, sizes.width]
-        # L Lᵀ = V, the covariance of v = (x, 1, y)
+        # L Lᵀ = V, the covariance of v = (x, 1, y).
         factor = jnp.zeros((sizes.width + 2, sizes.width + 1)).at[: sizes.width, : sizes.width].set(root)
         factor = factor.at[-1].set(jnp.concatenate([state.weights[:-1] @ root, jnp.sqrt(state.variance)[None]]))
-        # s₀ = cM + √c (m δᵀ + δ mᵀ + L G Lᵀ), G symmetric with variance 2 on the diagonal and 1 off it
+        # s₀ = cM + √c (m δᵀ + δ mᵀ + L G Lᵀ), with G symmetric, of variance 2 on the diagonal and 1 off it.
         shift = normal_mean @ factor.T
         cross = mean[:, None] * shift[:, None, :]
         square = factor @ ((normal_square + normal_square.mT) / jnp.sqrt(2.0)) @ factor.T
@@ -249,9 +254,9 @@ def _draw_statistics(sizes: Sizes, evidence: Evidence, state: State, random: _Ra
         entries = fresh[:, rows, columns]
         sampling = count[:, None, None] * sizes.covariance_of_row(moment)
         root = jnp.linalg.cholesky(sampling + jax.vmap(jnp.diag)(noise))
-        # z₀: the noise the parties added
+        # z₀ is drawn like the noise that the parties added.
         residual = observed - entries - jnp.sqrt(noise) * unit_noise
-        solved = jax.vmap(lambda lower, one: jax.scipy.linalg.cho_solve((lower, True), one))(root, residual)
+        solved = jax.vmap(lambda lower, right: jax.scipy.linalg.cho_solve((lower, True), right))(root, residual)
         return sizes.matrices(entries + jnp.einsum("pij,pj->pi", sampling, solved), count)
 
     parts = (evidence.rows, evidence.statistic, evidence.noise)
@@ -263,7 +268,7 @@ def _draw_statistics(sizes: Sizes, evidence: Evidence, state: State, random: _Ra
 
 
 def _conjugate(sizes: Sizes, prior: Hyper, evidence: Evidence, statistic: Array) -> _Conjugate:
-    """Conjugate updates from exact statistics, and whether the statistics admit them."""
+    """Compute the conjugate updates from exact statistics; `valid` says that the statistics admit them."""
     width = sizes.width
     members = evidence.member[:, None, None] * statistic
     total = jnp.sum(members, axis=0)
@@ -282,12 +287,13 @@ def _conjugate(sizes: Sizes, prior: Hyper, evidence: Evidence, statistic: Array)
     scatter = prior.scatter + groups[:, :width, :width]
     scatter += prior.mean_strength * jnp.outer(prior.feature_mean, prior.feature_mean)
     scatter_root = jnp.linalg.cholesky(scatter - strength[:, None, None] * outer)
-    finite = jnp.all(jnp.isfinite(precision_root)) & jnp.all(jnp.isfinite(scatter_root))  # a failed root is NaN
+    # The Cholesky root of a matrix that is not positive definite is NaN.
+    finite = jnp.all(jnp.isfinite(precision_root)) & jnp.all(jnp.isfinite(scatter_root))
     return _Conjugate(weight_mean, precision_root, scale, feature_mean, scatter_root, finite & (scale >= prior.scale))
 
 
 def _randomness(key: Array, sizes: Sizes, prior: Hyper, evidence: Evidence, batch: tuple[int, ...]) -> _Randomness:
-    """Random numbers for many sweeps; the shapes of gamma and χ² variates do not depend on the state."""
+    """Draw random numbers for many sweeps; the shape parameters of gamma and χ² variates are constants of the chain."""
     width, slots = sizes.width, sizes.slots
     groups = 1 if sizes.shared else slots
     keys = iter(jax.random.split(key, 8))
@@ -322,7 +328,7 @@ def _begin(
 def _advance(
     key: Array, sizes: Sizes, sweeps: int, prior: Hyper, evidence: Evidence, states: State
 ) -> tuple[State, Draw, Array]:
-    """`ROUND` draws of all chains, each after so many sweeps; also the share of statistics accepted, by draw."""
+    """Make `ROUND` draws of all chains, each after `sweeps` sweeps; return also the share of accepted statistics."""
     chains = states.variance.shape[0]
 
     def keep(states: State, key: Array) -> tuple[State, tuple[Draw, Array]]:
@@ -339,7 +345,7 @@ def _advance(
 
 
 class GibbsSample(NamedTuple):
-    """Draws of the kept chains [chains, draws, …] by parameter, and how far the chains agree."""
+    """Draws of the kept chains [chains, draws, …] by parameter, and diagnostics of the chains' agreement."""
 
     parameters: dict[str, Floats]
     diagnostics: Diagnostics
@@ -347,7 +353,7 @@ class GibbsSample(NamedTuple):
 
 @double_precision
 def sample_scenario(model: ConjugateRegression, sums: ReleasedSums, asked: Asked, chains: int | None) -> GibbsSample:
-    """Sample a scenario with as many draws as are asked for: what `equipoise.infer` calls."""
+    """Sample a scenario with the number of draws asked for. `equipoise.infer` calls this as an entry point."""
     return sample_by_gibbs(model, sums, asked, GibbsSettings(asked.draws, chains or CHAINS))
 
 
@@ -374,17 +380,17 @@ def sample_by_gibbs(
             acceptance.append(np.asarray(accepted))
             if len(kept) < thin * wanted:
                 continue
-            found = _report(sizes, kept, float(np.mean(acceptance)), thin, settings.sweeps)
-            if found.diagnostics.mixed or 2 * thin > settings.max_thinning:
+            sample = _report(sizes, kept, float(np.mean(acceptance)), thin, settings.sweeps)
+            if sample.diagnostics.mixed or 2 * thin > settings.max_thinning:
                 break
             thin *= 2
-    return found
+    return sample
 
 
 def _near_posterior(
     model: ConjugateRegression, sums: ReleasedSums, asked: Asked, chains: int
 ) -> tuple[Array, Array, Array, Array]:
-    """Parameters of every chain, and means and covariance roots of the features, near what releases tell of them."""
+    """Draw starting parameters of every chain, with feature means and covariance roots, near the moment estimates."""
     prior, width, number = model.prior, model.width, len(sums.rows)
     groups = 1 if model.shared else number
     means = np.broadcast_to(prior.feature_mean, (groups, width)).copy()
@@ -415,7 +421,7 @@ def _report(sizes: Sizes, rounds: list[Draw], acceptance: float, thin: int, swee
 
 
 def _coordinates(draw: Draw) -> Floats:
-    """Every free parameter as one coordinate [chains, draws, coordinates]; variances as logarithms."""
+    """Return every free parameter as a coordinate [chains, draws, coordinates], with the logarithm of the variance."""
     chains, draws, width = (*draw.variance.shape, draw.feature_mean.shape[-1])
     rows, columns = np.tril_indices(width)
     parts: list[Floats] = [

@@ -1,4 +1,4 @@
-"""The network whose last hidden layer gives CaliH its features (paper App. H.1): trained on public rows only.
+"""The network whose last hidden layer gives CaliH its features (paper App. H.1), trained on public rows only.
 
 Layers of 48, 24 and 6 rectified units; mean squared error, a penalty of 0.005 on the squared outputs of every hidden
 layer and on the squared weights and bias of the last. Optimiser, batch size and number of epochs are not stated in the
@@ -17,21 +17,24 @@ from equipoise.errors import ExperimentError
 from equipoise_paper.runtime import ONE_AT_A_TIME, double_precision
 
 Layers = list[tuple[Array, Array]]
-State = tuple[Layers, tuple[Layers, Layers], Array]  # Adam's: weights, two moments, steps
+# Adam's state: weights, two moments, steps.
+State = tuple[Layers, tuple[Layers, Layers], Array]
 
 UNITS = (48, 24, 6)
 PENALTY = 0.005
 RATE, EPOCHS, BATCH = 1e-3, 40, 64
 FIRST, SECOND, TINY = 0.9, 0.999, 1e-8  # Adam's
 TRIES = 20
-LEAST_ACTIVE = 0.05  # of the rows
+# A unit must be active for this share of the rows.
+LEAST_ACTIVE = 0.05
 
 
 @double_precision
 def train(features: Floats, target: Floats, seed: int) -> Layers:
-    """All layers, the linear last one included; training starts again from other weights if a unit stays silent.
+    """Train the network and return all layers, including the linear last one.
 
-    On a CPU and in double precision, whatever else the machine has: features should not depend on where they were made.
+    If a unit of the last hidden layer stays silent, training starts again from other weights. Training always runs on
+    the CPU in double precision, so that features do not depend on the machine's accelerators.
     """
     with jax.default_device(jax.devices("cpu")[0]):
         return _trained(features, target, seed)
@@ -43,32 +46,32 @@ def _trained(features: Floats, target: Floats, seed: int) -> Layers:
         key = jax.random.fold_in(jax.random.key(seed), attempt)
         with ONE_AT_A_TIME:
             layers: Layers = _train(key, table, wanted)
-        # By how often it is active, not by its deviation: a unit that a few outliers alone excite has one, too.
+        # Check how often a unit is active, not its deviation: a unit that only a few outliers excite has a large one.
         if np.all(np.mean(hidden(layers, features) > 0, axis=0) > LEAST_ACTIVE):
             return layers
     raise ExperimentError(f"after {TRIES} trainings some unit of the last layer is always silent; try another seed")
 
 
 def hidden(layers: Layers, features: Floats) -> Floats:
-    """Outputs of the last hidden layer."""
+    """Compute the outputs of the last hidden layer."""
     for weights, bias in layers[:-1]:
         features = np.maximum(features @ np.asarray(weights) + np.asarray(bias), 0.0)
     return features
 
 
 def _outputs(layers: Layers, features: Array) -> list[Array]:
-    found = []
+    outputs = []
     for weights, bias in layers[:-1]:
         features = jax.nn.relu(features @ weights + bias)
-        found.append(features)
-    return found
+        outputs.append(features)
+    return outputs
 
 
 def _loss(layers: Layers, features: Array, target: Array) -> Array:
     outputs = _outputs(layers, features)
     weights, bias = layers[-1]
     predicted = (outputs[-1] @ weights + bias)[:, 0]
-    active = sum(jnp.mean(jnp.sum(one**2, axis=1)) for one in outputs)
+    active = sum(jnp.mean(jnp.sum(output**2, axis=1)) for output in outputs)
     return jnp.mean((predicted - target) ** 2) + PENALTY * (active + jnp.sum(weights**2) + jnp.sum(bias**2))
 
 
@@ -99,7 +102,7 @@ def _train(key: Array, features: Array, target: Array) -> Layers:
 
 
 def _initial(key: Array, inputs: int) -> Layers:
-    """Glorot's uniform weights, no bias."""
+    """Draw Glorot's uniform weights, with zero biases."""
     sizes = (inputs, *UNITS, 1)
     layers = []
     for number, (before, after) in enumerate(itertools.pairwise(sizes)):

@@ -1,4 +1,4 @@
-"""What an experiment leaves behind: numbers as CSV, pictures, and verdicts on the paper's claims."""
+"""The outcome of an experiment: numbers as CSV, pictures, and verdicts on the paper's claims."""
 
 import csv
 import json
@@ -17,9 +17,9 @@ RUN, ERROR, RHAT = "run", "_error", "rhat"
 
 @dataclass(frozen=True)
 class Outcome:
-    """Rows of numbers with their standard errors, pictures, verdicts; `record` says how they were computed.
+    """Rows of numbers with standard errors, pictures and verdicts; `record` describes how they were computed.
 
-    `runs` are the rows of every single run behind them, where there are several.
+    `runs` holds the rows of every single run, if `rows` are means over several runs.
     """
 
     name: str
@@ -33,11 +33,11 @@ class Outcome:
     def of_runs(
         cls, name: str, runs: Sequence[Row], by: Sequence[str], pictures: Sequence[Path], verdicts: Sequence[Verdict]
     ) -> Self:
-        """Numbers that are means over runs, at each place that the columns `by` name."""
+        """Build an outcome whose rows are means over runs, one for each combination of values in the columns `by`."""
         return cls(name, means_of(runs, by), pictures, verdicts, runs)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but the numbers."""
+        """Return everything except the numbers, as plain values."""
         return {
             "name": self.name,
             "numbers": f"{self.name}.csv",
@@ -48,7 +48,7 @@ class Outcome:
         }
 
     def save(self, folder: Path) -> None:
-        """Write numbers and verdicts; the pictures are there already."""
+        """Write numbers and verdicts into a folder that holds the pictures already."""
         write_rows(folder / f"{self.name}.csv", self.rows)
         if self.runs:
             write_rows(folder / runs_file(self.name), self.runs)
@@ -58,26 +58,26 @@ class Outcome:
 
 
 def runs_file(name: str) -> str:
-    """Where the single runs of an item are."""
+    """Return the name of the file with an item's single runs."""
     return f"{name}-runs.csv"
 
 
 def means_of(runs: Sequence[Row], by: Sequence[str]) -> list[dict[str, Any]]:
-    """Mean and standard error of every column over the runs at each place; of R-hat the worst."""
-    places = list(dict.fromkeys(tuple(row[name] for name in by) for row in runs))
-    groups = [[row for row in runs if tuple(row[name] for name in by) == place] for place in places]
-    found: list[dict[str, Any]] = [dict(zip(by, place, strict=True)) for place in places]
+    """Average every column, with standard errors, over the runs with equal values of `by`; of R-hat take the worst."""
+    keys = list(dict.fromkeys(tuple(row[name] for name in by) for row in runs))
+    groups = [[row for row in runs if tuple(row[name] for name in by) == key] for key in keys]
+    rows: list[dict[str, Any]] = [dict(zip(by, key, strict=True)) for key in keys]
     for name in runs[0]:
         if name in (*by, RUN) or name.endswith(ERROR):
             continue
         if name == RHAT:
-            for row, group in zip(found, groups, strict=True):
-                row[name] = max(one[name] for one in group)
+            for row, group in zip(rows, groups, strict=True):
+                row[name] = max(run[name] for run in group)
             continue
-        means = mean_of_runs([[_estimate(one, name) for one in group] for group in groups])
-        for row, mean in zip(found, means, strict=True):
+        means = mean_of_runs([[_estimate(run, name) for run in group] for group in groups])
+        for row, mean in zip(rows, means, strict=True):
             row |= {name: mean.value, f"{name}{ERROR}": mean.error}
-    return found
+    return rows
 
 
 def _estimate(row: Row, name: str) -> Estimate | float:
@@ -86,7 +86,7 @@ def _estimate(row: Row, name: str) -> Estimate | float:
 
 
 def write_rows(path: Path, rows: Sequence[Row]) -> None:
-    """Write rows as CSV, numbers with six digits."""
+    """Write rows as CSV, with six significant digits."""
     with replaced_file(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()

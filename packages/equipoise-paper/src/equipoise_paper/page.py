@@ -1,4 +1,4 @@
-"""What a folder of reproduced figures and tables shows, as one Markdown page."""
+"""A Markdown page of all figures and tables that were reproduced into a folder."""
 
 import csv
 import json
@@ -10,11 +10,12 @@ from typing import Any
 from equipoise.errors import ExperimentError
 from equipoise_paper.contents import DIAB, ITEMS
 
-TABLES = {"coverage", "thinning", "samples", "contours"}  # whose numbers are few enough to be shown
+# Items with so few numbers that the page shows them.
+TABLES = {"coverage", "thinning", "samples", "contours"}
 
 
 def page(folder: Path, prefix: str = "") -> str:
-    """Everything in the folder, in the catalogue's order; `prefix` leads from the page to the folder."""
+    """Render everything in the folder, in the catalogue's order; `prefix` leads from the page to the folder."""
     records = [record for item in ITEMS if (record := _record(folder / f"{item.name}.json"))]
     if not records:
         raise ExperimentError(f"{str(folder)!r} holds nothing that was reproduced; run equipoise reproduce first")
@@ -24,8 +25,8 @@ def page(folder: Path, prefix: str = "") -> str:
 def _record(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return record
 
 
 def _summary(records: Sequence[Mapping[str, Any]]) -> str:
@@ -65,7 +66,7 @@ def _section(folder: Path, record: Mapping[str, Any], prefix: str) -> str:
             "",
         ]
     lines += ["| claim | verdict | decided by |", "|---|---|---|"]
-    lines += [f"| {one['claim']} | **{one['word']}** | {one['reason']} |" for one in record["verdicts"]]
+    lines += [f"| {verdict['claim']} | **{verdict['word']}** | {verdict['reason']} |" for verdict in record["verdicts"]]
     lines.append("")
     if name in TABLES:
         lines += [*_numbers(folder / record["numbers"]), ""]
@@ -99,11 +100,12 @@ def _short(cell: str) -> str:
 
 def _how(record: Mapping[str, Any]) -> str:
     parts = []
-    for setting, one in record["settings"].items():
-        sampler = "Gibbs" if one["sampler"] == "gibbs" else "our sampler"
+    for setting, effort in record["settings"].items():
+        sampler = "Gibbs" if effort["sampler"] == "gibbs" else "our sampler"
+        # Naive posteriors of linear regression are conjugate, so their draws are independent.
         if record["name"].startswith("naive") and setting != DIAB:
-            parts.append(f"{setting}: {one['runs']} runs of {one['draws']:,} independent draws")  # it is conjugate
+            parts.append(f"{setting}: {effort['runs']} runs of {effort['draws']:,} independent draws")
             continue
-        chains = f" {one['chains']} chains," if "chains" in one else ""
-        parts.append(f"{setting}: {one['runs']} runs of {sampler},{chains} {one['draws']:,} draws")
+        chains = f" {effort['chains']} chains," if "chains" in effort else ""
+        parts.append(f"{setting}: {effort['runs']} runs of {sampler},{chains} {effort['draws']:,} draws")
     return f"{'; '.join(parts)}; {_duration(record['seconds'])} on {record['machine']}"

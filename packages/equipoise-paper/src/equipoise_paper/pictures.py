@@ -15,7 +15,8 @@ from equipoise.estimate import Estimate
 from equipoise.report.charts.drawing import WIDTH, legend_below, legend_height, saved
 from equipoise.report.charts.style import look
 
-Draw = Callable[[Axes], list[object]]  # returns what the legend names
+# Draws into axes, and returns the artists that the legend names.
+Draw = Callable[[Axes], list[object]]
 
 HEIGHT, BELOW = 2.4, 0.5
 LEFT = 0.72
@@ -25,7 +26,7 @@ GRID = 120
 
 @dataclass(frozen=True)
 class Curve:
-    """A named line of estimates; x may differ from curve to curve."""
+    """A named line of estimates; curves in one picture may have different x."""
 
     name: str
     x: Sequence[float]
@@ -41,13 +42,16 @@ def draw_curves(
     logarithmic: bool = True,
     first_look: int = 0,
 ) -> list[Path]:
-    """Write one picture in all kinds; `path` has no ending. Looks are counted from `first_look`."""
+    """Write a picture of curves in all file formats; `path` has no ending.
+
+    Colours and markers are numbered from `first_look`.
+    """
 
     def draw(axes: Axes) -> list[object]:
         handles: list[object] = []
-        for place, curve in enumerate(curves, first_look):
-            style = look(place)
-            values = [one.value for one in curve.y]
+        for number, curve in enumerate(curves, first_look):
+            style = look(number)
+            values = [estimate.value for estimate in curve.y]
             (line,) = axes.plot(
                 curve.x,
                 values,
@@ -57,14 +61,14 @@ def draw_curves(
                 markersize=4.5,
                 linewidth=1.6,
             )
-            low = [one.value - one.error for one in curve.y]
-            high = [one.value + one.error for one in curve.y]
+            low = [estimate.value - estimate.error for estimate in curve.y]
+            high = [estimate.value + estimate.error for estimate in curve.y]
             axes.fill_between(curve.x, low, high, color=style.colour, alpha=0.2, linewidth=0)
             handles.append(line)
         if logarithmic:
-            places = sorted({x for curve in curves for x in curve.x})
+            ticks = sorted({x for curve in curves for x in curve.x})
             axes.set_xscale("log")
-            axes.xaxis.set_major_locator(FixedLocator(places))
+            axes.xaxis.set_major_locator(FixedLocator(ticks))
             axes.xaxis.set_minor_locator(NullLocator())
             axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _place: f"{value:g}"))
         axes.grid(axis="y")
@@ -76,10 +80,11 @@ def draw_curves(
 def draw_contours(
     path: Path, clouds: dict[str, NDArray[np.float64]], x_label: str, y_label: str, shares: Sequence[float]
 ) -> list[Path]:
-    """Regions of highest density of clouds of points [points, 2] that hold the given shares, and their means."""
+    """Draw, for clouds of points [points, 2], the regions of highest density with the given shares, and the means."""
     narrow = [np.quantile(points, [0.01, 0.99], axis=0) for points in list(clouds.values())[1:]]
-    low, high = np.min([one[0] for one in narrow], axis=0), np.max([one[1] for one in narrow], axis=0)
-    middle = np.mean(next(iter(clouds.values())), axis=0)  # of the first, which may be far wider than the picture
+    low, high = np.min([lower for lower, _ in narrow], axis=0), np.max([upper for _, upper in narrow], axis=0)
+    # The first cloud may be far wider than the picture, which must only include its mean.
+    middle = np.mean(next(iter(clouds.values())), axis=0)
     low, high = np.minimum(low, middle), np.maximum(high, middle)
     margin = 0.2 * (high - low)
     across, up = (np.linspace(low[k] - margin[k], high[k] + margin[k], GRID) for k in range(2))
@@ -87,8 +92,8 @@ def draw_contours(
 
     def draw(axes: Axes) -> list[object]:
         handles: list[object] = []
-        for place, points in enumerate(clouds.values()):
-            style = look(place)
+        for number, points in enumerate(clouds.values()):
+            style = look(number)
             density = gaussian_kde(points.T)
             height = density(np.stack([x.ravel(), y.ravel()])).reshape(x.shape)
             levels = np.quantile(density(points.T), sorted(1 - share for share in shares))
@@ -116,6 +121,6 @@ def _write(path: Path, labels: list[str], x_label: str, y_label: str, tall: floa
         legend_below(figure, handles, labels)
 
     paths = [path.with_name(path.name + kind) for kind in KINDS]
-    for one in paths:
-        saved(one, tall + below + 0.1, whole)
+    for file in paths:
+        saved(file, tall + below + 0.1, whole)
     return paths

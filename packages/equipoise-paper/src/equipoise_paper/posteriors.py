@@ -1,7 +1,7 @@
-"""Posteriors of an experiment: sampled as its effort says, valued, and asked to predict.
+"""Posteriors of an experiment: sampled with its effort, valued, and scored on test rows.
 
-Gibbs sampling goes below `equipoise.infer`, which takes longer until chains agree: the paper's own protocol has a fixed
-length.
+Gibbs sampling bypasses `equipoise.infer`, which would continue until the chains agree, because the paper's protocol has
+a fixed length.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,12 +34,13 @@ from equipoise_paper.settings import EPSILONS, NOISE_SEED, Setting
 Result = TypeVar("Result")
 
 MAX_DRAWS_TO_PREDICT_WITH = 10_000
-MAX_DRAWS_TO_COMPARE = 2_400  # neighbours are sought some thirty times
+# A comparison searches for nearest neighbours about thirty times.
+MAX_DRAWS_TO_COMPARE = 2_400
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One posterior that is wanted, and the seed of its random numbers."""
+    """A posterior to sample, and the seed of its random numbers."""
 
     scenario: Scenario
     seed: int
@@ -47,9 +48,9 @@ class Asked:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Draws of one posterior: in coordinates where the prior is N(0, I) [chains, draws, d], and as parameters.
+    """Draws of a posterior: in coordinates in which the prior is N(0, I) [chains, draws, d], and as parameters.
 
-    `divergence` is that from the prior, if the sampler knows it.
+    `divergence` is the divergence from the prior, if the sampler estimates it.
     """
 
     coordinates: Floats
@@ -59,13 +60,13 @@ class Drawn:
 
     @property
     def value(self) -> Estimate:
-        """Divergence from the prior: as importance weights know it, or else from neighbours."""
+        """The divergence from the prior, from importance weights if there are any, or else from nearest neighbours."""
         return divergence(self.coordinates) if self.divergence is None else self.divergence
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a posterior is worth, how well it predicts, how like another it is (0 at best), whether its chains agree."""
+    """Measures of a posterior: its value, its loss on test rows, its similarity to another (0 at best), and R-hat."""
 
     value: Estimate
     loss: float
@@ -75,7 +76,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Measure:
-    """Reduces draws to numbers; `whole` are coordinates of the posterior to be compared with."""
+    """A function that reduces draws to numbers; `whole` holds coordinates of the posterior to compare them with."""
 
     rows: Rows
     whole: Floats | None = None
@@ -96,7 +97,7 @@ def _fewer(coordinates: Floats) -> Floats:
 
 
 def as_drawn(drawn: Drawn) -> Drawn:
-    """Return the draws themselves, for a caller that needs them."""
+    """Return the draws themselves, for callers that need them instead of measures."""
     return drawn
 
 
@@ -110,31 +111,31 @@ def find(
     noise_seed: int = 0,
     naive: bool = False,
 ) -> list[Result]:
-    """Sample every posterior and measure it; in the order asked.
+    """Sample every posterior and measure it; return the results in the order asked.
 
-    With settings, `sampling` is by Gibbs at a fixed length; a number is that of draws by the library's own sampler.
-    Naive posteriors, which ignore the noise, are sampled by the library too.
+    If `sampling` is `GibbsSettings`, Gibbs sampling runs at a fixed length; if it is a number, the library's sampler
+    makes that number of draws. The library also samples naive posteriors, which ignore the noise.
     """
     if isinstance(sampling, GibbsSettings) and not naive:
         return _find_by_gibbs(agreement, sent, asked, sampling, measure, noise_seed)
     results: dict[int, Result] = {}
 
-    def keep(place: int, posterior: Posterior) -> None:
+    def keep(index: int, posterior: Posterior) -> None:
         coordinates, rhat = own_coordinates(agreement, posterior), float(np.max(posterior.diagnostics.rhat))
-        results[place] = measure(Drawn(coordinates, dict(posterior.draws), rhat, posterior.divergence))
+        results[index] = measure(Drawn(coordinates, dict(posterior.draws), rhat, posterior.divergence))
 
     infer_batch(
         agreement,
         sent,
-        [one.scenario for one in asked],
+        [question.scenario for question in asked],
         method="naive" if naive else "moments",
         draws=sampling.draws if isinstance(sampling, GibbsSettings) else sampling,
-        seed=[one.seed for one in asked],
+        seed=[question.seed for question in asked],
         noise_seed=noise_seed,
         progress=False,
         finished=keep,
     )
-    return [results[place] for place in range(len(asked))]
+    return [results[index] for index in range(len(asked))]
 
 
 def _find_by_gibbs(
@@ -145,14 +146,20 @@ def _find_by_gibbs(
     measure: Callable[[Drawn], Result],
     noise_seed: int,
 ) -> list[Result]:
-    """Sample and measure on all cores."""
+    """Sample and measure posteriors on all cores."""
     model, sums = conjugate_of(agreement.model), released_sums(agreement, sent)
-    scenarios = [one.scenario for one in asked]
+    scenarios = [question.scenario for question in asked]
     members = members_of(agreement, tuple(submission.party for submission in sent), scenarios)
     noises = noises_of(agreement, sent, members.tau, [noise_seed] * len(asked))
     tasks = [
-        (model, sums, Scenarios(inside, one.scenario.kappa, tau, noise, settings.draws, one.seed), settings, measure)
-        for one, inside, tau, noise in zip(asked, *members, noises, strict=True)
+        (
+            model,
+            sums,
+            Scenarios(inside, question.scenario.kappa, tau, noise, settings.draws, question.seed),
+            settings,
+            measure,
+        )
+        for question, inside, tau, noise in zip(asked, *members, noises, strict=True)
     ]
     return [result for _, result in sorted(spread(_measured, tasks, usable_cores()), key=lambda pair: pair[0])]
 
@@ -162,7 +169,7 @@ def _measured(model: ConjugateRegression, sums: Any, asked: Any, settings: Gibbs
 
 
 def drawn_of(model: ConjugateRegression, sampled: GibbsSample) -> Drawn:
-    """Coordinates and parameters of what Gibbs sampled."""
+    """Convert a Gibbs sample to coordinates and parameters."""
     flat = {name: part.reshape(-1, *part.shape[2:]) for name, part in sampled.parameters.items()}
     chains, length = sampled.parameters["variance"].shape
     coordinates = model.own_of_draws(flat)
@@ -170,11 +177,12 @@ def drawn_of(model: ConjugateRegression, sampled: GibbsSample) -> Drawn:
 
 
 def prior_draws(setting: Setting, number: int) -> dict[str, Floats]:
-    """Parameters drawn from the prior."""
-    agreement, sent = plain_submissions(setting, EPSILONS, NOISE_SEED)  # of which nothing is used but the agreement
+    """Draw parameters from the prior."""
+    # The method "prior" uses only the agreement, but `infer` needs submissions.
+    agreement, sent = plain_submissions(setting, EPSILONS, NOISE_SEED)
     return dict(infer(agreement, sent, method="prior", draws=number).draws)
 
 
 def prior_loss(setting: Setting) -> float:
-    """MNLP of the prior on the test rows."""
+    """Return the MNLP of the prior on the test rows."""
     return loss_on(setting.test_rows, prior_draws(setting, MAX_DRAWS_TO_PREDICT_WITH)).value

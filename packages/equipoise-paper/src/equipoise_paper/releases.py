@@ -1,7 +1,7 @@
-"""Submissions with noise from a seed: for experiments that compare the same noise at several ε, never for real rows.
+"""Submissions with noise from a seed, for experiments that compare several ε with the same noise; never for real rows.
 
-Noise is z σ(ε) with the same z for every ε, as a fixed random seed gives in the paper; signatures are genuine, so that
-everything downstream is the product's own path.
+The noise is z σ(ε) with the same z for every ε, like that of a fixed random seed in the paper. Signatures are genuine,
+so that the library processes these submissions like any others.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from equipoise_paper.settings import PARTIES, Setting
 
 @dataclass(frozen=True)
 class Sender:
-    """A party of the setting at an ε, and the name it goes by: one party at several ε may take part several times."""
+    """A party of the setting at an ε, under a name: one party may take part several times, at several ε."""
 
     party: str
     epsilon: float
@@ -29,18 +29,18 @@ class Sender:
 
 
 def statistics_of(setting: Setting) -> dict[str, ExactStatistic]:
-    """Every party's exact statistic."""
+    """Compute every party's exact statistic."""
     layout = layout_of(setting.agreement(PARTIES))
-    found = {}
+    statistics = {}
     for party, (features, targets) in setting.tables.items():
         labels = targets.astype(np.int64) if setting.kind == "logistic" else targets
-        columns = {f"x{place}": values for place, values in enumerate(features.T)}
-        found[party] = exact_statistic(layout, {**columns, "y": labels})
-    return found
+        columns = {f"x{number}": values for number, values in enumerate(features.T)}
+        statistics[party] = exact_statistic(layout, {**columns, "y": labels})
+    return statistics
 
 
 def submissions(setting: Setting, senders: list[Sender], noise_seed: int) -> tuple[Agreement, list[Submission]]:
-    """An agreement of the senders, and what each of them sends under it."""
+    """Return an agreement of the senders, and the submission of each under it."""
     agreement = setting.agreement([sender.name for sender in senders])
     layout = layout_of(agreement)
     statistics = statistics_of(setting)
@@ -70,5 +70,5 @@ def submissions(setting: Setting, senders: list[Sender], noise_seed: int) -> tup
 def plain_submissions(
     setting: Setting, epsilons: dict[str, float], noise_seed: int
 ) -> tuple[Agreement, list[Submission]]:
-    """Every party once, under its own name."""
+    """Return an agreement and submissions in which every party takes part once, under its own name."""
     return submissions(setting, [Sender(party, epsilons[party], party) for party in PARTIES], noise_seed)

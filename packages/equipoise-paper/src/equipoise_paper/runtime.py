@@ -1,7 +1,7 @@
-"""JAX for what reproduces the paper: double precision, and compiled programs kept from one run to the next.
+"""Settings of JAX for the experiments: double precision, and compiled programs cached from one run to the next.
 
-Neither is forced on the rest of the process. Precision is set for calls of this package only; the compilation cache is
-set only if nobody has chosen one. Rounds and parties need no JAX, which comes with `equipoise-paper`.
+Other code in the process is not affected: precision is set for calls of this package only, and the compilation cache
+only if none is set. Rounds and parties need no JAX, which is installed with `equipoise-paper`.
 """
 
 import functools
@@ -25,8 +25,8 @@ _Result = TypeVar("_Result")
 CACHE_VARIABLE = "EQUIPOISE_CACHE_DIR"
 OFF = "off"
 
-# Held while compiled programs run. XLA runs a CPU program on a pool with a thread for each core, and lets it wait there
-# for parts of itself that queue for the same pool: two programs can wait for each other for ever (jaxlib 0.10.2).
+# Held while a compiled program runs. XLA runs a CPU program on a pool with one thread per core, where the program may
+# wait for parts of itself that queue for the same pool. So two programs can deadlock (jaxlib 0.10.2).
 ONE_AT_A_TIME = threading.Lock()
 
 
@@ -42,17 +42,17 @@ def double_precision(function: Callable[_Parameters, _Result]) -> Callable[_Para
 
 
 def default_cache_directory() -> Path:
-    """Where compiled programs are kept unless `EQUIPOISE_CACHE_DIR` says otherwise."""
+    """Return the folder of compiled programs that is used if `EQUIPOISE_CACHE_DIR` is not set."""
     return user_folder("cache") / "jax"
 
 
 @functools.cache
 def use_compilation_cache() -> Path | None:
-    """Keep compiled programs on disk, so that the second run of anything starts at once.
+    """Cache compiled programs on disk, so that later runs start at once; return the folder, or None without a cache.
 
-    `EQUIPOISE_CACHE_DIR` chooses the folder, "off" turns it off; JAX's own setting, if there is one, is respected. A
-    folder that cannot be written costs the cache, not the run. Compiled programs are code, so a folder that others can
-    write, or that holds files of others, is not used either, and a warning says so.
+    `EQUIPOISE_CACHE_DIR` chooses the folder, and "off" disables the cache; JAX's own setting takes precedence. If the
+    folder cannot be written, programs are not cached, but run all the same. Compiled programs are code, so a folder
+    that other users can write to, or that holds their files, is not used either; a warning says so.
     """
     chosen = os.environ.get(CACHE_VARIABLE)
     if chosen == OFF or jax.config.values["jax_compilation_cache_dir"] is not None:
@@ -60,9 +60,11 @@ def use_compilation_cache() -> Path | None:
     try:
         folder = Path(chosen) if chosen else default_cache_directory()
         make_private_folder(folder)
-        folder = folder.resolve()  # Whoever owns a link on the way could lead it elsewhere later.
+        # The owner of a symbolic link on the way could redirect it later.
+        folder = folder.resolve()
         intruder = find_intruder(folder)
-    except (OSError, RuntimeError):  # the latter where there is no home directory
+    # A RuntimeError says that there is no home directory.
+    except (OSError, RuntimeError):
         return None
     if not os.access(folder, os.W_OK):
         return None
@@ -76,7 +78,8 @@ def use_compilation_cache() -> Path | None:
         return None
     _set("jax_compilation_cache_dir", str(folder))
     _set("jax_persistent_cache_min_compile_time_secs", 0.05)
-    compilation_cache.reset_cache()  # an earlier compile may have found it off
+    # An earlier compilation may have initialised the cache as disabled.
+    compilation_cache.reset_cache()
     return folder
 
 
@@ -85,8 +88,8 @@ def _set(name: str, value: object) -> None:
 
 
 def compiler_options() -> dict[str, int]:
-    """Tell the compiler to try little: on a CPU it spends most of its time on what gains little here.
+    """Return compiler options with few optimisations, because on a CPU most of them cost time and gain little here.
 
-    XLA's fusion emitters make first calls up to twice as long, and later ones no faster.
+    XLA's fusion emitters make the first call take up to twice as long, and later calls no faster.
     """
     return {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}

@@ -1,8 +1,8 @@
-"""Syn, CaliH and Diab (paper App. H.1), as agreements with tables.
+"""The data sets Syn, CaliH and Diab (paper App. H.1), as agreements with tables.
 
-The library works in units where every column spans [−1, 1]; the paper's priors are stated in the data's own. With
-bounds ±b they translate exactly, D = diag(b₁ … b_w, 1) and B = diag(b₁ … b_w): the precision of the weights becomes
-D⁻¹ Λ D⁻¹, the scale of the variance β/b_y², the features' covariance B⁻¹ Σ B⁻¹. Divergences do not change.
+The library works in units in which every column spans [−1, 1]; the paper states its priors in the data's own units.
+With bounds ±b, D = diag(b₁ … b_w, 1) and B = diag(b₁ … b_w), the priors translate exactly: the precision of the weights
+becomes D⁻¹ Λ D⁻¹, the scale of the variance β/b_y², the features' covariance B⁻¹ Σ B⁻¹. Divergences do not change.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,8 @@ from equipoise_paper import network, sources
 PARTIES = ("1", "2", "3")
 EPSILONS = {"1": 0.2, "2": 0.1, "3": 0.2}
 ORDER = 2.0
-NOISE_SEED = 2023  # of what parties add to their statistics
+# The seed of the noise that parties add to their statistics.
+NOISE_SEED = 2023
 RHO = 0.2
 SHARES = (0.2, 0.3, 0.5)
 LARGEST_EPSILON = 1e4
@@ -35,7 +36,7 @@ Table = tuple[Floats, Floats]  # features [rows, columns], targets
 
 @dataclass(frozen=True)
 class Setting:
-    """A data set in the hands of three parties, rows to predict, and the prior in the data's own units.
+    """A data set that three parties share, test rows, and the prior in the data's own units.
 
     `regression` has shape, scale, weight_precision, mean_strength, covariance, degrees_of_freedom and scope;
     classification has max_squared_norm.
@@ -44,19 +45,19 @@ class Setting:
     name: str
     tables: dict[str, Table]
     test: Table
-    bounds: Floats  # of the features
+    bounds: Floats  # one for each feature
     target_bound: float
     prior: Mapping[str, object]
     order: float = ORDER
 
     @property
     def kind(self) -> str:
-        """The kind of model that is learnt."""
+        """The kind of the model."""
         return "logistic" if self.name == "Diab" else "linear"
 
     def agreement(self, parties: Sequence[str]) -> Agreement:
-        """What such parties would have agreed on."""
-        names = [f"x{place}" for place in range(len(self.bounds))]
+        """Return the agreement that such parties would have made."""
+        names = [f"x{number}" for number in range(len(self.bounds))]
         features = [
             {"name": name, "bounds": [-bound, bound]} for name, bound in zip(names, self.bounds.tolist(), strict=True)
         ]
@@ -84,7 +85,8 @@ class Setting:
             "prior": {
                 "shape": prior["shape"],
                 "scale": float(prior["scale"]) / self.target_bound**2,  # type: ignore[arg-type]
-                "weight_precision": ((precision + precision.T) / 2).tolist(),  # to the last digit
+                # Symmetric to the last digit, as agreements require.
+                "weight_precision": ((precision + precision.T) / 2).tolist(),
             },
             "data_prior": {
                 "scope": prior["scope"],
@@ -116,13 +118,13 @@ class Setting:
 
     @property
     def test_rows(self) -> Rows:
-        """Rows nobody has, as losses take them."""
+        """The rows that no party has, in the form that losses take."""
         features, targets = self.test
         answers = targets.astype(int).tolist() if self.kind == "logistic" else targets
         return scaled_rows(self.agreement(PARTIES), features, answers)
 
     def up_to(self, limit: float) -> "Setting":
-        """With those rows only whose first feature is not greater; bounds and test rows stay."""
+        """Return the setting with only those rows whose first feature is at most `limit`; bounds and test rows stay."""
         tables = {}
         for party, (features, targets) in self.tables.items():
             kept = features[:, 0] <= limit
@@ -130,13 +132,13 @@ class Setting:
         return replace(self, tables=tables)
 
     def halved(self) -> "Setting":
-        """The same data set with the first half of every party's rows."""
+        """Return the setting with only the first half of every party's rows."""
         halves = {party: (x[: len(y) // 2], y[: len(y) // 2]) for party, (x, y) in self.tables.items()}
         return replace(self, tables=halves)
 
 
 def syn(seed: int = 1, rows: Sequence[int] = SYN_ROWS) -> Setting:
-    """Two features; weights, variance and every party's feature distribution are draws of the prior."""
+    """Generate Syn: two features; weights, variance and every party's feature distribution are drawn from the prior."""
     rng = np.random.default_rng(seed)
     variance = 0.1 / rng.gamma(5.0)
     weights = rng.normal(size=3) * np.sqrt(variance / 0.025)
@@ -168,7 +170,7 @@ def syn(seed: int = 1, rows: Sequence[int] = SYN_ROWS) -> Setting:
 
 
 def calih(data: Path | None = None, seed: int = 2) -> Setting:
-    """California housing: six features of a network trained on public rows, its last layer left to the parties."""
+    """Prepare California housing: six features from a network trained on public rows; parties learn its last layer."""
     table = sources.load(sources.HOUSING, data)
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(table))
@@ -187,9 +189,9 @@ def calih(data: Path | None = None, seed: int = 2) -> Setting:
         return np.asarray((network.hidden(layers, inputs(rows)) - mean) / deviation)
 
     def usual(rows: Floats) -> Table:
-        found, wanted = features(rows), targets(rows)
-        kept = np.all(np.abs(found) <= OUTLIER, axis=1)
-        return found[kept], wanted[kept]
+        inner, wanted = features(rows), targets(rows)
+        kept = np.all(np.abs(inner) <= OUTLIER, axis=1)
+        return inner[kept], wanted[kept]
 
     cut = round(0.8 * len(private))
     ours = usual(private[:cut])
@@ -211,7 +213,7 @@ def calih(data: Path | None = None, seed: int = 2) -> Setting:
 
 
 def diab(data: Path | None = None, seed: int = 3) -> Setting:
-    """PIMA diabetes: the four main components of eight features, labels ±1."""
+    """Prepare PIMA diabetes: the first four principal components of eight features, labels ±1."""
     table = sources.load(sources.DIABETES, data)
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(table))
@@ -224,8 +226,8 @@ def diab(data: Path | None = None, seed: int = 3) -> Setting:
     deviation = components.std(axis=0)
 
     def prepared(rows: Floats, limit: float) -> Table:
-        found = (inputs(rows) - centre) @ directions[:COMPONENTS].T / deviation
-        return np.clip(found, -limit, limit), np.where(rows[:, -1] > 0, 1.0, -1.0)
+        scores = (inputs(rows) - centre) @ directions[:COMPONENTS].T / deviation
+        return np.clip(scores, -limit, limit), np.where(rows[:, -1] > 0, 1.0, -1.0)
 
     ours = prepared(train, CLIP)
     prior = {"max_squared_norm": 2.5 * _squared_norm(*ours)}
@@ -234,14 +236,14 @@ def diab(data: Path | None = None, seed: int = 3) -> Setting:
 
 
 def _robustly_scaled(known: Floats) -> Callable[[Floats], Floats]:
-    """Features of any rows, less the median of known ones and in units of their interquartile range."""
+    """Return a function that centres features at the median of known rows and divides by their interquartile range."""
     middle = np.median(known[:, :-1], axis=0)
     spread = np.subtract(*np.quantile(known[:, :-1], [0.75, 0.25], axis=0))
     return lambda rows: np.asarray((rows[:, :-1] - middle) / spread)
 
 
 def _squared_norm(features: Floats, labels: Floats) -> float:
-    """Of the coefficients, bias included, that fit best without privacy."""
+    """Return the squared norm of the coefficients, bias included, of the best fit without privacy."""
     from sklearn.linear_model import LogisticRegression
 
     fitted = LogisticRegression(C=1e6, max_iter=10_000).fit(features, labels)
@@ -256,7 +258,7 @@ def _split(table: Table, rng: np.random.Generator) -> dict[str, Table]:
 
 
 def _bounded(name: str, tables: dict[str, Table], test: Table, prior: dict[str, object]) -> Setting:
-    """Bounds are those of the data, which only an experiment may do."""
+    """Build a setting whose bounds are taken from the data, which only an experiment may do."""
     bounds = np.max([np.abs(features).max(axis=0) for features, _ in tables.values()], axis=0)
     largest = max(float(np.abs(targets).max()) for _, targets in tables.values())
     return Setting(name, tables, test, bounds, largest, prior)

@@ -1,4 +1,4 @@
-"""The two public tables: from a folder, or fetched by scikit-learn."""
+"""The two public tables, read from a folder or fetched by scikit-learn."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ SHAPES = {HOUSING: (20_640, 9), DIABETES: (768, 9)}  # the last column is the ta
 
 
 def load(name: str, folder: Path | None = None) -> Floats:
-    """A table [rows, columns], its target last: from the folder given, else from `EQUIPOISE_DATA`, else fetched."""
+    """Load a table [rows, columns], its target last, from `folder`, else from `EQUIPOISE_DATA`, else fetch it."""
     chosen = folder or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
     table = _fetch(name) if chosen is None else _read(chosen / name)
     if table.shape != SHAPES[name]:
@@ -39,7 +39,7 @@ def _read(path: Path) -> Floats:
 
 
 def _fetch(name: str) -> Floats:
-    """Through scikit-learn, which keeps what it fetched."""
+    """Fetch a table through scikit-learn, which keeps a copy on disk."""
     from sklearn.datasets import fetch_california_housing, fetch_openml
 
     try:
@@ -48,7 +48,8 @@ def _fetch(name: str) -> Floats:
             return np.column_stack([data.data, data.target])
         data = fetch_openml("diabetes", version=1, as_frame=False, parser="liac-arff")
         return np.column_stack([np.asarray(data.data, float), data.target == "tested_positive"])
-    except (OSError, ValueError) as error:  # URLError and HTTPError are of the first kind, OpenML's of the second
+    # URLError and HTTPError are OSErrors; those of OpenML are ValueErrors.
+    except (OSError, ValueError) as error:
         raise ExperimentError(
             f"{name} cannot be fetched ({error}); offline, put it into a folder and name that with --data or {VARIABLE}"
         ) from error

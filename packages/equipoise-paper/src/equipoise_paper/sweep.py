@@ -1,7 +1,8 @@
-"""One party changes its ε, all else equal: what it is worth, brings, gets, and how well its model predicts.
+"""Sweeps of one party's ε, all else equal: its value, contribution and reward, and the losses of its models.
 
-Two batches of posteriors: all coalitions and the curve r(κ) of everybody's tempered posterior; then, at the κ that the
-curve gives each target, the rewards. Coalitions without the party do not depend on its ε and are sampled once.
+A sweep samples two batches of posteriors: first all coalitions and the curve r(κ) of all parties' tempered posterior;
+then the rewards, at the κ that the curve gives for each target. Coalitions without the party do not depend on its ε and
+are sampled once.
 """
 
 import csv
@@ -27,7 +28,8 @@ from equipoise_paper.settings import EPSILONS, NOISE_SEED, PARTIES, RHO, Setting
 from equipoise_paper.verdict import mean_of_runs
 
 LEVELS = (0.004, 0.02, 0.1, 0.5, 2.5, 12.5)
-Key = tuple[float | None, tuple[str, ...], int]  # ε, None where it does not matter; coalition; run
+# The varied party's ε, or None if the coalition excludes that party; the coalition; the run.
+Key = tuple[float | None, tuple[str, ...], int]
 COALITIONS = [
     tuple(members) for size in range(1, len(PARTIES) + 1) for members in itertools.combinations(PARTIES, size)
 ]
@@ -35,7 +37,7 @@ COALITIONS = [
 
 @dataclass(frozen=True)
 class Run:
-    """One settlement at one ε of the party that varies it."""
+    """The numbers of one settlement, at one ε of the varied party."""
 
     epsilon: float
     run: int
@@ -51,23 +53,23 @@ class Run:
 
     @property
     def team(self) -> Estimate:
-        """What everybody together is worth."""
+        """The value of all parties together."""
         return self.values[PARTIES]
 
     def row(self) -> dict[str, float | int]:
-        """The numbers of one run, by column of a table."""
-        found: dict[str, float | int] = {"epsilon": self.epsilon, "run": self.run}
+        """Return the numbers of one run, by column of a table."""
+        numbers: dict[str, float | int] = {"epsilon": self.epsilon, "run": self.run}
         named = {f"v_{''.join(members)}": value for members, value in self.values.items()}
         named |= {f"phi_{party}": value for party, value in self.shapley.items()}
         named |= {"r": self.reward}
         for name, estimate in named.items():
-            found |= {name: estimate.value, f"{name}_error": estimate.error}
+            numbers |= {name: estimate.value, f"{name}_error": estimate.error}
         losses = {"mnlp_alone": self.loss_alone, "mnlp_reward": self.loss_reward, "mnlp_team": self.loss_team}
-        return found | {"target": self.target, "kappa": self.kappa} | losses | {"rhat": self.rhat}
+        return numbers | {"target": self.target, "kappa": self.kappa} | losses | {"rhat": self.rhat}
 
 
 def read_runs(path: Path) -> list[Run]:
-    """Runs from the table of numbers that their rows were written to."""
+    """Read runs from the table that their rows were written to."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = [{name: float(cell) for name, cell in row.items()} for row in csv.DictReader(file)]
 
@@ -94,7 +96,7 @@ def read_runs(path: Path) -> list[Run]:
 
 @dataclass(frozen=True)
 class Variation:
-    """What is varied: whose ε, over which levels, with the others' fixed."""
+    """A variation: the party whose ε varies, its levels, and the fixed ε of the others."""
 
     party: str = "2"
     others: float | None = None  # the paper's defaults unless given
@@ -102,7 +104,7 @@ class Variation:
     naive: bool = False
 
     def epsilons(self, level: float) -> dict[str, float]:
-        """Everybody's, at one level."""
+        """Return every party's ε at one level."""
         rest = EPSILONS if self.others is None else dict.fromkeys(PARTIES, self.others)
         return {**rest, self.party: level}
 
@@ -113,7 +115,7 @@ USUAL = Variation()
 def vary_epsilon(
     setting: Setting, effort: Effort, variation: Variation = USUAL, *, tick: Tick = lambda _what: None
 ) -> list[Run]:
-    """Settle at every ε of one party, several times with other random numbers of the sampler; the noise stays."""
+    """Settle at every ε of one party, in several runs that differ only in the sampler's random numbers."""
     sampled = _Sampling(setting, effort, variation)
     tick(f"{setting.name}: coalitions, and everybody tempered")
     values, curves = sampled.first()
@@ -134,7 +136,7 @@ def vary_epsilon(
 
 
 class _Sampling:
-    """The batches of one sweep, level by level."""
+    """The batches of posteriors of one sweep, sampled level by level."""
 
     def __init__(self, setting: Setting, effort: Effort, variation: Variation) -> None:
         self.setting, self.effort, self.variation = setting, effort, variation
@@ -143,36 +145,38 @@ class _Sampling:
         self.measure: Measure = Measure(setting.test_rows)
 
     def first(self) -> tuple[dict[Key, Found], dict[float, Curve]]:
-        """Values of all coalitions at all levels in all runs, and r(κ) of everybody at every level."""
+        """Return the values of all coalitions at all levels in all runs, and r(κ) of all parties at every level."""
         party = self.variation.party
         wanted: list[tuple[Key, float, float]] = []
         for level in self.variation.levels:
             for members, run in itertools.product(COALITIONS, range(self.effort.runs)):
                 if party in members or level == self.variation.levels[0]:
                     wanted.append(((level if party in members else None, members, run), level, 1.0))
-            wanted += [((level, PARTIES, -1 - place), level, kappa) for place, kappa in enumerate(FIRST_LOOK)]
-        found = self._found(wanted)
+            wanted += [((level, PARTIES, -1 - index), level, kappa) for index, kappa in enumerate(FIRST_LOOK)]
+        posteriors = self._sampled(wanted)
         curves = {}
         for level in self.variation.levels:
-            runs = [found[level, PARTIES, run].value for run in range(self.effort.runs)]
+            runs = [posteriors[level, PARTIES, run].value for run in range(self.effort.runs)]
             (whole,) = mean_of_runs([runs])
-            points = [Point(kappa, found[level, PARTIES, -1 - place].value) for place, kappa in enumerate(FIRST_LOOK)]
+            points = [
+                Point(kappa, posteriors[level, PARTIES, -1 - index].value) for index, kappa in enumerate(FIRST_LOOK)
+            ]
             curves[level] = Curve(whole, points)
-        return found, curves
+        return posteriors, curves
 
     def at(self, kappas: Mapping[tuple[float, int], float]) -> dict[tuple[float, int], Found]:
-        """Everybody's posterior tempered to a κ of each level and run."""
+        """Sample all parties' posterior, tempered to the κ of each level and run."""
         wanted: list[tuple[Key, float, float]] = [
             ((level, PARTIES, 1_000 + run), level, kappa) for (level, run), kappa in kappas.items()
         ]
-        found = self._found(wanted)
-        return {(level, run): found[level, PARTIES, 1_000 + run] for level, run in kappas}
+        posteriors = self._sampled(wanted)
+        return {(level, run): posteriors[level, PARTIES, 1_000 + run] for level, run in kappas}
 
-    def _found(self, wanted: Sequence[tuple[Key, float, float]]) -> dict[Key, Found]:
-        """Posteriors by key, for (key, level, κ)."""
-        found: dict[Key, Found] = {}
+    def _sampled(self, wanted: Sequence[tuple[Key, float, float]]) -> dict[Key, Found]:
+        """Sample a posterior for each (key, level, κ), and return their measures by key."""
+        posteriors: dict[Key, Found] = {}
         for group in self.groups:
-            here = [one for one in wanted if one[1] in group]
+            here = [(key, level, kappa) for key, level, kappa in wanted if level in group]
             if not here:
                 continue
             agreement, sent = self._sent(group)
@@ -185,8 +189,8 @@ class _Sampling:
             ]
             sampling = self.effort.sampling(self.setting)
             answers = find(agreement, sent, asked, sampling, self.measure, naive=self.variation.naive)
-            found |= {key: answer for (key, _, _), answer in zip(here, answers, strict=True)}
-        return found
+            posteriors |= {key: answer for (key, _, _), answer in zip(here, answers, strict=True)}
+        return posteriors
 
     def _sent(self, group: Sequence[float]) -> tuple[Agreement, list[Submission]]:
         party = self.variation.party
@@ -202,12 +206,12 @@ class _Sampling:
 def _decided(
     values: Mapping[Key, Found], party: str, level: float, run: int
 ) -> tuple[dict[str, Estimate], float, bool]:
-    """Shapley values, the party's target, and whether that is everything."""
+    """Return Shapley values, the party's target, and True if the target is the value of all parties together."""
     known = {members: _value(values, party, level, members, run).value for members in COALITIONS}
     shapley, targets = shared_out(known, RHO)
-    place = PARTIES.index(party)
-    named = {name: shapley[index] for index, name in enumerate(PARTIES)}
-    return named, targets[place].value, int(np.argmax(shapley.values)) == place
+    index = PARTIES.index(party)
+    named = {name: shapley[number] for number, name in enumerate(PARTIES)}
+    return named, targets[index].value, int(np.argmax(shapley.values)) == index
 
 
 def _value(values: Mapping[Key, Found], party: str, level: float, members: tuple[str, ...], run: int) -> Found:
@@ -224,13 +228,13 @@ def _run(
     kappa: float | None,
     reward: Found | None,
 ) -> Run:
-    """A reward of everything is everybody's posterior itself."""
+    """Collect the numbers of a run; without `reward`, the party gets all parties' posterior itself."""
     known = {members: _value(values, party, level, members, run) for members in COALITIONS}
     got = known[PARTIES] if reward is None else reward
     return Run(
         level,
         run,
-        {members: found.value for members, found in known.items()},
+        {members: posterior.value for members, posterior in known.items()},
         shapley,
         target,
         1.0 if kappa is None else kappa,
@@ -238,13 +242,14 @@ def _run(
         known[(party,)].loss,
         got.loss,
         known[PARTIES].loss,
-        max(one.rhat for one in (*known.values(), got)),
+        max(posterior.rhat for posterior in (*known.values(), got)),
     )
 
 
 def shared_out(values: Mapping[tuple[str, ...], Estimate], rho: float) -> tuple[ShapleyValues, Targets]:
-    """Shapley values, and targets by ρ-Shapley fairness, in the order of the parties."""
+    """Return Shapley values, and targets by ρ-Shapley fairness, in the order of the parties."""
     by_mask = [Estimate(0.0, 0.0)] * 2 ** len(PARTIES)
     for members in COALITIONS:
         by_mask[mask_of(members, PARTIES)] = values[members]
-    return decide(PARTIES, [PARTIES], by_mask, Terms(rho, "shares"))  # as the paper, whoever is worse off
+    # Like the paper, accept targets that make a party worse off than alone.
+    return decide(PARTIES, [PARTIES], by_mask, Terms(rho, "shares"))

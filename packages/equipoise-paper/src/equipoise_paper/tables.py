@@ -1,4 +1,4 @@
-"""The paper's three tables, beside the numbers it prints, by its estimator and by ours."""
+"""The paper's three tables, by the paper's estimator and by ours, beside the numbers that the paper prints."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,8 @@ from equipoise_paper.verdict import Verdict, alike, fact, falls, mean_of_runs, r
 
 PERCENTILES = (25, 50, 75, 100)
 COVERAGE_EPSILON = 1.0
-PAPER_COVERAGE: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]] = {  # of exact and of perturbed statistics
+# Surprise of exact and of perturbed statistics.
+PAPER_COVERAGE: Mapping[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "Syn": ((12.030, 12.698, 13.322, 14.183), (6.007, 6.775, 7.410, 8.438)),
     "CaliH": ((21.261, 22.401, 26.578, 28.422), (9.282, 10.212, 12.121, 17.959)),
     "Diab": ((5.450, 6.279, 7.019, 7.258), (1.854, 2.712, 3.909, 5.394)),
@@ -50,51 +51,53 @@ PAPER_SAMPLES = {
     ("all", 10_000): Estimate(2.128, 0.030),
 }
 MAX_SAMPLES = 10_000
-FEW_REPEATS = 4  # importance sampling repeats draws, of which every fourth is kept
-BURN_IN = 10_000  # sweeps
+# Importance sampling repeats draws, so only every fourth draw is kept.
+FEW_REPEATS = 4
+# Sweeps.
+BURN_IN = 10_000
 
 
 def both(drawn: Drawn) -> tuple[float, Estimate]:
-    """The surprise by the paper's estimator, with one sample of the prior as there, and by ours."""
+    """Estimate the surprise by the paper's estimator, with one sample of the prior as in the paper, and by ours."""
     points = drawn.coordinates.reshape(-1, drawn.coordinates.shape[2])
     return _theirs(points), drawn.value
 
 
 def _theirs(points: Floats) -> float:
-    # A sample of the prior for each set of draws, and the same one whenever the draws are the same.
+    # Each set of draws gets its own sample of the prior, and equal draws get the same sample.
     prior = np.random.default_rng(zlib.crc32(points.tobytes())).normal(size=points.shape)
     return float(np.mean(two_sample_terms(points, prior)))
 
 
 def coverage(name: str, settings: Sequence[Setting], effort: Effort, *, tick: Tick = lambda _what: None) -> Outcome:
-    """More of the input space is worth more, exact or perturbed with ε = 1."""
+    """Check that covering more of the input space is worth more, by exact statistics and perturbed ones with ε = 1."""
     rows: list[dict[str, Any]] = []
     verdicts: list[Verdict] = []
     for setting in settings:
         first = np.concatenate([features[:, 0] for features, _ in setting.tables.values()])
-        found = []
+        covered = []
         for percentile in PERCENTILES:
             tick(f"{setting.name}: rows up to the {percentile}th percentile of the first feature")
             kept = setting.up_to(float(np.percentile(first, percentile)))
-            found.append(_covered(kept, effort))
-        exact = [one.exact for one in found]
-        ours, theirs = mean_of_runs([one.ours for one in found]), mean_of_runs([one.theirs for one in found])
+            covered.append(_covered(kept, effort))
+        exact = [part.exact for part in covered]
+        ours, theirs = mean_of_runs([part.ours for part in covered]), mean_of_runs([part.theirs for part in covered])
         paper = PAPER_COVERAGE[setting.name]
-        for place, percentile in enumerate(PERCENTILES):
+        for index, percentile in enumerate(PERCENTILES):
             rows.append(
                 {
                     "setting": setting.name,
                     "percentile": percentile,
-                    "rows": found[place].rows,
-                    "exact": exact[place].value,
-                    "exact_error": exact[place].error,
-                    "exact_paper_estimator": found[place].exact_theirs,
-                    "paper_exact": paper[0][place],
-                    "perturbed": ours[place].value,
-                    "perturbed_error": ours[place].error,
-                    "perturbed_paper_estimator": theirs[place].value,
-                    "perturbed_paper_estimator_error": theirs[place].error,
-                    "paper_perturbed": paper[1][place],
+                    "rows": covered[index].rows,
+                    "exact": exact[index].value,
+                    "exact_error": exact[index].error,
+                    "exact_paper_estimator": covered[index].exact_theirs,
+                    "paper_exact": paper[0][index],
+                    "perturbed": ours[index].value,
+                    "perturbed_error": ours[index].error,
+                    "perturbed_paper_estimator": theirs[index].value,
+                    "perturbed_paper_estimator_error": theirs[index].error,
+                    "paper_perturbed": paper[1][index],
                 }
             )
         verdicts += [
@@ -106,7 +109,7 @@ def coverage(name: str, settings: Sequence[Setting], effort: Effort, *, tick: Ti
 
 @dataclass(frozen=True)
 class Covered:
-    """Surprise of exact statistics, and of perturbed ones in every run, by our estimator and the paper's."""
+    """The surprise of exact statistics, and of perturbed ones in every run, by our estimator and the paper's."""
 
     rows: int
     exact: Estimate
@@ -119,35 +122,35 @@ def _covered(setting: Setting, effort: Effort) -> Covered:
     agreement, sent = plain_submissions(setting, dict.fromkeys(PARTIES, COVERAGE_EPSILON), NOISE_SEED)
     steps = layout_of(agreement).steps_per_unit
     statistics = {
-        party: (one.count, [value / step for value, step in zip(one.values, steps, strict=True)])
-        for party, one in statistics_of(setting).items()
+        party: (statistic.count, [value / step for value, step in zip(statistic.values, steps, strict=True)])
+        for party, statistic in statistics_of(setting).items()
     }
     exact = infer_exact(agreement, statistics, draws=20_000, progress=False)
     asked = [Asked(Scenario(), derived_seed(0, "coverage", run)) for run in range(effort.runs)]
     pairs = find(agreement, sent, asked, effort.sampling(setting), both)
-    known = [surprise(agreement, exact, estimator=one, force=True) for one in ("knn-entropy", "knn")]
-    count = sum(one.count for one in sent)
+    known = [surprise(agreement, exact, estimator=name, force=True) for name in ("knn-entropy", "knn")]
+    count = sum(submission.count for submission in sent)
     return Covered(count, known[0], known[1].value, [pair[1] for pair in pairs], [pair[0] for pair in pairs])
 
 
 class Thinned:
-    """Estimates by the thinning of one long chain each, from as many draws."""
+    """A function that estimates the surprise from equally many draws of long chains, thinned by each factor."""
 
     def __init__(self, samples: int) -> None:
         self.samples = samples
 
     def __call__(self, drawn: Drawn) -> dict[int, tuple[float, float]]:
         kept = self.samples // len(drawn.coordinates)
-        found = {}
+        estimates = {}
         for factor in PAPER_THINNING:
             thinned = drawn.coordinates[:, ::factor][:, :kept]
             points = thinned.reshape(-1, thinned.shape[2])
-            found[factor] = _theirs(points), divergence(thinned).value
-        return found
+            estimates[factor] = _theirs(points), divergence(thinned).value
+        return estimates
 
 
 def thinning(name: str, setting: Setting, effort: Effort, samples: int, *, tick: Tick = lambda _what: None) -> Outcome:
-    """Gibbs draws of everybody's posterior, every t-th kept: close draws look like a narrow posterior."""
+    """Thin Gibbs draws of all parties' posterior by factors t: successive draws look like a narrow posterior."""
     agreement, sent = plain_submissions(setting, EPSILONS, NOISE_SEED)
     settings = GibbsSettings(
         draws=samples * max(PAPER_THINNING), chains=16, sweeps=1, warm_up=BURN_IN // gibbs.ROUND, max_thinning=1
@@ -156,7 +159,7 @@ def thinning(name: str, setting: Setting, effort: Effort, samples: int, *, tick:
     asked = [Asked(Scenario(), derived_seed(0, "thinning", run)) for run in range(effort.runs)]
     runs = find(agreement, sent, asked, settings, Thinned(samples))
     theirs, ours = (
-        mean_of_runs([[run[factor][place] for run in runs] for factor in PAPER_THINNING]) for place in (0, 1)
+        mean_of_runs([[run[factor][index] for run in runs] for factor in PAPER_THINNING]) for index in (0, 1)
     )
     rows = [
         {
@@ -164,14 +167,14 @@ def thinning(name: str, setting: Setting, effort: Effort, samples: int, *, tick:
             "samples": samples,
             "paper": PAPER_THINNING[factor].value,
             "paper_deviation": PAPER_THINNING[factor].error,
-            "paper_estimator": theirs[place].value,
-            "paper_estimator_error": theirs[place].error,
-            "our_estimator": ours[place].value,
-            "our_estimator_error": ours[place].error,
+            "paper_estimator": theirs[index].value,
+            "paper_estimator_error": theirs[index].error,
+            "our_estimator": ours[index].value,
+            "our_estimator_error": ours[index].error,
         }
-        for place, factor in enumerate(PAPER_THINNING)
+        for index, factor in enumerate(PAPER_THINNING)
     ]
-    first, last = (abs((theirs[place] - theirs[place + 1]).value) for place in (0, len(theirs) - 2))
+    first, last = (abs((theirs[index] - theirs[index + 1]).value) for index in (0, len(theirs) - 2))
     verdicts = [
         falls("the surprise falls as more is thinned, from equally many draws", theirs),
         fact(
@@ -184,14 +187,14 @@ def thinning(name: str, setting: Setting, effort: Effort, samples: int, *, tick:
 
 
 def samples(name: str, setting: Setting, effort: Effort, *, tick: Tick = lambda _what: None) -> Outcome:
-    """Subsets of 10,000 draws of everybody's posterior: the first m, or every 10,000/m-th."""
+    """Compare subsets of 10,000 draws of all parties' posterior: the first m, or every 10,000/m-th."""
     agreement, sent = plain_submissions(setting, EPSILONS, NOISE_SEED)
     tick(f"{setting.name}: {MAX_SAMPLES:,} draws, {effort.runs} times")
     asked = [Asked(Scenario(), derived_seed(0, "samples", run)) for run in range(effort.runs)]
     runs = find(agreement, sent, asked, FEW_REPEATS * MAX_SAMPLES, _subsets)
-    theirs, ours = (mean_of_runs([[run[key][place] for run in runs] for key in PAPER_SAMPLES]) for place in (0, 1))
+    theirs, ours = (mean_of_runs([[run[key][index] for run in runs] for key in PAPER_SAMPLES]) for index in (0, 1))
     rows: list[dict[str, Any]] = []
-    for place, (how, number) in enumerate(PAPER_SAMPLES):
+    for index, (how, number) in enumerate(PAPER_SAMPLES):
         numbers = [run[how, number][0] for run in runs]
         rows.append(
             {
@@ -199,11 +202,11 @@ def samples(name: str, setting: Setting, effort: Effort, *, tick: Tick = lambda 
                 "samples": number,
                 "paper": PAPER_SAMPLES[how, number].value,
                 "paper_deviation": PAPER_SAMPLES[how, number].error,
-                "paper_estimator": theirs[place].value,
-                "paper_estimator_error": theirs[place].error,
+                "paper_estimator": theirs[index].value,
+                "paper_estimator_error": theirs[index].error,
                 "paper_estimator_deviation": float(np.std(numbers, ddof=1)),
-                "our_estimator": ours[place].value,
-                "our_estimator_error": ours[place].error,
+                "our_estimator": ours[index].value,
+                "our_estimator_error": ours[index].error,
             }
         )
     by_key = dict(zip(PAPER_SAMPLES, theirs, strict=True))
@@ -222,10 +225,10 @@ def samples(name: str, setting: Setting, effort: Effort, *, tick: Tick = lambda 
 
 
 def _subsets(drawn: Drawn) -> dict[tuple[str, int], tuple[float, float]]:
-    # Draws of all chains in turn, as if they had been taken one after the other.
+    # Take draws of all chains in turn, as if a single chain had made them.
     draws = np.swapaxes(drawn.coordinates[:, ::FEW_REPEATS], 0, 1).reshape(-1, drawn.coordinates.shape[2])[:MAX_SAMPLES]
-    found = {}
+    estimates = {}
     for how, number in PAPER_SAMPLES:
         chosen = draws[:number] if how == "first" else draws[:: MAX_SAMPLES // number]
-        found[how, number] = _theirs(chosen), divergence(chosen[None]).value
-    return found
+        estimates[how, number] = _theirs(chosen), divergence(chosen[None]).value
+    return estimates

@@ -1,4 +1,4 @@
-"""Privacy against value, reward and utility: Figs. 2 a-c, 3 a-c, and the appendix's variations of them."""
+"""Trade-offs of privacy against value, reward and utility: Figs. 2 a-c, 3 a-c, and the appendix's variations."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,17 +14,17 @@ Number = Callable[[Run], Estimate | float]
 
 
 def levels_of(runs: list[Run]) -> list[float]:
-    """Every ε that was looked at, in order."""
+    """Return every ε of the runs, in order."""
     return list(dict.fromkeys(run.epsilon for run in runs))
 
 
 def averaged(runs: list[Run], number: Number) -> list[Estimate]:
-    """A number at every ε: mean over runs."""
+    """Average a number over the runs at every ε."""
     return mean_of_runs([[number(run) for run in runs if run.epsilon == level] for level in levels_of(runs)])
 
 
 def value_picture(path: Path, runs: list[Run], varied: str) -> list[Path]:
-    """v_i, φ_i, r_i and v_N against ε (Fig. 2 a-c)."""
+    """Draw v_i, φ_i, r_i and v_N against ε (Fig. 2 a-c)."""
     lines: dict[str, Number] = {
         f"v{varied} alone": lambda run: run.values[varied,],
         f"φ{varied} brought": lambda run: run.shapley[varied],
@@ -35,7 +35,7 @@ def value_picture(path: Path, runs: list[Run], varied: str) -> list[Path]:
 
 
 def loss_picture(path: Path, runs: list[Run], varied: str) -> list[Path]:
-    """MNLP of everybody's, the party's own and the reward's model against ε (Fig. 3 a-c)."""
+    """Draw the MNLP of all parties', the party's own and the reward's model against ε (Fig. 3 a-c)."""
     lines: dict[str, Number] = {
         "all together": lambda run: run.loss_team,
         f"party {varied} alone": lambda run: run.loss_alone,
@@ -45,7 +45,7 @@ def loss_picture(path: Path, runs: list[Run], varied: str) -> list[Path]:
 
 
 def shapley_picture(path: Path, runs: list[Run], varied: str) -> list[Path]:
-    """Everybody's Shapley value against ε (App. Fig. of Shapley values)."""
+    """Draw every party's Shapley value against ε (App. Fig. of Shapley values)."""
 
     def of(party: str) -> Number:
         return lambda run: run.shapley[party]
@@ -59,9 +59,9 @@ def _picture(path: Path, runs: list[Run], varied: str, lines: dict[str, Number],
 
 
 def value_verdicts(runs: list[Run], varied: str) -> list[Verdict]:
-    """V3 and its counterpart for rewards, and who gets everything."""
+    """Check V3 and its counterpart for rewards, and that the party gets all parties' posterior at the largest ε."""
     last = [run for run in runs if run.epsilon == levels_of(runs)[-1]]
-    most = [run for run in last if run.shapley[varied].value == max(one.value for one in run.shapley.values())]
+    most = [run for run in last if run.shapley[varied].value == max(phi.value for phi in run.shapley.values())]
     return [
         rises(f"v{varied} grows with ε{varied}", averaged(runs, lambda run: run.values[varied,])),
         rises(f"φ{varied} grows with ε{varied}", averaged(runs, lambda run: run.shapley[varied])),
@@ -75,7 +75,7 @@ def value_verdicts(runs: list[Run], varied: str) -> list[Verdict]:
 
 
 def loss_verdicts(runs: list[Run], varied: str) -> list[Verdict]:
-    """Utility grows as privacy is weakened, and the reward is better than going alone."""
+    """Check that utility grows as privacy is weakened, and that the reward predicts better than the own model."""
     alone = averaged(runs, lambda run: run.loss_alone)
     reward = averaged(runs, lambda run: run.loss_reward)
     together = averaged(runs, lambda run: run.loss_team)
@@ -97,18 +97,18 @@ def _less_rapidly(varied: str, alone: list[Estimate], reward: list[Estimate]) ->
 
 
 def shapley_verdicts(runs: list[Run], varied: str) -> list[Verdict]:
-    """Others bring less as the party brings more."""
+    """Check that others contribute less as the party contributes more."""
 
     def of(party: str) -> Number:
         return lambda run: run.shapley[party]
 
-    found = [
+    verdicts = [
         falls(f"φ{party} falls as ε{varied} grows", averaged(runs, of(party))) for party in PARTIES if party != varied
     ]
     first = [run for run in runs if run.epsilon == levels_of(runs)[0]]
-    least = [run for run in first if run.shapley[varied].value == min(one.value for one in run.shapley.values())]
+    least = [run for run in first if run.shapley[varied].value == min(phi.value for phi in run.shapley.values())]
     return [
-        *found,
+        *verdicts,
         fact(
             f"at the smallest ε{varied}, party {varied} brings least",
             len(least) == len(first),
@@ -118,7 +118,7 @@ def shapley_verdicts(runs: list[Run], varied: str) -> list[Verdict]:
 
 
 def trade_off(name: str, runs: list[Run], folder: Path, varied: str = "2", *, shapley: bool = True) -> Outcome:
-    """Values and losses against ε, Shapley values if wanted, and every claim on them."""
+    """Draw values, losses and, with `shapley`, Shapley values against ε, and decide every claim on them."""
     pictures = value_picture(folder / f"{name}-values", runs, varied) + loss_picture(
         folder / f"{name}-mnlp", runs, varied
     )
@@ -134,7 +134,7 @@ def _outcome(name: str, runs: list[Run], pictures: list[Path], verdicts: list[Ve
 
 
 def larger_improvement(name: str, runs: list[Run], usual: list[Run], folder: Path, varied: str) -> Outcome:
-    """What a party gains in MNLP with ε above 1, beside what it gains in the usual setting."""
+    """Compare a party's gain in MNLP for ε above 1 with its gain in the usual setting."""
 
     def gains(some: list[Run]) -> list[Estimate]:
         chosen = [run for run in some if run.epsilon > 1]
@@ -155,7 +155,7 @@ def _sides(runs: list[Run]) -> list[tuple[Estimate, Estimate]]:
 
 
 def without_noise_awareness(name: str, runs: list[Run], prior_loss: float, folder: Path, varied: str = "2") -> Outcome:
-    """Whoever does not know of the noise sees no trade-offs."""
+    """Check that inference that ignores the noise shows no trade-offs."""
     alone = averaged(runs, lambda run: run.values[varied,])
     brought = averaged(runs, lambda run: run.shapley[varied])
     losses = averaged(runs, lambda run: run.loss_alone)

@@ -1,4 +1,4 @@
-"""Does a claim of the paper hold? Decided by a statistic that is stated."""
+"""Verdicts on the paper's claims, each decided by a statistic that the reason states."""
 
 import itertools
 import math
@@ -11,12 +11,13 @@ from equipoise.estimate import SURE, UNSURE, Estimate
 Word = Literal["holds", "does not hold", "cannot tell"]
 NEGATED: dict[Word, Word] = {"holds": "does not hold", "does not hold": "holds", "cannot tell": "cannot tell"}
 
-GENERALLY = 0.8  # of all pairs
+# A claim that numbers generally fall needs this share of all pairs.
+GENERALLY = 0.8
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a claim, and why."""
+    """The verdict on a claim, with its reason."""
 
     claim: str
     word: Word
@@ -24,7 +25,10 @@ class Verdict:
 
 
 def rises(claim: str, values: Sequence[Estimate]) -> Verdict:
-    """Whether numbers rise from each to the next: no fall beyond chance, and a rise from first to last beyond it."""
+    """Decide if numbers rise at every step: no step falls beyond chance, and the last is beyond chance above the first.
+
+    Chance is measured in standard errors, `SURE` and `UNSURE`.
+    """
     steps = [after - before for before, after in itertools.pairwise(values)]
     worst = min(steps, key=lambda step: step.z_score)
     whole = values[-1] - values[0]
@@ -37,14 +41,17 @@ def rises(claim: str, values: Sequence[Estimate]) -> Verdict:
 
 
 def falls(claim: str, values: Sequence[Estimate]) -> Verdict:
-    """Whether numbers fall from each to the next: no rise beyond chance, and a fall from first to last beyond it."""
-    word = rises(claim, [Estimate(-one.value, one.error) for one in values]).word
+    """Decide if numbers fall at every step: no step rises beyond chance, and the last is beyond chance below the first.
+
+    This is `rises` with the signs reversed.
+    """
+    word = rises(claim, [Estimate(-value.value, value.error) for value in values]).word
     worst = max((after - before for before, after in itertools.pairwise(values)), key=lambda step: step.z_score)
     return Verdict(claim, word, f"from {values[0]} to {values[-1]}; the highest step is {_signed(worst)}")
 
 
 def generally_falls(claim: str, values: Sequence[Estimate]) -> Verdict:
-    """Whether numbers fall from first to last beyond chance, and between four of five pairs of places at least."""
+    """Decide if numbers fall from first to last beyond chance, and within at least four fifths of all pairs."""
     pairs = list(itertools.combinations(values, 2))
     falling = sum(after.value < before.value for before, after in pairs)
     whole = values[-1] - values[0]
@@ -55,7 +62,7 @@ def generally_falls(claim: str, values: Sequence[Estimate]) -> Verdict:
 
 
 def below(claim: str, pairs: Sequence[tuple[Estimate, Estimate]]) -> Verdict:
-    """Whether the first is below the second: nowhere above it beyond chance, and somewhere below it beyond chance."""
+    """Decide if the first of each pair is below the second: beyond chance in some pair, and above it in no pair."""
     gaps = [second - first for first, second in pairs]
     worst = min(gaps, key=lambda gap: gap.z_score)
     best = max(gaps, key=lambda gap: gap.z_score)
@@ -70,7 +77,7 @@ def below(claim: str, pairs: Sequence[tuple[Estimate, Estimate]]) -> Verdict:
 
 
 def alike(claim: str, pairs: Sequence[tuple[Estimate, Estimate]]) -> Verdict:
-    """Whether numbers that should be equal differ by no more than chance."""
+    """Decide if the numbers of each pair, which should be equal, differ by no more than chance."""
     gaps = [second - first for first, second in pairs]
     worst = max(gaps, key=lambda gap: abs(gap.z_score))
     reason = f"{len(gaps)} comparisons; the largest difference is {_signed(worst)}"
@@ -80,28 +87,28 @@ def alike(claim: str, pairs: Sequence[tuple[Estimate, Estimate]]) -> Verdict:
 
 
 def fact(claim: str, truth: bool, reason: str) -> Verdict:
-    """Something counted, that no chance enters."""
+    """Decide a claim on numbers that are counted or compared without regard to chance."""
     return Verdict(claim, "holds" if truth else "does not hold", reason)
 
 
 def negated(claim: str, verdict: Verdict) -> Verdict:
-    """That a claim does not hold, as a claim of its own."""
+    """Decide the claim that another claim does not hold."""
     return Verdict(claim, NEGATED[verdict.word], verdict.reason)
 
 
 def mean_of_runs(runs: Sequence[Sequence[Estimate | float]]) -> list[Estimate]:
-    """Means over runs at several places [places][runs], with standard errors.
+    """Average each of several lists of runs [points][runs], with standard errors.
 
-    The error is the largest of three: what the runs of that place differ by, what the runs of all places differ by on
-    the average (few runs may agree by luck), and what each run says of its own.
+    The error of a point is derived from the largest of three variances: that between its runs, the average of those
+    between the runs of all points (few runs may agree by luck), and the average that its runs state themselves.
     """
     means, spreads, stated = [], [], []
     for values in runs:
-        numbers = [one.value if isinstance(one, Estimate) else float(one) for one in values]
+        numbers = [value.value if isinstance(value, Estimate) else float(value) for value in values]
         mean = math.fsum(numbers) / len(numbers)
         means.append(mean)
         spreads.append(math.fsum((number - mean) ** 2 for number in numbers) / max(1, len(numbers) - 1))
-        errors = [one.error**2 for one in values if isinstance(one, Estimate)]
+        errors = [value.error**2 for value in values if isinstance(value, Estimate)]
         stated.append(math.fsum(errors) / len(errors) if errors else 0.0)
     usual = math.fsum(spreads) / len(spreads)
     return [

@@ -1,4 +1,4 @@
-"""A backup of an embedded database while the service runs: a folder that is a data folder itself.
+"""Backups of an embedded database while the service runs; each backup is itself a valid data folder.
 
 To restore it, stop the service and its workers, and start them with a copy of the backup as their data folder.
 """
@@ -15,7 +15,7 @@ from equipoise_service.errors import Unavailable
 
 
 def backup(context: Context, path: Path) -> None:
-    """Write a new folder with the database, as it is at one moment, and the service's key; whole, or not at all."""
+    """Write a new folder with a consistent copy of the database and the service's key; on failure, leave nothing."""
     if not context.database.is_sqlite:
         raise ServiceError(
             "this service keeps its data in PostgreSQL; back it up with pg_dump, and keep a copy of "
@@ -45,11 +45,11 @@ def backup(context: Context, path: Path) -> None:
 def _check(database: Path) -> None:
     connection = sqlite3.connect(database)
     try:
-        found = connection.execute("PRAGMA integrity_check").fetchone()[0]
+        report = connection.execute("PRAGMA integrity_check").fetchone()[0]
     finally:
         connection.close()
-    if found != "ok":
-        raise ServiceError(f"the copy of the database is damaged ({found}); is the disk?")
+    if report != "ok":
+        raise ServiceError(f"the copy of the database is damaged ({report}); is the disk?")
 
 
 def _flush(path: Path) -> None:

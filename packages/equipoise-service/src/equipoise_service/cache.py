@@ -1,4 +1,4 @@
-"""A single-flight LRU cache: the latest few values that take long to compute."""
+"""A single-flight LRU cache for values that are expensive to compute."""
 
 import threading
 from collections import OrderedDict
@@ -11,26 +11,29 @@ Value = TypeVar("Value")
 
 @dataclass
 class _Flight:
-    """One value that is being computed now, and how many threads are in here for it."""
+    """A value that is being computed now, and the number of threads that wait for it or compute it."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     threads: int = 0
 
 
 class SingleFlightCache(Generic[Value]):
-    """At most `max_size` values, by key; the one that was not asked for longest goes first.
+    """A cache of at most `max_size` values by key, which evicts the least recently used value first.
 
-    Threads that ask for the same new value wait for the one that computes it; nobody waits for another key.
+    Threads that ask for the same missing key wait for the one thread that computes it. Threads that ask for other keys
+    do not wait.
     """
 
     def __init__(self, max_size: int) -> None:
         self.max_size = max_size
-        self._lock = threading.Lock()  # of what is below, never held while something is computed
+        # Guards the two dictionaries below. It is never held while a value is computed.
+        self._lock = threading.Lock()
         self._values: OrderedDict[Hashable, Value] = OrderedDict()
-        self._flights: dict[Hashable, _Flight] = {}  # only while a thread is there, so no more than threads
+        # A flight is removed when its last thread leaves, so there are never more flights than threads.
+        self._flights: dict[Hashable, _Flight] = {}
 
     def get(self, key: Hashable, compute: Callable[[], Value]) -> Value:
-        """The value of this key, computed now if it is not there."""
+        """Return the value of this key, after computing it if it is not cached."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
@@ -48,7 +51,8 @@ class SingleFlightCache(Generic[Value]):
 
     def _compute_once(self, key: Hashable, compute: Callable[[], Value]) -> Value:
         with self._lock:
-            if key in self._values:  # from the thread that had the lock before
+            # The thread that held the flight's lock before may have computed the value.
+            if key in self._values:
                 return self._values[key]
         value = compute()
         with self._lock:

@@ -1,4 +1,4 @@
-"""What every rule works with: the database, the service's key, its folder and its clock."""
+"""The context that every rule works with: the database, the service's key, its folder and its clock."""
 
 import json
 import os
@@ -27,18 +27,19 @@ from equipoise_service.errors import Unavailable
 
 KEY = "service.key"
 DATABASE = "equipoise.sqlite"
-NEW_SUFFIX = ".new"  # ends the name of a key that no database knows yet
+# The suffix of a key file that no database refers to yet.
+NEW_SUFFIX = ".new"
 MIN_FREE_BYTES = 2**20
 
 
 def now() -> int:
-    """The time of the system's clock, in milliseconds since 1970."""
+    """Return the time of the system's clock, in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 @dataclass(frozen=True)
 class Context:
-    """An open service. `clock` gives milliseconds since 1970."""
+    """An open service. `clock` returns milliseconds since 1970."""
 
     database: Database
     key: Ed25519PrivateKey
@@ -47,7 +48,7 @@ class Context:
 
     @cached_property
     def public_key(self) -> str:
-        """The service's public key, which requests to it are signed for."""
+        """The service's public key. The signature of every request covers it as the audience."""
         return public_hex(self.key)
 
     def path_secret(self, identity: str | None) -> str:
@@ -66,10 +67,10 @@ class Context:
     def open(
         cls, folder: Path, url: str | None = None, *, clock: Callable[[], int] = now, begin_anew: bool = False
     ) -> Self:
-        """Open the service of a data folder, which is made if it is not there, and bring its tables up to date.
+        """Open the service of a data folder, after creating the folder if necessary, and migrate its tables.
 
-        A folder whose key is there, but whose database is gone, is refused: people would be at a service that has the
-        fingerprint they know and has forgotten them. With `begin_anew` another service, with a key of its own, begins.
+        A folder that has a key but no database is refused: the service would have the fingerprint that its members
+        know, yet have lost all records of them. With `begin_anew`, a new service with a key of its own is created.
         """
         path = (folder / DATABASE).absolute()
         _ensure_dir(folder, None if url else path)
@@ -92,7 +93,7 @@ class Context:
             raise
 
     def close(self) -> None:
-        """End all connections to the database."""
+        """Close all connections to the database."""
         self.database.close()
 
 
@@ -108,18 +109,19 @@ def _ensure_dir(folder: Path, file: Path | None) -> None:
 
 
 def _service_key(database: Database, path: Path, clock: Callable[[], int], *, begin_anew: bool) -> Ed25519PrivateKey:
-    """The service's key. The first event names it, so that receipts are never signed with another.
+    """Load or create the service's key. The first event names it, so receipts are never signed with another key.
 
-    A new key has its name once the event is there: whoever is killed in between begins again.
+    A new key file gets its final name only after the event is committed. If the process is killed in between, the next
+    start completes or repeats the step.
     """
-    fresh = path.with_name(path.name + NEW_SUFFIX)
+    unconfirmed = path.with_name(path.name + NEW_SUFFIX)
     with database.writing(exclusive=True) as session:
         first = session.scalars(select(Event).where(Event.sequence == 1)).one_or_none()
         if first is None:
             if exists(path):
                 _archive_key(path, begin_anew=begin_anew)
-            fresh.unlink(missing_ok=True)
-            agreed = public_hex(create_key(fresh))
+            unconfirmed.unlink(missing_ok=True)
+            agreed = public_hex(create_key(unconfirmed))
             event_log.append(session, time=clock(), actor=event_log.SERVICE, kind="service-started", public_key=agreed)
         else:
             agreed = json.loads(first.details_json)["public_key"]
@@ -128,22 +130,23 @@ def _service_key(database: Database, path: Path, clock: Callable[[], int], *, be
                     f"the database holds the service with the key {agreed[:16]}…, so that no other can begin in it; "
                     "leave out --begin-anew, or give another folder or database"
                 )
-    if not exists(path) and exists(fresh):
-        with suppress(KeyFileError, FileNotFoundError):  # another process was quicker
-            if public_hex(load_key(fresh)) == agreed:
-                fresh.replace(path)
-    found = load_key(path) if exists(path) else None
-    if found is None or public_hex(found) != agreed:
-        which = "is missing" if found is None else "is another one"
+    if not exists(path) and exists(unconfirmed):
+        # Another process that starts at the same time may rename the file first.
+        with suppress(KeyFileError, FileNotFoundError):
+            if public_hex(load_key(unconfirmed)) == agreed:
+                unconfirmed.replace(path)
+    key = load_key(path) if exists(path) else None
+    if key is None or public_hex(key) != agreed:
+        which = "is missing" if key is None else "is another one"
         raise ServiceError(
             f"this database belongs to the service with the key {agreed[:16]}…, but {str(path)!r} {which}; put that "
             "service's key there (it is in its data folder and its backups)"
         )
-    return found
+    return key
 
 
 def _archive_key(path: Path, *, begin_anew: bool) -> None:
-    """Rename the key of a service whose database is gone; refused unless another service is to begin."""
+    """Rename the key of a service whose database is gone. Refuse unless `begin_anew` asks for a new service."""
     name = fingerprint(public_hex(load_key(path)))
     if not begin_anew:
         raise ServiceError(

@@ -1,8 +1,9 @@
-"""The worker that a server brings along: a process of its own, so that sampling does not slow the server down.
+"""The embedded worker: a child process of the server, so that sampling does not slow the server down.
 
-It ends with its server, however that ends: it reads from a pipe that only the server holds, and stops when the pipe is
-closed. If it ends by itself it is started again, later and later if it keeps ending. What it needs to know comes
-through the pipe, too: the address of a database may have a password in it, and command lines are seen by everybody.
+The worker reads from a pipe whose other end only the server holds. When the server ends, for whatever reason, the pipe
+closes and the worker stops. If the worker ends by itself, the server restarts it, with growing pauses if it keeps
+ending. The server also sends the worker's settings through the pipe: a database URL may contain a password, and every
+user of the machine can see command lines.
 """
 
 import json
@@ -22,16 +23,21 @@ from equipoise_service.jobs.lease import LEASE
 from equipoise_service.jobs.worker import run_until_signalled
 from equipoise_service.logs import configure_logging
 
-LOGGER = logging.getLogger("equipoise.worker")  # by name: as a program, this module is called otherwise
+# Not `__name__`, because that is `__main__` when this module runs as a program.
+LOGGER = logging.getLogger("equipoise.worker")
 
-MIN_PAUSE, MAX_PAUSE = 1.0, 60.0  # seconds before it is started again
-STEADY = 60.0  # seconds after which it counts as having started well
-GRACE = 5.0  # seconds to end by itself
-NICENESS = 10  # the server comes first
+# Seconds to wait before a restart.
+MIN_PAUSE, MAX_PAUSE = 1.0, 60.0
+# A worker that ran for this many seconds started successfully, so the pause is reset.
+STEADY = 60.0
+# Seconds that a worker has to end by itself before it is killed.
+GRACE = 5.0
+# Lowers the worker's priority, so that the server stays responsive.
+NICENESS = 10
 
 
 class EmbeddedWorker:
-    """One worker process, kept alive from `start` to `stop`."""
+    """A worker process that is kept alive from `start` to `stop`."""
 
     def __init__(self, folder: Path, url: str | None = None, *, lease: float = LEASE) -> None:
         self._order = json.dumps({"folder": str(folder), "database": url, "lease": lease}).encode() + b"\n"
@@ -42,17 +48,17 @@ class EmbeddedWorker:
 
     @property
     def pid(self) -> int | None:
-        """Id of the process, while there is one."""
+        """The id of the process, or None if none is running."""
         process = self._process
         return None if process is None or process.poll() is not None else process.pid
 
     def start(self) -> None:
-        """Start the process, and a thread that starts it again if it ends."""
+        """Start the process, and a thread that restarts it if it ends."""
         self._spawn()
         self._thread.start()
 
     def stop(self) -> None:
-        """End the process; its job waits for another worker."""
+        """End the process. Its job then waits for another worker."""
         self._stop.set()
         with self._lock:
             process = self._process
@@ -76,7 +82,8 @@ class EmbeddedWorker:
                 stdout=subprocess.DEVNULL,
             )
             assert process.stdin is not None
-            with suppress(BrokenPipeError):  # if it ended at once, this is noticed where it is waited for
+            # If the process ended at once, `_keep_alive` notices that.
+            with suppress(BrokenPipeError):
                 process.stdin.write(self._order)
                 process.stdin.flush()
             self._process = process
@@ -104,7 +111,7 @@ def _close_pipe(process: subprocess.Popen[bytes]) -> None:
 
 
 def _child(orders: IO[bytes]) -> None:
-    """Be the worker, as the first line of the pipe says."""
+    """Run the worker with the settings in the first line of the pipe."""
     order = json.loads(orders.readline())
     stop = threading.Event()
 
@@ -125,7 +132,8 @@ def _child(orders: IO[bytes]) -> None:
         LOGGER.error("%s", error)
         status = error.exit_code
     logging.shutdown()
-    os._exit(status)  # the thread that listens holds the pipe, and would hold up the end
+    # A normal exit would wait for the listening thread, which is blocked reading from the pipe.
+    os._exit(status)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""What the service refuses: each error has a message for people, an HTTP status and a code for programs."""
+"""Refusals of the service: each error has a message for people, an HTTP status and a code for programs."""
 
 from equipoise.errors import ServiceError
 
 
 class Refusal(ServiceError):  # noqa: N818  (nothing went wrong)
-    """Something that is not done; the message names the value and the remedy. `code` is for programs."""
+    """A request that is refused; the message names the offending value and the remedy. `code` is for programs."""
 
     status = 400
     code = "refused"
@@ -16,67 +16,67 @@ class Refusal(ServiceError):  # noqa: N818  (nothing went wrong)
 
 
 class NotSignedIn(Refusal):
-    """The request has no signature, token or session that counts."""
+    """A request without a valid signature, token or session."""
 
     status, code = 401, "not-signed-in"
 
 
 class WrongClock(Refusal):
-    """A request was signed at another time than now."""
+    """A request whose signed time differs too much from the service's clock."""
 
     status, code = 401, "clock"
 
 
 class Forbidden(Refusal):
-    """Whoever is asking may not do this."""
+    """An action that the person who asks is not allowed to take."""
 
     status, code = 403, "forbidden"
 
 
 class NotFound(Refusal):
-    """It does not exist, or not for whoever is asking: which of both is not said."""
+    """Something that does not exist, or that the person who asks may not see; the message does not say which."""
 
     status, code = 404, "not-found"
 
 
 class RequestTimeout(Refusal):
-    """The body of a request did not come in time."""
+    """A request whose body did not arrive in time."""
 
     status, code = 408, "slow"
 
 
 class Conflict(Refusal):
-    """What is asked contradicts what is there already."""
+    """A request that contradicts the present state."""
 
     status, code = 409, "conflict"
 
 
 class TooLarge(Refusal):
-    """What was sent is larger than what is taken."""
+    """A request whose body is larger than the limit."""
 
     status, code = 413, "too-large"
 
 
 class UnsupportedMediaType(Refusal):
-    """The body of a request is not of the content type that is taken."""
+    """A request whose body has a content type that is not accepted."""
 
     status, code = 415, "content-type"
 
 
 class Invalid(Refusal):
-    """What was sent is not what it should be."""
+    """Content that is malformed or violates a rule."""
 
     status, code = 422, "invalid"
 
 
 class TooMany(Refusal):
-    """There are too many of these."""
+    """A request that would exceed a limit on a number of things."""
 
     status, code = 429, "too-many"
 
 
 class RateLimited(TooMany):
-    """Too many requests were made; `seconds` until one will be answered."""
+    """A request over the rate limit; one will be answered again after `seconds`."""
 
     code = "too-many-requests"
 
@@ -86,21 +86,21 @@ class RateLimited(TooMany):
 
 
 class Damaged(Refusal):
-    """What the database holds is not what was decided."""
+    """Stored data that differs from what the settlement decided."""
 
     status, code = 500, "damaged"
 
 
 class Unavailable(Refusal):
-    """The database cannot be used just now."""
+    """A database that cannot be used at the moment."""
 
     status, code = 503, "unavailable"
 
 
 class OutcomeUnknown(Unavailable):
-    """The database was lost while it committed: what was asked may have been done or not.
+    """A connection that was lost during a commit, so that the change may or may not have been made.
 
-    The status is not 503, which says that nothing was done and that programs may simply try again.
+    The status is not 503, which tells programs that nothing was changed and that they may simply try again.
     """
 
     status, code = 500, "outcome-unknown"

@@ -1,7 +1,7 @@
-"""What the server writes down of requests: one JSON line each, without anything that could be a secret.
+"""The server's log: one JSON line for each request, without anything that could be a secret.
 
-A line has the route and not the path, so that a link pasted into an address bar with a slash too many does not end up
-here; no query, no header, no body. Every response names its line by `X-Request-Id`.
+A line holds the route, not the path, because a mistyped one-time link would put its secret into the path. It holds no
+query, no header and no body. The header `X-Request-Id` of every response identifies its line.
 """
 
 import json
@@ -16,13 +16,14 @@ from typing import IO, Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-REPEAT_SECONDS = 60.0  # seconds between two lines that anybody could have written a thousand times
+# Seconds between two equal lines that anybody could trigger a thousand times.
+REPEAT_SECONDS = 60.0
 REQUESTS = "equipoise.requests"
 FAILURES = "equipoise.failures"
 
 
 class JsonLines(logging.Formatter):
-    """Formats a record as one line of JSON, with what is in `record.fields`."""
+    """Formatter that writes a record, with the entries of `record.fields`, as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
@@ -35,18 +36,19 @@ class JsonLines(logging.Formatter):
 
 
 class RepeatFilter(logging.Filter):
-    """Lets a warning, or what asyncio has to say, through once in a minute; the next says how many were left out.
+    """Filter that passes each warning, and each message of asyncio, once a minute and counts those it left out.
 
-    Who writes them is whoever connects, so that they could fill the disk.
+    Anybody who connects can trigger these lines, and could otherwise fill the disk with them.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
-        self._seen: dict[str, tuple[float, int]] = {}  # when the next may be written, and how many were not
+        # By text: when the next line may be written, and how many were left out since the last one.
+        self._seen: dict[str, tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a record is written."""
+        """Return True if a record is to be written."""
         if record.levelno != logging.WARNING and record.name != "asyncio":
             return True
         text, now = str(record.msg).partition("\n")[0], self._clock()
@@ -61,7 +63,7 @@ class RepeatFilter(logging.Filter):
 
 
 def configure_logging(stream: IO[str] | None = None) -> None:
-    """Have everything of this process logged to one stream, the standard error by default."""
+    """Send all logs of this process to one stream, the standard error by default."""
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonLines())
     root = logging.getLogger()
@@ -71,19 +73,19 @@ def configure_logging(stream: IO[str] | None = None) -> None:
         logging.getLogger(name).setLevel(logging.INFO)
     for name in ("asyncio", "uvicorn.error", "equipoise.connections"):
         logging.getLogger(name).filters[:] = [RepeatFilter()]
-    # It says for each connection that is turned away what the requests' lines and the system say already.
+    # For refused connections it only repeats what the request log and the system say already.
     logging.getLogger("uvicorn.access").disabled = True
 
 
 def log_failure(reference: str, error: BaseException) -> None:
-    """Log a failure that nobody foresaw, with its trace, for whoever runs the service."""
+    """Log an unexpected failure with its trace, for the people who run the service."""
     trace = "".join(traceback.format_exception(error))
     fields = {"request": reference, "message": "failed unexpectedly", "trace": trace}
     logging.getLogger(FAILURES).error("failed unexpectedly", extra={"fields": fields})
 
 
 class RequestLog:
-    """ASGI, outermost: gives every request an id, and writes its line when it has been answered."""
+    """Outermost ASGI middleware, which gives every request an id and logs it once it has been answered."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

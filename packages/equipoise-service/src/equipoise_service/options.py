@@ -1,4 +1,4 @@
-"""The settings an operator may choose when starting a settlement, as they travel and are kept."""
+"""The settings that an operator may choose when starting a settlement, as sent and stored."""
 
 from typing import Annotated, Any, Self
 
@@ -16,10 +16,10 @@ OFFERED = ("rho", "mechanism", "teams", "precision", "draws", "coalitions", "bud
 
 
 class Options(SettlementSettings):
-    """Settings for a settlement by a service; what is left out is the agreement's, or its default.
+    """Settings of a settlement by a service; a setting left out is taken from the agreement, or has its default.
 
-    Submissions of parties in `without` do not count, though they are there; the log and the settlement say so.
-    There is no seed among them: it follows from the submissions (`equipoise.mediation.seeds`).
+    Submissions of parties in `without` are kept but ignored; the log and the settlement record this. There is no seed,
+    because it is derived from the submissions (`equipoise.mediation.seeds`).
     """
 
     model_config = ConfigDict(strict=True)
@@ -34,24 +34,25 @@ class Options(SettlementSettings):
     def _offered(cls, document: Any) -> Any:
         others = set(document) - set(OFFERED) if isinstance(document, dict) else set()
         if others:
-            known = sorted(others & set(SettlementSettings.model_fields))  # nothing else that was sent is repeated
+            # The message repeats only names that we know, because the rest of what was sent may be secret.
+            known = sorted(others & set(SettlementSettings.model_fields))
             which = f"{', '.join(known)} cannot be chosen here; " if known else ""
             raise ValueError(f"{which}an operator chooses among {', '.join(OFFERED)}")
         return document
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        found = handler.resolve_ref_schema(handler(schema))
-        found["properties"] = {name: found["properties"][name] for name in OFFERED}
-        return found
+        resolved = handler.resolve_ref_schema(handler(schema))
+        resolved["properties"] = {name: resolved["properties"][name] for name in OFFERED}
+        return resolved
 
     def to_json(self) -> dict[str, Any]:
-        """What can be chosen, as plain values."""
+        """Return the settings that an operator can choose, as plain values."""
         return self.model_dump(mode="json", include=set(OFFERED))
 
     @classmethod
     def read(cls, document: Any) -> Self:
-        """Options from plain JSON; a mistake is refused by its name."""
+        """Parse options from plain JSON. The refusal of an invalid document names the first wrong option."""
         try:
             return cls.model_validate(document)
         except ValidationError as error:

@@ -1,4 +1,4 @@
-"""The server process: checks how it is set up, listens, says where, and ends when told to."""
+"""The server process: checks its configuration, listens, announces its address, and ends when told to."""
 
 import asyncio
 import ipaddress
@@ -37,34 +37,40 @@ from equipoise_service.web.connections import (
 )
 from equipoise_service.web.middleware import ProxyOnly
 
-KEEP_ALIVE = 15  # seconds that a connection may rest between two requests
-GRACE = 10  # seconds for requests to be answered once the server is told to end
+# Seconds that a connection may be idle between two requests.
+KEEP_ALIVE = 15
+# Seconds that open requests have left once the server is told to end.
+GRACE = 10
 BACKLOG = 1_024
-ADDRESS_FILE = "address"  # a file in the data folder: where the service was reached last
+# A file in the data folder with the address at which the service was last reached.
+ADDRESS_FILE = "address"
 MAX_HEADER_BYTES = 32 * 2**10  # bytes
-CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # of TLS 1.2, whose others are weaker; all of 1.3 are as good
-MIN_PER_ADDRESS = 50  # that one address may have, which can be a whole institution's
+# For TLS 1.2, whose other ciphers are weaker. All ciphers of TLS 1.3 are as strong as these.
+CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+# One address may belong to a whole institution, so it always gets this many connections.
+MIN_PER_ADDRESS = 50
 
 
 @dataclass(frozen=True)
 class Deployment:
-    """Where a service keeps its data and where it listens; no `public_url`: where it listens."""
+    """Data folder, database and addresses of a service. Without `public_url`, people reach it where it listens."""
 
     folder: Path
     database: str | None = None
     host: str = "127.0.0.1"
     port: int = 8351
     public_url: str | None = None
-    begin_anew: bool = False  # where the database of an earlier service is gone
+    begin_anew: bool = False  # create a new service if the database of an earlier one is gone
 
 
-Announce = Callable[[str, str | None, str], None]  # address, first operator's link if there is none, fingerprint
+# Called with the address, the one-time link if there is no operator yet (None otherwise), and the fingerprint.
+Announce = Callable[[str, str | None, str], None]
 
 
 def serve(
     deployment: Deployment, settings: Settings, *, worker: bool, announce: Announce, lease: float = LEASE
 ) -> None:
-    """Serve until SIGTERM, which ends the process well, or an interrupt."""
+    """Serve until an interrupt, or until SIGTERM, which ends the process with exit code 0."""
     check_exposure(deployment, settings)
     _check_tls(settings)
     signal.signal(signal.SIGTERM, _exit)
@@ -92,11 +98,12 @@ def serve(
 
 
 def operator_link(deployment: Deployment, settings: Settings) -> str:
-    """A new one-time link for an operator; earlier ones stop to work."""
+    """Return a new one-time link for an operator. Earlier links stop working."""
     if not (deployment.folder / KEY).exists():
         raise ServiceError(f"there is no service in {str(deployment.folder)!r}; give its data folder with --data")
     address_file = deployment.folder / ADDRESS_FILE
-    if deployment.public_url is None and address_file.exists():  # where it was served last, whatever the port was
+    # The port may have been chosen at the start of the server, so the address it wrote down is the better guess.
+    if deployment.public_url is None and address_file.exists():
         deployment = replace(deployment, public_url=address_file.read_text(encoding="utf-8").strip())
     _check_public_url(deployment, settings)
     settings = replace(settings, public_url=public_url(deployment, settings, deployment.port))
@@ -105,7 +112,7 @@ def operator_link(deployment: Deployment, settings: Settings) -> str:
 
 
 def check_exposure(deployment: Deployment, settings: Settings) -> None:
-    """Refuse to be reached from other machines without TLS, which tokens and rewards would cross in the clear."""
+    """Refuse a deployment that other machines can reach without TLS, because tokens and rewards could be read."""
     _check_public_url(deployment, settings)
     if is_loopback(deployment.host):
         if settings.trusted_proxies and deployment.public_url is None:
@@ -141,7 +148,7 @@ def _check_public_url(deployment: Deployment, settings: Settings) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine's own, so that only this machine can reach it."""
+    """Return True if a host is a loopback address, which only this machine can reach."""
     if host == "localhost":
         return True
     try:
@@ -151,7 +158,7 @@ def is_loopback(host: str) -> bool:
 
 
 def public_url(deployment: Deployment, settings: Settings, port: int) -> str:
-    """The address at which people reach the service."""
+    """Return the address at which people reach the service."""
     if deployment.public_url is not None:
         return deployment.public_url
     scheme = "http" if settings.tls is None else "https"
@@ -163,7 +170,8 @@ def _write_address(folder: Path, origin: str) -> None:
     path, line = folder / ADDRESS_FILE, f"{origin}\n"
     try:
         if exists(path) and path.read_text(encoding="utf-8") == line:
-            return  # A server that starts again needs no room on the disk.
+            # A restart must work even if the disk is full.
+            return
         with replaced_file(path) as partial:
             partial.write_text(line, encoding="utf-8")
     except OSError as error:
@@ -173,7 +181,7 @@ def _write_address(folder: Path, origin: str) -> None:
 
 
 def _link(context: Context, settings: Settings) -> str:
-    # After the #, so that it is in no log: browsers do not send that part.
+    # The secret follows the #, because browsers do not send that part, so no log can contain it.
     return f"{settings.origin}/first#{people.first_operator_secret(context)}"
 
 
@@ -183,7 +191,8 @@ def _check_tls(settings: Settings) -> None:
     certificate, key = settings.tls
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key, password="")
-    except (OSError, ValueError) as error:  # OpenSSL's are OSErrors
+    # Errors of OpenSSL are OSErrors.
+    except (OSError, ValueError) as error:
         raise ServiceError(
             f"the certificate {str(certificate)!r} and key {str(key)!r} cannot be used: "
             f"{getattr(error, 'strerror', None) or error}; both must be PEM files, and the key unencrypted"
@@ -223,7 +232,8 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         lifespan="on",
         log_config=None,
         access_log=False,
-        proxy_headers=False,  # done here, where it is also refused to others
+        # `serve` evaluates these headers itself, and refuses connections that bypass the proxy.
+        proxy_headers=False,
         server_header=False,
         limit_concurrency=settings.max_connections,
         backlog=BACKLOG,
@@ -237,7 +247,7 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
 
 
 def _max_per_address(settings: Settings) -> int | None:
-    """Connections that one address may have; behind a proxy, which may have all of them, it is for the proxy to say."""
+    """Return the most connections of one address; None behind a proxy, which must limit its clients itself."""
     if settings.trusted_proxies:
         return None
     return max(MIN_PER_ADDRESS, settings.max_connections // 4)
@@ -255,5 +265,5 @@ class _Server(uvicorn.Server):
 
 
 def _exit(_number: int, _frame: FrameType | None) -> NoReturn:
-    """Being told to end is not a failure. While the server runs, it is the server that is told, and then comes here."""
+    """Exit with code 0, because SIGTERM is no failure. A running server handles the signal first, then calls this."""
     sys.exit(0)

@@ -1,4 +1,4 @@
-"""How one server is set up: where people reach it, and how much it lets anyone ask of it."""
+"""Configuration of one server: the address at which people reach it, and the limits on requests."""
 
 import ipaddress
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 @dataclass(frozen=True)
 class Rate:
-    """A rate limit: requests in a second on average, and how many at once after a pause."""
+    """A rate limit: requests per second on average, and the largest burst after a pause."""
 
     per_second: float
     burst: int
@@ -21,7 +21,7 @@ class Rate:
 
 @dataclass(frozen=True)
 class Rates:
-    """Requests of one address, of one person, and those of an address that sign in or ask to join."""
+    """Rate limits of one address, of one person, and of one address for signing in or asking to join."""
 
     address: Rate = Rate(100.0, 1_000)
     person: Rate = Rate(50.0, 500)
@@ -29,7 +29,7 @@ class Rates:
 
     @classmethod
     def of(cls, per_second: float) -> Self:
-        """Rates in the proportions of the default ones, from what an address may ask in a second."""
+        """Scale the default rates to a number of requests per second of one address."""
         return cls(
             address=Rate(per_second, max(1, round(10 * per_second))),
             person=Rate(per_second / 2, max(1, round(5 * per_second))),
@@ -45,10 +45,10 @@ class Settings:
     trusted_proxies: tuple[str, ...] = ()
     tls: tuple[Path, Path] | None = None  # certificate and key
     rates: Rates = field(default_factory=Rates)
-    max_body: int = 5 * 2**20  # of one request
-    max_buffered: int = 256 * 2**20  # of all requests that are being answered; an eighth for those of one address
-    body_timeout: float = 10.0  # for the first byte of a body and for any next; all must come at `min_body_rate`
-    min_body_rate: float = 16 * 2**10  # bytes a second
+    max_body: int = 5 * 2**20  # for one request
+    max_buffered: int = 256 * 2**20  # for all open requests together; one address may use an eighth
+    body_timeout: float = 10.0  # longest silence within a body, which must also arrive at `min_body_rate`
+    min_body_rate: float = 16 * 2**10  # bytes per second
     max_connections: int = 1_000
 
     def __post_init__(self) -> None:
@@ -79,16 +79,16 @@ class Settings:
 
     @property
     def is_secure(self) -> bool:
-        """Whether people come by TLS, ended here or at the proxy."""
+        """True if people connect by TLS, which ends here or at the proxy."""
         return urlsplit(self.public_url).scheme == "https"
 
     @property
     def hosts(self) -> frozenset[str]:
-        """What the Host header may say. All names of this machine for itself are one."""
+        """The values that the Host header may have. All loopback names are equivalent."""
         parts = urlsplit(self.public_url)
         name = parts.netloc.rpartition(":")[0] if parts.port is not None else parts.netloc
         names = LOOPBACK_NAMES if name.lower() in LOOPBACK_NAMES else (name.lower(),)
         usual = 443 if parts.scheme == "https" else 80
         port = parts.port or usual
         bare = names if port == usual else ()
-        return frozenset([*bare, *(f"{one}:{port}" for one in names)])
+        return frozenset([*bare, *(f"{host}:{port}" for host in names)])

@@ -1,4 +1,4 @@
-"""The service's commands, which `equipoise` shows and runs where this distribution is installed."""
+"""The service's commands, which `equipoise` lists and runs if this distribution is installed."""
 
 from collections.abc import Mapping
 

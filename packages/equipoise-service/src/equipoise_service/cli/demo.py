@@ -1,7 +1,7 @@
-"""The demo's round, through a service: a server, an operator and three hospitals, each a process of its own.
+"""The demo's round through a service: a server, an operator and three hospitals, each a process of its own.
 
-Nothing here knows how any of it works inside. Every step is a command that a person could have typed, in the folder of
-whoever typed it; `steps` are told as they are taken, so that they can be repeated by hand.
+This module uses commands only. Every step is a command that a person could type in a folder of their own; the demo
+prints each command as it runs it, so that you can repeat the steps by hand.
 """
 
 import json
@@ -28,7 +28,7 @@ OPERATOR = "ana"
 
 @dataclass(frozen=True)
 class Address:
-    """Where the server listens, and the one-time link for its first operator."""
+    """The URL at which the server listens, and the one-time link for its first operator."""
 
     url: str
     operator_link: str
@@ -36,7 +36,7 @@ class Address:
 
 @dataclass
 class ServiceDemo:
-    """A running server, and the people around it."""
+    """A running server and the people who use it, each with a folder."""
 
     folder: Path
     address: Address
@@ -45,14 +45,13 @@ class ServiceDemo:
     fingerprints: dict[str, str] = field(default_factory=dict)
 
     def play(self, example: str = "regression") -> None:
-        """The whole round: people, agreement, submissions, settlement, rewards."""
+        """Run the whole round: people, agreement, submissions, settlement, rewards."""
         self.tell("The operator comes by the one-time link, the hospitals ask to join:")
         self._do(OPERATOR, "join", self.address.operator_link, "--party", OPERATOR, "--role", "operator")
         tables = split_rows(EXAMPLES[example].load())
         write_table(self.folder / TEST_FILE, tables["test"])
         for name in HOSPITALS:
-            place = self._home(name)
-            write_table(place / f"{name}.csv", tables[name])
+            write_table(self._home(name) / f"{name}.csv", tables[name])
             joined = self._do(name, "join", self.address.url, "--party", name)
             self.fingerprints[name] = joined["fingerprint"]
         self.tell("The operator approves each by the fingerprint it was read, and opens a round:")
@@ -74,13 +73,13 @@ class ServiceDemo:
         self._do(OPERATOR, "verify", "round.zip")
 
     def sign_in(self, who: str) -> str:
-        """A one-time link that opens the dashboard as somebody."""
+        """Return a one-time link that opens the dashboard for a person."""
         return str(self._do(who, "login", quiet=True)["url"])
 
     def _home(self, who: str) -> Path:
-        place = self.folder / who
-        place.mkdir(exist_ok=True)
-        return place
+        home = self.folder / who
+        home.mkdir(exist_ok=True)
+        return home
 
     def _do(self, who: str, *arguments: str, quiet: bool = False) -> Any:
         if not quiet:
@@ -94,13 +93,13 @@ class ServiceDemo:
 
 @contextmanager
 def serving(folder: Path, *, port: int) -> Iterator[Address]:
-    """A server with its worker, on this machine alone, until the block ends."""
+    """Run a server with its worker, reachable from this machine only, until the block ends."""
     command = [
         *(sys.executable, "-m", "equipoise", "serve", "--data", str(folder / "service")),
         *("--host", "127.0.0.1", "--port", str(port), "--json"),
     ]
     with (folder / "server.log").open("w", encoding="utf-8") as log:
-        # A session of its own: Ctrl-C reaches this process first, which then ends the server in order.
+        # In a session of its own, the server does not get Ctrl-C. This process gets it, and then ends the server.
         server = subprocess.Popen(  # noqa: S603
             command, stdout=subprocess.PIPE, stderr=log, text=True, env=os.environ | {"PYTHONUNBUFFERED": "1"},
             start_new_session=True,

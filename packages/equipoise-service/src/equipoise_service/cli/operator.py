@@ -1,4 +1,4 @@
-"""`equipoise operator`: approve members, run rounds, export and back up, by commands."""
+"""`equipoise operator`: commands to approve members, run rounds, export and back up."""
 
 import re
 import time
@@ -33,30 +33,30 @@ DatabaseOption = Annotated[str | None, typer.Option(help="Address of its databas
 
 
 def connected(membership: Path) -> Connection:
-    """A connection to the operator's service."""
+    """Open a connection to the operator's service."""
     return connect(Membership.load(membership))
 
 
 def path_of(round_id: str, *parts: str) -> str:
-    """Path of something of a round."""
+    """Return the API path of a round, or of a part of it."""
     return "/".join(("/v1/rounds", quote(round_id, safe=""), *parts))
 
 
 def chosen_round(connection: Connection, round_id: str | None, state: str) -> str:
-    """The round that is meant: the one that is named, or the only one in a state."""
+    """Return the id that was given or else, if exactly one round is in a state, that round's id."""
     if round_id is not None:
         return round_id
-    found = [one for one in connection.get("/v1/rounds")["rounds"] if one["state"] == state]
-    if not found:
+    candidates = [view for view in connection.get("/v1/rounds")["rounds"] if view["state"] == state]
+    if not candidates:
         raise ServiceError(f"no round is {state}; `equipoise operator rounds` lists all")
-    if len(found) > 1:
-        named = ", ".join(f"{one['id']} ({one['title'] or 'untitled'})" for one in found)
+    if len(candidates) > 1:
+        named = ", ".join(f"{view['id']} ({view['title'] or 'untitled'})" for view in candidates)
         raise ServiceError(f"several rounds are {state}; name one of {named}")
-    return str(found[0]["id"])
+    return str(candidates[0]["id"])
 
 
 def say(document: Any, words: str, *, as_json: bool) -> None:
-    """Print one or the other."""
+    """Print the document as JSON, or the words."""
     if as_json:
         print_json(document)
     else:
@@ -74,15 +74,18 @@ def people(membership: MembershipOption = MEMBERSHIP, as_json: JsonOption = Fals
     Example: equipoise operator people
     """
     with connected(membership) as connection:
-        found = connection.get("/v1/people")["people"]
+        everybody = connection.get("/v1/people")["people"]
     if as_json:
-        print_json(found)
+        print_json(everybody)
         return
     print_table(
         Table(
             "People; approve only whose fingerprint you were read by themselves",
             ("name", "role", "state", "fingerprint", "note"),
-            [(one["name"], one["role"], one["state"], one["fingerprint"] or "", one["note"]) for one in found],
+            [
+                (person["name"], person["role"], person["state"], person["fingerprint"] or "", person["note"])
+                for person in everybody
+            ],
             numeric_from=9,
         )
     )
@@ -112,21 +115,21 @@ def _decide(fingerprint: str, decision: str, membership: Path, *, as_json: bool)
     _check_digits(fingerprint)
     with connected(membership) as connection:
         everybody = connection.get("/v1/people")["people"]
-        found = [one for one in everybody if same_fingerprint(one["fingerprint"] or "", fingerprint)]
-        if not found:
-            # Fingerprints are not shown: the one to approve is read by its owner, not copied from here.
-            waiting = [one["name"] for one in everybody if one["state"] == "requested"]
+        matching = [person for person in everybody if same_fingerprint(person["fingerprint"] or "", fingerprint)]
+        if not matching:
+            # Show no fingerprints: the operator must hear the fingerprint from its owner, not copy it from here.
+            waiting = [person["name"] for person in everybody if person["state"] == "requested"]
             raise ServiceError(
                 f"nobody asked to join with a key of fingerprint {fingerprint}; waiting are: "
                 f"{', '.join(waiting[:20]) or 'nobody'}. Have it read to you again, by the person itself"
             )
-        path = f"/v1/people/{found[0]['id']}/{decision}"
-        person = connection.post(path, {"fingerprint": found[0]["fingerprint"]}, repeatable=True)
+        path = f"/v1/people/{matching[0]['id']}/{decision}"
+        person = connection.post(path, {"fingerprint": matching[0]["fingerprint"]}, repeatable=True)
     say(person, f"{person['name']} ({person['role']}) is {person['state']}.", as_json=as_json)
 
 
 def _check_digits(fingerprint: str) -> None:
-    """Tell a slip of the pen from a fingerprint that nobody has."""
+    """Refuse a text that is no fingerprint at all, with a message about the typing mistake."""
     bare = re.sub(r"[-\s:]", "", fingerprint).lower()
     if not re.fullmatch("[0-9a-f]{32}", bare):
         wrong = sorted(set(re.sub("[0-9a-f]", "", bare)))
@@ -141,10 +144,10 @@ def clear(membership: MembershipOption = MEMBERSHIP, as_json: JsonOption = False
     """
     with connected(membership) as connection:
         everybody = connection.get("/v1/people")["people"]
-        # The latest of those that wait, not the time of day: the service's clock may have been set back since.
-        before = 1 + max((one["requested"] for one in everybody if one["state"] == "requested"), default=0)
-        found = connection.post("/v1/people/clearing", {"before": before}, repeatable=True)
-    say(found, f"{found['dropped']} requests to join were dropped.", as_json=as_json)
+        # Use the time of the latest waiting request, because the service's clock may have been set back since.
+        before = 1 + max((person["requested"] for person in everybody if person["state"] == "requested"), default=0)
+        cleared = connection.post("/v1/people/clearing", {"before": before}, repeatable=True)
+    say(cleared, f"{cleared['dropped']} requests to join were dropped.", as_json=as_json)
 
 
 def revoke(
@@ -158,13 +161,14 @@ def revoke(
     """
     with connected(membership) as connection:
         everybody = connection.get("/v1/people")["people"]
-        found = [one for one in everybody if (one["name"], one["state"]) == (name, "approved")]
-        if not found:
+        approved = [person for person in everybody if (person["name"], person["state"]) == (name, "approved")]
+        if not approved:
             raise ServiceError(f"nobody called {name!r} is approved; look with `equipoise operator people`")
-        person = connection.post(f"/v1/people/{found[0]['id']}/revocation", {}, repeatable=True)
+        person = connection.post(f"/v1/people/{approved[0]['id']}/revocation", {}, repeatable=True)
     say(person, f"{person['name']} ({person['role']}) is {person['state']}.", as_json=as_json)
 
 
+# The settlement options that a service accepts.
 SETTINGS = (
     "rho",
     "mechanism",
@@ -175,8 +179,9 @@ SETTINGS = (
     "budget",
     "deviate",
     "force",
-)  # a service's
-EVERY = 1.0  # seconds between two looks
+)
+# Seconds between two queries for the progress.
+EVERY = 1.0
 RoundArgument = Annotated[str, typer.Argument(help="The round's id.", metavar="ROUND")]
 OneRoundArgument = Annotated[
     str | None, typer.Argument(help="The round's id [the only one there is].", metavar="ROUND", show_default=False)
@@ -189,9 +194,9 @@ def rounds(membership: MembershipOption = MEMBERSHIP, as_json: JsonOption = Fals
     Example: equipoise operator rounds
     """
     with connected(membership) as connection:
-        found = connection.get("/v1/rounds")["rounds"]
+        views = connection.get("/v1/rounds")["rounds"]
     if as_json:
-        print_json(found)
+        print_json(views)
         return
     print_table(
         Table(
@@ -199,19 +204,19 @@ def rounds(membership: MembershipOption = MEMBERSHIP, as_json: JsonOption = Fals
             ("round", "title", "state", "submitted", "not submitted"),
             [
                 (
-                    one["id"],
-                    one["title"],
-                    one["state"],
+                    view["id"],
+                    view["title"],
+                    view["state"],
                     ", ".join(
-                        f"{seat['party']} (epsilon {seat['epsilon']:g})" for seat in one["seats"] if seat["submitted"]
+                        f"{seat['party']} (epsilon {seat['epsilon']:g})" for seat in view["seats"] if seat["submitted"]
                     ),
                     ", ".join(
                         seat["party"] + ("" if seat["invited"] else " (not invited)")
-                        for seat in one["seats"]
+                        for seat in view["seats"]
                         if not seat["submitted"]
                     ),
                 )
-                for one in found
+                for view in views
             ],
             numeric_from=9,
         )
@@ -230,16 +235,17 @@ def create(
 
     Example: equipoise operator create agreement.toml
     """
-    agreed = Agreement.load(agreement)  # mistakes show here, in full
+    # Parse the agreement before connecting, so that all mistakes in it are reported.
+    agreed = Agreement.load(agreement)
     with connected(membership) as connection:
         same = [
-            one["id"]
-            for one in connection.get("/v1/rounds")["rounds"]
-            if one["identity"] == agreed.identity and one["state"] in ("open", "settling")
+            item["id"]
+            for item in connection.get("/v1/rounds")["rounds"]
+            if item["identity"] == agreed.identity and item["state"] in ("open", "settling")
         ]
         text = agreement.read_text(encoding="utf-8-sig")
         made = connection.post("/v1/rounds", {"agreement": text, "invite": invite_all})
-        members = {one["name"] for one in connection.get("/v1/people")["people"] if one["state"] == "approved"}
+        members = {item["name"] for item in connection.get("/v1/people")["people"] if item["state"] == "approved"}
     parties = ", ".join(agreed.party_names)
     say(
         {"round": made["id"], "identity": made["identity"], "parties": agreed.party_names, "invited": invite_all},
@@ -289,16 +295,17 @@ def start(
     """
     chosen = settings.model_dump(mode="json", include=set(SETTINGS), exclude_none=True)
     if not settings.deviate:
-        del chosen["deviate"]  # said only where it is meant: an older service refuses what it does not know
+        # An older service refuses options that it does not know, so send this one only if it is set.
+        del chosen["deviate"]
     if without:
         chosen["without"] = without
     with connected(membership) as connection:
         round_id = chosen_round(connection, round_id, "open")
         _check_complete(connection, round_id, partial=settings.partial, without=without or ())
-        found = connection.post(path_of(round_id, "settlement"), chosen)
+        progress = connection.post(path_of(round_id, "settlement"), chosen)
         if watching:
-            found = _watched(connection, round_id, quiet=as_json)
-    say({"round": round_id, **found}, f"Round {round_id} is {found['state']}.", as_json=as_json)
+            progress = _watched(connection, round_id, quiet=as_json)
+    say({"round": round_id, **progress}, f"Round {round_id} is {progress['state']}.", as_json=as_json)
 
 
 def watch(
@@ -310,12 +317,12 @@ def watch(
     """
     with connected(membership) as connection:
         round_id = chosen_round(connection, round_id, "settling")
-        found = _watched(connection, round_id, quiet=as_json)
-    say({"round": round_id, **found}, f"Round {round_id} is {found['state']}.", as_json=as_json)
+        progress = _watched(connection, round_id, quiet=as_json)
+    say({"round": round_id, **progress}, f"Round {round_id} is {progress['state']}.", as_json=as_json)
 
 
 def _check_complete(connection: Connection, round_id: str, *, partial: bool, without: Sequence[str]) -> None:
-    """Refuse to leave somebody out by accident."""
+    """Refuse to leave a party out by accident."""
     seats = connection.get(path_of(round_id))["seats"]
     missing = [seat["party"] for seat in seats if not seat["submitted"] and seat["party"] not in without]
     if missing and len(missing) < len(seats) and not partial:
@@ -328,16 +335,16 @@ def _check_complete(connection: Connection, round_id: str, *, partial: bool, wit
 def _watched(
     connection: Connection, round_id: str, *, quiet: bool, sleep: Callable[[float], None] | None = None
 ) -> dict[str, Any]:
-    """Look until it is settled; a settlement that failed or was cancelled is raised."""
+    """Poll until the round is settled; raise if the settlement failed or was cancelled."""
     said = ""
     while True:
-        found: dict[str, Any] = connection.get(path_of(round_id, "settlement"))
-        if found["state"] == "settled":
-            return found
-        if found["job_state"] in ("failed", "cancelled", None) or found["state"] != "settling":
-            why = found["problem"] or found["job_state"] or "nothing was started"
-            raise ServiceError(f"round {round_id} is {found['state']}, not settling: {why}")
-        progress = progress_of(found)
+        document: dict[str, Any] = connection.get(path_of(round_id, "settlement"))
+        if document["state"] == "settled":
+            return document
+        if document["job_state"] in ("failed", "cancelled", None) or document["state"] != "settling":
+            why = document["problem"] or document["job_state"] or "nothing was started"
+            raise ServiceError(f"round {round_id} is {document['state']}, not settling: {why}")
+        progress = progress_of(document)
         words = "" if progress is None else progress_words(progress)
         if words != said and not quiet:
             echo(words, err=True)
@@ -354,8 +361,8 @@ def cancel(
     """
     with connected(membership) as connection:
         round_id = chosen_round(connection, round_id, "settling")
-        found = connection.request("DELETE", path_of(round_id, "settlement"), repeatable=False).json()
-    say({"round": round_id, **found}, f"Round {round_id} is {found['state']}.", as_json=as_json)
+        progress = connection.request("DELETE", path_of(round_id, "settlement"), repeatable=False).json()
+    say({"round": round_id, **progress}, f"Round {round_id} is {progress['state']}.", as_json=as_json)
 
 
 def close(round_id: RoundArgument, membership: MembershipOption = MEMBERSHIP, as_json: JsonOption = False) -> None:
@@ -364,8 +371,8 @@ def close(round_id: RoundArgument, membership: MembershipOption = MEMBERSHIP, as
     Example: equipoise operator close k3v9q2m7x1ab
     """
     with connected(membership) as connection:
-        found = connection.post(path_of(round_id, "closing"), {}, repeatable=True)
-    say({"round": round_id, "state": found["state"]}, f"Round {round_id} is {found['state']}.", as_json=as_json)
+        closed = connection.post(path_of(round_id, "closing"), {}, repeatable=True)
+    say({"round": round_id, "state": closed["state"]}, f"Round {round_id} is {closed['state']}.", as_json=as_json)
 
 
 def export(
@@ -435,7 +442,7 @@ def backup(
 
 @contextmanager
 def _opened_service(data: Path, database: str | None) -> "Iterator[Context]":
-    """Open the service of a data folder on this machine; one that is not there is not made."""
+    """Open the service of an existing data folder on this machine; refuse a folder that does not exist."""
     if not data.is_dir():
         raise ServiceError(f"there is no data folder {str(data)!r}; give the one of `equipoise serve` with --data")
     from equipoise_service.context import Context
@@ -448,7 +455,7 @@ def _opened_service(data: Path, database: str | None) -> "Iterator[Context]":
 
 
 def _write_private(output: Path, data: bytes) -> None:
-    """Write a new file that its owner alone can read."""
+    """Write a new file that only its owner can read."""
     try:
         write_new_file(output, data, mode=0o600)
     except OSError as error:

@@ -77,18 +77,19 @@ def serve(
         tls=None if tls_cert is None or tls_key is None else (tls_cert, tls_key),
         rates=Rates.of(rate),
     )
-    place = serving.Deployment(data, database, host, port, public_url, begin_anew)
+    deployment = serving.Deployment(data, database, host, port, public_url, begin_anew)
     if operator_link:
-        link = serving.operator_link(place, settings)
+        link = serving.operator_link(deployment, settings)
         _say({"operator_link": link}, [_INVITATION, link], as_json=as_json)
         return
 
     def announce(url: str, link: str | None, fingerprint: str) -> None:
         lines = ["", f"The service is at {url}", f"Its fingerprint, for parties to compare: {fingerprint}", ""]
-        lines += [] if link is None else [_INVITATION, "", f"    {link}", ""]  # apart from the log
+        # The empty lines set the link apart from the log.
+        lines += [] if link is None else [_INVITATION, "", f"    {link}", ""]
         _say({"url": url, "operator_link": link, "fingerprint": fingerprint}, lines, as_json=as_json)
 
-    serving.serve(place, settings, worker=worker, lease=lease, announce=announce)
+    serving.serve(deployment, settings, worker=worker, lease=lease, announce=announce)
 
 
 _INVITATION = "To become its operator, open this once, within a day:"

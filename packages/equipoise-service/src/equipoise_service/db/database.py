@@ -1,11 +1,13 @@
-"""The database: embedded SQLite, or PostgreSQL by its URL; one way to read and one to write for both.
+"""The database: embedded SQLite, or PostgreSQL by its URL, with one interface to read and write for both.
 
-SQLite has one writer at a time, and a transaction that begins to write only after it has read may find that it cannot.
-So `writing` takes the lock at once (BEGIN IMMEDIATE), and threads of one process queue up for it instead of polling.
-Where another process does not give the lock back, the queue is short: whoever only reads needs threads as well. Nobody
-is refused because a turn is slow: the database is not locked then, and the queue moves.
-PostgreSQL has many writers; `writing(exclusive=True)` makes those queue up whose decisions depend on what others write:
-threads in the same queue, so that few wait for the database's own lock, which has a time-out, and processes for that.
+SQLite allows one writer at a time, and a transaction that starts to write after it has read may fail. So `writing`
+takes the lock at once (BEGIN IMMEDIATE), and threads of one process queue up for it instead of polling. While another
+process holds the lock, only a short queue may wait, because readers need threads as well. A slow turn of this process
+is no reason to refuse others: the lock is held by nobody else, and the queue moves.
+
+PostgreSQL allows many writers. `writing(exclusive=True)` serializes those whose decisions depend on what others write.
+Threads of one process use the same queue, so that few of them wait for the database's own lock, which has a time-out;
+processes wait for that lock.
 """
 
 import threading
@@ -28,17 +30,25 @@ from equipoise_service.db.migrations import upgrade
 from equipoise_service.db.tables import Base
 from equipoise_service.errors import OutcomeUnknown, Unavailable
 
-LOCK_TIMEOUT_S = 5  # for a lock that somebody else has
-MIGRATION_TIMEOUT_S = 30  # for others who change the tables
-QUEUE_TIMEOUT_S = 60  # for others of this process who write in turn; a client waits 120 s for its answer
-TURN_TIMEOUT_S = 10  # for one of them who has the lock, or is on its way to it: a starved machine can take seconds
-MAX_WAITING = 20  # threads that wait for a lock that is not given back; a server has 40
-STALLED_S = 2  # after so long it is not
-WRITE_LOCK = 7_351_001  # PostgreSQL's advisory lock of those who write alone
+# Wait at most this long for a lock that another process holds.
+LOCK_TIMEOUT_S = 5
+# Wait at most this long for other processes that migrate the tables.
+MIGRATION_TIMEOUT_S = 30
+# Wait at most this long in the queue of this process. A client waits 120 s for its answer.
+QUEUE_TIMEOUT_S = 60
+# Wait at most this long for one turn that has the lock or is about to get it. A starved machine can take seconds.
+TURN_TIMEOUT_S = 10
+# Threads that may wait for a lock that another process does not release. A server has 40 threads.
+MAX_WAITING = 20
+# A lock that nobody has got for this long counts as not released.
+STALLED_S = 2
+# PostgreSQL's advisory lock of exclusive writers.
+WRITE_LOCK = 7_351_001
 BUSY, DAMAGED, FULL = "busy", "damaged", "disk-full"
 _BEGIN = "equipoise_begin"
 
-_BUSY_SQLITE, _BUSY_POSTGRESQL = {5, 6}, "55"  # locked by others
+# Codes that say that somebody else holds a lock.
+_BUSY_SQLITE, _BUSY_POSTGRESQL = {5, 6}, "55"
 # SQLite: busy, locked, out of memory, read-only, input/output, cannot open.
 _TRANSIENT_SQLITE = {*_BUSY_SQLITE, 7, 8, 10, 14}
 _FULL_SQLITE, _FULL_POSTGRESQL = 13, "53100"
@@ -59,7 +69,7 @@ class Database:
             options["connect_args"] = {"timeout": LOCK_TIMEOUT_S}
         else:
             options |= {"pool_pre_ping": True, "connect_args": {"connect_timeout": 10}}
-        # Traces of what nobody foresaw go to the log; what people sent does not.
+        # Traces of unexpected errors go to the log, and must not contain what people sent.
         self._engine = sqlalchemy.create_engine(self._url, hide_parameters=True, **options)
         if self.is_sqlite:
             event.listen(self._engine, "connect", _prepare_sqlite)
@@ -73,25 +83,26 @@ class Database:
 
     @contextmanager
     def reading(self, *, snapshot: bool = False) -> Iterator[Session]:
-        """A session that changes nothing; with `snapshot`, everything it reads is of one moment."""
+        """Open a session for reading; with `snapshot`, all its queries see the database at one moment."""
         engine = self._snapshots if snapshot else self._engine
         with _translate_errors(), Session(engine, expire_on_commit=False) as session:
             yield session
 
     def rows(self, statement: Executable, parameters: Mapping[str, Any]) -> Sequence[Any]:
-        """All rows of one statement, for what every request asks.
+        """Return all rows of one statement, without a session, for queries that every request makes.
 
-        One statement sees one moment without a transaction. A session, with its transaction, costs more than the query.
+        A single statement is consistent without a transaction. A session and its transaction cost more than the query.
         """
         with _translate_errors(), self._single.connect() as connection:
             return connection.execute(statement, parameters).all()
 
     @contextmanager
     def writing(self, *, exclusive: bool = False) -> Iterator[Session]:
-        """A session whose changes are all kept if the block ends well, and none if it does not."""
+        """Open a session whose changes are committed if the block succeeds, and rolled back if it raises."""
         with self._write_turn(exclusive=exclusive), _translate_errors():
             engine = self._engine.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"}) if self.is_sqlite else self._engine
-            with Session(engine, expire_on_commit=False) as session:  # which rolls back what was not committed
+            # Leaving the session without a commit rolls it back.
+            with Session(engine, expire_on_commit=False) as session:
                 if exclusive and not self.is_sqlite:
                     self._lock(session)
                 yield session
@@ -100,13 +111,13 @@ class Database:
 
     @contextmanager
     def autocommit(self) -> Iterator[Connection]:
-        """A bare connection, for what SQLite cannot do within a transaction."""
+        """Open a bare connection, for statements that SQLite cannot run within a transaction."""
         assert self.is_sqlite
         with _translate_errors(), self._engine.execution_options(**{_BEGIN: ""}).connect() as connection:
             yield connection
 
     def migrate(self) -> None:
-        """Bring the tables up to date; of several processes that do, one does and the others wait."""
+        """Migrate the tables to the newest revision. Of several processes, one migrates while the others wait."""
         if self.is_sqlite:
             self._use_write_ahead_log()
         self._retry_while_busy(self._upgrade)
@@ -119,8 +130,8 @@ class Database:
         return self._queue.turn() if self.is_sqlite or exclusive else nullcontext()
 
     def _lock(self, session: Session) -> None:
-        """Take PostgreSQL's lock, and tell the queue if another process has it."""
-        # Ask first: on a starved machine even a free lock can take seconds, and the queue must not think it taken.
+        """Take PostgreSQL's lock, and tell the queue if another process holds it."""
+        # Try first: on a starved machine even a free lock can take seconds, and the queue must not think it is held.
         if not session.scalar(sqlalchemy.text(f"SELECT pg_try_advisory_xact_lock({WRITE_LOCK})")):
             self._queue.wait_for_lock()
             lock_exclusively(session)
@@ -128,7 +139,8 @@ class Database:
 
     def _begin_sqlite(self, connection: Connection) -> None:
         begin = connection.get_execution_options().get(_BEGIN, "BEGIN")
-        if begin == "BEGIN":  # locks nothing, so that it cannot fail, and need not be translated
+        # A plain BEGIN locks nothing, so it cannot fail, and its errors need no translation.
+        if begin == "BEGIN":
             connection.connection.cursor().execute(begin)
         elif begin:
             self._queue.wait_for_lock()
@@ -136,7 +148,8 @@ class Database:
             self._queue.have_lock()
 
     def _use_write_ahead_log(self) -> None:
-        # The file remembers it. Two processes that switch at once do not wait for each other, so they try again.
+        # The file remembers this mode. SQLite does not let two processes that switch at once wait for each other, so
+        # they retry.
         self._retry_while_busy(self._switch)
 
     def _switch(self) -> None:
@@ -148,7 +161,7 @@ class Database:
             upgrade(session.connection())
 
     def _retry_while_busy(self, action: Callable[[], None]) -> None:
-        """Retry an action while other processes that start hold the lock for theirs."""
+        """Retry an action while other starting processes hold the lock."""
         deadline = time.monotonic() + MIGRATION_TIMEOUT_S
         while True:
             try:
@@ -161,23 +174,26 @@ class Database:
 
 
 class _WriteQueue:
-    """Threads that want to write: one at a time does, in the order they came.
+    """A queue of the threads that want to write; they take turns, in the order of arrival.
 
-    While turns come and go, however slowly, a thread waits for its own. If another process keeps the database's lock, a
-    thread is refused once nobody has got the lock for `LOCK_TIMEOUT_S`, and sooner if many are before it. A turn that
-    has the lock, or is on its way to it, gets `TURN_TIMEOUT_S`: on a starved machine, one statement can take seconds.
+    As long as turns finish, however slowly, a thread waits for its own. If another process holds the database's lock, a
+    thread is refused once nobody has got the lock for `LOCK_TIMEOUT_S`, and sooner if many threads are before it. A
+    turn that has the lock, or is about to get it, may take `TURN_TIMEOUT_S`: on a starved machine, one statement can
+    take seconds.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._is_taken = False
         self._waiting: deque[threading.Event] = deque()
-        self._progress = 0.0  # when a turn last ended well, got the lock, or began with nobody before it
-        self._locked_out: float | None = None  # since when nobody has got the lock, if somebody waits for it
+        # The time at which a turn last succeeded, got the lock, or began with an empty queue.
+        self._progress = 0.0
+        # The time since which nobody has got the lock, if the current turn waits for it.
+        self._locked_out: float | None = None
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait for the turn to write, and have it within the block."""
+        """Wait for the turn to write, and keep it within the block."""
         self._wait()
         is_done = True
         try:
@@ -189,13 +205,13 @@ class _WriteQueue:
             self._hand_over(is_done=is_done)
 
     def wait_for_lock(self) -> None:
-        """Say that the thread whose turn it is begins to wait for the database's lock."""
+        """Record that the thread whose turn it is begins to wait for the database's lock."""
         with self._lock:
             if self._locked_out is None:
                 self._locked_out = time.monotonic()
 
     def have_lock(self) -> None:
-        """Say that the thread whose turn it is has the database's lock."""
+        """Record that the thread whose turn it is has got the database's lock."""
         with self._lock:
             self._locked_out, self._progress = None, time.monotonic()
 
@@ -234,7 +250,8 @@ class _WriteQueue:
             if called in self._waiting:
                 self._waiting.remove(called)
                 return
-        self._hand_over(is_done=False)  # it was called at the same moment
+        # The turn was given to this thread at the same moment, so it must be passed on.
+        self._hand_over(is_done=False)
 
     def _hand_over(self, *, is_done: bool) -> None:
         with self._lock:
@@ -247,7 +264,7 @@ class _WriteQueue:
 
 
 def _commit(session: Session) -> None:
-    """Commit. If the connection is lost meanwhile, nobody can say whether PostgreSQL has committed."""
+    """Commit. If the connection is lost meanwhile, raise `OutcomeUnknown`: PostgreSQL may have committed or not."""
     try:
         session.commit()
     except DBAPIError as error:
@@ -260,13 +277,13 @@ def _commit(session: Session) -> None:
 
 
 def lock_exclusively(session: Session) -> None:
-    """Wait until no other transaction writes alone, and keep others waiting until this one ends."""
+    """Wait until no other transaction writes exclusively, and keep others waiting until this one ends."""
     if session.get_bind().dialect.name == "postgresql":
         session.execute(sqlalchemy.text(f"SELECT pg_advisory_xact_lock({WRITE_LOCK})"))
 
 
 def insert_or_ignore(session: Session, table: type[Base], **values: Any) -> bool:
-    """Insert a row unless one with the same key is there; whether it was inserted."""
+    """Insert a row unless one with the same key exists; return True if it was inserted."""
     dialect = postgresql if session.get_bind().dialect.name == "postgresql" else sqlite
     statement = dialect.insert(table.__table__).values(**values).on_conflict_do_nothing()
     return session.execute(statement.returning(sqlalchemy.literal(1))).first() is not None
@@ -291,7 +308,8 @@ def _parse_url(text: str) -> URL:
 
 
 def _prepare_sqlite(connection: Any, _record: object) -> None:
-    connection.isolation_level = None  # transactions begin where this module begins them
+    # The driver must not begin transactions; this module does.
+    connection.isolation_level = None
     cursor = connection.cursor()
     for setting in ("foreign_keys = ON", f"busy_timeout = {LOCK_TIMEOUT_S * 1000}", "synchronous = FULL"):
         cursor.execute(f"PRAGMA {setting}")
@@ -306,7 +324,7 @@ def _prepare_postgresql(connection: Any, _record: object) -> None:
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Say that the database is out of reach, without its address or what was asked of it."""
+    """Translate errors of the driver into `Unavailable`, without the database's address or the statement."""
     try:
         yield
     except PoolTimeoutError as error:

@@ -1,7 +1,7 @@
-"""The log of everything that changed something: appended to in the same transaction, chained by digests, never edited.
+"""The log of all changes: each event is appended in the transaction of its change, chained by digests, never edited.
 
-Whoever holds a receipt can tell from it whether the log was rewritten since (`equipoise.protocol.log`). The database
-refuses to change or delete an event as well, which stops accidents, not who owns the database.
+The holder of a receipt can tell whether the log was rewritten since (`equipoise.protocol.log`). The database also
+refuses to change or delete events; that prevents accidents, but does not stop the owner of the database.
 """
 
 import json
@@ -16,13 +16,14 @@ from equipoise.protocol.log import BEGINNING, event_digest
 from equipoise_service.db.database import lock_exclusively
 from equipoise_service.db.tables import Event
 
-SERVICE = "service"  # the actor where no person is
+# The actor of events that no person caused.
+SERVICE = "service"
 
 
 def append(session: Session, *, time: int, actor: str, kind: str, round_id: str | None = None, **details: Any) -> Event:
-    """Append an event to the log; it is there if and only if the transaction is kept. Details hold no secrets.
+    """Append an event to the log; it is kept if and only if the transaction commits. Details hold no secrets.
 
-    Its time is not before that of the last one, even if the clock was set back.
+    Its time is never before that of the previous event, even if the clock was set back.
     """
     lock_exclusively(session)
     columns = select(Event.sequence, Event.digest, Event.time).order_by(Event.sequence.desc()).limit(1)
@@ -51,12 +52,13 @@ def append(session: Session, *, time: int, actor: str, kind: str, round_id: str 
         salt=salt,
     )
     session.add(event)
-    session.flush()  # the next one in this transaction follows it
+    # The next event in this transaction must be chained to this one.
+    session.flush()
     return event
 
 
 def documents(session: Session, *, after: int = 0, limit: int | None = None) -> list[dict[str, Any]]:
-    """Events after a sequence number, in order, as they are chained and exported."""
+    """Return the events after a sequence number, in order, in the form that is chained and exported."""
     statement = select(Event).where(Event.sequence > after).order_by(Event.sequence).limit(limit)
     return [
         {

@@ -1,6 +1,6 @@
-"""What the service keeps, as tables.
+"""The service's tables.
 
-Times are whole milliseconds since 1970. Texts named `…json` hold canonical JSON. Nothing here is ever a pickle.
+Times are whole milliseconds since 1970. Text columns named `…json` hold canonical JSON. No column ever holds a pickle.
 """
 
 from functools import lru_cache
@@ -42,7 +42,7 @@ JOB_STATES = ("waiting", "running", "done", "failed", "cancelled")
 
 _MAX_AGREEMENT_BYTES = 64 * 2**20
 
-# SQLite counts in INTEGER only.
+# SQLite increments keys automatically only if their type is INTEGER.
 Number = BigInteger().with_variant(Integer(), "sqlite")
 
 
@@ -51,13 +51,13 @@ def _one_of(column: str, values: tuple[str, ...]) -> CheckConstraint:
 
 
 def serialize_agreement(agreement: Agreement) -> str:
-    """An agreement as the canonical JSON that `Round.agreement_json` holds."""
+    """Return an agreement as the canonical JSON that `Round.agreement_json` holds."""
     return canonical_json(agreement.model_dump(mode="json")).decode("ascii")
 
 
 @lru_cache(maxsize=64)
 def parse_agreement(text: str) -> Agreement:
-    """An agreement from the JSON that `serialize_agreement` wrote."""
+    """Parse an agreement from the JSON that `serialize_agreement` wrote."""
     return Agreement.model_validate(strict_json(text.encode("ascii"), max_bytes=_MAX_AGREEMENT_BYTES))
 
 
@@ -68,10 +68,10 @@ class Base(DeclarativeBase):
 
 
 class Person(Base):
-    """Somebody with a key, or the operator who came by the one-time link and has none yet.
+    """A person with a key, or an operator who signed in by the one-time link and has no key yet.
 
-    A name belongs to one approved person. Requests may share one, or a stranger could keep the true owner out by
-    asking first; the operator tells them apart by fingerprint.
+    A name belongs to at most one approved person. Several requests may share a name; otherwise a stranger could keep
+    the true owner out by asking first. The operator tells them apart by fingerprint.
     """
 
     __tablename__ = "people"
@@ -90,11 +90,11 @@ class Person(Base):
     note: Mapped[str] = mapped_column(String(200))
     requested: Mapped[int] = mapped_column(Number)
     decided: Mapped[int | None] = mapped_column(Number)
-    origin: Mapped[str | None] = mapped_column(String(64))  # of a request, while it waits: a keyed hash of the address
+    origin: Mapped[str | None] = mapped_column(String(64))  # keyed hash of a request's address, until it is decided
 
 
 class Secret(Base):
-    """A one-time link, a token or a session: its hash alone."""
+    """The hash of a one-time link's, token's or session's secret."""
 
     __tablename__ = "secrets"
     __table_args__ = (_one_of("purpose", PURPOSES),)
@@ -106,7 +106,7 @@ class Secret(Base):
 
 
 class Nonce(Base):
-    """A signed request that was seen, until it would be refused as too old."""
+    """The nonce of a signed request, kept until the request would be refused as too old."""
 
     __tablename__ = "nonces"
 
@@ -116,7 +116,7 @@ class Nonce(Base):
 
 
 class Round(Base):
-    """One agreement, to be settled once. `options_json` are the operator's choices, from when it was first started."""
+    """A round: one agreement, to be settled once. `options_json` holds the options of the latest start, if any."""
 
     __tablename__ = "rounds"
     __table_args__ = (_one_of("state", ROUND_STATES),)
@@ -134,12 +134,12 @@ class Round(Base):
 
     @property
     def agreement(self) -> Agreement:
-        """The agreement of the round; those in use stay parsed, since parsing takes a while."""
+        """The agreement of the round. Parsed agreements are cached, because parsing takes a while."""
         return parse_agreement(self.agreement_json)
 
 
 class Seat(Base):
-    """A party of a round's agreement; `invited` since when it may see the round and submit."""
+    """A party of a round's agreement; `invited` is the time since which it may see the round and submit."""
 
     __tablename__ = "seats"
 
@@ -150,7 +150,7 @@ class Seat(Base):
 
 
 class SubmissionRow(Base):
-    """A submission that was accepted, byte for byte, with its receipt: one for each seat."""
+    """An accepted submission, byte for byte, with its receipt; each seat has at most one."""
 
     __tablename__ = "submissions"
     __table_args__ = (
@@ -171,7 +171,7 @@ class SubmissionRow(Base):
 
 
 class Job(Base):
-    """Work for a worker. Whoever holds it counts `beat` up; one whose beat stands still may be taken over."""
+    """Work for a worker. The worker that holds it increments `beat`; if `beat` stands still, others may take over."""
 
     __tablename__ = "jobs"
     __table_args__ = (
@@ -201,7 +201,7 @@ class Job(Base):
 
 
 class Answer(Base):
-    """What was found for one request of a settlement with these inputs; see `equipoise.mediation.journal`."""
+    """The answer to one request of a settlement with these inputs; see `equipoise.mediation.journal`."""
 
     __tablename__ = "answers"
 
@@ -224,7 +224,7 @@ class Result(Base):
 
 
 class Event(Base):
-    """What happened, chained by digests (`equipoise.protocol.log`); the database refuses to change or delete one."""
+    """An event of the log, chained by digests (`equipoise.protocol.log`), which the database never lets change."""
 
     __tablename__ = "events"
 
@@ -236,4 +236,4 @@ class Event(Base):
     details_json: Mapped[str] = mapped_column(Text)
     previous: Mapped[str] = mapped_column(String(64))
     digest: Mapped[str] = mapped_column(String(64))
-    salt: Mapped[str | None] = mapped_column(String(32))  # of versions up to 0.7 there is none
+    salt: Mapped[str | None] = mapped_column(String(32))  # None in events of versions up to 0.7

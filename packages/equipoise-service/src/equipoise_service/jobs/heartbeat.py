@@ -1,4 +1,4 @@
-"""The heartbeat of a claimed job: renews its lease, notices that it is lost, releases it when told to stop."""
+"""The heartbeat of a claimed job: renews its lease, detects its loss, and releases it when told to stop."""
 
 import logging
 import threading
@@ -17,10 +17,10 @@ POLL = 0.1  # seconds between checks whether to stop
 
 
 class Heartbeat:
-    """Keeps a claimed job by a thread of its own, as long as the block runs.
+    """A context manager that keeps a claimed job, by a thread of its own, while the block runs.
 
-    When told to stop, the thread releases the job at once. What works on the job may be deep in a computation;
-    it finds out the next time it has an answer, or when it calls `check`.
+    When told to stop, the thread releases the job at once. The block may be in a long computation then; it learns of
+    the release when it next stores an answer or calls `check`.
     """
 
     def __init__(self, context: Context, claim: Claim, *, stop: threading.Event, lease: float = LEASE) -> None:
@@ -59,7 +59,8 @@ class Heartbeat:
             except LostJobError:
                 self._lost.set()
             except Unavailable as error:
-                LOGGER.warning("%s", error)  # again at the next check
+                # The next iteration tries again.
+                LOGGER.warning("%s", error)
                 self._over.wait(1.0)
             if self._lost.is_set():
                 return

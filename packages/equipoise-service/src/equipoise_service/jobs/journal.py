@@ -1,7 +1,7 @@
 """Answers of a settlement in the database: a journal that several workers share.
 
-An answer is there for all once `put` returns. If two workers find the same one, the first is kept and both go on with
-it. A worker that no longer holds its job cannot put anything.
+All workers can read an answer once `put` returns. If two workers answer the same request, the first answer is kept and
+both continue with it. A worker that no longer holds its job cannot store answers.
 """
 
 import json
@@ -20,13 +20,14 @@ from equipoise_service.jobs import queue
 from equipoise_service.jobs.heartbeat import Heartbeat
 from equipoise_service.jobs.lease import retry
 
-CHUNK = 500  # keys in one question to the database
+# Keys in one query.
+CHUNK = 500
 
 
 class DatabaseJournal:
-    """The journal (`equipoise.mediation.journal.Journal`) of one settlement, for somebody who holds a job for it.
+    """The journal (`equipoise.mediation.journal.Journal`) of one settlement, for a worker that holds one of its jobs.
 
-    It knows the answers that were there when `read_all` or `read` looked for them, and those put through it.
+    It knows the answers that `read_all` or `read` found in the database, and those that were put through it.
     """
 
     def __init__(self, context: Context, heartbeat: Heartbeat, inputs: str) -> None:
@@ -44,17 +45,17 @@ class DatabaseJournal:
         return self._known[_digest(key)]
 
     def read_all(self) -> None:
-        """Read all answers that the database has for these inputs."""
+        """Read all answers that the database holds for these inputs."""
         self._read(None)
 
     def read(self, keys: Iterable[dict[str, Any]]) -> None:
-        """Read answers to some requests that others may have put."""
+        """Read answers to some requests that other workers may have stored."""
         digests = [digest for digest in map(_digest, keys) if digest not in self._known]
         for first in range(0, len(digests), CHUNK):
             self._read(digests[first : first + CHUNK])
 
     def put(self, key: dict[str, Any], result: Any) -> None:
-        """Keep an answer, once the database can; `LostJobError` if it is no longer wanted from this worker."""
+        """Store an answer, as soon as the database can; raise `LostJobError` if this worker no longer holds the job."""
         digest = _digest(key)
         row = {"key_json": name_of(key), "result_json": canonical_json(result).decode("ascii")}
         kept = retry(lambda: self._put(digest, row), self._heartbeat.stop)
@@ -68,12 +69,12 @@ class DatabaseJournal:
                 self._count(session)
             else:
                 kept = session.scalars(select(Answer.result_json).where(*self._of(), Answer.digest == digest)).one()
-            # Last, so that rows are locked in the same order by all: a settlement's before its batches'.
+            # This comes last, so that all workers lock rows in the same order: a settlement's before its batches'.
             queue.update_claimed(session, self._heartbeat.claim, attempts=1)
         return kept
 
     def _count(self, session: Session) -> None:
-        """For whoever watches; and since something was found, losses of workers before it no longer count."""
+        """Count the answer as progress, and forget earlier losses of workers, because the settlement advances."""
         session.execute(
             update(Job)
             .where(Job.round_id == self._round_id, Job.kind == "settlement", Job.state.in_(queue.ACTIVE))
@@ -92,11 +93,11 @@ class DatabaseJournal:
         if digests is not None:
             wanted = wanted.where(Answer.digest.in_(digests))
 
-        def found() -> dict[str, Any]:
+        def fetch() -> dict[str, Any]:
             with self._context.database.reading() as session:
                 return {digest: json.loads(result) for digest, result in session.execute(wanted)}
 
-        self._known |= retry(found, self._heartbeat.stop)
+        self._known |= retry(fetch, self._heartbeat.stop)
 
     def _of(self) -> tuple[Any, ...]:
         return Answer.round_id == self._round_id, Answer.inputs == self._inputs

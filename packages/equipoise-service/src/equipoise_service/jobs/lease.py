@@ -1,8 +1,8 @@
-"""Leases of jobs, and retries of what the database cannot do just now.
+"""Leases of jobs, and retries while the database is unavailable.
 
-Whoever holds a job counts its beat up. Another worker may take a job over once it has itself seen the same beat for a
-whole lease, by its own steady clock. Times of day are not compared anywhere, so a clock that jumps, on whatever
-machine, neither takes a job from somebody who works on it nor keeps it with somebody who is gone.
+The worker that holds a job increments its beat. Another worker may take the job over once it has itself seen the same
+beat for a whole lease, by its own monotonic clock. No times of day are compared. So a clock that jumps, on any machine,
+neither takes a job from a live worker nor keeps it with a dead one.
 """
 
 import logging
@@ -22,7 +22,7 @@ MIN_PAUSE, MAX_PAUSE = 0.1, 5.0  # seconds before asking a database again
 
 
 class LeaseMonitor:
-    """Tells which running jobs have an expired lease, from what one worker has seen of their beats."""
+    """Observer of the beats of running jobs, which tells one worker whose leases have expired."""
 
     def __init__(self, lease: float = LEASE, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.lease = lease
@@ -30,7 +30,10 @@ class LeaseMonitor:
         self._seen: dict[int, tuple[str | None, int, float]] = {}
 
     def stalled(self, running: Iterable[tuple[int, str | None, int]]) -> list[int]:
-        """Of all running jobs (id, owner, beat), those whose beat has not moved for a lease; others are forgotten."""
+        """Return the ids of those running jobs (id, owner, beat) whose beat has not changed for a whole lease.
+
+        The monitor forgets jobs that are not among them any more.
+        """
         now = self._clock()
         seen: dict[int, tuple[str | None, int, float]] = {}
         for job, owner, beat in running:
@@ -42,9 +45,9 @@ class LeaseMonitor:
 
 
 def retry(action: Callable[[], Result], stop: threading.Event) -> Result:
-    """Retry an action while the database cannot be used, with growing pauses, until told to stop.
+    """Retry an action while the database is unavailable, with growing pauses, until told to stop.
 
-    Whatever the action has in hand is thus not lost when the database restarts or the disk is full for a while.
+    A result in memory thus survives a restart of the database or a disk that is full for a while.
     """
     pause = MIN_PAUSE
     while True:

@@ -1,8 +1,8 @@
-"""The job queue: which worker has claimed which job, and what became of it.
+"""The job queue: jobs, the workers that have claimed them, and their states.
 
-A "settlement" drives a round, a "batch" is some of the requests it makes. Every change is conditional on the state it
-was decided on, so of two workers that want the same job one gets it, and a worker whose job was cancelled or taken over
-cannot change anything any more: it finds out the next time it tries.
+A "settlement" drives a round; a "batch" holds some of the requests that the settlement makes. Every update is
+conditional on the state that was read before it. So only one of two competing workers gets a job, and a worker whose
+job was cancelled or taken over cannot change anything: its next update fails with `LostJobError`.
 """
 
 import json
@@ -20,10 +20,14 @@ from equipoise_service.context import Context
 from equipoise_service.db.tables import Job
 from equipoise_service.jobs.lease import LeaseMonitor
 
-MAX_ATTEMPTS = 3  # of a batch that fails
-MAX_LOSSES = 5  # of the worker, with nothing found in between, before a job is given up
-MAX_BATCH = 16  # requests; some seconds' work of usual models
-MIN_BATCHES = 4  # so that several workers have something to do
+# Attempts at a failing batch.
+MAX_ATTEMPTS = 3
+# A job fails after it has lost its worker this often without any answer in between.
+MAX_LOSSES = 5
+# Requests in a batch, which take some seconds for usual models.
+MAX_BATCH = 16
+# Batches that requests are split into at least, so that several workers can share them.
+MIN_BATCHES = 4
 LOST = (
     f"the worker was lost {MAX_LOSSES} times at the same place; is there enough memory? Give it more, or settle with "
     "fewer draws, then start again"
@@ -33,12 +37,12 @@ ACTIVE = ("waiting", "running")
 
 
 class LostJobError(Exception):
-    """The job was cancelled, taken over or finished by others: what this worker does for it no longer counts."""
+    """A job that this worker no longer holds: it was cancelled, or another worker took it over or finished it."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A job that this worker has claimed. `owner` is new for every claim."""
+    """A job that this worker has claimed. Every claim has a new `owner`."""
 
     id: int
     round_id: str
@@ -51,19 +55,19 @@ class Claim:
 def claim(
     context: Context, monitor: LeaseMonitor, *, round_id: str | None = None, avoid: Container[int] = ()
 ) -> Claim | None:
-    """Claim a job, if there is one: batches first, then settlements, the oldest first; of one round, its batches alone.
+    """Claim the oldest job, if there is one: batches first, then settlements. With `round_id`, only its batches.
 
-    A job that waits is preferred to one whose worker seems lost.
+    Waiting jobs come before jobs whose worker seems lost.
     """
     wanted = select(Job.id, Job.kind, Job.state, Job.owner, Job.beat).where(Job.state.in_(ACTIVE))
     if round_id is not None:
         wanted = wanted.where(Job.round_id == round_id, Job.kind == "batch")
     with context.database.reading() as session:
-        found = [job for job in session.execute(wanted.order_by(Job.id)) if job.id not in avoid]
-    stalled = set(monitor.stalled((job.id, job.owner, job.beat) for job in found if job.state == "running"))
+        jobs = [job for job in session.execute(wanted.order_by(Job.id)) if job.id not in avoid]
+    stalled = set(monitor.stalled((job.id, job.owner, job.beat) for job in jobs if job.state == "running"))
     for kind in ("batch", "settlement"):
         for state in ACTIVE:
-            for job in found:
+            for job in jobs:
                 if (job.kind, job.state) == (kind, state) and (state == "waiting" or job.id in stalled):
                     claim = _try_claim(context, job.id, state, job.owner, job.beat)
                     if claim is not None:
@@ -72,7 +76,7 @@ def claim(
 
 
 def _try_claim(context: Context, job_id: int, state: str, owner: str | None, beat: int) -> Claim | None:
-    """Claim a job that still is as it was seen; None if another worker was quicker."""
+    """Claim a job if its state, owner and beat are unchanged; return None if another worker was quicker."""
     token = secrets.token_hex(16)
     now = context.clock()
     with context.database.writing() as session:
@@ -98,32 +102,32 @@ def _try_claim(context: Context, job_id: int, state: str, owner: str | None, bea
 
 
 def update_claimed(session: Session, claim: Claim, **values: Any) -> None:
-    """Within a transaction: change a claimed job, which keeps it from others until the end; or `LostJobError`."""
+    """Update a claimed job within a transaction, which locks its row; raise `LostJobError` if it is not held."""
     held = update(Job).where(Job.id == claim.id, Job.owner == claim.owner, Job.state == "running")
     if not _updates_one(session, held.values(beat=Job.beat + 1, **values)):
         raise LostJobError(f"job {claim.id} of round {claim.round_id} is no longer held")
 
 
 def renew(context: Context, claim: Claim) -> None:
-    """Renew the lease of a claimed job: it is still worked on."""
+    """Renew the lease of a claimed job."""
     with context.database.writing() as session:
         update_claimed(session, claim)
 
 
 def release(context: Context, claim: Claim) -> None:
-    """Release a claimed job, for others to have at once; that it was begun is not held against it."""
+    """Release a claimed job, so that others can claim it at once. This attempt is not counted."""
     with context.database.writing() as session:
         update_claimed(session, claim, state="waiting", owner=None, attempts=Job.attempts - 1)
 
 
 def finish_batch(context: Context, claim: Claim) -> None:
-    """Finish a batch: all its requests have answers."""
+    """Mark a batch as done, because all its requests have answers."""
     with context.database.writing() as session:
         update_claimed(session, claim, state="done", owner=None, problem=None, ended=context.clock())
 
 
 def fail_batch(context: Context, claim: Claim, problem: str, *, max_attempts: int = MAX_ATTEMPTS) -> None:
-    """Fail a batch: it waits to be tried again, by any worker, unless this was its last attempt."""
+    """Record the failure of a batch, which any worker may try again unless this was the last attempt."""
     with context.database.writing() as session:
         update_claimed(session, claim, problem=problem)
         again = session.scalars(select(Job.attempts).where(Job.id == claim.id)).one() < max_attempts
@@ -134,10 +138,10 @@ def fail_batch(context: Context, claim: Claim, problem: str, *, max_attempts: in
 def begin_stage(
     context: Context, claim: Claim, what: str, inputs: str, requests: Sequence[dict[str, Any]], *, share: bool
 ) -> list[int]:
-    """Begin a stage of a settlement, and enqueue its requests as batches, if it is to be shared.
+    """Begin a stage of a settlement and, with `share`, enqueue its requests as batches; return the ids to wait for.
 
-    Batches with the same inputs that are there still, from a driver that was lost, are kept, and what they have is not
-    enqueued twice. Returns the ids of all batches to wait for.
+    Active batches with the same inputs, which a lost driver left behind, are kept, and their requests are not enqueued
+    twice.
     """
     now = context.clock()
     with context.database.writing() as session:
@@ -153,14 +157,14 @@ def begin_stage(
 
 
 def split_batches(requests: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """Requests as batches; those of one batch are alike, since they are sampled together."""
+    """Split requests into batches. The requests of one batch have similar sizes, because they are sampled together."""
     alike = sorted(requests, key=itemgetter("draws"))
     size = max(1, min(MAX_BATCH, -(-len(alike) // MIN_BATCHES)))
     return [alike[first : first + size] for first in range(0, len(alike), size)]
 
 
 def cancel_batches(session: Session, round_id: str, now: int) -> None:
-    """Within a transaction: cancel the batches of a round that wait or run."""
+    """Cancel, within a transaction, the waiting and running batches of a round."""
     session.execute(
         update(Job)
         .where(Job.round_id == round_id, Job.kind == "batch", Job.state.in_(ACTIVE))
@@ -169,14 +173,14 @@ def cancel_batches(session: Session, round_id: str, now: int) -> None:
 
 
 def states(context: Context, job_ids: Iterable[int]) -> dict[int, tuple[str, str | None]]:
-    """State and problem of jobs, by their ids."""
+    """Return the state and problem of jobs, by their ids."""
     with context.database.reading() as session:
-        found = session.execute(select(Job.id, Job.state, Job.problem).where(Job.id.in_(list(job_ids))))
-        return {job: (state, problem) for job, state, problem in found}
+        rows = session.execute(select(Job.id, Job.state, Job.problem).where(Job.id.in_(list(job_ids))))
+        return {job: (state, problem) for job, state, problem in rows}
 
 
 def _active_batches(session: Session, round_id: str, inputs: str, now: int) -> tuple[list[int], set[bytes]]:
-    """Batches of a round that wait or run, and their requests; those of other inputs are cancelled."""
+    """Return the ids of a round's active batches and their requests; cancel active batches with other inputs."""
     kept: list[int] = []
     covered: set[bytes] = set()
     there = select(Job).where(Job.round_id == round_id, Job.kind == "batch", Job.state.in_(ACTIVE)).with_for_update()
@@ -191,7 +195,7 @@ def _active_batches(session: Session, round_id: str, inputs: str, now: int) -> t
 
 
 def _enqueue(session: Session, round_id: str, payload: bytes, now: int) -> int:
-    """Enqueue one batch; one that was cancelled or failed earlier waits again. Returns its id."""
+    """Enqueue one batch, or re-enqueue it if it was cancelled or failed earlier; return its id."""
     digest = sha256_hex(payload)
     job = session.scalar(select(Job).where(Job.round_id == round_id, Job.kind == "batch", Job.digest == digest))
     if job is None:

@@ -1,7 +1,8 @@
 """Running a job: driving a settlement to its end, or answering a batch of its requests.
 
-Whoever drives makes the decisions, enqueues the requests they need as batches, and answers batches like everybody else.
-A driver that is lost is followed by another, who makes the same decisions from the answers that are there.
+The driver of a settlement makes the decisions, enqueues the requests that they need as batches, and answers batches
+like any other worker. If the driver is lost, another worker takes over and makes the same decisions from the stored
+answers.
 """
 
 import logging
@@ -30,25 +31,28 @@ from equipoise_service.rules import results, settlements
 
 LOGGER = logging.getLogger("equipoise.worker")
 
-MIN_SHARED = 4  # requests; draws of fewer are better kept by the driver, who may need them again
-POLL = 0.3  # seconds between looks at batches that others have
-MAX_TASKS = 4  # that stay in memory, since reading one takes a while
+# Fewer requests than this stay with the driver, which keeps their draws in memory and may need them again.
+MIN_SHARED = 4
+# Seconds between two queries for the states of batches that other workers hold.
+POLL = 0.3
+# Tasks kept in memory, because reading one takes a while.
+MAX_TASKS = 4
 
 
 @dataclass(frozen=True)
 class WorkerState:
-    """The state of one worker: what it works with, the tasks it has read, the batches it has declined."""
+    """The state of one worker: its settings, the tasks that it has read, and the batches that it has declined."""
 
     context: Context
     stop: threading.Event
     lease: float = LEASE
     processes: int | None = 1
     tasks: dict[str, Task] = field(default_factory=dict)  # by the digest of their inputs
-    declined: set[int] = field(default_factory=set)  # batches that this worker would answer otherwise
+    declined: set[int] = field(default_factory=set)  # batches that this worker's versions would answer differently
 
 
 def run_job(worker: WorkerState, claim: Claim) -> None:
-    """Run a claimed job, whatever comes of it."""
+    """Run a claimed job, and record its success or failure."""
     LOGGER.info("began %s %d of round %s", claim.kind, claim.id, claim.round_id)
     try:
         if claim.attempts > queue.MAX_LOSSES:
@@ -94,13 +98,14 @@ def _run_settlement(worker: WorkerState, heartbeat: Heartbeat) -> None:
             journal.read(documents)
 
     settlement = mediator.settle(task, journal, processes=worker.processes, progress=False, share=share)
-    files = results.result_files(settlement)  # while the database is free for others
+    # Serialize the results before the transaction, so that other writers need not wait for it.
+    files = results.result_files(settlement)
     heartbeat.check()
     retry(lambda: _finish(context, claim, settlement, files), worker.stop)
 
 
 def _drain(worker: WorkerState, heartbeat: Heartbeat, monitor: LeaseMonitor, batches: Sequence[int]) -> None:
-    """Run batches until all are done, by this worker and others."""
+    """Run batches, alongside other workers, until all are done."""
     context, round_id = worker.context, heartbeat.claim.round_id
     while True:
         heartbeat.check()
@@ -108,11 +113,11 @@ def _drain(worker: WorkerState, heartbeat: Heartbeat, monitor: LeaseMonitor, bat
         if batch is not None:
             run_job(worker, batch)
             continue
-        found = retry(lambda: queue.states(context, batches), worker.stop)
-        for state, problem in found.values():
+        states = retry(lambda: queue.states(context, batches), worker.stop)
+        for state, problem in states.values():
             if state == "failed":
                 raise MediationError(problem or "a batch of the settlement failed")
-        if not any(state in queue.ACTIVE for state, _ in found.values()):
+        if not any(state in queue.ACTIVE for state, _ in states.values()):
             return
         worker.stop.wait(POLL)
 
@@ -123,7 +128,7 @@ def _run_batch(worker: WorkerState, heartbeat: Heartbeat) -> None:
     if inputs not in worker.tasks:
         _cache_task(worker, retry(lambda: settlements.task_for(context, claim.round_id), worker.stop))
     if inputs not in worker.tasks:
-        # Not for this worker: it has other versions than the driver, or the settlement was started anew otherwise.
+        # The driver runs other versions than this worker, or the settlement was restarted with other options.
         LOGGER.warning("batch %d is for workers with other versions; left to them", claim.id)
         worker.declined.add(claim.id)
         retry(lambda: queue.release(context, claim), worker.stop)
@@ -136,7 +141,7 @@ def _run_batch(worker: WorkerState, heartbeat: Heartbeat) -> None:
 
 
 def _finish(context: Context, claim: Claim, settlement: Settlement, files: dict[str, bytes]) -> None:
-    """Everything at once, or nothing: of all who drove a round one finishes it, and none if it was cancelled."""
+    """Store the results in one transaction. Only the worker that still holds the job of a settling round succeeds."""
     now = context.clock()
     with context.database.writing(exclusive=True) as session:
         state = session.scalars(select(Round.state).where(Round.id == claim.round_id).with_for_update()).one()
@@ -157,7 +162,7 @@ def _fail(worker: WorkerState, claim: Claim, problem: str) -> None:
 
 
 def _fail_settlement(context: Context, claim: Claim, problem: str) -> None:
-    """A settlement failed: its round is open again, so that it can be started with other choices."""
+    """Record that a settlement failed, and reopen its round, so that it can be started with other options."""
     now = context.clock()
     with context.database.writing(exclusive=True) as session:
         round_ = session.scalars(select(Round).where(Round.id == claim.round_id).with_for_update()).one()

@@ -1,7 +1,7 @@
-"""A worker: takes one job after the other until told to stop.
+"""A worker, which runs one job after the other until told to stop.
 
-Any number of workers may run, on any machine that reaches the database. None of them is needed for long: one that is
-killed loses the answer it was about to find, and others go on with its job after a lease.
+Any number of workers may run, on any machine that reaches the database. Any of them may be killed: only the answer that
+it was computing is lost, and after a lease others continue its job.
 """
 
 import logging
@@ -19,9 +19,12 @@ from equipoise_service.rules import authentication
 
 LOGGER = logging.getLogger("equipoise.worker")
 
-IDLE = 1.0  # seconds between looks for a job
-SWEEP = 3600.0  # seconds between sweeps of what has expired
-GRACE = 2.0  # seconds for a job to end by itself, once told to stop
+# Seconds between two attempts to claim a job when there was none.
+IDLE = 1.0
+# Seconds between two deletions of expired secrets and nonces.
+SWEEP = 3600.0
+# Seconds that a job has to end by itself once the worker is told to stop.
+GRACE = 2.0
 
 
 def run(
@@ -33,10 +36,10 @@ def run(
     idle: float = IDLE,
     once: bool = False,
 ) -> None:
-    """Run jobs until `stop` is set; `once`: until there is nothing to do.
+    """Run jobs until `stop` is set or, with `once`, until no job is left.
 
-    Told to stop, a worker releases its job within moments, and returns when it has found the answer it is at; who
-    cannot wait for that may end the process.
+    When told to stop, the worker releases its job within moments, but returns only when the current answer is computed.
+    A caller that cannot wait for that may end the process.
     """
     monitor = LeaseMonitor(lease)
     state = None
@@ -55,7 +58,8 @@ def run(
             continue
         pause = MIN_PAUSE
         if claim is not None:
-            from equipoise_service.jobs import runner  # loads SciPy, which a worker without work does not need
+            # This loads SciPy, which an idle worker does not need.
+            from equipoise_service.jobs import runner
 
             state = state or runner.WorkerState(context, stop, lease, processes)
             runner.run_job(state, claim)
@@ -73,10 +77,10 @@ def run_until_signalled(
     processes: int | None = 1,
     idle: float = IDLE,
 ) -> None:
-    """Work until SIGTERM or SIGINT, or until `stop` is set: for a process that does nothing else, in its main thread.
+    """Work until SIGTERM or SIGINT, or until `stop` is set. Call it in the main thread of a process of its own.
 
-    The work is done in another thread, since a signal is not seen by a thread that computes. The process
-    ends here if it does not finish in time; its job was released before.
+    Jobs run in another thread, because a thread that computes does not handle signals. If that thread does not finish
+    in time, the process exits here; its job was released before.
     """
     stop = stop or threading.Event()
     failures: list[BaseException] = []

@@ -1,1 +1,1 @@
-"""What may happen in a round and who may make it happen; knows the database, not the web."""
+"""The rules: the actions that are possible in a round, and the roles that may take them; independent of the web."""

@@ -1,6 +1,6 @@
-"""Who may do what: one table, asked before every rule.
+"""Permissions: one table of roles by action, which every rule consults first.
 
-Whether a party may see a certain round is not a matter of roles; `get_seat` says it.
+Roles do not decide which rounds a party may see; `get_seat` does.
 """
 
 import re
@@ -47,7 +47,7 @@ ACTIONS: dict[str, frozenset[str]] = {
 
 @dataclass(frozen=True)
 class Actor:
-    """Whoever makes a request: a person who is signed in and approved."""
+    """An approved person who is signed in and makes a request."""
 
     person_id: int
     name: str
@@ -56,7 +56,7 @@ class Actor:
 
 
 def require(actor: Actor | None, action: str) -> Actor:
-    """Refuse an actor whose role does not allow an action; returns the actor otherwise."""
+    """Refuse an actor whose role does not allow an action; otherwise return the actor."""
     if actor is None:
         raise NotSignedIn("nobody is signed in; sign the request with your key, or sign in first")
     if actor.role not in ACTIONS[action]:
@@ -66,48 +66,49 @@ def require(actor: Actor | None, action: str) -> Actor:
 
 
 def require_active(session: Session, actor: Actor) -> None:
-    """Within a transaction that changes something: refuse somebody whose access ended since the request was let in."""
+    """Refuse, within a transaction that changes something, an actor whose access has ended since authentication."""
     person = session.get(Person, actor.person_id)
     if person is None or person.state != "approved":
         raise NotSignedIn(f"the access of {actor.name!r} has ended; ask the operator")
 
 
 def get_round(session: Session, round_id: str) -> Round:
-    """A round by its id, whoever asks; `NotFound` if there is none."""
+    """Return a round by its id, without checking permissions; raise `NotFound` if there is none."""
     check_round_id(round_id)
-    found = session.get(Round, round_id)
-    if found is None:
+    round_ = session.get(Round, round_id)
+    if round_ is None:
         raise NotFound(NO_ROUND)
-    return found
+    return round_
 
 
 def check_round_id(round_id: str) -> None:
-    """Refuse what cannot be a round's id: whatever else an address holds need not reach the database."""
+    """Refuse a text that cannot be a round's id, before it reaches the database."""
     if not _ROUND.fullmatch(round_id):
         raise NotFound(NO_ROUND)
 
 
 def get_seat(session: Session, actor: Actor, round_id: str) -> tuple[Round, Seat | None]:
-    """The round, with the seat a party has in it (None for others).
+    """Return a round and the actor's seat in it (None for operators and auditors).
 
-    A round that a party is not invited to is to it as one that does not exist. Where the agreement names a key, only
-    its owner has the seat: another person may later be approved under the same name.
+    A round that a party is not invited to is refused as if it did not exist. If the agreement names a key for the
+    party, only the owner of that key has the seat: another person may later be approved under the same name.
     """
-    found = get_round(session, round_id)
+    round_ = get_round(session, round_id)
     if actor.role != "party":
-        return found, None
-    seat = session.get(Seat, (found.id, actor.name))
-    if seat is None or seat.invited is None or not matches_key(found, actor):
-        get_round(session, "")  # the same refusal
-    return found, seat
+        return round_, None
+    seat = session.get(Seat, (round_.id, actor.name))
+    if seat is None or seat.invited is None or not matches_key(round_, actor):
+        # This raises the same refusal as for a round that does not exist.
+        get_round(session, "")
+    return round_, seat
 
 
 def matches_key(round_: Round, actor: Actor) -> bool:
-    """Whether the agreement means this party's key, or any, by the party's name."""
+    """Return True if the round's agreement names this party's key for its name, or no key at all."""
     return is_meant(round_.agreement, actor)
 
 
 def is_meant(agreement: Agreement, actor: Actor) -> bool:
-    """Whether an agreement means this party's key, or any, by the party's name."""
+    """Return True if an agreement names this party's key for its name, or no key at all."""
     pinned = agreement.party(actor.name).public_key
     return pinned is None or pinned == actor.public_key

@@ -1,9 +1,9 @@
-"""Who is asking: by a signed request, by a token, or by a session of the browser.
+"""Authentication: by a signed request, by a token, or by a browser's session.
 
-A signed request counts once: its nonce is kept until long after the request would be refused as too old. A clock that
-jumps may end that early, and make the request young again; so when nonces are forgotten, the times they were from are
-kept, and nothing that was signed then is taken any more, whatever the clock says. Of tokens, sessions and sign-in links
-only hashes are kept.
+A signed request is accepted once: its nonce is kept until long after the request would be refused as too old. A clock
+that jumps ahead may expire nonces early and, once it is set back, make their requests acceptable again. So when nonces
+are deleted, the periods that they came from are kept, and no request signed in such a period is accepted any more,
+whatever the clock says. Of the secrets of tokens, sessions and sign-in links only hashes are stored.
 """
 
 import datetime
@@ -26,12 +26,14 @@ from equipoise_service.rules.access import Actor, require
 TOKEN_MS = 3_600_000
 SIGN_IN_MS = 600_000
 SESSION_MS = 12 * 3_600_000
-NONCE_MS = 3_600_000  # more than the window, so that what is refused for forgotten nonces is too old anyway
-_FORGOTTEN = "forgotten"  # nobody's key: from when (`nonce`) to when (`expires`) there are no nonces any more
+# Longer than the window of signed requests, so that requests refused because of deleted nonces are too old anyway.
+NONCE_MS = 3_600_000
+# Takes the place of a key in rows that hold a period, from `nonce` to `expires`, whose nonces were deleted.
+_FORGOTTEN = "forgotten"
 
 _UNKNOWN = "is not known, or no longer good; sign in again"
 
-# What every request asks is written once: making a statement takes longer than running it.
+# The statements that every request needs are built once, because building one takes longer than running it.
 _ACTOR = (Person.id, Person.name, Person.role, Person.public_key)
 _BY_SECRET = (
     select(*_ACTOR)
@@ -47,18 +49,18 @@ _BY_KEY = select(*_ACTOR, Person.state).where(Person.public_key == bindparam("ke
 
 
 def actor_of_key(context: Context, public_key: str) -> Actor:
-    """The approved person whose public key it is."""
-    found = context.database.rows(_BY_KEY, {"key": public_key})
-    if not found:
+    """Return the approved person with a public key."""
+    rows = context.database.rows(_BY_KEY, {"key": public_key})
+    if not rows:
         raise NotSignedIn("nobody with this key has asked to join; ask with `equipoise join`")
-    person = found[0]
+    person = rows[0]
     if person.state != "approved":
         raise NotSignedIn(f"{person.name!r} is not approved: {_WHY_NOT[person.state]}")
     return Actor(person.id, person.name, person.role, person.public_key)
 
 
 def authenticate(context: Context, signed: SignedRequest, *, method: str, target: str, body: bytes) -> Actor:
-    """Who signed the request; one that was altered, is for another service, too old or known is refused."""
+    """Return the signer of a request. Refuse one that was altered, replayed, is too old or for another service."""
     _check(context, signed, method=method, target=target, body=body)
     actor = actor_of_key(context, signed.public_key)
     _spend_nonce(context, signed)
@@ -66,9 +68,9 @@ def authenticate(context: Context, signed: SignedRequest, *, method: str, target
 
 
 def check_head(context: Context, signed: SignedRequest, *, known: bool) -> None:
-    """Refuse what can be refused before the body of a signed request is there: its time, and a key that is not known.
+    """Refuse a signed request, before its body is read, if its time is wrong or, with `known`, its key is unknown.
 
-    That the key's owner signed it is not shown by that.
+    This check does not verify the signature.
     """
     _check_time(context, signed)
     if known:
@@ -76,26 +78,26 @@ def check_head(context: Context, signed: SignedRequest, *, known: bool) -> None:
 
 
 def verify_signature(context: Context, signed: SignedRequest, *, method: str, target: str, body: bytes) -> str:
-    """The key that signed the request, of somebody who need not be known."""
+    """Verify a request's signature, and return its key, whose owner need not be known."""
     _check(context, signed, method=method, target=target, body=body)
     _spend_nonce(context, signed)
     return signed.public_key
 
 
 def new_token(context: Context, actor: Actor | None) -> tuple[str, int]:
-    """A new token for programs, and when it ends."""
+    """Create a token for programs; return it and the time at which it expires."""
     actor = require(actor, "sign-in")
     return _new_secret(context, actor, "token", TOKEN_MS)
 
 
 def new_sign_in_secret(context: Context, actor: Actor | None) -> str:
-    """What a link needs to sign its bearer's browser in, once, within ten minutes."""
+    """Create the secret of a link that signs its bearer's browser in, once, within ten minutes."""
     actor = require(actor, "sign-in")
     return _new_secret(context, actor, "sign in", SIGN_IN_MS)[0]
 
 
 def redeem(context: Context, secret: str) -> tuple[str, Actor]:
-    """Use up a sign-in link; the secret of the session that begins, and whose it is."""
+    """Use up a sign-in link; return the secret of the new session, and its owner."""
     with context.database.writing(exclusive=True) as session:
         used = session.get(Secret, hashed(secret))
         person = None if used is None or used.person_id is None else session.get(Person, used.person_id)
@@ -103,28 +105,28 @@ def redeem(context: Context, secret: str) -> tuple[str, Actor]:
         if used is None or person is None or not good or person.state != "approved":
             raise NotSignedIn("this sign-in link was used or is too old; make a new one with `equipoise login`")
         session.delete(used)
-        actor, begun = _actor(person), new_secret()
-        session.add(_secret_row(context, begun, actor, "session", SESSION_MS))
+        actor, session_secret = _actor(person), new_secret()
+        session.add(_secret_row(context, session_secret, actor, "session", SESSION_MS))
         event_log.append(session, time=context.clock(), actor=actor.name, kind="signed-in", person=actor.person_id)
-    return begun, actor
+    return session_secret, actor
 
 
 def start_session(context: Context, actor: Actor) -> str:
-    """The secret of a new session, for somebody who has just shown who it is."""
+    """Create a session for an actor who has just been authenticated; return its secret."""
     return _new_secret(context, actor, "session", SESSION_MS)[0]
 
 
 def actor_of(context: Context, secret: str, purpose: Literal["token", "session"]) -> Actor:
-    """The approved person whose token or session a secret is."""
+    """Return the approved person who owns a token or a session."""
     asked = {"hash": hashed(secret), "purpose": purpose, "now": context.clock()}
-    found = context.database.rows(_BY_SECRET, asked)
-    if not found:
+    rows = context.database.rows(_BY_SECRET, asked)
+    if not rows:
         raise NotSignedIn(f"this {purpose} {_UNKNOWN}")
-    return Actor(*found[0])
+    return Actor(*rows[0])
 
 
 def sign_out(context: Context, secret: str) -> None:
-    """Sign out: end a token or a session."""
+    """End a token or a session."""
     with context.database.writing() as session:
         session.execute(delete(Secret).where(Secret.hash == hashed(secret), Secret.purpose.in_(("token", "session"))))
 
@@ -132,8 +134,8 @@ def sign_out(context: Context, secret: str) -> None:
 def delete_expired(context: Context) -> None:
     """Delete secrets and nonces that have expired.
 
-    Requests to join wait until somebody decides, however long: a clock that jumps ahead would delete them all. Their
-    number has a limit (`people.MAX_WAITING`).
+    Requests to join never expire, because a clock that jumps ahead would delete them all. Their number is limited
+    (`people.MAX_WAITING`).
     """
     now = context.clock()
     with context.database.writing(exclusive=True) as session:
@@ -189,8 +191,8 @@ def _delete_nonces(session: Session, now: int) -> None:
     if not gone:
         return
     session.execute(delete(Nonce).where(*old))
-    # A request is signed up to a window before it counts, or after.
-    times = [(one - NONCE_MS - WINDOW * 1000, one - NONCE_MS) for one in gone]
+    # A nonce expires `NONCE_MS` after the later of signing and arrival, which differ by at most a window.
+    times = [(expires - NONCE_MS - WINDOW * 1000, expires - NONCE_MS) for expires in gone]
     joined: list[tuple[int, int]] = []
     for first, last in sorted(times + _expired_windows(session)):
         if joined and first <= joined[-1][1] + NONCE_MS:
@@ -225,10 +227,10 @@ def _format_time(seconds: int) -> str:
 
 
 def new_secret() -> str:
-    """A new secret for a link, a token or a session: 43 letters, digits, - and _."""
+    """Return a new secret for a link, a token or a session: 43 letters, digits, - and _."""
     return secrets.token_urlsafe(32)
 
 
 def hashed(secret: str) -> str:
-    """What is kept of a secret. It has 256 random bits, which nobody can search for, so that a plain hash will do."""
+    """Return the hash that is stored of a secret. A plain hash is enough, because a secret has 256 random bits."""
     return sha256_hex(secret.encode("utf-8", "surrogatepass"))

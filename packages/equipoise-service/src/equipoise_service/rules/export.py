@@ -1,6 +1,6 @@
-"""The whole of a round as one file (`equipoise.protocol.export`), to be checked offline by whoever has the public key.
+"""Exports of a round as one file (`equipoise.protocol.export`), which anybody with the public key can check offline.
 
-What is in the file is of one moment, and about one round.
+The file shows one round at one moment.
 """
 
 import io
@@ -19,11 +19,12 @@ from equipoise_service.db import event_log
 from equipoise_service.db.tables import Answer, Result, SubmissionRow
 from equipoise_service.rules.access import Actor, get_round, require, require_active
 
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest a zip file knows: what is the same is the same, whenever it is made
+# The earliest time that a zip file can hold. With a constant time, equal contents make equal files.
+_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def export(context: Context, actor: Actor | None, round_id: str) -> bytes:
-    """A zip file of agreement, submissions, receipts, event log, answers, and once settled settlement and rewards."""
+    """Return a zip file: agreement, submissions, receipts, log, answers and, once settled, settlement and rewards."""
     actor = require(actor, "export")
     with context.database.writing(exclusive=True) as session:
         require_active(session, actor)
@@ -40,9 +41,9 @@ def export(context: Context, actor: Actor | None, round_id: str) -> bytes:
 
 
 def _shown(log: list[dict[str, Any]], round_id: str) -> list[dict[str, Any]]:
-    """The log as it is exported: what is about other rounds and people is there as links alone.
+    """Return the log as it is exported, with events about other rounds and people reduced to their links.
 
-    Events of versions up to 0.7 cannot be: the chain of their digests could not be checked.
+    Events of versions up to 0.7 are exported in full: reduced to links, their chain of digests could not be checked.
     """
     people = concerned(log, round_id)
 
@@ -55,21 +56,21 @@ def _shown(log: list[dict[str, Any]], round_id: str) -> list[dict[str, Any]]:
 
 
 def _files(session: Session, round_id: str, log: list[dict[str, Any]]) -> dict[str, bytes]:
-    found = get_round(session, round_id)
-    files = {AGREEMENT: found.agreement_json.encode("ascii") + b"\n"}
-    for one in session.scalars(select(SubmissionRow).where(SubmissionRow.round_id == round_id)):
-        files[file_of("submissions", one.party)] = one.content
-        files[file_of("receipts", one.party)] = one.receipt
+    round_ = get_round(session, round_id)
+    files = {AGREEMENT: round_.agreement_json.encode("ascii") + b"\n"}
+    for row in session.scalars(select(SubmissionRow).where(SubmissionRow.round_id == round_id)):
+        files[file_of("submissions", row.party)] = row.content
+        files[file_of("receipts", row.party)] = row.receipt
     for result in session.scalars(select(Result).where(Result.round_id == round_id)):
         files[result.name] = result.content
     by_noise = SETTLEMENT in files and json.loads(files[SETTLEMENT])["options"]["mechanism"] == "noise"
-    if by_noise and found.noise_secret is not None:
-        files[NOISE] = found.noise_secret.encode("ascii")
+    if by_noise and round_.noise_secret is not None:
+        files[NOISE] = round_.noise_secret.encode("ascii")
     files[EVENTS] = _lines(log)
     answers = select(Answer).where(Answer.round_id == round_id).order_by(Answer.inputs, Answer.digest)
     files[ANSWERS] = _lines(
-        {"inputs": one.inputs, "key": json.loads(one.key_json), "result": json.loads(one.result_json)}
-        for one in session.scalars(answers)
+        {"inputs": row.inputs, "key": json.loads(row.key_json), "result": json.loads(row.result_json)}
+        for row in session.scalars(answers)
     )
     return dict(sorted(files.items()))
 

@@ -1,13 +1,15 @@
-"""Who takes part: people ask to join with a key of their own, and an operator approves them by its fingerprint.
+"""People: they ask to join with a key of their own, and an operator approves them by the key's fingerprint.
 
-Anybody can ask, with as many keys as they like. So one address has few requests waiting, and where there are too many
-in all, the oldest of the address that has most gives way: whoever comes from elsewhere finds room.
+Anybody can ask, with as many keys as they like. So the number of waiting requests from one address is limited. If too
+many requests wait in all, the oldest request of the address with most of them is dropped, so that requests from other
+addresses still find room.
 
-A name belongs to one approved person. Once that person is revoked, the operator may approve another key under it, as
-for a party that lost its key: the new one then has the seats of that name, except where the agreement names a key.
+A name belongs to at most one approved person. Once that person is revoked, for instance because a party lost its key,
+the operator may approve another key under the name. The new key then has the seats of that name, except where the
+agreement names a key.
 
-The first operator comes by a one-time link and needs no key. It gets one by asking to join under its own name, and
-approving itself.
+The first operator signs in by a one-time link and needs no key. Operators get a key by asking to join under their own
+name and approving themselves.
 """
 
 import hmac
@@ -29,7 +31,8 @@ from equipoise_service.rules.access import Actor, require, require_active
 from equipoise_service.rules.authentication import hashed, new_secret
 
 MAX_WAITING = 1_000
-MAX_PER_ADDRESS = 20  # requests that wait, from one address
+# Waiting requests from one address.
+MAX_PER_ADDRESS = 20
 MAX_NOTE_LENGTH = 200
 FIRST_OPERATOR_MS = 24 * 3_600_000
 _FIRST = "first operator"
@@ -37,7 +40,7 @@ _FIRST = "first operator"
 
 @dataclass(frozen=True)
 class PersonView:
-    """A person as operators and auditors see it, and as it sees itself; times are milliseconds since 1970."""
+    """A person as shown to operators, auditors and the person itself; times are milliseconds since 1970."""
 
     id: int
     name: str
@@ -53,10 +56,10 @@ class PersonView:
 def ask_to_join(
     context: Context, *, name: str, role: str, public_key: str, note: str = "", address: str | None = None
 ) -> PersonView:
-    """Ask to be approved; asking again with the same key changes nothing and says where it stands.
+    """Record a request to be approved. Asking again with the same key changes nothing and returns the present state.
 
-    Whoever asks must have shown that the key is its own (`authentication.verify_signature`). Of its `address` a hash is
-    kept until somebody decides.
+    The caller must have verified that the person owns the key (`authentication.verify_signature`). A hash of `address`
+    is kept until an operator decides.
     """
     _check_name(name)
     _check_key(public_key)
@@ -85,18 +88,19 @@ def ask_to_join(
         )
         session.add(person)
         session.flush()
-        _record(session, context, event_log.SERVICE, "join-requested", person)  # whose name it is, nobody knows yet
+        # The actor is the service, because nobody has checked yet that the name is the person's own.
+        _record(session, context, event_log.SERVICE, "join-requested", person)
         return _view(person)
 
 
 def has_operator(context: Context) -> bool:
-    """Whether there is an operator, who can approve others."""
+    """Return True if there is an operator, who can approve others."""
     with context.database.reading() as session:
         return _operators(session) > 0
 
 
 def first_operator_secret(context: Context) -> str:
-    """A secret that makes its bearer an operator, once, within 24 hours; those made before are no longer good."""
+    """Create a secret that makes its bearer an operator, once, within 24 hours. Earlier ones become invalid."""
     secret = new_secret()
     with context.database.writing(exclusive=True) as session:
         session.execute(delete(Secret).where(Secret.purpose == _FIRST))
@@ -105,9 +109,10 @@ def first_operator_secret(context: Context) -> str:
 
 
 def claim_first_operator(context: Context, secret: str, *, name: str, public_key: str | None = None) -> Actor:
-    """Use the secret; an operator of that name without a key signs in, and gets the key if one is given.
+    """Use up the one-time secret, and return the operator, who is created if nobody has the name.
 
-    Where something else is wrong, the secret is still good.
+    An existing operator of that name without a key is signed in, and gets the key if one is given. If the request is
+    refused for another reason, the secret stays valid.
     """
     _check_name(name)
     if public_key is not None:
@@ -125,7 +130,7 @@ def claim_first_operator(context: Context, secret: str, *, name: str, public_key
 
 
 def decide(context: Context, actor: Actor | None, person_id: int, *, approve: bool, fingerprint: str) -> PersonView:
-    """Approve or refuse somebody's request; `fingerprint` is the one that the operator compared."""
+    """Approve or refuse a person's request; `fingerprint` is the one that the operator was told."""
     actor = require(actor, "decide-people")
     with context.database.writing(exclusive=True) as session:
         require_active(session, actor)
@@ -151,7 +156,7 @@ def decide(context: Context, actor: Actor | None, person_id: int, *, approve: bo
 
 
 def drop_requests(context: Context, actor: Actor | None, *, before: int) -> int:
-    """Drop all requests that have waited since before a time; who is meant may ask again. How many there were."""
+    """Drop all waiting requests made before a time, and return their number. The people may ask again."""
     actor = require(actor, "decide-people")
     with context.database.writing(exclusive=True) as session:
         require_active(session, actor)
@@ -170,7 +175,7 @@ def drop_requests(context: Context, actor: Actor | None, *, before: int) -> int:
 
 
 def revoke(context: Context, actor: Actor | None, person_id: int) -> PersonView:
-    """End somebody's access at once, on all devices."""
+    """End a person's access at once, on all devices."""
     actor = require(actor, "revoke-people")
     with context.database.writing(exclusive=True) as session:
         require_active(session, actor)
@@ -188,7 +193,7 @@ def revoke(context: Context, actor: Actor | None, person_id: int) -> PersonView:
 
 
 def list_people(context: Context, actor: Actor | None) -> list[PersonView]:
-    """Everybody who asked to join, those who wait first, then as they came."""
+    """List all people who asked to join: waiting requests first, then in the order of their ids."""
     require(actor, "see-people")
     with context.database.reading() as session:
         people = session.scalars(select(Person).order_by(Person.state != "requested", Person.id))
@@ -196,49 +201,50 @@ def list_people(context: Context, actor: Actor | None) -> list[PersonView]:
 
 
 def me(context: Context, actor: Actor | None) -> PersonView:
-    """The person that an actor is."""
+    """Return the actor's own record."""
     actor = require(actor, "see-self")
     with context.database.reading() as session:
         return _view(_person(session, actor.person_id))
 
 
 def _keyless(session: Session, actor: Actor, person: Person) -> Person | None:
-    """The operator that decides, if it has no key and the request is for its own name; None otherwise."""
+    """Return the deciding operator, if it has no key and the request is for its own name; None otherwise."""
     own = _person(session, actor.person_id)
     same = (own.name, own.role, own.public_key) == (person.name, person.role, None)
     return own if same and person.state == "requested" else None
 
 
 def _enrol_key(session: Session, context: Context, own: Person, request: Person) -> PersonView:
-    """Give an operator without a key that of its own request to join, which is then no longer needed."""
+    """Move the key of an operator's own request to the operator, who has none, and delete the request."""
     public_key = request.public_key
     session.delete(request)
-    session.flush()  # two people cannot have the same key
+    # Keys are unique, so the request must be gone before the operator gets its key.
+    session.flush()
     own.public_key = public_key
     _record(session, context, own.name, "person-approved", own)
     return _view(own)
 
 
 def _make_room(session: Session, origin: str | None) -> None:
-    """Refuse an address that has enough; where there are too many, let the oldest of the address with most go."""
-    # By number, as they came: the times they came at are out of order after the clock was set back.
+    """Refuse an address at its limit. If too many requests wait, delete the oldest of the address with most of them."""
+    # Order by id, because times are out of order after the clock was set back.
     waiting = session.execute(
         select(Person.id, Person.origin).where(Person.state == "requested").order_by(Person.id)
     ).all()
-    # What came before addresses were noted is each from an address of its own.
-    each = Counter(one.origin or str(one.id) for one in waiting)
+    # Requests made before addresses were recorded count as from an address of their own each.
+    each = Counter(request.origin or str(request.id) for request in waiting)
     if origin is not None and each[origin] >= MAX_PER_ADDRESS:
         raise TooMany(
             f"{each[origin]} requests to join from this address are waiting; the operator must decide on some first"
         )
     if len(waiting) >= MAX_WAITING:
         most = max(each.values())
-        oldest = next(one.id for one in waiting if each[one.origin or str(one.id)] == most)
+        oldest = next(request.id for request in waiting if each[request.origin or str(request.id)] == most)
         session.execute(delete(Person).where(Person.id == oldest))
 
 
 def _hashed_address(context: Context, address: str) -> str:
-    """As good as the address to count by, and of no use to who reads the database without the service's key."""
+    """Return a keyed hash of an address, which serves for counting and is useless without the service's key."""
     return hmac.new(context.key.private_bytes_raw(), address.encode(), "sha256").hexdigest()
 
 
@@ -258,7 +264,8 @@ def _first_operator(session: Session, context: Context, name: str, public_key: s
         and person is None
         and (owner.name, owner.role, owner.state) == (name, "operator", "requested")
     ):
-        owner.state, owner.decided = "approved", context.clock()  # asked before the link was found
+        # The person asked to join before opening the one-time link.
+        owner.state, owner.decided = "approved", context.clock()
         _record(session, context, name, "operator-created", owner)
         return owner
     if owner is not None and owner is not person:

@@ -1,4 +1,4 @@
-"""Rounds: an agreement with a seat for each of its parties, seen by those who are invited."""
+"""Rounds: an agreement with a seat for each of its parties, which invited parties can see."""
 
 import json
 import secrets
@@ -43,9 +43,9 @@ _LENGTH = 12
 
 @dataclass(frozen=True)
 class SeatView:
-    """One party of a round; how much it submitted is shown to itself, operators and auditors alone.
+    """A party of a round; its ε and rows are shown only to itself, operators and auditors.
 
-    `fingerprint` is that of the key which submitted, or else of the one that may.
+    `fingerprint` is that of the key that submitted or, before that, of the key that may submit.
     """
 
     party: str
@@ -73,10 +73,10 @@ class RoundView:
 
 
 def create(context: Context, actor: Actor | None, agreement: Agreement, *, invite: bool = True) -> str:
-    """Begin a round; with `invite`, all parties may see it at once.
+    """Create a round and return its id; with `invite`, all parties may see it at once.
 
-    The log commits to the secrets that rewards' noise is drawn from (`noise`, and `path` for degraded rewards) before
-    anybody submits. An operator could otherwise choose a secret for what it does to the rewards.
+    Before anybody submits, the log commits to the secrets that the noise of rewards is drawn from (`noise`, and `path`
+    for degraded rewards). Otherwise an operator could choose a secret for its effect on the rewards.
     """
     actor = require(actor, "create-rounds")
     if "\0" in agreement.title:
@@ -121,7 +121,7 @@ def create(context: Context, actor: Actor | None, agreement: Agreement, *, invit
 
 
 def path_secret(context: Context, session: Session, identity: str) -> str:
-    """Derive the secret that the noise of degraded rewards follows from, in every round of an agreement.
+    """Derive the secret that determines the noise of degraded rewards in every round of an agreement.
 
     If a version up to 0.14 made a round of the agreement, that version's secret is kept: rewards of the same releases
     must never have two independent noises.
@@ -130,7 +130,7 @@ def path_secret(context: Context, session: Session, identity: str) -> str:
 
 
 def _shares_secret(session: Session, identity: str) -> bool:
-    """Tell whether an agreement keeps the one secret that versions up to 0.14 had for the whole service.
+    """Return True if an agreement keeps the one secret that versions up to 0.14 had for the whole service.
 
     Those versions wrote no commitment into the log.
     """
@@ -143,21 +143,21 @@ def _shares_secret(session: Session, identity: str) -> bool:
 
 
 def disclose_path_secret(context: Context, round_id: str, *, all_agreements: bool = False) -> str:
-    """Return the secret of a round's degraded rewards for an auditor, and note in the log that it was handed out.
+    """Return the secret of a round's degraded rewards for an auditor, and record the disclosure in the log.
 
-    Whoever has it can take the noise off every degraded reward of the agreement, so all who read the log must see it.
-    The secret of an agreement that a version up to 0.14 knew is that of all such agreements: `all_agreements` says that
-    the operator knows.
+    With the secret, the noise can be removed from every degraded reward of the agreement, so all readers of the log
+    must learn of the disclosure. Agreements that a version up to 0.14 knew share one secret: with `all_agreements` the
+    operator confirms to disclose the secret of all of them.
     """
     with context.database.writing(exclusive=True) as session:
-        found = get_round(session, round_id)
-        chosen = json.loads(found.options_json or "{}").get("mechanism")
-        if (mechanism := chosen or found.agreement.reward.mechanism) != "degraded":
+        round_ = get_round(session, round_id)
+        chosen = json.loads(round_.options_json or "{}").get("mechanism")
+        if (mechanism := chosen or round_.agreement.reward.mechanism) != "degraded":
             raise Conflict(
                 f'rewards of this round are made by "{mechanism}", and nothing about them is secret from whoever has '
                 "an export of the round; `equipoise operator export` writes one"
             )
-        shared = _shares_secret(session, found.identity)
+        shared = _shares_secret(session, round_.identity)
         if shared and not all_agreements:
             raise Conflict(
                 "a version up to 0.14 made a round of this agreement, with one secret for all agreements of the "
@@ -169,59 +169,59 @@ def disclose_path_secret(context: Context, round_id: str, *, all_agreements: boo
             time=context.clock(),
             actor=event_log.SERVICE,
             kind="noise-secret-disclosed",
-            round_id=found.id,
+            round_id=round_.id,
             reach="agreements that a version up to 0.14 knew" if shared else "this agreement",
         )
-        return path_secret(context, session, found.identity)
+        return path_secret(context, session, round_.identity)
 
 
 def invite(context: Context, actor: Actor | None, round_id: str, party: str) -> None:
-    """Let a party of the agreement see the round and submit; again is no mistake."""
+    """Let a party of the agreement see the round and submit. Repeating this has no effect."""
     actor = require(actor, "invite")
     with context.database.writing(exclusive=True) as session:
         require_active(session, actor)
-        found = get_round(session, round_id)
-        names = found.agreement.party_names
+        round_ = get_round(session, round_id)
+        names = round_.agreement.party_names
         if party not in names:
             raise NotFound(f"{party[:80]!r} is no party of this round's agreement; its parties are {', '.join(names)}")
-        seat = session.get_one(Seat, (found.id, party))
+        seat = session.get_one(Seat, (round_.id, party))
         if seat.invited is not None:
             return
-        require_open(found)
+        require_open(round_)
         seat.invited = context.clock()
         event_log.append(
             session,
             time=seat.invited,
             actor=actor.name,
             kind="party-invited",
-            round_id=found.id,
+            round_id=round_.id,
             party=party,
             person=actor.person_id,
         )
 
 
 def close(context: Context, actor: Actor | None, round_id: str) -> None:
-    """End a round that will not be settled; again is no mistake."""
+    """End a round that will not be settled. Repeating this has no effect."""
     actor = require(actor, "close-rounds")
     with context.database.writing(exclusive=True) as session:
         require_active(session, actor)
-        found = get_round(session, round_id)
-        if found.state == "closed":
+        round_ = get_round(session, round_id)
+        if round_.state == "closed":
             return
-        require_open(found)
-        found.state = "closed"
+        require_open(round_)
+        round_.state = "closed"
         event_log.append(
             session,
             time=context.clock(),
             actor=actor.name,
             kind="round-closed",
-            round_id=found.id,
+            round_id=round_.id,
             person=actor.person_id,
         )
 
 
 def list_visible(context: Context, actor: Actor | None) -> list[RoundView]:
-    """All rounds that an actor may see, the newest first."""
+    """List all rounds that an actor may see, the newest first."""
     actor = require(actor, "see-rounds")
     statement = select(Round).order_by(Round.created.desc(), Round.id)
     if actor.role == "party":
@@ -229,12 +229,14 @@ def list_visible(context: Context, actor: Actor | None) -> list[RoundView]:
             Seat.party == actor.name, Seat.invited.is_not(None)
         )
     with context.database.reading() as session:
-        found = [one for one in session.scalars(statement) if actor.role != "party" or matches_key(one, actor)]
-        return _views(session, actor, found)
+        visible = [
+            round_ for round_ in session.scalars(statement) if actor.role != "party" or matches_key(round_, actor)
+        ]
+        return _views(session, actor, visible)
 
 
 def get(context: Context, actor: Actor | None, round_id: str) -> RoundView:
-    """One round as an actor may see it; `NotFound` for who may not."""
+    """Return one round as an actor may see it; raise `NotFound` if the actor may not see it at all."""
     actor = require(actor, "see-rounds")
     check_round_id(round_id)
     seats = context.database.rows(_SEATS, {"round": round_id})
@@ -245,11 +247,11 @@ def get(context: Context, actor: Actor | None, round_id: str) -> RoundView:
     if actor.role == "party" and not (invited and is_meant(agreement, actor)):
         raise NotFound(NO_ROUND)
     sent = {
-        (round_id, one.party): _Sent(one.received, float(one.epsilon), one.rows, one.submitter)
-        for one in seats
-        if one.received is not None
+        (round_id, row.party): _Sent(row.received, float(row.epsilon), row.rows, row.submitter)
+        for row in seats
+        if row.received is not None
     }
-    return _view(actor, seats[0], agreement, seats, sent, {one.party: one.public_key for one in seats})
+    return _view(actor, seats[0], agreement, seats, sent, {row.party: row.public_key for row in seats})
 
 
 def _agreement(context: Context, round_id: str) -> Agreement:
@@ -257,10 +259,11 @@ def _agreement(context: Context, round_id: str) -> Agreement:
         return get_round(session, round_id).agreement
 
 
-_agreements: SingleFlightCache[Agreement] = SingleFlightCache(256)  # a round's never changes, and may be long
+# A round's agreement never changes, and parsing a long one takes a while.
+_agreements: SingleFlightCache[Agreement] = SingleFlightCache(256)
 
-# A round's seats, with what was submitted and whose key may submit, each with the round's own columns but for the
-# agreement. It is written once, since making a statement takes longer than running it.
+# One row for each seat of a round: the round's own columns except the agreement, the submission, and the key that may
+# submit. The statement is built once, because building it takes longer than running it.
 _submitter = aliased(Person)
 _SEATS = (
     select(
@@ -285,7 +288,7 @@ _SEATS = (
     .outerjoin(_submitter, _submitter.id == SubmissionRow.person_id)
     .outerjoin(
         Person,
-        (func.lower(Person.name) == func.lower(Seat.party))  # for the index of approved people's names
+        (func.lower(Person.name) == func.lower(Seat.party))  # uses the index on the names of approved people
         & (Person.state == literal_column("'approved'"))
         & (Person.name == Seat.party)
         & (Person.role == "party"),
@@ -296,14 +299,14 @@ _SEATS = (
 
 
 def excluded_parties(round_: Any) -> tuple[str, ...]:
-    """Parties without whom a round is being settled, or was, though they may have submitted."""
+    """Return the parties that the operator left out of a settlement, which may nevertheless have submitted."""
     if round_.state not in ("settling", "settled"):
         return ()
     return tuple(json.loads(round_.options_json or "{}").get("without", ()))
 
 
 def require_open(round_: Round) -> None:
-    """Refuse what can only be done while submissions are taken."""
+    """Refuse an action that is possible only while a round is open."""
     if round_.state != "open":
         raise Conflict(f"the round is no longer open but {round_.state}{_WAY_OUT[round_.state]}", code="not-open")
 
@@ -323,10 +326,10 @@ class _Sent:
     public_key: str | None
 
 
-def _views(session: Session, actor: Actor, found: list[Round]) -> list[RoundView]:
-    """Rounds as an actor may see them, with three more queries, however many rounds and seats there are."""
-    chosen = [one.id for one in found] if len(found) <= 100 else None
-    seats: dict[str, list[Seat]] = {one.id: [] for one in found}
+def _views(session: Session, actor: Actor, rounds: list[Round]) -> list[RoundView]:
+    """Return rounds as an actor may see them, with three queries for any number of rounds and seats."""
+    chosen = [round_.id for round_ in rounds] if len(rounds) <= 100 else None
+    seats: dict[str, list[Seat]] = {round_.id: [] for round_ in rounds}
     statement = select(Seat).order_by(Seat.round_id, Seat.position)
     for seat in session.scalars(statement if chosen is None else statement.where(Seat.round_id.in_(chosen))):
         if seat.round_id in seats:
@@ -340,51 +343,53 @@ def _views(session: Session, actor: Actor, found: list[Round]) -> list[RoundView
     )
     submitted = select(*columns, Person.public_key).join(Person, Person.id == SubmissionRow.person_id)
     sent = {
-        (one.round_id, one.party): _Sent(one.received, float(one.epsilon), one.rows, one.public_key)
-        for one in session.execute(submitted if chosen is None else submitted.where(SubmissionRow.round_id.in_(chosen)))
+        (round_.round_id, round_.party): _Sent(round_.received, float(round_.epsilon), round_.rows, round_.public_key)
+        for round_ in session.execute(
+            submitted if chosen is None else submitted.where(SubmissionRow.round_id.in_(chosen))
+        )
     }
     approved = select(Person.name, Person.public_key).where(Person.state == "approved", Person.role == "party")
     names = {seat.party for some in seats.values() for seat in some}
     if len(names) <= 100:
         approved = approved.where(Person.name.in_(names))
-    keys: dict[str, str | None] = {one.name: one.public_key for one in session.execute(approved)}
-    return [_view(actor, one, one.agreement, seats[one.id], sent, keys) for one in found]
+    keys: dict[str, str | None] = {round_.name: round_.public_key for round_ in session.execute(approved)}
+    return [_view(actor, round_, round_.agreement, seats[round_.id], sent, keys) for round_ in rounds]
 
 
 def _view(
     actor: Actor,
-    found: Any,
+    round_: Any,
     agreement: Agreement,
     seats: Iterable[Any],
     sent: dict[tuple[str, str], _Sent],
     keys: dict[str, str | None],
 ) -> RoundView:
-    left_out = excluded_parties(found)
+    left_out = excluded_parties(round_)
     pinned = {party.name: party.public_key for party in agreement.parties}
     views = []
     for seat in seats:
-        one = sent.get((found.id, seat.party))
-        key = (one and one.public_key) or pinned[seat.party] or keys.get(seat.party)
+        submission = sent.get((round_.id, seat.party))
+        key = (submission and submission.public_key) or pinned[seat.party] or keys.get(seat.party)
         shown = actor.role != "party" or actor.name == seat.party
         views.append(
             SeatView(
                 party=seat.party,
                 invited=seat.invited,
-                submitted=None if one is None else one.received,
-                epsilon=one.epsilon if one is not None and shown else None,
-                rows=one.rows if one is not None and shown else None,
+                submitted=None if submission is None else submission.received,
+                epsilon=submission.epsilon if submission is not None and shown else None,
+                rows=submission.rows if submission is not None and shown else None,
                 fingerprint=fingerprint(key) if key is not None and shown else None,
                 left_out=seat.party in left_out,
             )
         )
     return RoundView(
-        id=found.id,
-        title=found.title,
-        state=found.state,
-        identity=found.identity,
-        created=found.created,
-        settled=found.settled,
-        decisions=found.decisions,
+        id=round_.id,
+        title=round_.title,
+        state=round_.state,
+        identity=round_.identity,
+        created=round_.created,
+        settled=round_.settled,
+        decisions=round_.decisions,
         agreement=agreement,
         seats=tuple(views),
     )

@@ -1,4 +1,4 @@
-"""Starting, watching and cancelling a settlement; workers do the work (`equipoise_service.jobs.worker`)."""
+"""Starting, watching and cancelling a settlement; workers compute it (`equipoise_service.jobs.worker`)."""
 
 import json
 import secrets
@@ -24,9 +24,10 @@ from equipoise_service.rules.rounds import path_secret, require_open
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a settlement is; `state` is the round's, `done` of `planned` belong to the stage, times are seconds.
+    """The progress of a settlement: `state` is the round's, `done` and `planned` count requests of the current stage.
 
-    What the problem of a failed one was is for operators and auditors: it may be about single parties.
+    Durations are in seconds. Only operators and auditors see the problem of a failed settlement, because it may concern
+    single parties.
     """
 
     state: str
@@ -41,45 +42,46 @@ class Progress:
 
 
 def start(context: Context, actor: Actor | None, round_id: str, options: Options) -> None:
-    """Have a round settled with what was submitted so far; nothing more is taken from now on.
+    """Start the settlement of a round with the present submissions, and accept no more submissions from now on.
 
-    What can be refused is refused now, not by a worker later. Submissions of those whom `options.without` names stay
-    where they are, unused: one party's must not keep all others from a settlement. Seed and noise are the same whenever
-    it is started with the same submissions.
+    Anything that can be refused is refused now, not later by a worker. Submissions of the parties in `options.without`
+    stay stored but unused, so that one unusable submission cannot block the settlement. Seed and noise depend only on
+    the submissions, so a restart with the same submissions repeats them.
     """
     actor = require(actor, "settle")
     with context.database.reading() as session:
-        found = get_round(session, round_id)
-        require_open(found)
-        sent = _sent(session, found, options)
-        secret = _noise_secret(context, session, found, options)
-    _check_left_out(found, options)
+        round_ = get_round(session, round_id)
+        require_open(round_)
+        sent = _sent(session, round_, options)
+        secret = _noise_secret(context, session, round_, options)
+    _check_left_out(round_, options)
     if not sent:
         who = "nobody else" if options.without else "nobody"
         raise Conflict(f"{who} has submitted to this round yet; wait for at least one party", code="no-submissions")
     try:
-        task = _task(found, sent, options, secret)  # outside of the transaction: others need not wait for it
+        # Parse outside of the transaction, so that other writers need not wait.
+        task = _task(round_, sent, options, secret)
     except SubmissionError as error:
         raise Invalid(f"{error}; or start without that party (--without)") from error
     except EquipoiseError as error:
         raise Invalid(str(error)) from error
     with context.database.writing(exclusive=True) as session:
         require_active(session, actor)
-        found = get_round(session, round_id)
-        require_open(found)
-        if _sent(session, found, options) != sent:
+        round_ = get_round(session, round_id)
+        require_open(round_)
+        if _sent(session, round_, options) != sent:
             raise Conflict("a submission arrived just now; look who takes part, then start again")
         now, chosen = context.clock(), options.to_json()
-        found.state = "settling"
+        round_.state = "settling"
         if task.mechanism == "noise":
-            found.noise_secret = found.noise_secret or secret
-        found.options_json = canonical_json(chosen).decode("ascii")
+            round_.noise_secret = round_.noise_secret or secret
+        round_.options_json = canonical_json(chosen).decode("ascii")
         session.add(
             Job(
-                round_id=found.id,
+                round_id=round_.id,
                 kind="settlement",
                 digest=secrets.token_hex(32),  # every start is a job of its own
-                payload_json=found.options_json,
+                payload_json=round_.options_json,
                 state="waiting",
                 created=now,
             )
@@ -89,7 +91,7 @@ def start(context: Context, actor: Actor | None, round_id: str, options: Options
             time=now,
             actor=actor.name,
             kind="settlement-started",
-            round_id=found.id,
+            round_id=round_.id,
             person=actor.person_id,
             options=chosen,
             seed=task.seed,
@@ -101,37 +103,38 @@ def cancel(context: Context, actor: Actor | None, round_id: str) -> None:
     actor = require(actor, "settle")
     with context.database.writing(exclusive=True) as session:
         require_active(session, actor)
-        found = get_round(session, round_id)
-        if found.state != "settling":
-            raise Conflict(f"the round is {found.state}; there is no settlement to cancel", code="not-settling")
+        round_ = get_round(session, round_id)
+        if round_.state != "settling":
+            raise Conflict(f"the round is {round_.state}; there is no settlement to cancel", code="not-settling")
         now = context.clock()
-        for kind in ("settlement", "batch"):  # in this order, as workers lock them
+        # Workers lock rows in this order, too.
+        for kind in ("settlement", "batch"):
             session.execute(
                 update(Job)
-                .where(Job.round_id == found.id, Job.kind == kind, Job.state.in_(("waiting", "running")))
+                .where(Job.round_id == round_.id, Job.kind == kind, Job.state.in_(("waiting", "running")))
                 .values(state="cancelled", owner=None, ended=now)
             )
-        found.state = "open"
+        round_.state = "open"
         event_log.append(
-            session, time=now, actor=actor.name, kind="settlement-cancelled", round_id=found.id, person=actor.person_id
+            session, time=now, actor=actor.name, kind="settlement-cancelled", round_id=round_.id, person=actor.person_id
         )
 
 
 def progress(context: Context, actor: Actor | None, round_id: str) -> Progress:
-    """How far the settlement is that was started last."""
+    """Return the progress of the settlement that was started last."""
     actor = require(actor, "see-progress")
     with context.database.reading() as session:
-        found, _ = get_seat(session, actor, round_id)
-        latest = select(Job).where(Job.round_id == found.id, Job.kind == "settlement").order_by(Job.id.desc()).limit(1)
+        round_, _ = get_seat(session, actor, round_id)
+        latest = select(Job).where(Job.round_id == round_.id, Job.kind == "settlement").order_by(Job.id.desc()).limit(1)
         job = session.scalars(latest).one_or_none()
     if job is None:
-        return Progress(found.state, None, None, 0, None, None, None, None, None)
+        return Progress(round_.state, None, None, 0, None, None, None, None, None)
     problem = job.problem
     if problem is not None and actor.role == "party":
         problem = "the settlement failed; the operator can see why"
     now = job.ended or context.clock()
     return Progress(
-        state=found.state,
+        state=round_.state,
         job_state=job.state,
         stage=job.stage,
         done=job.finished_of_planned,
@@ -144,29 +147,30 @@ def progress(context: Context, actor: Actor | None, round_id: str) -> Progress:
 
 
 def task_for(context: Context, round_id: str) -> Task:
-    """The task of a round that is being settled, for a worker."""
+    """Return the task of a round that is being settled, for a worker."""
     with context.database.reading() as session:
-        found = get_round(session, round_id)
-        chosen = json.loads(found.options_json or "{}")
-        seed = chosen.pop("seed", None)  # of a settlement that a version up to 0.7 started
+        round_ = get_round(session, round_id)
+        chosen = json.loads(round_.options_json or "{}")
+        # Only settlements that a version up to 0.7 started have a stored seed.
+        seed = chosen.pop("seed", None)
         options = Options.read(chosen)
-        sent = _sent(session, found, options)
-        secret = _noise_secret(context, session, found, options)
-    return _task(found, sent, options, secret, seed)
+        sent = _sent(session, round_, options)
+        secret = _noise_secret(context, session, round_, options)
+    return _task(round_, sent, options, secret, seed)
 
 
-def _sent(session: Session, found: Round, options: Options) -> Sequence[bytes]:
-    """The submissions to a round that count: those of parties that are not left out."""
+def _sent(session: Session, round_: Round, options: Options) -> Sequence[bytes]:
+    """Return the submissions to a round that count: those of parties that are not left out."""
     statement = (
         select(SubmissionRow.party, SubmissionRow.content)
-        .where(SubmissionRow.round_id == found.id)
+        .where(SubmissionRow.round_id == round_.id)
         .order_by(SubmissionRow.party)
     )
     return [content for party, content in session.execute(statement) if party not in options.without]
 
 
-def _check_left_out(found: Round, options: Options) -> None:
-    names = found.agreement.party_names
+def _check_left_out(round_: Round, options: Options) -> None:
+    names = round_.agreement.party_names
     if unknown := [party for party in options.without if party not in names]:
         raise Invalid(
             f"{unknown[0]!r} is no party of this round's agreement, so that nothing can be started without it; its "
@@ -174,26 +178,28 @@ def _check_left_out(found: Round, options: Options) -> None:
         )
 
 
-def _noise_secret(context: Context, session: Session, found: Round, options: Options) -> str | None:
+def _noise_secret(context: Context, session: Session, round_: Round, options: Options) -> str | None:
     """Return the secret that rewards' noise is drawn from, if the mechanism adds any."""
-    mechanism = options.mechanism or found.agreement.reward.mechanism
+    mechanism = options.mechanism or round_.agreement.reward.mechanism
     if mechanism == "degraded":
-        return path_secret(context, session, found.identity)
+        return path_secret(context, session, round_.identity)
     if mechanism != "noise":
         return None
-    return found.noise_secret or secrets.token_hex(16)  # rounds that a version up to 0.7 made have none at first
+    # Rounds that a version up to 0.7 made have no secret at first.
+    return round_.noise_secret or secrets.token_hex(16)
 
 
-def _task(found: Round, sent: Sequence[bytes], options: Options, secret: str | None, seed: int | None = None) -> Task:
-    # Partial: an operator sees who has not submitted, and says on the command line that it is meant.
+def _task(round_: Round, sent: Sequence[bytes], options: Options, secret: str | None, seed: int | None = None) -> Task:
+    # Partial, because the operator has already seen which submissions are missing and confirmed the start.
     settings = SettlementSettings.of(options, {"seed": seed, "noise_secret": secret, "partial": True})
-    return task_of(found.agreement, [Submission.parse(data) for data in sent], settings)
+    return task_of(round_.agreement, [Submission.parse(data) for data in sent], settings)
 
 
 def _left(job: Job, now: int) -> float | None:
-    """Return the seconds that the rest of a stage takes, if it goes on as so far; None if that is not known.
+    """Return the expected seconds until the end of a stage, at its present pace; None if they cannot be estimated.
 
-    It is not known before something is finished, nor once all that was planned is: what goes on then was not planned.
+    There is no estimate before the first request is finished, nor once all planned requests are: what follows was not
+    planned.
     """
     if not job.planned or job.stage_began is None or not 0 < job.finished_of_planned < job.planned:
         return None

@@ -1,6 +1,6 @@
-"""Submissions: checked on arrival, kept byte for byte, receipted, one for each seat.
+"""Submissions: checked on arrival, stored byte for byte, and acknowledged by a receipt; one for each seat.
 
-A party that does not know whether its submission arrived sends it again and gets the same receipt.
+A party that does not know whether its submission arrived can send it again, and gets the same receipt.
 """
 
 from sqlalchemy import select
@@ -20,47 +20,48 @@ from equipoise_service.rules.rounds import require_open
 
 
 def accept(context: Context, actor: Actor | None, round_id: str, data: bytes) -> tuple[Receipt, bool]:
-    """Keep a submission; its receipt, and whether it is new. What it returns is on disk."""
+    """Store a submission; return its receipt, and True if it is new. On return, the submission is on disk."""
     actor = require(actor, "submit")
     with context.database.reading() as session:
-        found, _ = get_seat(session, actor, round_id)
-        if (known := _existing_receipt(session, found, actor, data)) is not None:
+        round_, _ = get_seat(session, actor, round_id)
+        if (known := _existing_receipt(session, round_, actor, data)) is not None:
             return known, False
-        require_open(found)
-    submission = _checked(found, actor, data)  # outside of the transaction: others need not wait for it
+        require_open(round_)
+    # Check outside of the transaction, so that other writers need not wait.
+    submission = _checked(round_, actor, data)
     with context.database.writing(exclusive=True) as session:
         require_active(session, actor)
-        found, _ = get_seat(session, actor, round_id)
-        if (known := _existing_receipt(session, found, actor, data)) is not None:
+        round_, _ = get_seat(session, actor, round_id)
+        if (known := _existing_receipt(session, round_, actor, data)) is not None:
             return known, False
-        require_open(found)
+        require_open(round_)
         _check_unused(session, submission, data)
-        return _store(session, context, actor, found, submission, data), True
+        return _store(session, context, actor, round_, submission, data), True
 
 
 def own_submission(context: Context, actor: Actor | None, round_id: str) -> bytes:
-    """What a party submitted to a round, byte for byte."""
+    """Return a party's own submission to a round, byte for byte."""
     return _own(context, actor, round_id).content
 
 
 def receipt(context: Context, actor: Actor | None, round_id: str) -> Receipt:
-    """The receipt of what a party submitted to a round."""
+    """Return the receipt of a party's own submission to a round."""
     return Receipt.parse(_own(context, actor, round_id).receipt)
 
 
 def _own(context: Context, actor: Actor | None, round_id: str) -> SubmissionRow:
     actor = require(actor, "see-own-submission")
     with context.database.reading() as session:
-        found, _ = get_seat(session, actor, round_id)
-        kept = session.get(SubmissionRow, (found.id, actor.name))
+        round_, _ = get_seat(session, actor, round_id)
+        kept = session.get(SubmissionRow, (round_.id, actor.name))
     if kept is None:
         raise NotFound(f"{actor.name!r} has not submitted to this round yet")
     return kept
 
 
-def _existing_receipt(session: Session, found: Round, actor: Actor, data: bytes) -> Receipt | None:
-    """The receipt, if this very submission is there already; another one in its place is refused."""
-    kept = session.get(SubmissionRow, (found.id, actor.name))
+def _existing_receipt(session: Session, round_: Round, actor: Actor, data: bytes) -> Receipt | None:
+    """Return the receipt if this very submission is stored already; refuse a different one."""
+    kept = session.get(SubmissionRow, (round_.id, actor.name))
     if kept is None:
         return None
     if kept.digest != sha256_hex(data):
@@ -71,8 +72,8 @@ def _existing_receipt(session: Session, found: Round, actor: Actor, data: bytes)
     return Receipt.parse(kept.receipt)
 
 
-def _checked(found: Round, actor: Actor, data: bytes) -> Submission:
-    agreed = found.agreement
+def _checked(round_: Round, actor: Actor, data: bytes) -> Submission:
+    agreed = round_.agreement
     if len(data) > (most := max_submission_bytes(len(layout_of(agreed)))):
         raise TooLarge(f"a submission to this round has at most {most:,} bytes, not {len(data):,}")
     try:
@@ -82,7 +83,8 @@ def _checked(found: Round, actor: Actor, data: bytes) -> Submission:
         submission.check(agreed)
     except SubmissionError as error:
         raise Invalid(str(error)) from error
-    if data != submission.to_json():  # or receipt, log and settlement would name it by different digests
+    # Otherwise receipt, log and settlement would name the submission by different digests.
+    if data != submission.to_json():
         raise Invalid(
             f"the submission of {submission.party!r} was written anew, with other spaces, order or digits than a "
             "release has; send it with `equipoise submit`, or unchanged"
@@ -96,7 +98,7 @@ def _checked(found: Round, actor: Actor, data: bytes) -> Submission:
 
 
 def receipts(context: Context, actor: Actor | None, round_id: str) -> list[Receipt]:
-    """All receipts of a round, for those who oversee it, as they were given."""
+    """Return all receipts of a round as they were issued, in the order of arrival, for operators and auditors."""
     require(actor, "see-events")
     with context.database.reading() as session:
         statement = select(SubmissionRow.receipt).where(SubmissionRow.round_id == get_round(session, round_id).id)
@@ -107,7 +109,7 @@ def receipts(context: Context, actor: Actor | None, round_id: str) -> list[Recei
 
 
 def _check_unused(session: Session, submission: Submission, data: bytes) -> None:
-    """Refuse another content, or another sender, of a release that was seen, in whatever round."""
+    """Refuse a release that was received before, in any round, with other content or from another party."""
     columns = select(SubmissionRow.party, SubmissionRow.digest).where(SubmissionRow.submission_id == submission.id)
     if any(tuple(row) != (submission.party, sha256_hex(data)) for row in session.execute(columns)):
         raise Conflict(
@@ -118,7 +120,7 @@ def _check_unused(session: Session, submission: Submission, data: bytes) -> None
 
 
 def _store(
-    session: Session, context: Context, actor: Actor, found: Round, submission: Submission, data: bytes
+    session: Session, context: Context, actor: Actor, round_: Round, submission: Submission, data: bytes
 ) -> Receipt:
     now, digest = context.clock(), sha256_hex(data)
     event = event_log.append(
@@ -126,7 +128,7 @@ def _store(
         time=now,
         actor=actor.name,
         kind="submission-accepted",
-        round_id=found.id,
+        round_id=round_.id,
         party=submission.party,
         submission=submission.id,
         digest=digest,
@@ -134,8 +136,8 @@ def _store(
     )
     receipt = Receipt.signed(
         context.key,
-        round=found.id,
-        agreement=found.identity,
+        round=round_.id,
+        agreement=round_.identity,
         party=submission.party,
         submission=submission.id,
         digest=digest,
@@ -145,7 +147,7 @@ def _store(
     )
     session.add(
         SubmissionRow(
-            round_id=found.id,
+            round_id=round_.id,
             party=submission.party,
             person_id=actor.person_id,
             submission_id=submission.id,

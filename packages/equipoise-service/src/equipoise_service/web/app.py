@@ -1,4 +1,4 @@
-"""The web application: what it is made of, and in which order a request passes through."""
+"""The web application: its routes, and its middleware in the order that a request passes through."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ _SWEEP = 600.0  # seconds
 
 
 def create_app(context: Context, settings: Settings) -> FastAPI:
-    """The web application of one service. Pages and the API share the rules, not the way people sign in."""
+    """Create the web application of one service. Pages and the API share the rules, but not how people sign in."""
     limits = RateLimits(settings.rates)
     app = FastAPI(
         title="Equipoise",
@@ -58,13 +58,14 @@ def create_app(context: Context, settings: Settings) -> FastAPI:
 
 @asynccontextmanager
 async def _sweeping(app: FastAPI) -> AsyncIterator[None]:
-    """While the server runs, delete expired secrets and nonces now and then."""
+    """Delete expired secrets and nonces from time to time while the server runs."""
 
     async def sweep() -> None:
         while True:
             try:
                 await asyncio.to_thread(authentication.delete_expired, app.state.context)
-            except Exception as error:  # the database is away: the next time will do
+            # The database may be unavailable; the next sweep deletes what this one could not.
+            except Exception as error:
                 log_failure("sweep", error)
             await asyncio.sleep(_SWEEP)
 

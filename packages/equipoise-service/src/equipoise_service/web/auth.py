@@ -1,8 +1,9 @@
-"""Who sends a request: by its signature, or by a token. Cookies count for pages alone, never here.
+"""Authentication of API requests by a signature or a token. Cookies are valid for pages only, never here.
 
-A signature covers the exact path and query that were sent, and the exact body. FastAPI parses a body before it asks
-anything that a route depends on; so routes have it found out earlier: what the head shows before the body is read
-(`check_head`), and the rest over the bytes, before they are parsed (`authenticate`). What was found is cached.
+A signature covers the exact path and query that were sent, and the exact body. FastAPI parses a body before it
+evaluates the dependencies of a route. So our routes authenticate earlier, in two steps: `check_head` checks the head
+before the body is read, and `authenticate` verifies the raw body before it is parsed. The results are cached for the
+dependencies.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,56 +46,56 @@ _NEITHER = "nobody is signed in; sign the request with your key, or send a token
 
 
 def context_of(request: Request) -> Context:
-    """The open service that the app is for."""
+    """Return the open service that the app belongs to."""
     context: Context = request.app.state.context
     return context
 
 
 def body_of(request: Request) -> bytes:
-    """The body of a request, as it was sent."""
+    """Return the body of a request, as it was sent."""
     body: bytes = request.state.body
     return body
 
 
 def target_of(request: Request) -> str:
-    """Path and query of a request, as they were sent."""
+    """Return path and query of a request, as they were sent."""
     path: bytes = request.scope["raw_path"]
     query: bytes = request.scope["query_string"]
     return (path + (b"?" + query if query else b"")).decode("latin-1")
 
 
-# The arguments `token` and `signature` document how to sign in. A route has found out before it comes here; were these
-# plain functions, each would be called in a thread all the same.
+# The arguments `token` and `signature` document how to sign in. The route has cached the result before FastAPI calls
+# these functions. They are coroutines, because FastAPI would call plain functions in threads.
 
 
 async def current_actor(request: Request, token: Token, signature: Signature) -> Actor:  # noqa: ARG001
-    """Whoever signed the request, or holds its token."""
-    return await _found(request, _current_actor)
+    """Return the person who signed the request, or who owns its token."""
+    return await _result_of(request, _current_actor)
 
 
 async def require_signature(request: Request, signature: Signature) -> Actor:  # noqa: ARG001
-    """Whoever signed the request: a token must not be enough to get another, or it would never end."""
-    return await _found(request, _require_signature)
+    """Return the person who signed the request. A token is not accepted: with it, one could renew tokens for ever."""
+    return await _result_of(request, _require_signature)
 
 
 async def require_token(request: Request, token: Token) -> str:  # noqa: ARG001
-    """The token of the request, which must be a good one."""
-    return await _found(request, _require_token)
+    """Return the token of the request, which must be valid."""
+    return await _result_of(request, _require_token)
 
 
 async def signing_key(request: Request, signature: Signature) -> str:  # noqa: ARG001
-    """The key that signed the request; whose it is, nobody needs to know yet."""
-    return await _found(request, _signing_key)
+    """Return the key that signed the request, whose owner need not be known."""
+    return await _result_of(request, _signing_key)
 
 
 async def optional_signing_key(request: Request, signature: Signature) -> str | None:  # noqa: ARG001
-    """The key that signed the request, if one did."""
-    return await _found(request, _optional_signing_key)
+    """Return the key that signed the request, or None if it is not signed."""
+    return await _result_of(request, _optional_signing_key)
 
 
 async def rate_limited(request: Request) -> None:
     """Refuse an address that signs in or asks to join too often."""
-    await _found(request, _rate_limited)
+    await _result_of(request, _rate_limited)
 
 
 CurrentActor = Annotated[Actor, Depends(current_actor)]
@@ -104,12 +105,13 @@ _Authenticator = Callable[[Request], Any]
 
 
 def authenticators_of(dependant: Dependant) -> tuple[_Authenticator, ...]:
-    """The authenticators of a route, from its dependencies, in their order."""
-    return tuple(_AUTHENTICATORS[one.call] for one in dependant.dependencies if one.call in _AUTHENTICATORS)
+    """Return the authenticators of a route's dependencies, in their order."""
+    calls = [dependency.call for dependency in dependant.dependencies]
+    return tuple(_AUTHENTICATORS[call] for call in calls if call in _AUTHENTICATORS)
 
 
 def check_head(request: Request, authenticators: Sequence[_Authenticator]) -> None:
-    """Refuse, before the body is read, what no body can make good."""
+    """Refuse a request, before its body is read, if no body could make it valid."""
     signed = SignedRequest.of(request.headers)
     for authenticator in authenticators:
         if authenticator is _rate_limited or (signed is None and authenticator is not _optional_signing_key):
@@ -120,28 +122,28 @@ def check_head(request: Request, authenticators: Sequence[_Authenticator]) -> No
 
 
 def authenticate(request: Request, authenticators: Sequence[_Authenticator]) -> None:
-    """Find out who sends a request whose body is there."""
+    """Run the authenticators of a request whose body has been read, and cache their results."""
     for authenticator in authenticators:
         _cached(request, authenticator)
 
 
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 
-def _cached(request: Request, authenticator: Callable[[Request], _Found]) -> _Found:
-    found: dict[_Authenticator, Any] = request.scope["state"].setdefault("found", {})
-    if authenticator not in found:
-        found[authenticator] = authenticator(request)
-    cached: _Found = found[authenticator]
-    return cached
+def _cached(request: Request, authenticator: Callable[[Request], _Result]) -> _Result:
+    results: dict[_Authenticator, Any] = request.scope["state"].setdefault("authenticated", {})
+    if authenticator not in results:
+        results[authenticator] = authenticator(request)
+    result: _Result = results[authenticator]
+    return result
 
 
-async def _found(request: Request, authenticator: Callable[[Request], _Found]) -> _Found:
-    """What an authenticator has found, or finds in a thread."""
-    found: dict[_Authenticator, Any] = request.scope["state"].get("found", {})
-    if authenticator in found:
-        cached: _Found = found[authenticator]
-        return cached
+async def _result_of(request: Request, authenticator: Callable[[Request], _Result]) -> _Result:
+    """Return the cached result of an authenticator, or run it in a thread."""
+    results: dict[_Authenticator, Any] = request.scope["state"].get("authenticated", {})
+    if authenticator in results:
+        result: _Result = results[authenticator]
+        return result
     return await run_in_threadpool(_cached, request, authenticator)
 
 

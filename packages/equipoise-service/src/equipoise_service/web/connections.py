@@ -1,9 +1,8 @@
-"""Connections: counted as they are accepted, timed from then on, and aborted if they keep silent.
+"""Connections: counted when they are accepted, timed from then on, and aborted if the client keeps silent.
 
-Without this, somebody with a few hundred silent connections would keep everybody else out. What is counted later is not
-counted at all while somebody keeps silent: TLS is given a minute for its handshake by asyncio, and until that ends no
-protocol of ours knows of the connection. So the listening socket itself turns away who has too many, and the event loop
-has less patience with handshakes.
+Otherwise a client with a few hundred silent connections could lock everybody else out. Counting later would miss
+connections in the TLS handshake: asyncio allows a minute for it, and only then does our protocol learn of them. So the
+listening socket itself closes connections over the limits, and the event loop shortens the time for handshakes.
 """
 
 import asyncio
@@ -27,34 +26,38 @@ if sys.platform != "win32":
 LOGGER = logging.getLogger("equipoise.connections")
 
 HANDSHAKE_TIMEOUT = 5.0
-SHUTDOWN_TIMEOUT = 5.0  # for TLS to end well
-RESERVED_DESCRIPTORS = 200  # for the database, files and workers
-ACCEPT_PAUSE = 0.5  # seconds, when the system has no room for a connection; asyncio waits for one
+# Seconds that TLS has to shut down.
+SHUTDOWN_TIMEOUT = 5.0
+# Descriptors kept free for the database, files and workers.
+RESERVED_DESCRIPTORS = 200
+# Seconds without attempts to accept when the system has no room for a connection. Asyncio itself pauses for one second.
+ACCEPT_PAUSE = 0.5
 HEADER_TIMEOUT = 10.0
 READ_CHECK_SECONDS = 30.0
-MIN_READ_RATE = 4 * 2**10  # bytes a second: slower than any line, faster than is cheap to keep up by the hundred
+# Bytes per second. Every real line is faster, and hundreds of connections at this rate are costly for an attacker.
+MIN_READ_RATE = 4 * 2**10
 _EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class Listener(socket.socket):
-    """A listening socket that limits connections at one time, in all and of one address (None: no limit of its own)."""
+    """A listening socket that limits open connections, in all and per address (None: no limit per address)."""
 
     def __init__(self, family: int, *, max_connections: int, max_per_address: int | None) -> None:
-        # By its name: asyncio sends small answers at once (TCP_NODELAY) only where it is sure that this is TCP.
+        # Name the protocol: asyncio sends small answers at once (TCP_NODELAY) only if it is sure that this is TCP.
         super().__init__(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         self.max_connections, self.max_per_address = max_connections, max_per_address
         self.open: Counter[str] = Counter()  # by address
         self._paused_until = 0.0
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """The next connection; one too many is closed at once, without a word, and counts as one that hung up."""
+        """Accept the next connection. One over a limit is closed at once, logged, and reported as aborted."""
         if time.monotonic() < self._paused_until:
             raise BlockingIOError(errno.EAGAIN, "the system has no room for connections")
         try:
             plain, address = super().accept()
         except OSError as error:
             if error.errno in _EXHAUSTED:
-                # asyncio takes the listener out for a second, but before that it would ask, and log, a thousand times.
+                # Asyncio stops listening for a second, but before that it would try, and log, a thousand times.
                 self._paused_until = time.monotonic() + ACCEPT_PAUSE
             raise
         peer = client_address({"client": address})
@@ -71,7 +74,7 @@ class Listener(socket.socket):
 
 
 class _CountedSocket(socket.socket):
-    """A connection that is no longer counted once it is closed, or forgotten."""
+    """A connection that is counted until it is closed or garbage-collected."""
 
     def __init__(self, plain: socket.socket, open_: Counter[str], peer: str) -> None:
         super().__init__(plain.family, plain.type, plain.proto, fileno=plain.detach())
@@ -84,20 +87,20 @@ class _CountedSocket(socket.socket):
 
 
 class HandshakeTimeoutLoop(asyncio.SelectorEventLoop):
-    """An event loop whose servers do not wait long for handshakes; uvicorn has no setting for it."""
+    """An event loop with a short timeout for TLS handshakes, for which uvicorn has no setting."""
 
     async def create_server(self, *args: Any, **options: Any) -> asyncio.Server:
-        """Create a server as asyncio does, with shorter limits for TLS."""
+        """Create a server as asyncio does, with shorter timeouts for TLS."""
         if options.get("ssl") is not None:
             options |= {"ssl_handshake_timeout": HANDSHAKE_TIMEOUT, "ssl_shutdown_timeout": SHUTDOWN_TIMEOUT}
         return await super().create_server(*args, **options)
 
 
 class HeaderTimeout(H11Protocol):
-    """HTTP/1.1 whose requests must begin with a whole head, and whose responses must be read, within a time.
+    """The HTTP/1.1 protocol with timeouts for receiving the head of a request and for reading a response.
 
-    uvicorn would wait for ever for both. A connection is aborted and not closed: closing waits until everything was
-    taken.
+    Uvicorn would wait for ever for both. The connection is aborted, because closing it would wait until the client has
+    read everything.
     """
 
     _header_timer: asyncio.TimerHandle | None = None
@@ -126,10 +129,11 @@ class HeaderTimeout(H11Protocol):
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        if not self.transport.is_closing():  # otherwise it has to take the rest as well
+        # If the connection is closing, the peer must still read the rest in time.
+        if not self.transport.is_closing():
             self._stop_reader_timer()
 
-    # Whatever closes the connection: closing is not over before the peer has taken all that was written.
+    # All three methods below may close the connection, which waits until the peer has read all that was written.
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -169,7 +173,7 @@ class HeaderTimeout(H11Protocol):
             self._reader_timer = None
 
     def _check_reader(self) -> Any:
-        """Keep a connection whose peer takes a long response steadily; abort one whose peer takes next to nothing."""
+        """Abort the connection if its peer reads the response more slowly than `MIN_READ_RATE`."""
         self._reader_timer = None
         taken = self._unread - self.transport.get_write_buffer_size()
         if taken < MIN_READ_RATE * READ_CHECK_SECONDS:
@@ -179,14 +183,16 @@ class HeaderTimeout(H11Protocol):
 
 
 def raise_descriptor_limit() -> int:
-    """Raise the limit of open descriptors as far as this process may; returns the limit."""
+    """Raise the limit of open descriptors as far as this process may; return the limit."""
     if sys.platform == "win32":
-        return 2**16  # sockets are not counted there
+        # Windows has no such limit for sockets.
+        return 2**16
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = max(soft, 2**16) if hard == resource.RLIM_INFINITY else hard
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    except (OSError, ValueError):  # some systems have a limit that they do not tell
+    # Some systems have another limit, which they do not report.
+    except (OSError, ValueError):
         return soft
     return wanted
 
@@ -194,4 +200,5 @@ def raise_descriptor_limit() -> int:
 def _uncount(open_: Counter[str], peer: str) -> None:
     open_[peer] -= 1
     if not open_[peer]:
-        del open_[peer]  # or every address that ever came would be remembered
+        # Otherwise the counter would remember every address that ever connected.
+        del open_[peer]

@@ -1,7 +1,7 @@
 """Exception handlers: errors of the API as {"error": {"code": …, "message": …}}, those of pages as pages.
 
-Nothing that a sender wrote is repeated (it may be a secret) except where a rule's own message names it, and what nobody
-foresaw is a reference into the log: a trace never leaves the server.
+Only a rule's own message repeats what a client sent, because that may be a secret. The answer to an unexpected error
+holds a reference into the log; traces never leave the server.
 """
 
 import json
@@ -28,7 +28,7 @@ from equipoise_service.logs import log_failure
 from equipoise_service.rules.access import NO_ROUND
 from equipoise_service.web.pages.rendering import error_page
 
-# What a sender's file or signature can raise below the rules.
+# Errors that a client's file or signature can cause below the rules.
 _STATUS: dict[type[EquipoiseError], tuple[int, str]] = {
     VerificationError: (401, "not-signed-in"),
     AgreementError: (422, "agreement"),
@@ -40,13 +40,13 @@ MAX_REPORTED = 5
 
 
 def json_error(status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    """An error as a JSON response."""
+    """Return an error as a JSON response."""
     content = json.dumps({"error": {"code": code, "message": message}}, ensure_ascii=True)
     return Response(content, status, headers=dict(headers or {}), media_type="application/json")
 
 
 def refusal_response(error: EquipoiseError) -> Response | None:
-    """What was refused as a JSON response; None for an error that no sender should be able to cause."""
+    """Return a refusal as a JSON response, or None for an error that no client should be able to cause."""
     if isinstance(error, Refusal):
         headers = {}
         if isinstance(error, RateLimited):
@@ -64,7 +64,7 @@ def refusal_response(error: EquipoiseError) -> Response | None:
 
 
 def add_exception_handlers(app: FastAPI) -> None:
-    """Have whatever the app raises answered in the one shape."""
+    """Register handlers that answer all errors of the app in the same format."""
     app.add_exception_handler(EquipoiseError, _on_refusal)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http)
@@ -80,17 +80,18 @@ def _on_refusal(request: Request, error: Exception) -> Response:
 
 def _on_validation_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    if any(one["loc"][:2] == ("path", "round") for one in error.errors()):
-        return error_response(request, 404, "not-found", NO_ROUND)  # as of any other round that is not there
-    found = [_describe(one) for one in error.errors()[:MAX_REPORTED]]
-    return error_response(request, 422, "invalid", "; ".join(found))
+    problems = error.errors()
+    # A malformed id gets the same answer as that of a round that does not exist.
+    if any(problem["loc"][:2] == ("path", "round") for problem in problems):
+        return error_response(request, 404, "not-found", NO_ROUND)
+    return error_response(request, 422, "invalid", "; ".join(map(_describe, problems[:MAX_REPORTED])))
 
 
-def _describe(found: Mapping[str, Any]) -> str:
-    """Which field is wrong and why; never what was sent."""
-    place = ".".join(str(part) for part in found["loc"][1:]) or str(found["loc"][0])
-    reason = found.get("ctx", {}).get("error", "") if found["type"] == "json_invalid" else found["msg"]
-    return f"{place[:200]}: {reason}"
+def _describe(problem: Mapping[str, Any]) -> str:
+    """Name the wrong field and the reason, without repeating what was sent."""
+    field = ".".join(str(part) for part in problem["loc"][1:]) or str(problem["loc"][0])
+    reason = problem.get("ctx", {}).get("error", "") if problem["type"] == "json_invalid" else problem["msg"]
+    return f"{field[:200]}: {reason}"
 
 
 def _on_http(request: Request, error: Exception) -> Response:
@@ -105,7 +106,7 @@ def _on_http(request: Request, error: Exception) -> Response:
 
 
 def _list_methods(request: Request) -> str:
-    """List all methods of a path. The framework names those of the first route alone, and each route here has one."""
+    """List all methods of a path. FastAPI lists only those of the first route, and each of our routes has one."""
     methods: set[str] = set()
     for route in request.app.routes:
         if route.matches(request.scope)[0] is not Match.NONE:
@@ -116,7 +117,7 @@ def _list_methods(request: Request) -> str:
 def error_response(
     request: Request, status: int, code: str, message: str, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """An error as JSON to a program, as a page to a browser."""
+    """Return an error as JSON for the API, as a page for a browser."""
     if _is_api(request):
         return json_error(status, code, message, headers)
     response = error_page(request, status, message)
@@ -125,7 +126,7 @@ def error_response(
 
 
 def server_error(request: Request, message: str) -> Response:
-    """The response to a failure that nobody foresaw; as JSON if it is the pages that are broken."""
+    """Return the response to an unexpected failure, as JSON if rendering a page fails, too."""
     try:
         return error_response(request, 500, "unexpected", message)
     except Exception as error:

@@ -1,6 +1,6 @@
-"""ASGI middleware: what every request passes before a route sees it, and every response on its way out.
+"""ASGI middleware, which every request passes before it reaches a route, and every response on its way out.
 
-`equipoise_service.web.app` has them in their order. Each does one thing, and answers a request that it refuses itself.
+`equipoise_service.web.app` defines the order. Each middleware does one thing, and answers the requests that it refuses.
 """
 
 import asyncio
@@ -22,11 +22,12 @@ CONTENT_POLICY = (
     "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 _YEAR = 365 * 24 * 3_600
-_SENDERS = 8  # that together can have as much buffered as is buffered at all
+# One address may use this fraction (1/8) of the memory for bodies.
+_SENDERS = 8
 
 
 class SecurityHeaders:
-    """Headers that make browsers careful, on every response; a route that needs another value sets it itself."""
+    """Middleware that adds security headers to every response, unless a route has set another value."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app = app
@@ -57,7 +58,7 @@ class SecurityHeaders:
 
 
 class ServerErrors:
-    """Whatever is raised that nobody foresaw is answered with a reference, which the log has with the trace."""
+    """Middleware that answers unexpected errors with a reference, under which the log has the trace."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -85,10 +86,10 @@ class ServerErrors:
 
 
 class TrustedHost:
-    """Requests for other names than the service's own are refused: the Host header must be there once.
+    """Middleware that refuses requests without exactly one Host header, which must name this service.
 
-    A page of somebody else's, whose name was made to point at this machine, would otherwise be the service to a
-    browser.
+    Otherwise an attacker could point the name of an own page at this machine (DNS rebinding), and a browser would take
+    the service for a part of that page's site.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -106,15 +107,15 @@ class TrustedHost:
 
 
 class ProxyOnly:
-    """Behind a reverse proxy, it alone may connect.
+    """Middleware for a server behind a reverse proxy, which admits connections from that proxy and this machine only.
 
-    Others would come without TLS, and could name any address as theirs. To be put outside of everything
-    else. This machine may connect, too, so that its health can be asked for.
+    Other clients would bypass TLS, and could claim any address as theirs. This machine is admitted for health checks.
+    The middleware must be the outermost one.
     """
 
     def __init__(self, app: ASGIApp, trusted: tuple[str, ...]) -> None:
         self.app = app
-        self.trusted = [ipaddress.ip_network(one) for one in trusted]
+        self.trusted = [ipaddress.ip_network(network) for network in trusted]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and not self._is_trusted(scope.get("client")):
@@ -133,7 +134,7 @@ class ProxyOnly:
 
 
 class AddressRateLimit:
-    """Every request takes a token of its address's bucket, or is refused."""
+    """Middleware that takes a token from the bucket of a request's address, or refuses the request."""
 
     def __init__(self, app: ASGIApp, limits: RateLimits) -> None:
         self.app = app
@@ -152,23 +153,23 @@ class AddressRateLimit:
 
 
 class _DisconnectedError(Exception):
-    """The client hung up."""
+    """The client disconnected before it had sent the whole body."""
 
 
 class BodyLimit:
-    """Bodies are read whole, when the route of a request asks for it; what no route asks for is not read at all.
+    """Middleware that reads the whole body of a request when the route asks for it, within limits.
 
-    A route asks once it has judged the head of the request, and says how much it takes (`scope["state"]["max_body"]`).
-    A body that is too large is refused as soon as that is known, not after all of it has come; one that comes too
-    slowly is not waited for; and all that are buffered at one time have a limit together, of which one address can take
-    a part only: nobody keeps everybody else out.
+    A route asks after it has checked the head of the request, and sets the largest size that it accepts
+    (`scope["state"]["max_body"]`). A body that is too large is refused as soon as that is known, and one that arrives
+    too slowly is refused as well. All bodies in memory together have a limit, and one address may use only a part of
+    it, so that no client can lock others out.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self.app = app
         self.settings = settings
         self.buffered = 0
-        self.buffered_of: Counter[str] = Counter()  # by address, those alone that have something buffered
+        self.buffered_of: Counter[str] = Counter()  # by address, without zeros
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -182,14 +183,15 @@ class BodyLimit:
         async def receiving() -> Message:
             nonlocal finished
             if finished:
-                return await receive()  # which can only be that the client hung up
+                # After the body, the only message is that the client disconnected.
+                return await receive()
             await self._read(scope, receive, chunks, address)
             finished = True
             return {"type": "http.request", "body": b"".join(chunks), "more_body": False}
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start" and not finished and (chunks or has_body(scope)):
-                # The rest of the body is still to come, or never will.
+                # The rest of the body was not read, so the connection cannot be used for another request.
                 message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
             await send(message)
 
@@ -207,7 +209,7 @@ class BodyLimit:
             timeout = self.settings.body_timeout
             left = began + timeout + received / self.settings.min_body_rate - time.monotonic()
             try:
-                # What came quickly buys no long silence.
+                # Even if earlier parts came quickly, no silence may be longer than the timeout.
                 async with asyncio.timeout(max(0.0, min(left, timeout))):
                     message = await receive()
             except TimeoutError:
@@ -237,13 +239,13 @@ class BodyLimit:
 
 
 def has_body(scope: Scope) -> bool:
-    """Whether the head of a request says that a body follows."""
+    """Return True if the head of a request announces a body."""
     names = {name for name, _ in scope["headers"]}
     return b"transfer-encoding" in names or (b"content-length" in names and content_length(scope) != 0)
 
 
 def content_length(scope: Scope) -> int | None:
-    """How long the head of a request says that the body is; None if it does not say."""
+    """Return the length of the body that the head of a request announces; None if it announces none."""
     for name, value in scope["headers"]:
         if name == b"content-length" and value.isdigit():
             return int(value[:20])
@@ -251,7 +253,7 @@ def content_length(scope: Scope) -> int | None:
 
 
 def check_length(scope: Scope, length: int | None) -> None:
-    """Refuse a body that is longer than what the route takes."""
+    """Refuse a body that is longer than the route accepts."""
     most = scope["state"]["max_body"]
     if length is not None and length > most:
         raise TooLarge(f"the body of the request is larger than {most:,} bytes, the most that is taken here")

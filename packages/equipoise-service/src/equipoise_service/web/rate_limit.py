@@ -1,7 +1,7 @@
-"""Rate limits: how often one address, or one person, may ask.
+"""Rate limits on the requests of one address or one person.
 
-Each has a bucket of tokens that fills again at a steady rate; a request takes one. Buckets are kept in memory, at most
-so many: what was not seen for longest is forgotten first, and by then it is full again, or nearly.
+Each has a bucket of tokens that refills at a steady rate; a request takes one token. Memory holds at most `max_buckets`
+buckets: the least recently used one is dropped first, and by then it is full again, or nearly.
 """
 
 import ipaddress
@@ -17,7 +17,8 @@ from equipoise_service.errors import RateLimited
 from equipoise_service.settings import Rate, Rates
 
 MAX_BUCKETS = 20_000
-_NETWORK = 64  # bits of an IPv6 address that belong to one customer; the rest can be chosen freely
+# Bits of an IPv6 address that identify one customer, who can choose the other bits freely.
+_NETWORK = 64
 
 
 class TokenBuckets:
@@ -30,10 +31,11 @@ class TokenBuckets:
         self.clock = clock
         self.max_buckets = max_buckets
         self._lock = threading.Lock()
-        self._tokens: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, and when there were that many
+        # By key: the number of tokens, and the time at which it was computed.
+        self._tokens: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, key: str) -> None:
-        """Take a token, or refuse with how long to wait for one."""
+        """Take a token, or refuse the request and say how long to wait for one."""
         now = self.clock()
         with self._lock:
             tokens, then = self._tokens.pop(key, (float(self.rate.burst), now))
@@ -59,7 +61,7 @@ class RateLimits:
 
 
 def client_address(scope: Scope) -> str:
-    """The address a request comes from, or its network where the rest of an address can be chosen freely."""
+    """Return the address that a request comes from; of an IPv6 address, the network of the customer."""
     client = scope.get("client")
     return _network_of(str(client[0])) if client else "unknown"
 

@@ -1,6 +1,6 @@
-"""Reports of settled rounds: the own edition for a party, the whole for the operator and the auditor.
+"""Reports of settled rounds: a party gets its own edition, operators and auditors the whole report.
 
-The rules are asked every time whether who asks may see it; rendering, which takes a second, is done once.
+Every request checks the permission; only the rendered report, which takes a second to make, is cached.
 """
 
 from collections.abc import Callable
@@ -15,25 +15,27 @@ from equipoise_service.context import Context
 from equipoise_service.rules import results
 from equipoise_service.rules.access import Actor
 
-_RENDERED: SingleFlightCache[str] = SingleFlightCache(512)  # a round is settled once, so that they stay true
+# A round is settled once, so cached reports never become outdated.
+_RENDERED: SingleFlightCache[str] = SingleFlightCache(512)
 _RESULT = "result"
 TABS = {_RESULT: "Result", "model": "Model", "audit": "Audit", "files": "Files"}
-_TAB_OF = {  # by the key of a section; all others are of the result
+# Tabs by the key of a section. All other sections belong to the result.
+_TAB_OF = {
     **dict.fromkeys(("beliefs", "losses", "priors", "diagnostics"), "model"),
     **dict.fromkeys(("audit", "remarks", "digests", "agreement"), "audit"),
 }
 
 
 def report_page(context: Context, actor: Actor, round_id: str) -> str:
-    """The report of a round for who asks, as one HTML file."""
+    """Return the report of a round for an actor, as one HTML file."""
     return _report(context, actor, round_id, "page", rendered)
 
 
 def report_fragment(context: Context, actor: Actor, round_id: str, tab: str) -> Markup:
-    """The sections of one of the `TABS` in the report of a round for who asks, as a part of a page."""
+    """Return the sections of one of the `TABS` in an actor's report of a round, as a part of a page."""
 
     def render(page: Page) -> str:
-        sections = [one for one in page.sections if _TAB_OF.get(one.key, _RESULT) == tab]
+        sections = [section for section in page.sections if _TAB_OF.get(section.key, _RESULT) == tab]
         return rendered_fragment(replace(page, sections=sections, summary=page.summary if tab == _RESULT else ()))
 
     html = _report(context, actor, round_id, f"fragment {tab}", render)

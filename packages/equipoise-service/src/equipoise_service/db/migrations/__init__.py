@@ -1,4 +1,4 @@
-"""Changes of the tables, one file each under `versions/`, applied by Alembic when a service or a worker starts."""
+"""Migrations of the tables, one file each in `versions/`, which Alembic applies when a service or a worker starts."""
 
 from pathlib import Path
 
@@ -13,7 +13,8 @@ from equipoise._util.text import counted
 from equipoise.errors import ServiceError
 from equipoise_service.db.tables import Base
 
-_LOCK = 7_351_000  # PostgreSQL's advisory lock of those who migrate
+# PostgreSQL's advisory lock of processes that migrate.
+_LOCK = 7_351_000
 _WRITE_REVISION = (
     "CREATE TABLE IF NOT EXISTS alembic_version (version_num VARCHAR(32) PRIMARY KEY); "
     "DELETE FROM alembic_version; INSERT INTO alembic_version VALUES"
@@ -21,7 +22,7 @@ _WRITE_REVISION = (
 
 
 def upgrade(connection: Connection) -> None:
-    """Apply, in the transaction of this connection, what is not applied yet."""
+    """Apply all missing migrations in the transaction of this connection."""
     if connection.dialect.name == "postgresql":
         connection.execute(sqlalchemy.text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
     config = Config(attributes={"connection": connection})
@@ -47,5 +48,5 @@ def upgrade(connection: Connection) -> None:
 
 
 def _has_tables(connection: Connection) -> bool:
-    """Look whether any table of Equipoise is there."""
+    """Return True if the database has any table of Equipoise."""
     return not set(sqlalchemy.inspect(connection).get_table_names()).isdisjoint(Base.metadata.tables)

@@ -1,4 +1,4 @@
-"""What Alembic runs: the migrations, in the transaction of the connection that `upgrade` was given."""
+"""Alembic's entry point, which runs the migrations in the transaction of the connection that `upgrade` was given."""
 
 from alembic import context
 

@@ -6,7 +6,7 @@ from equipoise_service.web.api import people, results, rounds, service
 
 __all__ = ["ROUTES"]
 
-# As they are: in routers within routers a request is compared with every route once for each level.
+# A flat list, because with nested routers a request is compared with every route once per level.
 ROUTES: list[BaseRoute] = [
     route
     for router in (

@@ -59,13 +59,13 @@ def clear(request: Request, clearing: ClearRequest, actor: CurrentActor) -> Clea
 
 @router.get("/people", responses=error_responses(401, 403))
 def everybody(request: Request, actor: CurrentActor) -> PeopleList:
-    """Everybody who asked to join. For the operator and the auditor."""
+    """List everybody who asked to join. For the operator and the auditor."""
     return PeopleList(people=[PersonSchema.of(view) for view in people.list_people(context_of(request), actor)])
 
 
 @router.get("/me", responses=error_responses(401, 403))
 def me(request: Request, actor: CurrentActor) -> PersonSchema:
-    """Who you are to the service."""
+    """Show your own record."""
     return PersonSchema.of(people.me(context_of(request), actor))
 
 
@@ -125,5 +125,5 @@ def sign_in(request: Request, actor: Annotated[Actor, Depends(require_signature)
     settings: Settings = request.app.state.settings
     context = context_of(request)
     secret, expires = authentication.new_sign_in_secret(context, actor), context.clock() + authentication.SIGN_IN_MS
-    # After the #, so that it is in no log: browsers do not send that part.
+    # The secret follows the #, because browsers do not send that part, so no log can contain it.
     return SignInLink(url=f"{settings.origin}/sign-in#{secret}", expires=expires)

@@ -1,4 +1,4 @@
-"""Rounds: made from an agreement, submitted to by its parties, settled by the operator."""
+"""Routes for rounds: the operator creates and settles them, parties submit to them."""
 
 from typing import Annotated, Any
 
@@ -31,7 +31,7 @@ _SUBMISSION_TYPES = ("application/json", "application/octet-stream", "")
 
 
 def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
-    """A schema without references, which would mean something else within another document."""
+    """Replace the references in a schema, which would be invalid within another document, by their targets."""
     parts = schema.pop("$defs", {})
 
     def visit(node: Any) -> Any:
@@ -39,7 +39,7 @@ def _inlined(schema: dict[str, Any]) -> dict[str, Any]:
             if "$ref" in node:
                 return visit(parts[node["$ref"].rpartition("/")[2]])
             return {name: visit(value) for name, value in node.items()}
-        return [visit(one) for one in node] if isinstance(node, list) else node
+        return [visit(item) for item in node] if isinstance(node, list) else node
 
     inlined: dict[str, Any] = visit(schema)
     return inlined
@@ -59,29 +59,30 @@ _RECEIVED_BEFORE: Responses = {
 
 @router.get("/rounds", response_model=RoundList, responses=error_responses(401, 403))
 def all_rounds(request: Request, actor: CurrentActor) -> Response:
-    """The rounds you may see: all for the operator and the auditor, those it is invited to for a party."""
-    found = RoundList(rounds=[RoundSchema.of(view) for view in rounds.list_visible(context_of(request), actor)])
-    return json_response(found)
+    """List the rounds that you may see: all for the operator and the auditor, those with an invitation for a party."""
+    views = rounds.list_visible(context_of(request), actor)
+    return json_response(RoundList(rounds=[RoundSchema.of(view) for view in views]))
 
 
 @router.post("/rounds", status_code=201, responses=error_responses(401, 403, 409, 415))
 def create(request: Request, new: NewRoundRequest, actor: CurrentActor) -> RoundSchema:
-    """Make a round from an agreement in TOML. For the operator."""
+    """Create a round from an agreement in TOML. For the operator."""
     context = context_of(request)
-    require(actor, "create-rounds")  # before the agreement is read, which takes longer than this
+    # Check the permission before parsing the agreement, which takes longer.
+    require(actor, "create-rounds")
     made = rounds.create(context, actor, Agreement.parse(new.agreement), invite=new.invite)
     return RoundSchema.of(rounds.get(context, actor, made))
 
 
 @router.get("/rounds/{round}", response_model=RoundSchema, responses=error_responses(401, 403, 404))
 def one_round(request: Request, round: RoundId, actor: CurrentActor) -> Response:  # noqa: A002
-    """One round, and who has submitted."""
+    """Get one round with its parties, and the times of their submissions."""
     return json_response(RoundSchema.of(rounds.get(context_of(request), actor, round)))
 
 
 @router.get("/rounds/{round}/agreement", responses=error_responses(401, 403, 404))
 def agreement(request: Request, round: RoundId, actor: CurrentActor) -> AgreementSchema:  # noqa: A002
-    """What all parties of a round sign up to. Compare its identity with that of the file you agreed to."""
+    """Get the agreement of a round. Compare its identity with that of the file that you agreed to."""
     view = rounds.get(context_of(request), actor, round)
     return AgreementSchema(identity=view.identity, agreement=view.agreement.model_dump(mode="json"))
 
@@ -121,13 +122,13 @@ def submit(request: Request, round: RoundId, actor: CurrentActor) -> Response:  
     "/rounds/{round}/submission", response_model=Submission, responses=error_responses(401, 403, 404)
 )
 def own_submission(request: Request, round: RoundId, actor: CurrentActor) -> Response:  # noqa: A002
-    """Your own submission, byte for byte as it was received."""
+    """Get your own submission, byte for byte as it was received."""
     return Response(submissions.own_submission(context_of(request), actor, round), media_type="application/json")
 
 
 @submission_router.get("/rounds/{round}/receipt", response_model=Receipt, responses=error_responses(401, 403, 404))
 def own_receipt(request: Request, round: RoundId, actor: CurrentActor) -> Response:  # noqa: A002
-    """The receipt of your own submission, again."""
+    """Get the receipt of your own submission again."""
     receipt = submissions.receipt(context_of(request), actor, round)
     return Response(receipt.to_json(), media_type="application/json")
 
@@ -148,13 +149,13 @@ def start(
 
 @settlement_router.get("/rounds/{round}/settlement", responses=error_responses(401, 403, 404))
 def watch(request: Request, round: RoundId, actor: CurrentActor) -> ProgressSchema:  # noqa: A002
-    """How far it is, and how long it will take."""
+    """Get the progress of the settlement, and an estimate of the time left."""
     return _progress(request, actor, round)
 
 
 @settlement_router.delete("/rounds/{round}/settlement", responses=error_responses(401, 403, 404, 409))
 def cancel(request: Request, round: RoundId, actor: CurrentActor) -> ProgressSchema:  # noqa: A002
-    """Stop; what was computed is kept for the next start. For the operator."""
+    """Stop settling; what was computed is kept for the next start. For the operator."""
     settlements.cancel(context_of(request), actor, round)
     return _progress(request, actor, round)
 

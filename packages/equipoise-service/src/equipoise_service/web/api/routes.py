@@ -1,4 +1,4 @@
-"""Routers whose bodies are read strictly, and whose every response is declared."""
+"""Routers that parse bodies strictly, and that declare all their responses."""
 
 import json
 from collections.abc import Callable, Coroutine
@@ -18,18 +18,19 @@ from equipoise_service.web.api.schemas import Problem
 from equipoise_service.web.auth import authenticate, authenticators_of, check_head
 from equipoise_service.web.middleware import check_length, content_length, has_body
 
-_LARGE = 2**16  # bytes; longer ones are read in a thread, so that others need not wait
+# Bytes. Longer bodies are parsed in a thread, so that other requests need not wait.
+_LARGE = 2**16
 
 # An agreement can have 10,000 parties.
 _MAX_BYTES = 2**16  # bytes
 _MAX_BYTES_OF = {
-    ("POST", "/v1/people"): 2**13,  # strangers'
+    ("POST", "/v1/people"): 2**13,  # strangers may send this
     ("POST", "/v1/operators"): 2**13,
     ("POST", "/v1/rounds"): 2 * 2**20,
     ("PUT", "/v1/rounds/{round}/submission"): max_submission_bytes(MAX_STATISTIC_LENGTH),
 }
 
-# Any request can get these, whatever it asks.
+# Every route can answer with these.
 _ALWAYS = {
     408: "The body came too slowly.",
     413: "The body is too large.",
@@ -52,19 +53,20 @@ Responses = dict[int | str, dict[str, Any]]
 
 
 def error_responses(*statuses: int) -> Responses:
-    """Errors that a route can answer with, for its documentation; those that any can are among them."""
-    known = {*statuses, 409} if 401 in statuses else statuses  # a signed request that was sent before
+    """Return the documentation of the errors of a route, including the errors that all routes share."""
+    # A signed request may be a replay, which is refused with 409.
+    known = {*statuses, 409} if 401 in statuses else statuses
     words = {**_ALWAYS, **{status: _SOMETIMES[status] for status in known}}
     return {status: {"model": Problem, "description": words[status]} for status in sorted(words)}
 
 
 def json_response(content: BaseModel) -> Response:
-    """What a route answers with, as JSON: it is checked already, and need not be again in another thread."""
+    """Return a model as a JSON response, without the second validation that FastAPI would run in a thread."""
     return Response(content.model_dump_json(), media_type="application/json")
 
 
 def file(media_type: str, description: str) -> dict[str, Any]:
-    """A response that is a file and not JSON, for the documentation."""
+    """Return the documentation of a response that is a file."""
     schema = {"type": "string"} if media_type.startswith("text/") else {"type": "string", "format": "binary"}
     return {"description": description, "content": {media_type: {"schema": schema}}}
 
@@ -77,20 +79,21 @@ class _StrictRequest(Request):
                 return await run_in_threadpool(strict_json, data, one_number_type=True)
             return strict_json(data, one_number_type=True)
         except StrictJSONError as error:
-            raise json.JSONDecodeError(str(error), "", 0) from error  # what FastAPI expects
+            # FastAPI handles this error.
+            raise json.JSONDecodeError(str(error), "", 0) from error
 
 
 class StrictRoute(APIRoute):
-    """JSON without repeated keys, NaN or bottomless nesting, under its own content type alone."""
+    """A route that accepts JSON without repeated keys, NaN or deep nesting, with the content type of JSON only."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """FastAPI's handler, with a stricter request, whose sender is known before its body is parsed."""
+        """Return FastAPI's handler, preceded by authentication and with strict parsing of the body."""
         handler = super().get_route_handler()
         takes_json, authenticators = self.body_field is not None, authenticators_of(self.dependant)
         largest = max(_MAX_BYTES_OF.get((method, self.path), _MAX_BYTES) for method in self.methods or ())
 
         async def handle(request: Request) -> Response:
-            """Who sends it is asked before the body is read, and again, of the bytes, before it is parsed."""
+            """Check the head before reading the body, then verify the raw body before FastAPI parses it."""
             strict = _StrictRequest(request.scope, request.receive)
             request.state.max_body = min(largest, request.state.max_body)
             if has_body(request.scope):
@@ -103,7 +106,8 @@ class StrictRoute(APIRoute):
                         raise UnsupportedMediaType("send JSON, with the header Content-Type: application/json")
                 except EquipoiseError:
                     if length is not None and length <= _LARGE:
-                        await strict.body()  # who still writes would not read the answer
+                        # A client that is still sending its body would not read the answer.
+                        await strict.body()
                     raise
             request.state.body = await strict.body()
             await run_in_threadpool(authenticate, request, authenticators)
@@ -113,5 +117,5 @@ class StrictRoute(APIRoute):
 
 
 def new_router(tag: str) -> APIRouter:
-    """A router for one part of the API."""
+    """Create a router for one part of the API."""
     return APIRouter(prefix="/v1", route_class=StrictRoute, tags=[tag])

@@ -31,7 +31,7 @@ class RequestSchema(BaseModel):
 
 
 class ErrorDetail(ResponseSchema):
-    """What went wrong: `code` for programs, `message` for people."""
+    """An error: `code` for programs, `message` for people."""
 
     code: str
     message: str
@@ -44,7 +44,7 @@ class Problem(ResponseSchema):
 
 
 class ServiceSchema(ResponseSchema):
-    """Which service this is: version, key and clock."""
+    """The service's version, key and clock."""
 
     name: Literal["equipoise"] = "equipoise"
     version: str
@@ -54,13 +54,13 @@ class ServiceSchema(ResponseSchema):
 
 
 class HealthSchema(ResponseSchema):
-    """That the service works."""
+    """The statement that the service works."""
 
     state: Literal["ready"] = "ready"
 
 
 class PersonSchema(ResponseSchema):
-    """Somebody with a key, and what was decided about them."""
+    """A person, and the decision about the person's request to join."""
 
     id: int
     name: str
@@ -74,18 +74,18 @@ class PersonSchema(ResponseSchema):
 
     @classmethod
     def of(cls, view: PersonView) -> Self:
-        """A person as the rules show it."""
+        """Convert the rules' view of a person."""
         return cls.model_validate(view)
 
 
 class PeopleList(ResponseSchema):
-    """Everybody who asked to join."""
+    """The list of everybody who asked to join."""
 
     people: list[PersonSchema]
 
 
 class JoinRequest(RequestSchema):
-    """Who asks to join; the key is the one that signed the request."""
+    """A request to join; the key is the one that signs the request."""
 
     name: PartyName
     role: Literal["operator", "party", "auditor"]
@@ -93,19 +93,19 @@ class JoinRequest(RequestSchema):
 
 
 class DecisionRequest(RequestSchema):
-    """The fingerprint that whoever asked read to the operator."""
+    """The fingerprint that the person who asked to join read to the operator."""
 
     fingerprint: Fingerprint
 
 
 class ClearRequest(RequestSchema):
-    """Which requests to join to drop: those made before a time."""
+    """The time before which requests to join are to be dropped."""
 
     before: Time
 
 
 class ClearResponse(ResponseSchema):
-    """How many requests to join were dropped."""
+    """The number of requests to join that were dropped."""
 
     dropped: int
 
@@ -118,14 +118,14 @@ class FirstOperatorRequest(RequestSchema):
 
 
 class TokenSchema(ResponseSchema):
-    """A token for programs, shown once, and when it ends."""
+    """A token for programs, which is shown only once, and the time at which it expires."""
 
     token: str
     expires: Time
 
 
 class FirstOperatorResponse(TokenSchema):
-    """The first operator, with a token to go on with."""
+    """The first operator, with a token for further requests."""
 
     person: PersonSchema
 
@@ -138,9 +138,9 @@ class SignInLink(ResponseSchema):
 
 
 class SeatSchema(ResponseSchema):
-    """A party of the agreement; ε and rows are its own, the operator's and the auditor's to know.
+    """A party of the agreement; only the party itself, the operator and the auditor see its ε and rows.
 
-    `left_out` says that the operator started the settlement without it, whatever it submitted.
+    `left_out` says that the operator started the settlement without the party's submission.
     """
 
     party: str
@@ -153,7 +153,7 @@ class SeatSchema(ResponseSchema):
 
 
 class RoundSchema(ResponseSchema):
-    """A round, as who asks may see it."""
+    """A round, as the person who asks may see it."""
 
     id: str
     title: str
@@ -166,12 +166,12 @@ class RoundSchema(ResponseSchema):
 
     @classmethod
     def of(cls, view: RoundView) -> Self:
-        """A round as the rules show it, without the agreement, which may be long."""
+        """Convert the rules' view of a round, without the agreement, which may be long."""
         return cls.model_validate(view)
 
 
 class RoundList(ResponseSchema):
-    """All rounds that who asks may see."""
+    """The list of all rounds that the person who asks may see."""
 
     rounds: list[RoundSchema]
 
@@ -191,13 +191,13 @@ class AgreementSchema(ResponseSchema):
 
 
 class InvitationRequest(RequestSchema):
-    """Which party to invite to a round."""
+    """The party to invite to a round."""
 
     party: Annotated[str, Field(pattern=PARTY_NAME)]
 
 
 class ProgressSchema(ResponseSchema):
-    """How far a settlement is; `planned` and `left_s` are not known at first."""
+    """The progress of a settlement; `planned` and `left_s` are not known at first."""
 
     state: Literal["open", "settling", "settled", "closed"]
     job_state: Literal["waiting", "running", "done", "failed", "cancelled"] | None
@@ -211,7 +211,7 @@ class ProgressSchema(ResponseSchema):
 
 
 class FindingSchema(ResponseSchema):
-    """One promise, and whether it was kept; reasons are the operator's and the auditor's to know."""
+    """A promise and the verdict on it; only the operator and the auditor see the reason."""
 
     code: str
     promise: str
@@ -226,7 +226,7 @@ class FindingList(ResponseSchema):
 
 
 class EventSchema(ResponseSchema):
-    """What happened, chained to what happened before by digests."""
+    """An event, chained to the previous event by digests."""
 
     sequence: int
     time: Time
@@ -246,7 +246,7 @@ class EventList(ResponseSchema):
 
 
 class LinkSchema(ResponseSchema):
-    """An event without what it says; of events of versions up to 0.7 all but the digests is null."""
+    """A link of the chain: an event without contents. In events of versions up to 0.7 all but the digests is null."""
 
     sequence: int
     previous: Hex64
@@ -263,7 +263,7 @@ class LinkList(ResponseSchema):
 
 
 class EventsQuery(BaseModel):
-    """Which part of the log: so many events after a certain one."""
+    """The requested part of the log: at most `limit` events after the sequence number `after`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -1,4 +1,4 @@
-"""Which service this is, whether it works, and a page that lists the API: what anyone may ask."""
+"""Public routes: the service's identity, its health, and a page that documents the API."""
 
 import asyncio
 import shutil
@@ -24,16 +24,20 @@ from equipoise_service.web.auth import context_of
 router = new_router("service")
 docs_router = APIRouter(prefix="/v1")
 
-VALID_SECONDS = 5.0  # that the result of a health check is good for
-TIMEOUT = 2.0  # seconds to wait for a new one
-_HEALTH_KEY = "health"  # whose nonce is written
+# Seconds for which the result of a health check is reused.
+VALID_SECONDS = 5.0
+# Seconds to wait for a new result.
+TIMEOUT = 2.0
+# The key of the nonce that the check writes.
+_HEALTH_KEY = "health"
 
 
 class HealthCheck:
-    """Whether the database can be written, which is tried now and then and not for everyone who asks.
+    """A health check that writes to the database, at most once every `VALID_SECONDS`.
 
-    A disk may be full, or another process may not give the lock back, while everything can still be read. Who asks is
-    answered soon in any case, and by a thread that no other request can take. To be asked within one event loop.
+    If the disk is full or another process does not release the lock, everything can still be read, so a check must
+    write. Every request is answered within `TIMEOUT`, and only one thread writes, however many requests wait. All calls
+    must be in one event loop.
     """
 
     def __init__(self, context: Context, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -43,7 +47,7 @@ class HealthCheck:
         self._probe: asyncio.Task[None] | None = None
 
     async def check(self) -> None:
-        """Refuse if the database cannot be written, or does not say so in time."""
+        """Raise `Unavailable` if the database cannot be written, or does not answer in time."""
         if self._probe is None or self._probe.done():
             if self._clock() < self._valid_until:
                 return self._report()
@@ -77,7 +81,7 @@ class HealthCheck:
 
 @router.get("/service", responses=error_responses())
 def service(request: Request) -> ServiceSchema:
-    """Name, version, public key and time of this service. Compare the fingerprint with what the operator told you."""
+    """Get version, public key and time of this service. Compare the fingerprint with the one the operator told you."""
     context = context_of(request)
     return ServiceSchema(
         version=__version__,
@@ -89,19 +93,19 @@ def service(request: Request) -> ServiceSchema:
 
 @router.get("/health", responses=error_responses())
 async def health(request: Request) -> HealthSchema:
-    """Whether the service works: 503, with the reason, while its database is away or cannot be written."""
+    """Check that the service works: 503, with the reason, while its database is unavailable or cannot be written."""
     await request.app.state.health.check()
     return HealthSchema()
 
 
 @docs_router.get("/docs", include_in_schema=False)
 def docs(request: Request) -> HTMLResponse:
-    """The API for people to read."""
+    """Show the documentation of the API as a page."""
     return HTMLResponse(docs_page(request.app.openapi()))
 
 
 def docs_page(document: dict[str, Any]) -> str:
-    """An OpenAPI document as plain HTML."""
+    """Render an OpenAPI document as plain HTML."""
     info = document["info"]
     parts = [
         f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(info["title"])}</title>',
@@ -119,7 +123,7 @@ def docs_page(document: dict[str, Any]) -> str:
 
 
 def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
-    schemes = " or ".join(name for one in operation.get("security", ()) for name in one) or "nothing"
+    schemes = " or ".join(name for choice in operation.get("security", ()) for name in choice) or "nothing"
     listed = "".join(
         f"<li>{escape(status)}: {escape(answer['description'])}</li>"
         for status, answer in operation["responses"].items()

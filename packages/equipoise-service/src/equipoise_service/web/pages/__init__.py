@@ -1,7 +1,7 @@
 """The dashboard: pages rendered on the server, for people with a browser.
 
-Pages know HTTP and words, no rules; whatever is shown to somebody came from a rule that was asked in that person's
-name. They work without JavaScript; with it, progress moves by itself.
+Pages contain HTTP and wording, but no rules: everything that they show comes from a rule that was called for the person
+who is signed in. They work without JavaScript; with it, the progress of a settlement updates by itself.
 """
 
 from starlette.routing import BaseRoute

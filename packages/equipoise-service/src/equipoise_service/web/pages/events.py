@@ -17,7 +17,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 ON_A_PAGE = 50
 
-# What happened, with the names that an event has in its details.
+# Sentences by kind of event, with the names of the event's details in braces.
 WORDS = {
     "service-started": "The service was started for the first time",
     "operator-created": "{name} became operator by the one-time link",
@@ -39,13 +39,13 @@ WORDS = {
     "exported": "{actor} exported a round",
     "signed-in": "{actor} signed in",
 }
-# Details that the words have, or that are no news.
+# Details that the sentence repeats, or that say nothing new.
 _SAID = frozenset({"name", "role", "party", "number", "person", "reach"})
 
 
 @router.get("/events")
 def log(request: Request, user: CurrentUser, before: int | None = None, verify: str = "") -> Response:
-    """The log, newest first. The whole chain is checked only when asked to: it takes longer the longer it is."""
+    """Show the log, newest first; with `verify`, check the whole chain, which takes longer the longer the log is."""
     context = context_of(request)
     shown, number = events.latest(context, user.actor, before=before, limit=ON_A_PAGE)
     head, broken = "", ""
@@ -61,7 +61,7 @@ def log(request: Request, user: CurrentUser, before: int | None = None, verify: 
         "events.html",
         user,
         number=number,
-        events=[{**one, "words": event_words(one), "told": _told(one["details"])} for one in shown],
+        events=[{**event, "words": event_words(event), "told": _told(event["details"])} for event in shown],
         head=head,
         broken=broken,
         newest=before is None,
@@ -70,7 +70,7 @@ def log(request: Request, user: CurrentUser, before: int | None = None, verify: 
 
 
 def event_words(event: Mapping[str, Any]) -> str:
-    """What happened, and who did it, by name; events of early versions may not have all names."""
+    """Describe an event in a sentence with names; events of early versions may lack some names."""
     known = {name: str(value) for name, value in event["details"].items()}
     template = WORDS.get(event["kind"], f"{{actor}}: {event['kind']}")
     return template.format_map(defaultdict(lambda: "somebody", known, actor=event["actor"]))
@@ -82,7 +82,7 @@ def _told(details: dict[str, object]) -> list[tuple[str, str]]:
 
 def _brief(value: object) -> str:
     if isinstance(value, dict):
-        text = ", ".join(f"{name} {one}" for name, one in sorted(value.items()) if one is not None)
+        text = ", ".join(f"{name} {part}" for name, part in sorted(value.items()) if part is not None)
     elif isinstance(value, list):
         text = ", ".join(map(str, value))
     else:

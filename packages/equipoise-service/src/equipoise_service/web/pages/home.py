@@ -1,4 +1,4 @@
-"""The front door: what this is, the rounds of whoever is signed in, and the ways in and out."""
+"""The front page, with the rounds of the person who is signed in, and the pages to sign in and out."""
 
 from fastapi import APIRouter, Depends, Request, Response
 
@@ -21,27 +21,27 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @router.get("/")
 def home(request: Request, user: OptionalUser) -> Response:
-    """The rounds of whoever is signed in; what this is, to everybody else."""
+    """Show the rounds of the person who is signed in, or an introduction to everybody else."""
     if user.actor is None:
         return render_page(request, "welcome.html", user)
     context = context_of(request)
     seen = rounds.list_visible(context, user.actor)
     waiting = 0
     if user.role in ("operator", "auditor"):
-        waiting = sum(one.state == "requested" for one in people.list_people(context, user.actor))
-    shown = [(one, round_status(one, user.actor)) for one in seen]
+        waiting = sum(person.state == "requested" for person in people.list_people(context, user.actor))
+    shown = [(view, round_status(view, user.actor)) for view in seen]
     return render_page(request, "home.html", user, rounds=shown, waiting=waiting)
 
 
 @router.get("/first")
 def first(request: Request, user: OptionalUser) -> Response:
-    """Where the one-time link leads that is printed at the first start; its secret stays in the browser."""
+    """Show the page of the one-time link that the first start prints; the link's secret stays in the browser."""
     return render_page(request, "first.html", user, name="", problem="")
 
 
 @router.post("/first", dependencies=[Depends(rate_limited)])
 def become_operator(request: Request, user: OptionalUser, form: SameOriginForm) -> Response:
-    """Make the first operator, and sign it in; an earlier session of this browser ends."""
+    """Create the first operator, and start a session; an earlier session of this browser ends."""
     context = context_of(request)
     name = form.get("name", "").strip()
     try:
@@ -55,13 +55,13 @@ def become_operator(request: Request, user: OptionalUser, form: SameOriginForm) 
 
 @router.get("/sign-in")
 def sign_in(request: Request, user: OptionalUser) -> Response:
-    """The page that the link of `equipoise login` leads to."""
+    """Show the page of the link that `equipoise login` prints."""
     return render_page(request, "sign_in.html", user, problem="")
 
 
 @router.post("/sign-in", dependencies=[Depends(rate_limited)])
 def signed_in(request: Request, user: OptionalUser, form: SameOriginForm) -> Response:
-    """Begin a session for whom the one-time secret was made for; an earlier session of this browser ends."""
+    """Start a session for the owner of the one-time secret; an earlier session of this browser ends."""
     context = context_of(request)
     try:
         secret, _ = authentication.redeem(context, form.get("secret", "").strip())

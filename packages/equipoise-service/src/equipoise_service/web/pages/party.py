@@ -1,4 +1,4 @@
-"""A party's own pages: what it sent, what that revealed, what it gets and why, and how to predict with it at home."""
+"""A party's own pages: its submission, what that revealed, its reward and the reasons, and how to predict at home."""
 
 from fastapi import APIRouter, Depends, Request, Response
 
@@ -16,7 +16,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @router.get("/rounds/{round_id}/mine")
 def mine(request: Request, round_id: str, user: CurrentUser, tab: str = "") -> Response:
-    """The page of a party's own submission, what it revealed, its reward and why; once settled, in tabs."""
+    """Show a party's own submission, what it revealed and, once the round is settled, its reward, in tabs."""
     context, actor = context_of(request), require(user.actor, "see-own-submission")
     view = rounds.get(context, actor, round_id)
     seat = own_seat(view, actor)
@@ -44,14 +44,14 @@ def mine(request: Request, round_id: str, user: CurrentUser, tab: str = "") -> R
 
 @router.get("/rounds/{round_id}/mine/receipt")
 def receipt(request: Request, round_id: str, user: CurrentUser) -> Response:
-    """The receipt of a party's own submission, as a file to keep."""
-    found = submissions.receipt(context_of(request), user.actor, round_id)
-    return _download(found.to_json(), f"{found.party}-receipt.json", "application/json")
+    """Download the receipt of a party's own submission."""
+    signed = submissions.receipt(context_of(request), user.actor, round_id)
+    return _download(signed.to_json(), f"{signed.party}-receipt.json", "application/json")
 
 
 @router.get("/rounds/{round_id}/mine/submission")
 def submission(request: Request, round_id: str, user: CurrentUser) -> Response:
-    """A party's own submission, byte for byte as it came."""
+    """Download a party's own submission, byte for byte as it was received."""
     content = submissions.own_submission(context_of(request), user.actor, round_id)
     assert user.actor is not None
     return _download(content, f"{user.actor.name}-submission.json", "application/json")
@@ -59,19 +59,19 @@ def submission(request: Request, round_id: str, user: CurrentUser) -> Response:
 
 @router.post("/rounds/{round_id}/mine/reward", dependencies=[Depends(csrf_form)])
 def reward(request: Request, round_id: str, user: CurrentUser) -> Response:
-    """The reward, as a file. A form rather than a link, since it is recorded in the log."""
+    """Download the reward. This is a form, not a link, because the download is recorded in the log."""
     content = results.reward(context_of(request), user.actor, round_id)
     assert user.actor is not None
     return _download(content, f"{user.actor.name}.nc", "application/x-netcdf")
 
 
 def commands(agreement: Agreement, round_id: str, party: str) -> tuple[str, ...]:
-    """How a party predicts on its own computer: rows to predict on are nobody else's to see."""
+    """Return the commands by which a party predicts on its own computer, so that its rows stay there."""
     rows = " --data ROWS.csv -o predictions.csv" if len(agreement.columns) > 1 else ""
     return f"equipoise fetch --round {round_id} -o {party}.nc", f"equipoise predict {party}.nc{rows}"
 
 
 def _download(content: bytes, name: str, kind: str) -> Response:
-    """A file to download; names of parties hold letters, digits, dots, dashes and underscores only."""
+    """Return a file to download. Names of parties need no escaping: letters, digits, dots, dashes and underscores."""
     headers = {"Content-Disposition": f'attachment; filename="{name}"', "Cache-Control": "no-store"}
     return Response(content, media_type=kind, headers=headers)

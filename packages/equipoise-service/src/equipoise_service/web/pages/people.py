@@ -1,4 +1,4 @@
-"""People: who asks to join and who has joined; the operator approves them by fingerprint."""
+"""The pages of people who ask to join or have joined; the operator approves them by fingerprint."""
 
 from fastapi import APIRouter, Request, Response
 
@@ -20,7 +20,7 @@ DONE = {
 
 @router.get("/people")
 def listed(request: Request, user: CurrentUser, done: str = "") -> Response:
-    """The page of everybody who asked to join, and of what was decided."""
+    """Show everybody who asked to join, and the decisions."""
     return _people(request, user, done=DONE.get(done, ""))
 
 
@@ -31,7 +31,7 @@ def decide(
     user: CurrentUser,
     form: CsrfForm,
 ) -> Response:
-    """Approve or refuse somebody; a fingerprint that does not match is named beside its field."""
+    """Approve or refuse a request; a mistake in the fingerprint is reported beside its field."""
     approve = form.get("decision") == "approve"
     given = form.get("fingerprint", "").strip()
     try:
@@ -64,7 +64,7 @@ def revoke(
     user: CurrentUser,
     form: CsrfForm,
 ) -> Response:
-    """Revoke somebody's access."""
+    """Revoke a person's access."""
     if form.get("sure") != "yes":
         words = "Tick the box to say that you are sure; nothing was changed."
         return _people(request, user, status=422, wrong={person_id: ("", words)})
@@ -93,7 +93,7 @@ def _people(
         status=status,
         done=done,
         wrong=wrong or {},
-        waiting=[one for one in everybody if one.state == "requested"],
-        approved=[one for one in everybody if one.state == "approved"],
-        gone=[one for one in everybody if one.state in ("refused", "revoked")],
+        waiting=[person for person in everybody if person.state == "requested"],
+        approved=[person for person in everybody if person.state == "approved"],
+        gone=[person for person in everybody if person.state in ("refused", "revoked")],
     )

@@ -1,8 +1,9 @@
-"""Pages rendered from templates, errors among them, and the style sheet and script that they use.
+"""Rendering of pages, including error pages, from templates, and the style sheet and script that they use.
 
-Everything is escaped but reports, which `equipoise.report` renders.
+Templates escape everything except reports, which `equipoise.report` renders and escapes.
 """
 
+import re
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from functools import cache, lru_cache
@@ -28,7 +29,7 @@ from equipoise_service.errors import Invalid, NotFound, Refusal
 from equipoise_service.web.pages.session import OLD_FORM, User
 from equipoise_service.web.pages.wording import approximate_epsilon
 
-# Under `no-referrer` browsers send `Origin: null` with forms, which cannot be told from another site's.
+# Under `no-referrer`, browsers send `Origin: null` with forms, which looks like a form of another site.
 HEADERS = {"Referrer-Policy": "same-origin"}
 TITLES = {
     401: "Please sign in",
@@ -42,14 +43,18 @@ TITLES = {
     500: "Something went wrong here",
     503: "The service cannot answer just now",
 }
-TITLES_OF_CODES = {OLD_FORM: "This page is out of date"}  # where the status says too little
-RETRY_AFTER = {429: 1, 503: 5}  # seconds until it is worth another try
+# For refusals whose status alone says too little.
+TITLES_OF_CODES = {OLD_FORM: "This page is out of date"}
+# Digits of a digest that tables show; the title attribute holds all of them.
+SHOWN_DIGITS = 12
+# Seconds until another attempt makes sense, by status.
+RETRY_AFTER = {429: 1, 503: 5}
 STATIC_TYPES = {"style.css": "text/css; charset=utf-8", "live.js": "text/javascript; charset=utf-8"}
 STATIC_HEADERS = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
 
 
 def render_page(request: Request, template: str, user: User, *, status: int = 200, **values: Any) -> HTMLResponse:
-    """A page for one person."""
+    """Render a page for one person."""
     shown = _templates().get_template(template).render(
         user=user,
         actor=user.actor,
@@ -63,14 +68,14 @@ def render_page(request: Request, template: str, user: User, *, status: int = 20
 
 
 def error_page(request: Request, status: int, message: str, code: str = "") -> Response:
-    """A page that says what is wrong, and never shows a trace. It asks no database: that may be what is wrong."""
+    """Render an error without a trace. The page needs no database, because that may be the cause of the error."""
     user = getattr(request.state, "user", User())
     title = TITLES_OF_CODES.get(code) or TITLES.get(status) or HTTPStatus(status).phrase
     return render_page(request, "problem.html", user, status=status, title=title, message=message, number=status)
 
 
 class PageRoute(APIRoute):
-    """A route whose refusals are pages."""
+    """A route that answers refusals with pages."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
@@ -95,7 +100,7 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 @router.api_route("/static/{file}", methods=["GET", "HEAD"])
 def static(file: str) -> Response:
-    """Style sheet and script, at addresses that change with their content, so that browsers may keep them for good."""
+    """Serve style sheet and script at addresses that change with their contents, so that browsers may cache them."""
     for name, media_type in STATIC_TYPES.items():
         if static_url(name) == f"/static/{file}":
             return Response(_static_content(name), media_type=media_type, headers=STATIC_HEADERS)
@@ -104,34 +109,45 @@ def static(file: str) -> Response:
 
 @cache
 def static_url(name: str) -> str:
-    """Where a page finds a static file."""
+    """Return the address of a static file."""
     stem, ending = name.rsplit(".", 1)
     return f"/static/{stem}.{sha256_hex(_static_content(name))[:16]}.{ending}"
 
 
 @cache
 def _static_content(name: str) -> bytes:
-    """A static file as it is sent. The style sheet is followed by the report's, which pages show parts of."""
+    """Return a static file as it is sent. The report's style sheet is appended, because pages show parts of reports."""
     text = (resources.files("equipoise_service.web") / "static" / name).read_text(encoding="utf-8")
     return (text + (style_sheet() if name == "style.css" else "")).encode()
 
 
-@lru_cache(maxsize=4_096)  # formatting is slow, and a round of 200 parties shows 600 times, the same at every look
+# Formatting is slow, and the page of a round with 200 parties shows the same 600 times at every view.
+@lru_cache(maxsize=4_096)
 def time_element(milliseconds: int) -> Markup:
-    """A time as HTML, for people and for machines."""
+    """Format a time as an HTML element, which people and machines can read."""
     time = datetime.fromtimestamp(milliseconds / 1000, UTC)
     machine = time.isoformat(timespec="seconds")
     return Markup('<time datetime="{}">{:%Y-%m-%d %H:%M} UTC</time>').format(machine, time)
 
 
 def sentence(message: str) -> str:
-    """A rule's message as it stands alone on a page: with a capital letter and a full stop."""
+    """Format a rule's message as a sentence, with a capital letter and a full stop."""
     text = message[:1].upper() + message[1:]
     return text if text.endswith((".", "!", "?", "…")) else f"{text}."
 
 
-def _estimate(found: Mapping[str, Any]) -> str:
-    return estimate(Estimate(found["value"], found["error"]))
+def is_digest(value: str) -> bool:
+    """Return True if a text is a SHA-256 digest in hexadecimal digits."""
+    return re.fullmatch("[0-9a-f]{64}", value) is not None
+
+
+def shortened(digest: str) -> str:
+    """Shorten a digest for a table. Never shorten fingerprints that people must compare."""
+    return f"{digest[:SHOWN_DIGITS]}…" if len(digest) > SHOWN_DIGITS else digest
+
+
+def _estimate(document: Mapping[str, Any]) -> str:
+    return estimate(Estimate(document["value"], document["error"]))
 
 
 @cache
@@ -151,6 +167,8 @@ def _templates() -> Environment:
         "approximate_epsilon": approximate_epsilon,
         "estimate": _estimate,
         "sentence": sentence,
+        "shortened": shortened,
     }
+    environment.tests["digest"] = is_digest
     environment.globals |= {"static_url": static_url}
     return environment

@@ -1,4 +1,4 @@
-"""Rounds: made, looked at, watched, and what the operator does with them."""
+"""The pages of rounds: create, show and watch them, and the operator's actions."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -34,13 +34,13 @@ NOT_CONFIRMED = "Tick the box to say that you are sure; nothing was changed."
 
 @dataclass(frozen=True)
 class OptionField:
-    """A field of the form that starts a settlement; `choices` if there are few values."""
+    """A field of the form that starts a settlement; with `choices`, a list to select from."""
 
     name: str
     label: str
     hint: str
     choices: tuple[tuple[str, str], ...] = ()
-    input_mode: str = "text"  # which keyboard a telephone shows
+    input_mode: str = "text"  # selects the keyboard of a telephone
     max_length: int = 40
 
 
@@ -79,14 +79,14 @@ _ERROR_WORDS = {
 
 @router.get("/rounds/new")
 def new(request: Request, user: CurrentUser) -> Response:
-    """The page with the form that creates a round."""
+    """Show the form that creates a round."""
     require(user.actor, "create-rounds")
     return render_page(request, "new_round.html", user, text="", invite=True, errors=[])
 
 
 @router.post("/rounds/new")
 def create(request: Request, user: CurrentUser, form: CsrfForm) -> Response:
-    """Create a round from an agreement; all mistakes in it are named at once."""
+    """Create a round from an agreement; if it is invalid, report all mistakes at once."""
     require(user.actor, "create-rounds")
     text, invite = form.get("agreement", ""), form.get("invite") == "yes"
     try:
@@ -101,21 +101,21 @@ def create(request: Request, user: CurrentUser, form: CsrfForm) -> Response:
 
 @router.get("/rounds/{round_id}")
 def show(request: Request, round_id: str, user: CurrentUser, done: str = "", tab: str = "") -> Response:
-    """The page of a round, as its reader may see it; results are shown to overseers in tabs."""
+    """Show a round, as its reader may see it; operators and auditors see results in tabs."""
     return _round_page(request, user, round_id, done=DONE.get(done, ""), tab=tab)
 
 
 @router.get("/rounds/{round_id}/progress")
 def progress(request: Request, round_id: str, user: CurrentUser) -> Response:
-    """How far the settlement is, for the script that asks every other second."""
-    found = settlements.progress(context_of(request), user.actor, round_id)
+    """Return the progress of the settlement as JSON, for the script that polls every two seconds."""
+    latest = settlements.progress(context_of(request), user.actor, round_id)
     document = {
-        "running": found.state == "settling",
-        "done": found.done,
-        "planned": found.planned,
-        "stage": found.stage,
-        "phase": phase(found),
-        "words": progress_words(found),
+        "running": latest.state == "settling",
+        "done": latest.done,
+        "planned": latest.planned,
+        "stage": latest.stage,
+        "phase": phase(latest),
+        "words": progress_words(latest),
     }
     return JSONResponse(document, headers={"Cache-Control": "no-store"})
 
@@ -166,14 +166,14 @@ def close(request: Request, round_id: str, user: CurrentUser, form: CsrfForm) ->
 
 @router.post("/rounds/{round_id}/export")
 def download_export(request: Request, round_id: str, user: CurrentUser, _: CsrfForm) -> Response:
-    """Everything of the round in one file. A form rather than a link, since it is recorded in the log."""
+    """Download an export of the round. This is a form, not a link, because the download is recorded in the log."""
     content = export.export(context_of(request), user.actor, round_id)
     headers = {"Content-Disposition": f'attachment; filename="{round_id}.zip"', "Cache-Control": "no-store"}
     return Response(content, media_type="application/zip", headers=headers)
 
 
 def parse_options(form: Form) -> tuple[Options | None, dict[str, str]]:
-    """The options of a filled-in form, or None and what is wrong with each field."""
+    """Parse the options of a submitted form; if any is invalid, return None and the mistakes by field."""
     document: dict[str, Any] = {name: form.get(name) == "yes" for name in ("deviate", "force")}
     errors: dict[str, str] = {}
     for field in OPTION_FIELDS:
@@ -194,17 +194,17 @@ def parse_options(form: Form) -> tuple[Options | None, dict[str, str]]:
     try:
         options = Options.model_validate(document)
     except ValidationError as error:
-        for one in error.errors(include_url=False):
-            name = str(one["loc"][0])
-            words = _ERROR_WORDS.get(one["type"], "cannot be used").format(**one.get("ctx", {}))
+        for mistake in error.errors(include_url=False):
+            name = str(mistake["loc"][0])
+            words = _ERROR_WORDS.get(mistake["type"], "cannot be used").format(**mistake.get("ctx", {}))
             errors.setdefault(name, f"{form.get(name, '').strip()[:40]!r} {words}.")
         return None, errors
     return (None if errors else options), errors
 
 
 def _verdicts(findings: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Findings to show to everybody: not F4, which is about two settlements, and here there is one."""
-    return [one for one in findings if one["code"] != "F4"]
+    """Drop F4, which compares two settlements, while a round has only one."""
+    return [finding for finding in findings if finding["code"] != "F4"]
 
 
 def _confirmed(request: Request, user: User, round_id: str, form: Form, act: Any, done: str) -> Response:
@@ -237,9 +237,9 @@ def _round_page(
     overseer = actor.role in ("operator", "auditor")
     settled = view.state == "settled"
     tab = tab if tab in TABS else next(iter(TABS))
-    found = None if settled else settlements.progress(context, actor, round_id)
+    latest = None if settled else settlements.progress(context, actor, round_id)
     defaults = {
-        name: "" if one.default in (None, ()) else str(one.default) for name, one in Options.model_fields.items()
+        name: "" if field.default in (None, ()) else str(field.default) for name, field in Options.model_fields.items()
     }
     return render_page(
         request,
@@ -251,10 +251,10 @@ def _round_page(
         view=view,
         round_status=round_status(view, actor),
         seat=own_seat(view, actor),
-        progress=found,
-        progress_words=progress_words(found) if found else "",
+        progress=latest,
+        progress_words=progress_words(latest) if latest else "",
         phases=PHASES,
-        phase=phase(found) if found else 0,
+        phase=phase(latest) if latest else 0,
         explanation=explanation(view.agreement),
         tabs=TABS if settled and overseer else {},
         tab=tab,

@@ -1,9 +1,9 @@
-"""Sessions of browsers: whose request it is, and whether a form was filled in by that person.
+"""Sessions of browsers, and the protection of forms against cross-site request forgery.
 
 The session's secret is in a cookie that scripts cannot read and that other sites' pages cannot send. Every form also
-carries a token that follows from the secret, and browsers say where a form comes from: a page of another site knows
-neither. Forms that sign somebody in have no session yet; they are told by where they come from, and by the one-time
-secret in them.
+carries a token derived from the secret, which pages of other sites do not know, and browsers report the site that a
+form comes from. Forms to sign in have no session yet; they are protected by the reported site and by the one-time
+secret that they contain.
 """
 
 import hmac
@@ -22,11 +22,13 @@ from equipoise_service.web.auth import context_of
 from equipoise_service.web.rate_limit import client_address
 
 COOKIE = "equipoise_session"
-SECURE_COOKIE = f"__Host-{COOKIE}"  # browsers take it from this very host alone, by TLS, and for all of it
+# Browsers accept a cookie with this prefix only from this very host, by TLS, and for all its paths.
+SECURE_COOKIE = f"__Host-{COOKIE}"
 SESSION_SECONDS = 12 * 3600
 MAX_FORM_BYTES = 1_000_000  # bytes
 MAX_FIELDS = 1_000
-OLD_FORM = "old-form"  # the code of a form that was loaded in another session
+# The code for a form that was loaded in another session.
+OLD_FORM = "old-form"
 _PURPOSE = b"equipoise-form-1"
 
 Form = dict[str, str]
@@ -34,7 +36,7 @@ Form = dict[str, str]
 
 @dataclass(frozen=True)
 class User:
-    """Whoever uses a browser; `actor` and the session's `secret` are there once signed in."""
+    """The user of a browser; `actor` and the session's `secret` are set if the user is signed in."""
 
     actor: Actor | None = None
     secret: str = ""
@@ -51,7 +53,7 @@ class User:
 
 
 def optional_user(request: Request) -> User:
-    """Whoever sends a request, signed in or not; an expired session is as good as none."""
+    """Return the user of a request, who may or may not be signed in; an expired session counts as none."""
     secret = request.cookies.get(_cookie(request), "")
     user = User()
     if secret and secret.isascii():
@@ -59,12 +61,13 @@ def optional_user(request: Request) -> User:
             actor = actor_of(context_of(request), secret, "session")
             request.app.state.limits.person.take(str(actor.person_id))
             user = User(actor, secret)
-    request.state.user = user  # for the page that shows an error
+    # An error page reads the user from here.
+    request.state.user = user
     return user
 
 
 def current_user(request: Request, user: Annotated[User, Depends(optional_user)]) -> User:
-    """Whoever sends a request, who must be signed in."""
+    """Return the user of a request, who must be signed in."""
     if user.actor is None:
         undone = " Nothing was changed." if request.method == "POST" else ""
         raise NotSignedIn(f"Nobody is signed in here, or the session has ended.{undone}")
@@ -72,7 +75,7 @@ def current_user(request: Request, user: Annotated[User, Depends(optional_user)]
 
 
 async def same_origin_form(request: Request) -> Form:
-    """The fields of a form that a page of this service sent; a field given twice counts once, its last."""
+    """Return the fields of a form from a page of this service; of a repeated field, the last value counts."""
     _require_same_origin(request)
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
@@ -96,7 +99,7 @@ def rate_limited(request: Request) -> None:
 
 
 def csrf_form(user: Annotated[User, Depends(current_user)], form: Annotated[Form, Depends(same_origin_form)]) -> Form:
-    """The fields of a form that this very session was given."""
+    """Return the fields of a form that was loaded in this very session."""
     given = form.pop("token", "")
     if not hmac.compare_digest(given.encode(), user.csrf_token.encode()):
         raise Forbidden(
@@ -113,9 +116,9 @@ SameOriginForm = Annotated[Form, Depends(same_origin_form)]
 CsrfForm = Annotated[Form, Depends(csrf_form)]
 
 
-def redirect_with_session(request: Request, secret: str, place: str = "/") -> RedirectResponse:
-    """Redirect whoever has just signed in to a page of this service, with the session's cookie."""
-    response = redirect(place)
+def redirect_with_session(request: Request, secret: str, path: str = "/") -> RedirectResponse:
+    """Redirect to a page of this service after signing in, and set the session's cookie."""
+    response = redirect(path)
     response.set_cookie(
         _cookie(request),
         secret,
@@ -128,24 +131,24 @@ def redirect_with_session(request: Request, secret: str, place: str = "/") -> Re
     return response
 
 
-def redirect_without_session(request: Request, place: str = "/") -> RedirectResponse:
-    """Redirect whoever has signed out, and delete the session's cookie."""
-    response = redirect(place)
+def redirect_without_session(request: Request, path: str = "/") -> RedirectResponse:
+    """Redirect to a page of this service after signing out, and delete the session's cookie."""
+    response = redirect(path)
     response.delete_cookie(
         _cookie(request),
         path="/",
         httponly=True,
         samesite="strict",
-        secure=request.app.state.settings.is_secure,  # without it, browsers would not let the cookie of TLS go
+        secure=request.app.state.settings.is_secure,  # otherwise browsers would keep the cookie set over TLS
     )
     return response
 
 
-def redirect(place: str) -> RedirectResponse:
-    """Redirect to a page of this service after a form has done its work: loading that again repeats nothing."""
-    assert place.startswith("/")
-    assert not place.startswith("//")
-    return RedirectResponse(place, status_code=303, headers={"Cache-Control": "no-store"})
+def redirect(path: str) -> RedirectResponse:
+    """Redirect to a page of this service after a form was processed, so that reloading does not send it again."""
+    assert path.startswith("/")
+    assert not path.startswith("//")
+    return RedirectResponse(path, status_code=303, headers={"Cache-Control": "no-store"})
 
 
 def _cookie(request: Request) -> str:

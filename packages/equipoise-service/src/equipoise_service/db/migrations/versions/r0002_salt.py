@@ -1,4 +1,4 @@
-"""Events get salt, so that the log can be shown without what they say.
+"""Salt of events, so that the log can be shown without their contents.
 
 Revision ID: 0002
 Revises: 0001
@@ -14,5 +14,5 @@ depends_on: str | None = None
 
 
 def upgrade() -> None:
-    """Those that are there have none."""
+    """Add the column; existing events have no salt."""
     op.add_column("events", sa.Column("salt", sa.String(length=32), nullable=True))

@@ -1,4 +1,4 @@
-"""Where a request to join came from, so that one address cannot take all the room.
+"""Origin of requests to join, so that one address cannot use up all of them.
 
 Revision ID: 0003
 Revises: 0002
@@ -14,5 +14,5 @@ depends_on: str | None = None
 
 
 def upgrade() -> None:
-    """Add the column that says where a request to join came from."""
+    """Add the column for the origin of a request to join."""
     op.add_column("people", sa.Column("origin", sa.String(length=64), nullable=True))
