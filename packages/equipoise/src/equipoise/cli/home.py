@@ -137,7 +137,7 @@ def compare(
 
 def _load(path: Path) -> Reward:
     if not exists(path):
-        raise MediationError(f"there is no file {str(path)!r}; `equipoise fetch`, or the mediator, hands you your reward")
+        raise MediationError(f"there is no file {str(path)!r}; get your reward with `equipoise fetch`, or ask for it")
     return Reward.load(path)
 
 
