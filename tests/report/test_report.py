@@ -190,6 +190,12 @@ def test_names_that_look_like_markup_stay_words_in_charts() -> None:
         assert name in texts
 
 
+def test_names_may_hold_characters_that_xml_forbids() -> None:
+    parameter = charts.Parameter("mean", {"reward": [1.0, 2.0, 3.0, 4.0, 5.0]})
+    page = Reader(charts.intervals([charts.Panel("income\x01 (k\ufffe€)", [parameter])], "north"))
+    assert "income\ufffd (k\ufffd€)" in page.text
+
+
 def test_equal_settlements_give_equal_bytes(settled: Settlement) -> None:
     again = dataclasses.replace(settled)
     assert render(again) == render(settled)

@@ -12,9 +12,9 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from html import escape
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -33,7 +33,8 @@ FAMILY = "DejaVu Sans"  # comes with matplotlib
 SHOWN_FAMILY = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 _LOCK = threading.Lock()
-_TAG = re.compile(r"<[a-z][^>]*>")
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_SVG, _HREF = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}href"
 _SETTINGS: dict[str, Any] = {
     "axes.edgecolor": FAINT,
     "axes.labelcolor": INK,
@@ -88,36 +89,52 @@ def _figure(height: float, settings: dict[str, Any] | None = None) -> Iterator[F
 
 
 def _embeddable(document: str, words: str) -> str:
-    """Without what only a file of its own needs, and with names that no other drawing in the page has."""
-    text = document[document.index("<svg") :].strip()
-    text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style [^>]*>.*?</style>", "", text, flags=re.DOTALL)
-    text = re.sub(r"\n\s*", "\n", text)
-    used = [name for tag in _TAG.findall(text) for name in re.findall(r'(?:url\(#|href="#)([^)"]+)', tag)]
-    prefix = "c" + sha256_hex(f"{words}\n{text}".encode())[:10]
-    order = {name: f"{prefix}-{place}" for place, name in enumerate(dict.fromkeys(used))}
+    """Return a file's drawing as an element for a page, with ids that no other drawing in the page has.
 
-    def renamed(match: re.Match[str]) -> str:
-        """A tag; names of columns and levels, which may look like parts of one, stay as they are."""
-        tag = match[0].replace(f"'{FAMILY}'", SHOWN_FAMILY).replace("xlink:href", "href")
-        tag = re.sub(r' id="([^"]+)"', lambda name: name[0] if name[1] in order else "", tag)
-        tag = re.sub(r'( id="|url\(#|href="#)([^)"]+)', lambda name: name[1] + order[name[2]], tag)
-        return re.sub(r' style="([^"]*)"', _attributes, tag)
+    Metadata, styles and ids without references are left out. CSS declarations become attributes of the same names.
+    """
+    # Matplotlib wrote the document, so it holds no hostile entities. But it copies control characters from names.
+    root = ElementTree.fromstring(_NOT_IN_XML.sub("\ufffd", document))  # noqa: S314
+    prefix = "c" + sha256_hex(f"{words}\n{document}".encode())[:10]
+    ids: dict[str, str] = {}
+    for element in root.iter():
+        for child in list(element):
+            if child.tag in (f"{_SVG}metadata", f"{_SVG}style"):
+                element.remove(child)
+        # Names without namespaces are written without prefixes, and indentation is not needed.
+        element.tag, element.tail = element.tag.removeprefix(_SVG), None
+        element.text = element.text if element.text and element.text.strip() else None
+        element.attrib = _plain_attributes(element)
+        for name, value in element.items():
+            if name == "href" or value.startswith("url(#"):
+                referred = value.removeprefix("url(").removesuffix(")").removeprefix("#")
+                new = ids.setdefault(referred, f"{prefix}-{len(ids)}")
+                element.set(name, value.replace(f"#{referred}", f"#{new}"))
+    # Rename definitions last, because one may precede the first reference to it.
+    for element in root.iter():
+        if (old := element.attrib.pop("id", "")) in ids:
+            element.set("id", ids[old])
+    root.attrib = {
+        "xmlns": _SVG.strip("{}"),
+        "viewBox": root.attrib["viewBox"],
+        "role": "img",
+        "aria-label": words,
+        "width": str(round(WIDTH * 96)),
+        "stroke-linejoin": "round",
+    }
+    return ElementTree.tostring(root, "unicode")
 
-    text = _TAG.sub(renamed, text)
-    view = re.search(r'viewBox="([^"]+)"', text)
-    assert view is not None
-    label = escape(words, quote=True)
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{view[1]}" role="img" aria-label="{label}" '
-        f'width="{round(WIDTH * 96)}" stroke-linejoin="round">'
-    )
-    return head + text[text.index(">") + 1 :]
 
-
-def _attributes(style: re.Match[str]) -> str:
-    """CSS declarations as the attributes of the same names."""
-    declared = dict(re.findall(r"([a-z-]+):\s*([^;]+)", style[1]))
-    return "".join(f' {name}="{value.strip()}"' for name, value in declared.items())
+def _plain_attributes(element: ElementTree.Element) -> dict[str, str]:
+    """Return an element's attributes, with its CSS declarations among them, in the reader's font."""
+    attributes = {name: value for name, value in element.items() if name != "style"}
+    if _HREF in attributes:
+        attributes["href"] = attributes.pop(_HREF)
+    for declaration in element.get("style", "").split(";"):
+        name, _, value = declaration.partition(":")
+        if value:
+            attributes[name.strip()] = value.strip().replace(f"'{FAMILY}'", SHOWN_FAMILY)
+    return attributes
 
 
 def row_axes(figure: Figure, rows: float, *, left: float, below: float, above: float = 0.08) -> Axes:
