@@ -11,12 +11,14 @@ from equipoise.models.base import Readable
 from equipoise.report.charts import Panel, Parameter
 from equipoise.reward.summary import Summary
 
-MOST = 12  # parameters shown
-Beliefs = Mapping[str, Summary]  # "prior", "alone", "reward", "team", as far as they may be shown
+# Parameters that are shown.
+MOST = 12
+# Summaries of "prior", "alone", "reward" and "team", as far as they may be shown.
+Beliefs = Mapping[str, Summary]
 
 
 def panels(agreement: Agreement, beliefs: Beliefs) -> list[Panel]:
-    """Panels of the first parameters, in the order of the agreement."""
+    """Return panels of the first parameters, in the order of the agreement."""
     first, *others = agreement.model.axes()
     room = MOST - sum(len(axis.parameters) for axis in others)
     shown = [first._replace(parameters=first.parameters[:room]), *others]
@@ -29,7 +31,7 @@ def _parameter(one: Readable, beliefs: Beliefs) -> Parameter:
 
 
 def introduction(agreement: Agreement, shown: Sequence[str]) -> list[str]:
-    """What the charts mean, for the kinds of belief that are in them."""
+    """Explain the charts, for the kinds of posterior that they show."""
     words = [
         "Each line is a belief: the mark is the median, the thick part holds half of the belief and the thin part nine "
         "tenths. The shorter, the more is known. An arrow says that the line goes on beyond the axis, which is as wide "
