@@ -22,12 +22,16 @@ def panels(agreement: Agreement, beliefs: Beliefs) -> list[Panel]:
     first, *others = agreement.model.axes()
     room = MOST - sum(len(axis.parameters) for axis in others)
     shown = [first._replace(parameters=first.parameters[:room]), *others]
-    return [Panel(axis.unit, [_parameter(one, beliefs) for one in axis.parameters], axis.zero) for axis in shown]
+    return [
+        Panel(axis.unit, [_parameter(parameter, beliefs) for parameter in axis.parameters], axis.zero) for axis in shown
+    ]
 
 
-def _parameter(one: Readable, beliefs: Beliefs) -> Parameter:
-    known = {whose: summary[one.name] for whose, summary in beliefs.items() if one.name in summary}
-    return Parameter(one.label, {whose: [one.factor * value for value in each] for whose, each in known.items()})
+def _parameter(readable: Readable, beliefs: Beliefs) -> Parameter:
+    known = {whose: summary[readable.name] for whose, summary in beliefs.items() if readable.name in summary}
+    return Parameter(
+        readable.label, {whose: [readable.factor * value for value in each] for whose, each in known.items()}
+    )
 
 
 def introduction(agreement: Agreement, shown: Sequence[str]) -> list[str]:

@@ -17,7 +17,7 @@ def curves(settlement: "Settlement") -> Section | None:
     noise = settlement.settings.mechanism in WITH_NOISE
     figures = []
     for team in settlement.teams:
-        points = [one for one in settlement.curve if one.team == team]
+        points = [point for point in settlement.curve if point.team == team]
         if not points:
             continue
         marks = [
@@ -25,10 +25,14 @@ def curves(settlement: "Settlement") -> Section | None:
             for award in settlement.awards_of(team)[:MOST_ROWS]
             if not award.falls_back
         ]
-        recipients = dict.fromkeys(one.recipient for one in points)
+        recipients = dict.fromkeys(point.recipient for point in points)
         lines = [
             charts.Line(
-                [(one.tau if noise else one.kappa, one.value) for one in points if one.recipient == recipient],
+                [
+                    (point.tau if noise else point.kappa, point.value)
+                    for point in points
+                    if point.recipient == recipient
+                ],
                 recipient,
             )
             for recipient in recipients

@@ -24,7 +24,7 @@ def under_other_priors(priors: "Mapping[str, UnderPrior]") -> Section:
         "A value says how much is learnt beyond the prior, so it depends on the prior. Here the same releases were "
         "valued again, with beliefs half and twice as wide as agreed. Nothing was decided by it.",
         "The order of the parties stays the same."
-        if all(one.order == parties for one in others)
+        if all(under_prior.order == parties for under_prior in others)
         else "The order of the parties changes: how much each brings could be argued about, within these numbers.",
     ]
     table = tables.under_other_priors(priors)

@@ -52,7 +52,7 @@ def operator_page(settlement: "Settlement", priors: "Mapping[str, UnderPrior] | 
         conclusion=words,
         sections=[section for section in sections if section is not None],
         footer=f"Made by Equipoise {settlement.environment.get('equipoise', '')}; decisions {settlement.decisions}",
-        alarms=[one.words for one in settlement.deviations],
+        alarms=[deviation.words for deviation in settlement.deviations],
     )
 
 

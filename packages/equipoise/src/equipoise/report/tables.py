@@ -199,11 +199,11 @@ def under_other_priors(priors: "Mapping[str, UnderPrior]") -> Table:
         [
             (
                 name,
-                one.team,
-                f"{one.rho:.3g}",
-                *(f"{one.shapley[party]} ({one.share(party):.0%})" for party in parties),
+                under_prior.team,
+                f"{under_prior.rho:.3g}",
+                *(f"{under_prior.shapley[party]} ({under_prior.share(party):.0%})" for party in parties),
             )
-            for name, one in priors.items()
+            for name, under_prior in priors.items()
         ],
     )
 

@@ -20,9 +20,9 @@ def nats(value: float) -> str:
     return f"{value + 0.0:.2f}".replace("-", MINUS)
 
 
-def estimate(one: Estimate) -> str:
+def estimate(value: Estimate) -> str:
     """Format an estimate as value ± standard error, without line breaks."""
-    return str(one).replace("-", MINUS).replace(" ", NBSP)
+    return str(value).replace("-", MINUS).replace(" ", NBSP)
 
 
 def listed(words: Sequence[str]) -> str:

@@ -132,15 +132,15 @@ class RewardFile:
             if file.id.get_create_plist().get_sizes() != (8, 8):
                 raise ValueError("it has other offsets than a reward")
             datasets = {name: dict(_datasets(group)) for name, group in _groups(file)}
-            every = [one for group in datasets.values() for one in group.values()]
+            every = [dataset for group in datasets.values() for dataset in group.values()]
             _refuse_bombs(every, len(data))
-            for one in every:
-                _refuse_packed_bombs(one)
+            for dataset in every:
+                _refuse_packed_bombs(dataset)
             return cls(
-                {name: _text(file, name) for name in (*REQUIRED, *(one for one in OPTIONAL if one in file.attrs))},
+                {name: _text(file, name) for name in (*REQUIRED, *(name for name in OPTIONAL if name in file.attrs))},
                 _whole_number(file, "version"),
                 {
-                    group: {name: one[...] for name, one in members.items() if _is_float(one)}
+                    group: {name: dataset[...] for name, dataset in members.items() if _is_float(dataset)}
                     for group, members in datasets.items()
                 },
             )
@@ -300,7 +300,7 @@ def _refuse_bombs(datasets: list[h5py.Dataset], size: int) -> None:
 def _refuse_packed_bombs(dataset: h5py.Dataset) -> None:
     """Refuse a chunk that unpacks to more than its declared size; HDF5 would allocate any amount of memory for it."""
     plan = dataset.id.get_create_plist()
-    filters = [plan.get_filter(place)[0] for place in range(plan.get_nfilters())]
+    filters = [plan.get_filter(index)[0] for index in range(plan.get_nfilters())]
     if h5z.FILTER_DEFLATE not in filters:
         return
     as_it_is = 1 << filters.index(h5z.FILTER_DEFLATE)

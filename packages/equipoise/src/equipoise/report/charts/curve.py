@@ -40,11 +40,11 @@ class Mark:
 
 def reward_curve(lines: Sequence[Line], marks: Sequence[Mark], *, control: Literal["kappa", "tau"]) -> str:
     """Draw the curve (one for all, or one for each party) and the rewards; bars are two standard errors either way."""
-    looks = {mark.party: look(place) for place, mark in enumerate(marks)}
+    looks = {mark.party: look(position) for position, mark in enumerate(marks)}
     labels = shortened([mark.party for mark in marks], LONGEST)
     below = BELOW + (legend_height(labels) if labels else 0.0)
-    places = [place for line in lines for place, _ in line.points] + [mark.place for mark in marks]
-    least = min((place for place in places if place > 0), default=0.5)
+    places = [position for line in lines for position, _ in line.points] + [mark.place for mark in marks]
+    least = min((position for position in places if position > 0), default=0.5)
     # A logarithmic axis has no 0, so points at 0 are drawn at the left end.
     zero = least / 4 if 0.0 in places else None
 

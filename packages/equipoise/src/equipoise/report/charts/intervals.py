@@ -50,9 +50,10 @@ def interval_limits(panel: Panel) -> Limits:
     learnt = [p.beliefs[name] for p in panel.parameters for name in ("reward", "team") if name in p.beliefs]
     others = [p.beliefs[name] for p in panel.parameters for name in ("prior", "alone") if name in p.beliefs]
     core = learnt or others
-    low, high = min(one[0] for one in core), max(one[-1] for one in core)
+    low, high = min(quantiles[0] for quantiles in core), max(quantiles[-1] for quantiles in core)
     room = MOST_STRETCH * (high - low) or abs(high) or 1.0
-    wide_low, wide_high = min(one[0] for one in core + others), max(one[-1] for one in core + others)
+    wide_low = min(quantiles[0] for quantiles in core + others)
+    wide_high = max(quantiles[-1] for quantiles in core + others)
     low, high = max(wide_low, low - room), min(wide_high, high + room)
     margin = 0.04 * (high - low) or room
     return low - margin, high + margin

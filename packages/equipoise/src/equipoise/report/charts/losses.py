@@ -50,8 +50,8 @@ def _losses(rows: Mapping[str, Mapping[str, Estimate]]) -> tuple[float, Callable
     names = shortened(list(rows), LONGEST)
     present = _present(rows)
     learnt = [row[name] for row in rows.values() for name in row if name != "prior"]
-    low = min(one.value - 2 * one.error for one in learnt)
-    high = max(one.value + 2 * one.error for one in learnt)
+    low = min(loss.value - 2 * loss.error for loss in learnt)
+    high = max(loss.value + 2 * loss.error for loss in learnt)
     width = max(high - low, 0.05)
     highest = max((row["prior"].value for row in rows.values() if "prior" in row), default=high)
     far = highest > high + FAR * width
