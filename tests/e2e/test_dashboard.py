@@ -122,11 +122,11 @@ def _it_predicts_at_home(browser: Browser, stage: Stage) -> None:
     home = stage.parties["north"]
     shown = str(browser.run('document.querySelector("#use").parentElement.querySelector("pre code").innerText'))
     for line in shown.splitlines():
-        name, *arguments = line.split()
+        name, *arguments = line.replace("TABLE.csv", "north.csv").split()
         assert name == "equipoise"
         home.do(*arguments)
     assert (home.folder / "north.nc").exists()
-    assert "Predict with it" in browser.text()  # which also hears of all requests until now
+    assert "Combine it with your own rows" in browser.text()  # which also hears of all requests until now
     assert browser.requests == before
     old = f"/rounds/{stage.round}/mine/prediction"
     assert browser.run(f'fetch("{old}", {{method: "POST", body: "feature-0=64"}}).then(r => r.status)') == 404

@@ -1,4 +1,4 @@
-"""A whole round from tables in one place, to try it: nothing is kept apart, so nothing is private."""
+"""Simulation of a whole round in one process that sees all tables, to try it out; nothing in it is private."""
 
 import math
 import tempfile
@@ -32,7 +32,7 @@ def simulate_round(
     """Release and settle a consortium's tables in one call, as if their owners had met.
 
     Everything runs as in a real round (OpenDP's noise, signed submissions, the mediator), but in one process that sees
-    all tables. Without an agreement, columns and bounds are taken from the tables, which no real round may do: bounds
+    all tables. Without an agreement, columns and bounds are taken from the tables. No real round may do that: bounds
     must come from common knowledge.
 
     Parameters
@@ -40,25 +40,25 @@ def simulate_round(
     tables : mapping of str to data frame or dictionary of columns
         Each party's rows.
     agreement : Agreement or path, optional
-        What they agree to; its parties must be those of the tables.
+        The agreement of the round; its parties must be those of the tables.
     target : str, optional
         Without an agreement: the column to learn; all others are features. A column with two values makes it a logistic
         regression, any other a linear one.
     epsilon : float or mapping of str to float
         Everybody's ε (Rényi, order 2 unless agreed otherwise), or each party's.
     test : data frame or dictionary of columns, optional
-        Rows of nobody, to see how well each reward predicts.
+        Rows outside of all tables, on which each reward's predictions are measured.
     processes : int, optional
-        Processes to sample in; by default as many as there are cores, where that pays.
+        Processes to sample in; by default one per core, if that pays.
     progress : bool, optional
-        Whether to show a progress bar; by default on a terminal.
+        Show a progress bar; by default only on a terminal.
     **settings
         Settings of the settlement, see `SettlementSettings`.
 
     Returns
     -------
     Settlement
-        With everybody's reward.
+        The settled round, with every party's reward.
 
     Raises
     ------
@@ -85,8 +85,8 @@ def simulate_round(
         agreed = Agreement.of(agreement)
     with tempfile.TemporaryDirectory() as folder:
         sent = [
-            release(agreed, table, party=party, epsilon=chosen[party], ledger=Path(folder) / f"{place}.ledger")
-            for place, (party, table) in enumerate(tables.items())
+            release(agreed, table, party=party, epsilon=chosen[party], ledger=Path(folder) / f"{index}.ledger")
+            for index, (party, table) in enumerate(tables.items())
         ]
     rows = None
     if test is not None:
@@ -97,7 +97,7 @@ def simulate_round(
 
 
 def _drafted(tables: Mapping[str, Any], target: str, largest: float) -> Agreement:
-    """An agreement on all columns of the tables, within bounds that hold all their values."""
+    """Draft an agreement on all columns of the tables, with bounds that hold all their values."""
     columns = {
         str(name): np.concatenate([np.asarray(table[name]) for table in tables.values()])
         for name in next(iter(tables.values()))
@@ -135,14 +135,14 @@ def _drafted(tables: Mapping[str, Any], target: str, largest: float) -> Agreemen
 
 
 def _around(values: Any) -> list[float]:
-    """Bounds that hold all values, a little rounded."""
+    """Return bounds that hold all values, rounded outwards."""
     low, high = float(np.min(values)), float(np.max(values))
     step = 10.0 ** math.floor(math.log10((high - low) / 10 or abs(high) / 10 or 0.1))
     return [math.floor(low / step) * step, max(math.ceil(high / step), math.floor(low / step) + 1) * step]
 
 
 def _plain(label: Any) -> int | str:
-    """A label as agreements have it."""
+    """Convert a label to the form that agreements use: a whole number or a text."""
     value = label.item() if isinstance(label, np.generic) else label
     if isinstance(value, float) and value.is_integer():
         value = int(value)

@@ -1,5 +1,6 @@
-"""A member's side of a round: the same few things to do, whether a service or a shared folder is between the members.
+"""A member's side of a round, through a service or a shared folder.
 
-`session` is all of it as functions, and alone sees rows, through `equipoise.party`; what is sent was released before.
-Nothing here trusts what it receives: receipts, agreements and exports are checked with what the member knows itself.
+`session` offers everything as functions. Of the exchange, it alone sees rows, through `equipoise.party`, and sends only
+releases. Nothing here trusts what it receives: receipts, agreements and exports are checked against what the member
+knows itself.
 """

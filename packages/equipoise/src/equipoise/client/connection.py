@@ -1,7 +1,8 @@
-"""One member's requests to a service: signed, repeated when that is safe, and never believed beyond what they can be.
+"""One member's requests to a service: signed, retried if that is safe, with answers that are limited and checked.
 
-A request whose answer was lost may have been done. Those that may be done twice (reading, asking to join, sending the
-same submission) are repeated by themselves, each time with a new signature; of the others the user is told.
+If an answer is lost, the service may have carried out the request. Idempotent requests (reading, asking to join,
+sending the same submission) are retried automatically, each time with a new signature. For the others, the user gets an
+error.
 """
 
 import random
@@ -28,16 +29,20 @@ from equipoise.protocol.keys import fingerprint
 from equipoise.protocol.requests import sign_request
 
 ATTEMPTS = 6
-LONGEST_WAIT = 60.0  # seconds, whatever a service asks for
+# The longest wait in seconds, even if a service asks for more.
+LONGEST_WAIT = 60.0
 MAX_BYTES = 32 * 2**20
 _TIMES = httpx.Timeout(120.0, connect=10.0)
-_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")  # as OpenSSL calls it, depending on its version
-_UNKNOWN = "outcome-unknown"  # the service lost its database, and cannot say whether it was done
-_BUSY = frozenset({429, 502, 503, 504})  # not done: the service was asked too often, or was not there
+# OpenSSL's errors for a peer that does not speak TLS, depending on its version.
+_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
+# The service lost its database connection, and does not know whether it carried out the request.
+_UNKNOWN = "outcome-unknown"
+# The request was not carried out: the service was asked too often, or was not reachable.
+_BUSY = frozenset({429, 502, 503, 504})
 
 
 class RefusedError(ServiceError):
-    """The service's own words why it does not do something; `code` is for programs."""
+    """A refusal in the service's own words; `code` is for programs."""
 
     def __init__(self, message: str, *, status: int, code: str) -> None:
         super().__init__(message)
@@ -46,14 +51,14 @@ class RefusedError(ServiceError):
 
 @dataclass(frozen=True)
 class Reply:
-    """What a service answered."""
+    """The answer of a service."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
 
     def json(self) -> Any:
-        """The body, read as JSON."""
+        """Parse the body as JSON."""
         try:
             return strict_json(self.body, max_bytes=MAX_BYTES)
         except StrictJSONError as error:
@@ -64,11 +69,11 @@ class Reply:
 
 @dataclass(frozen=True)
 class Introduction:
-    """How a service introduces itself; its name is its word, its key is what a member pins."""
+    """The introduction of a service: the key that members pin, its version, and its clock in seconds since 1970."""
 
     public_key: str
     version: str
-    time: float  # seconds since 1970, by its clock
+    time: float
 
     @property
     def fingerprint(self) -> str:
@@ -77,7 +82,7 @@ class Introduction:
 
 
 class Connection:
-    """Requests of one member to one service; `audience` is the service's public key, for which requests are signed."""
+    """A member's connection to a service; `audience` is the service's public key, for which requests are signed."""
 
     def __init__(
         self,
@@ -91,16 +96,19 @@ class Connection:
     ) -> None:
         self.url, self.key, self.audience = url, key, audience
         self._sleep = sleep
-        self._told = False  # the user, that it is being tried again
-        self._compared = False  # the service's key with the pinned one
-        self._offset = 0.0  # of the service's clock from this one
+        # Whether the user was told of retries, and whether the service's key was compared with the pinned one.
+        self._told = False
+        self._compared = False
+        # Seconds by which the service's clock is ahead of this one.
+        self._offset = 0.0
+        # Requests to this machine must not go through a proxy.
         self._client = httpx.Client(
             base_url=url,
             timeout=_TIMES,
             follow_redirects=False,
             verify=_trust(ca),
             transport=transport,
-            trust_env=not is_loopback(urlsplit(url).hostname or ""),  # a proxy has no business on this machine
+            trust_env=not is_loopback(urlsplit(url).hostname or ""),
             headers={"User-Agent": f"equipoise/{__version__}", "Accept-Encoding": "identity"},
         )
 
@@ -113,30 +121,30 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Let go of the network."""
+        """Close the network connection."""
         self._client.close()
 
     def introduction(self) -> Introduction:
-        """Ask the service who it is; refuse one that is not the pinned one."""
+        """Ask the service for its introduction; refuse a key other than the pinned one."""
         document = self.get("/v1/service", signed=False)
         try:
             key = validate_public_key(str(document["public_key"]))
-            found = Introduction(key, str(document["version"]), document["time"] / 1000)
+            introduced = Introduction(key, str(document["version"]), document["time"] / 1000)
         except (KeyError, TypeError, ValueError) as error:
             raise ServiceError(f"{self.url} is not a service of Equipoise, or a newer one ({error!r})") from None
-        if self.audience is not None and found.public_key != self.audience:
+        if self.audience is not None and introduced.public_key != self.audience:
             raise ServiceError(
-                f"the service at {self.url} has another key, {found.fingerprint}, than the one you joined, "
+                f"the service at {self.url} has another key, {introduced.fingerprint}, than the one you joined, "
                 f"{fingerprint(self.audience)}; ask the operator, by another way than this address, before you go on"
             )
-        return found
+        return introduced
 
     def get(self, target: str, *, signed: bool = True) -> Any:
-        """The document at a path."""
+        """Fetch the document at a path."""
         return self.request("GET", target, signed=signed).json()
 
     def post(self, target: str, document: Any, *, repeatable: bool = False) -> Any:
-        """Send a document; the one that is answered, None if nothing is."""
+        """Send a document; return the document in the answer, None if it is empty."""
         reply = self.request("POST", target, document=document, repeatable=repeatable)
         return reply.json() if reply.body else None
 
@@ -151,7 +159,7 @@ class Connection:
         repeatable: bool = True,
         max_bytes: int = MAX_BYTES,
     ) -> Reply:
-        """Ask, as often as it takes and is safe; what the service refuses is raised in its own words."""
+        """Send a request, with retries if these are safe; raise the service's refusal in its own words."""
         headers = {"Content-Type": "application/octet-stream"} if body else {}
         if document is not None:
             body, headers = canonical_json(document), {"Content-Type": "application/json"}
@@ -203,14 +211,14 @@ class Connection:
         return Reply(response.status_code, response.headers, b"".join(parts))
 
     def _tell_once(self, attempt: int) -> None:
-        """Why nothing happens for a while; on standard error, so that what scripts read stays as it is."""
+        """Tell the user once about retries, on standard error, so that scripts can parse standard output."""
         if not self._told:
             self._told = True
             seconds = sum(_longer(number) for number in range(attempt, ATTEMPTS))
             sys.stderr.write(f"{self.url} cannot be reached; trying again for about {seconds:.0f} s\n")
 
     def _compare_once(self) -> None:
-        """A signature is refused by any other service too; that it is another one is then what matters."""
+        """Compare the service's key with the pinned one, since another service refuses every signature."""
         if not self._compared:
             self._compared = True
             with suppress(RefusedError):
@@ -255,7 +263,7 @@ def _trust(ca: Path | None) -> ssl.SSLContext | bool:
 
 
 def _is_final(error: BaseException) -> bool:
-    """Whether trying again changes nothing: a certificate that is not trusted, a protocol that is not spoken."""
+    """Return True if a retry cannot help: the certificate is not trusted, or the protocol is not supported."""
     if isinstance(error, httpx.UnsupportedProtocol | httpx.ProxyError):
         return True
     cause: BaseException | None = error
@@ -267,8 +275,9 @@ def _is_final(error: BaseException) -> bool:
 
 
 def _pause(attempt: int) -> float:
-    """Seconds to wait: longer each time, and not the same for everybody who waits."""
-    return _longer(attempt) * random.uniform(0.75, 1.25)  # noqa: S311  (no secret)
+    """Return the seconds to wait, growing with each attempt, with jitter so that clients do not retry in step."""
+    # Jitter needs no cryptographic randomness.
+    return _longer(attempt) * random.uniform(0.75, 1.25)  # noqa: S311
 
 
 def _longer(attempt: int) -> float:
@@ -291,8 +300,8 @@ def _refusal(reply: Reply, url: str) -> RefusedError | None:
             code="redirect",
         )
     try:
-        found = strict_json(reply.body)["error"]
-        return RefusedError(str(found["message"]), status=reply.status, code=str(found["code"]))
+        refusal = strict_json(reply.body)["error"]
+        return RefusedError(str(refusal["message"]), status=reply.status, code=str(refusal["code"]))
     except (StrictJSONError, KeyError, TypeError):
         return RefusedError(
             f"{url} answered {reply.status}, in words of something else than Equipoise; is the address right?",

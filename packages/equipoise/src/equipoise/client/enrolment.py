@@ -1,4 +1,4 @@
-"""Becoming a member of a service: by the operator's approval, or by a one-time link."""
+"""Enrolment of members at a service: by the operator's approval, or by a one-time link."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +12,16 @@ from equipoise.protocol.keys import load_key, same_fingerprint
 
 
 def as_before(wanted: Membership, before: Membership, path: Path, *, given: bool) -> Membership:
-    """What was joined before, if it is the same; agreement, certificates and a service's address may be new."""
+    """Return the earlier membership, updated with a new agreement, certificates or service address.
 
-    def who(one: Membership) -> tuple[Any, ...]:
-        folder = one.place.folder and one.place.folder.resolve()
-        return folder, one.name, one.role, *([one.key.resolve()] if given else [])
+    Refuse a membership of somebody else; `given` says that the key was named and must be the same.
+    """
 
-    if who(wanted) != who(before) or not _same_service(wanted, before):
+    def identity(member: Membership) -> tuple[Any, ...]:
+        folder = member.place.folder and member.place.folder.resolve()
+        return folder, member.name, member.role, *([member.key.resolve()] if given else [])
+
+    if identity(wanted) != identity(before) or not _same_service(wanted, before):
         old = before.to_json()
         raise ServiceError(
             f"{str(path)!r} is the membership of {old['name']!r} ({old['role']}) at {old['place']} with the key "
@@ -33,7 +36,7 @@ def as_before(wanted: Membership, before: Membership, path: Path, *, given: bool
 
 
 def _same_service(wanted: Membership, before: Membership) -> bool:
-    """Whether it is where it was, or has moved with its key."""
+    """Return True if the service has the same address, or has moved and kept its key."""
     if wanted.place.url == before.place.url:
         return True
     with Connection(wanted.url, ca=wanted.ca or before.ca) as connection:
@@ -41,22 +44,23 @@ def _same_service(wanted: Membership, before: Membership) -> bool:
 
 
 def enrol(wanted: Membership, where: Place, fingerprint: str | None, note: str) -> tuple[Membership, str]:
-    """Ask the service; with the secret of a one-time link, become its operator at once."""
+    """Ask to join the service; with the secret of a one-time link, become its operator at once."""
     with Connection(wanted.url, key=load_key(wanted.key), audience=wanted.service, ca=wanted.ca) as connection:
-        found = connection.introduction()
-        if fingerprint is not None and not same_fingerprint(fingerprint, found.fingerprint):
+        service = connection.introduction()
+        if fingerprint is not None and not same_fingerprint(fingerprint, service.fingerprint):
             raise ServiceError(
-                f"the service at {wanted.url} has the fingerprint {found.fingerprint}, not {fingerprint}; do not join, "
-                "and ask its operator by another way than this address"
+                f"the service at {wanted.url} has the fingerprint {service.fingerprint}, not {fingerprint}; do not "
+                "join, and ask its operator by another way than this address"
             )
-        connection.audience = found.public_key
-        joined = replace(wanted, service=found.public_key)
+        connection.audience = service.public_key
+        joined = replace(wanted, service=service.public_key)
         if where.secret is None:
             return joined, str(ask_to_join(connection, joined, note)["state"])
         try:
             connection.post("/v1/operators", {"secret": where.secret, "name": joined.name})
         except RefusedError:
-            if not _is_approved(connection):  # by this very key, when the link was used
+            # The link may have been used before, with this very key.
+            if not _is_approved(connection):
                 raise
         return joined, "approved"
 

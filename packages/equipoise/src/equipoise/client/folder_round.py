@@ -1,6 +1,6 @@
-"""A round in a folder that its members share: `agreement.toml`, `submissions/`, and what `equipoise mediate` leaves.
+"""A round in a folder that its members share: `agreement.toml`, `submissions/`, and the output of `equipoise mediate`.
 
-Who may read what is up to the folder's permissions; a service sees to it itself. The mediator may write into the folder
+Access is controlled by the folder's permissions; a service controls it itself. The mediator may write into the folder
 itself or into `settlement` in it, and lets each party into its own folder there (`equipoise.mediation.folders`).
 """
 
@@ -32,10 +32,10 @@ class FolderRound:
 
     @property
     def round_id(self) -> None:
-        """A folder is one round, which has no id."""
+        """None: a folder is a single round without id."""
 
     def agreement(self) -> Agreement:
-        """The agreement that lies in the folder."""
+        """Load the agreement in the folder."""
         if not exists(self.folder):
             meant = address_meant(self.folder)
             remedy = f"for a service, write {meant}" if meant else "is the path right, and is the folder mounted?"
@@ -46,8 +46,8 @@ class FolderRound:
 
     def check_open(self) -> None:
         """Refuse a second submission of the party, and one that comes after the settlement."""
-        if (found := self._settlement()) is not None:
-            raise ServiceError(f"the round is settled ({str(found)!r}); no submission is taken any more")
+        if (settlement := self._settlement()) is not None:
+            raise ServiceError(f"the round is settled ({str(settlement)!r}); no submission is taken any more")
         if exists(self._own()):
             raise SubmissionError(
                 f"{str(self._own())!r} is there, and this ledger has no release that it could be; each party submits "
@@ -55,7 +55,7 @@ class FolderRound:
             )
 
     def submit(self, data: bytes) -> Receipt | None:
-        """Write the submission; one that is there is never replaced."""
+        """Write the submission; an existing one is never replaced."""
         path = self._own()
         try:
             path.parent.mkdir(exist_ok=True)
@@ -71,31 +71,31 @@ class FolderRound:
         return None
 
     def status(self) -> Status:
-        """Who submitted, and whether it is settled."""
+        """Return the status of the round: the parties that submitted, and open or settled."""
         agreed = self.agreement()
         submitted = tuple(name for name in agreed.party_names if exists(self._submission(name)))
         me = self.membership
         state = "settled" if self._settlement() is not None else "open"
-        found = RoundStatus(
+        round_status = RoundStatus(
             None, agreed.title, state, agreed.identity_digest, agreed.party_names, submitted, me.name in submitted
         )
         own = fingerprint(public_hex(load_key(me.key)))
-        return Status(me.name, me.role, "approved", own, (found,))
+        return Status(me.name, me.role, "approved", own, (round_status,))
 
     def reward(self) -> bytes | None:
-        """The member's reward, from where the mediator put it."""
+        """Read the member's reward, where the mediator put it."""
         return self._result(folders.places_of_reward)
 
     def reward_receipt(self, _data: bytes, _digest: str, _agreement: str) -> None:
-        """None: a folder signs no receipts."""
+        """Return None: a folder signs no receipts."""
 
     def check_chain(self, _receipts: Sequence[Receipt | RewardReceipt]) -> None:
         """Check nothing: a folder has no log of events."""
 
     def report(self) -> bytes | None:
-        """The member's edition of the report, if the mediator wrote one; it comes a moment after the reward."""
-        place = self._settlement()
-        if place is None or not any(map(exists, folders.places_of_report(place, self.membership.name))):
+        """Read the member's edition of the report, if the mediator wrote one; it comes a moment after the reward."""
+        folder = self._settlement()
+        if folder is None or not any(map(exists, folders.places_of_report(folder, self.membership.name))):
             return None
         return self._result(folders.places_of_report)
 
@@ -109,10 +109,10 @@ class FolderRound:
         return self._submission(self.membership.name)
 
     def _settlement(self) -> Path | None:
-        """The folder with `settlement.json`, which is written last."""
-        for place in (self.folder / "settlement", self.folder):
-            if exists(place / folders.SETTLEMENT):
-                return place
+        """Return the folder with `settlement.json`, which is written last; None if there is none."""
+        for folder in (self.folder / "settlement", self.folder):
+            if exists(folder / folders.SETTLEMENT):
+                return folder
         return None
 
     def _result(self, places: Callable[[Path, str], tuple[Path, ...]]) -> bytes | None:
@@ -121,7 +121,7 @@ class FolderRound:
             return None
         me = self.membership.name
         candidates = places(folder, me)
-        path = next((one for one in candidates if exists(one)), candidates[0])
+        path = next((candidate for candidate in candidates if exists(candidate)), candidates[0])
         try:
             data = read_limited(path, max_bytes=MAX_BYTES)
         except FileNotFoundError:

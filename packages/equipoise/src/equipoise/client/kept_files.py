@@ -1,4 +1,4 @@
-"""What a party keeps of a round: receipts, rewards and reports. None is written before it was checked."""
+"""Files that a party keeps of a round: receipts, rewards and reports. Each is checked before it is written."""
 
 import tempfile
 from pathlib import Path
@@ -13,7 +13,7 @@ from equipoise.reward.model import Reward
 
 
 def keep_receipt(receipt: Receipt, path: Path, *, chosen: bool) -> Path:
-    """Write the receipt; one of another round that has the name stays, and this one is named after its round."""
+    """Write the receipt; if a receipt of another round has the name, name this one after its round."""
     try:
         write_new_file(path, receipt.to_json(), mode=0o600)
     except FileExistsError:
@@ -34,7 +34,7 @@ def keep_receipt(receipt: Receipt, path: Path, *, chosen: bool) -> Path:
 
 
 def file_name(me: Membership, ending: str, data: bytes, round_id: str | None) -> Path:
-    """The file to write: the party's name, with the round's id if that name has what is of another round."""
+    """Return the file to write: the party's name, with the round's id if a file of another round has that name."""
     path = Path(f"{me.name}{ending}")
     if round_id is None or not exists(path) or read_limited(path, max_bytes=len(data)) == data:
         return path
@@ -42,25 +42,26 @@ def file_name(me: Membership, ending: str, data: bytes, round_id: str | None) ->
         try:
             Reward.load(path)
         except EquipoiseError:
-            return path  # somebody else's file, of which `keep` tells
+            # It is an unrelated file, and `keep` refuses to replace it.
+            return path
     return Path(f"{me.name}.{round_id}{ending}")
 
 
 def own_receipt(me: Membership, round_id: str | None, *names: str) -> Receipt | RewardReceipt | None:
-    """What `submit` or `fetch` left here for this round; a file that is something else is passed over."""
+    """Return the receipt that `submit` or `fetch` left here for this round; skip files that are something else."""
     for name in names:
         try:
-            found = any_receipt(read_limited(Path(name)))
+            receipt = any_receipt(read_limited(Path(name)))
         except (OSError, VerificationError):
             continue
-        if (found.round, found.service) == (round_id, me.service):
-            found.check(found.service)
-            return found
+        if (receipt.round, receipt.service) == (round_id, me.service):
+            receipt.check(receipt.service)
+            return receipt
     return None
 
 
 def checked_reward(data: bytes, me: Membership, agreed: Agreement) -> Reward:
-    """The reward that arrived, if it can be read, is the party's own and of the agreement."""
+    """Return the reward that arrived; refuse one that cannot be read, or of another party or agreement."""
     try:
         with tempfile.TemporaryDirectory(prefix="equipoise-") as folder:
             path = Path(folder) / "reward.nc"
@@ -82,7 +83,7 @@ def checked_reward(data: bytes, me: Membership, agreed: Agreement) -> Reward:
 
 
 def made_otherwise(reward: Reward) -> tuple[str, ...]:
-    """What a reward's own draws say of how it was made, where it does not say so itself."""
+    """Return a deviation if the reward's scenario shows another mechanism than agreed, for rewards that hide it."""
     scenario, agreed = reward.posterior.scenario, reward.agreement.reward
     used: str = agreed.mechanism
     if scenario.tau:
@@ -95,7 +96,7 @@ def made_otherwise(reward: Reward) -> tuple[str, ...]:
 
 
 def keep(data: bytes, path: Path) -> None:
-    """Write what is known to be right; another file of that name is not replaced."""
+    """Write checked data; another file of that name is not replaced."""
     if exists(path) and read_limited(path, max_bytes=len(data)) == data:
         return
     try:
@@ -109,7 +110,7 @@ def keep(data: bytes, path: Path) -> None:
 
 
 def replace_file(data: bytes, path: Path) -> None:
-    """Write the report; one that was there is replaced, for it can always be had again."""
+    """Write the report; an existing one is replaced, because it can be fetched again."""
     try:
         with replaced_file(path, mode=0o600) as partial:
             partial.write_bytes(data)

@@ -1,9 +1,9 @@
-"""A member's own note of what it joined: where, as whom, with which key, and the key of the service it trusts.
+"""The membership file: a member's note of its place, name, role and key, and the key of the service it trusts.
 
-Where is the address of a service, a one-time link of one, or a shared folder (`Place`).
+The place is the address of a service, a one-time link of one, or a shared folder (`Place`).
 
-It holds no secret, only where the key is; yet it is readable by its owner alone, because whoever could change it could
-send the member elsewhere. Paths in it are relative to its folder, so that the folder can be moved as a whole.
+The file holds no secret, only the path of the key. Yet its owner alone has access, because anybody who could change it
+could send the member elsewhere. Paths in it are relative to its folder, so that the folder can be moved as a whole.
 """
 
 import ipaddress
@@ -28,7 +28,8 @@ FILE = Path("equipoise.json")
 
 Role = Literal["party", "auditor", "operator"]
 Text = Annotated[str, Field(min_length=1, max_length=4096)]
-FIRST = "/first"  # path of the link that makes the first operator
+# The path of the link that makes the first operator.
+FIRST = "/first"
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class _Document(BaseModel):
 
 @dataclass(frozen=True)
 class Membership:
-    """Who is a member of what. `service` is the pinned public key; `agreement` an identity that rounds must have."""
+    """A membership. `service` is the pinned public key; `agreement` is the identity that rounds must have."""
 
     place: Place
     service: str | None
@@ -72,7 +73,7 @@ class Membership:
 
     @property
     def url(self) -> str:
-        """Address of the service; a folder has none."""
+        """The address of the service; a folder has none."""
         if self.place.url is None:
             raise ServiceError(
                 f"{self.name!r} joined the folder {str(self.place.folder)!r}, where no service answers; this needs one"
@@ -81,9 +82,9 @@ class Membership:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read one; paths in it become paths from here."""
+        """Read a membership; its paths become relative to the working directory."""
         try:
-            found = _Document.model_validate(strict_json(read_limited(path)))
+            document = _Document.model_validate(strict_json(read_limited(path)))
         except FileNotFoundError:
             raise ServiceError(
                 f"there is no {str(path)!r} here; join with `equipoise join PLACE --party NAME`, or say where it is "
@@ -96,24 +97,24 @@ class Membership:
             key = ".".join(str(part) for part in first["loc"]) or "document"
             raise ServiceError(f"{str(path)!r} is not a membership: {key}: {first['msg']}; join again") from error
         base = path.parent
-        place = place_of(found.place)
+        place = place_of(document.place)
         if place.folder is not None:
             place = replace(place, folder=base / place.folder)
-        elif found.service is None:
+        elif document.service is None:
             raise ServiceError(f"{str(path)!r} names no key of its service; join again")
         return cls(
             place=place,
-            service=found.service,
-            name=found.name,
-            role=found.role,
-            key=base / found.key,
-            ledger=None if found.ledger is None else base / found.ledger,
-            agreement=found.agreement,
-            ca=None if found.ca is None else base / found.ca,
+            service=document.service,
+            name=document.name,
+            role=document.role,
+            key=base / document.key,
+            ledger=None if document.ledger is None else base / document.ledger,
+            agreement=document.agreement,
+            ca=None if document.ca is None else base / document.ca,
         )
 
     def save(self, path: Path) -> None:
-        """Write it; what was there stays until the new one is whole."""
+        """Write the membership; an existing file is replaced once the new one is whole."""
         try:
             with replaced_file(path, mode=0o600) as partial:
                 partial.write_text(json.dumps(self._document(path), indent=1) + "\n", encoding="utf-8")
@@ -121,8 +122,8 @@ class Membership:
             raise ServiceError(f"cannot write the membership {str(path)!r}: {error.strerror or error}") from error
 
     def _document(self, path: Path) -> dict[str, Any]:
-        def from_there(one: Path | None) -> str | None:
-            return None if one is None else _relative(one, path.parent)
+        def from_there(target: Path | None) -> str | None:
+            return None if target is None else _relative(target, path.parent)
 
         return {
             "format": FORMAT,
@@ -138,7 +139,7 @@ class Membership:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """The membership as plain values, for scripts."""
+        """Return the membership as plain values, for scripts."""
         return {
             "place": self.place.url or str(self.place.folder),
             "name": self.name,
@@ -150,7 +151,7 @@ class Membership:
 
 
 def _relative(path: Path, folder: Path) -> str:
-    """A path as seen from a folder; one on another drive stays as it is."""
+    """Return a path relative to a folder; a path on another drive stays absolute."""
     try:
         return Path(os.path.relpath(path.absolute(), folder.absolute())).as_posix()
     except ValueError:
@@ -158,12 +159,13 @@ def _relative(path: Path, folder: Path) -> str:
 
 
 def place_of(text: str) -> Place:
-    """Read what a user calls the place; whether anybody is there is found out later."""
+    """Parse the user's name of the place, without checking that it exists."""
     if "://" not in text:
         return Place(folder=Path(text))
     try:
         parts = urlsplit(text)
-        host, _ = parts.hostname, parts.port  # the port is read to have a wrong one refused
+        # Reading the port refuses an invalid one.
+        host, _ = parts.hostname, parts.port
     except ValueError as error:
         raise ServiceError(f"{_shown(text)!r} is not an address: {error}; give one like https://example.org") from error
     if parts.scheme not in ("https", "http") or not host:
@@ -184,7 +186,7 @@ def place_of(text: str) -> Place:
 
 
 def address_meant(folder: Path) -> str | None:
-    """The address that was probably meant by a folder that is not there; None if it looks like no host."""
+    """Return the address that a missing folder's name probably means; None if it does not look like a host."""
     host = folder.as_posix().partition("/")[0]
     bare = host.rpartition(":")[0] or host
     if host.startswith(".") or len(bare) == 1 or not ("." in host or ":" in host or is_loopback(bare)):
@@ -193,7 +195,7 @@ def address_meant(folder: Path) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine, so that nothing leaves it."""
+    """Return True if a host is this machine, so that nothing leaves it."""
     if host.lower() == "localhost":
         return True
     try:
@@ -203,5 +205,5 @@ def is_loopback(host: str) -> bool:
 
 
 def _shown(text: str) -> str:
-    """An address for a message: without what may be a secret."""
+    """Return an address for a message, without its fragment, which may be a secret."""
     return text.partition("#")[0]

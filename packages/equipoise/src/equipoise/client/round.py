@@ -1,4 +1,4 @@
-"""What a party does in a round, whether a service or a shared folder is between it and the mediator."""
+"""Interface of a round for its members, through a service or a shared folder."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,7 +11,7 @@ from equipoise.protocol.receipts import Receipt, RewardReceipt
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a settlement is; `left_s` is an estimate, None while there is none."""
+    """Progress of a settlement; `left_s` is an estimate, None while there is none."""
 
     stage: str | None
     done: int
@@ -23,7 +23,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class RoundStatus:
-    """A round as a member may see it. `state` is open, settling, settled or closed; `mine` whether I submitted."""
+    """A round as a member may see it. `state` is open, settling, settled or closed; `mine`: the member submitted."""
 
     id: str | None
     title: str
@@ -37,7 +37,7 @@ class RoundStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """Where a member stands. `state` is requested, approved, refused or revoked; in a folder always approved."""
+    """Status of a member. `state` is requested, approved, refused or revoked; in a folder always approved."""
 
     name: str
     role: str
@@ -46,47 +46,47 @@ class Status:
     rounds: tuple[RoundStatus, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The status as plain values."""
+        """Return the status as plain values."""
         return asdict(self)
 
 
 class RoundClient(Protocol):
-    """What a member can do in one round, through a service or a folder."""
+    """Actions of a member in one round, through a service or a folder."""
 
     @property
     def round_id(self) -> str | None:
-        """Which round it is, where there can be several."""
+        """The round's id; None in a folder, which is a single round."""
 
     def agreement(self) -> Agreement:
-        """The agreement of the round."""
+        """Return the agreement of the round."""
 
     def check_open(self) -> None:
-        """Refuse before anything is spent what would be refused afterwards."""
+        """Refuse, before any privacy is spent, a submission that would be refused afterwards."""
 
     def submit(self, data: bytes) -> Receipt | None:
-        """Hand a submission over; the same bytes may be handed over again. A folder gives no receipt."""
+        """Send a submission; the same bytes may be sent again. A folder gives no receipt."""
 
     def status(self) -> Status:
-        """Where the member and its rounds stand."""
+        """Return the status of the member and its rounds."""
 
     def reward(self) -> bytes | None:
-        """The member's reward, None while there is none."""
+        """Return the member's reward, None while there is none."""
 
     def reward_receipt(self, data: bytes, digest: str, agreement: str) -> RewardReceipt | None:
-        """The service's word that it handed out this file, the reward of that digest; a folder gives none."""
+        """Return the service's signed receipt for this file, the reward with that digest; a folder gives none."""
 
     def check_chain(self, receipts: Sequence[Receipt | RewardReceipt]) -> None:
         """Refuse a log that no longer has the events of the member's receipts; a folder has no log."""
 
     def report(self) -> bytes | None:
-        """The member's edition of the report, None while there is none."""
+        """Return the member's edition of the report, None while there is none."""
 
     def close(self) -> None:
         """Close the connection, if there is one."""
 
 
 def check_identity(agreement: Agreement, expected: dict[str, str], *, where: str) -> None:
-    """Refuse an agreement other than the one the party knows, by whatever names it knows it."""
+    """Refuse an agreement whose identity differs from any that the party expects; keys say where these are from."""
     for what, identity in expected.items():
         if identity != agreement.identity_digest:
             raise AgreementError(

@@ -1,6 +1,6 @@
-"""A round by way of a service.
+"""A round through a service.
 
-The service may be hostile, or of another version: what it answers is checked before any of it is used.
+The service may be hostile, or of another version, so its answers are checked before any of them is used.
 """
 
 import base64
@@ -24,7 +24,8 @@ from equipoise.protocol.receipts import Receipt, RewardReceipt, RoundName
 from equipoise.protocol.submission import Submission
 
 LARGEST_REWARD = 2**30
-LINKS, MAX_LINKS = 1_000, 1_000_000  # asked for at once, and looked at
+# Links of the chain that are requested at once, and that are checked at most.
+LINKS, MAX_LINKS = 1_000, 1_000_000
 MAX_PEOPLE = 10_000
 
 
@@ -33,7 +34,7 @@ class _Answer(BaseModel):
 
 
 class PersonAnswer(_Answer):
-    """The person who asks, as the service knows them."""
+    """The service's record of the person who asks."""
 
     state: str
 
@@ -63,7 +64,7 @@ class RoundsAnswer(_Answer):
 
 
 class SettlingAnswer(_Answer):
-    """How far a settlement is."""
+    """The progress of a settlement."""
 
     job_state: str | None
     stage: str | None
@@ -75,7 +76,7 @@ class SettlingAnswer(_Answer):
 
 
 def checked(kind: type[_Answer], document: Any) -> Any:
-    """The document, if it is of this kind."""
+    """Return the document; refuse one of another kind."""
     try:
         kind.model_validate(document)
     except ValidationError as error:
@@ -89,7 +90,7 @@ def checked(kind: type[_Answer], document: Any) -> Any:
 
 
 def connect(membership: Membership) -> Connection:
-    """A connection of a member to its service."""
+    """Return a connection of a member to its service."""
     url = membership.url
     if not exists(membership.key):
         raise KeyFileError(
@@ -100,7 +101,7 @@ def connect(membership: Membership) -> Connection:
 
 
 class ServiceRound:
-    """One round at one service; which one is asked for when it is first needed."""
+    """One round at one service; without an id, the service is asked for it when it is first needed."""
 
     def __init__(
         self,
@@ -115,18 +116,18 @@ class ServiceRound:
         self._round_id, self._wanted = round_id, wanted
 
     def close(self) -> None:
-        """Let go of the network."""
+        """Close the connection."""
         self.connection.close()
 
     @property
     def round_id(self) -> str:
-        """The round this is about."""
+        """The id of the round."""
         if self._round_id is None:
             self._round_id = only_round(checked(RoundsAnswer, self._get("/v1/rounds"))["rounds"], self._wanted)
         return self._round_id
 
     def agreement(self) -> Agreement:
-        """What is agreed; its identity is computed here, and must be what the service says it is."""
+        """Return the agreement; refuse one whose identity, computed here, differs from the service's statement."""
         document = self._get(self._path("agreement"))
         try:
             agreed = Agreement.model_validate(document["agreement"])
@@ -141,37 +142,37 @@ class ServiceRound:
         return agreed
 
     def check_open(self) -> None:
-        """Refuse what the service would refuse after the spend: a round that is not open, a second submission."""
-        found = self._round()
-        if found["state"] != "open":
+        """Refuse, before any privacy is spent, a round that is not open, and a second submission."""
+        answer = self._round()
+        if answer["state"] != "open":
             raise ServiceError(
-                f"round {self.round_id} is {found['state']}, not open; it takes no submission, and nothing was spent"
+                f"round {self.round_id} is {answer['state']}, not open; it takes no submission, and nothing was spent"
             )
-        if self._submitted(found):
+        if self._submitted(answer):
             raise ServiceError(
                 f"round {self.round_id} has a submission of {self.membership.name!r}, and this ledger has no release "
                 "that it could be; each party submits once. Nothing was spent"
             )
 
     def submit(self, data: bytes) -> Receipt | None:
-        """Send it; believe that it arrived only when the receipt says so."""
+        """Send the submission; return the receipt, which alone proves that it arrived."""
         reply = self.connection.request("PUT", self._path("submission"), body=data)
         receipt = Receipt.parse(reply.body, name="what the service answered")
         self.check_receipt(receipt, data)
         return receipt
 
     def check_receipt(self, receipt: Receipt, data: bytes) -> None:
-        """Refuse a receipt that this service did not sign, or that is for something else than was sent."""
+        """Refuse a receipt that this service did not sign, or that is not for the data that was sent."""
         sent = Submission.parse(data)
-        found = self._otherwise(receipt, agreement=sent.agreement, submission=sent.id, digest=sha256_hex(data))
-        if found:
+        difference = self._otherwise(receipt, agreement=sent.agreement, submission=sent.id, digest=sha256_hex(data))
+        if difference:
             raise VerificationError(
-                f"the receipt is not for what was sent: {found}; tell the operator, your submission may not have been "
-                "taken"
+                f"the receipt is not for what was sent: {difference}; tell the operator, your submission may not have "
+                "been taken"
             )
 
     def _otherwise(self, receipt: Receipt | RewardReceipt, **expected: str) -> str | None:
-        """What a receipt of this service says otherwise than expected; one that it did not sign is refused."""
+        """Say in what a receipt differs from what is expected; refuse one that this service did not sign."""
         assert self.membership.service is not None
         receipt.check(self.membership.service)
         for name, true in {"round": self.round_id, "party": self.membership.name, **expected}.items():
@@ -180,7 +181,7 @@ class ServiceRound:
         return None
 
     def status(self) -> Status:
-        """Where the member stands, and all rounds it may see, or the one asked for."""
+        """Return the status of the member, and of the chosen round, or of all that it may see."""
         me = self.membership
         try:
             person = checked(PersonAnswer, self.connection.get("/v1/me"))
@@ -192,13 +193,13 @@ class ServiceRound:
         if person["state"] != "approved":
             return status
         if self._round_id is None:
-            found = checked(RoundsAnswer, self.connection.get("/v1/rounds"))["rounds"]
+            rounds = checked(RoundsAnswer, self.connection.get("/v1/rounds"))["rounds"]
         else:
-            found = [checked(RoundAnswer, self.connection.get(self._path()))]
-        return replace(status, rounds=tuple(map(self._seen, found)))
+            rounds = [checked(RoundAnswer, self.connection.get(self._path()))]
+        return replace(status, rounds=tuple(map(self._seen, rounds)))
 
     def reward(self) -> bytes | None:
-        """My reward, whole: what arrived has the digest that was sent with it."""
+        """Return the member's reward; refuse data without the digest that was sent with it."""
         if self._round()["state"] != "settled":
             return None
         reply = self.connection.request("GET", self._path("reward"), max_bytes=LARGEST_REWARD)
@@ -207,7 +208,7 @@ class ServiceRound:
         return reply.body
 
     def reward_receipt(self, data: bytes, digest: str, agreement: str) -> RewardReceipt:
-        """The service's word for this very reward; without it, what arrived is not believed."""
+        """Return the service's receipt for this very reward; without one, the reward is refused."""
         decisions = self._round()["decisions"]
         try:
             reply = self.connection.request("GET", self._path("reward-receipt"))
@@ -219,21 +220,21 @@ class ServiceRound:
                 "kept. Ask the operator: the service may be of a version up to 0.7"
             ) from refusal
         receipt = RewardReceipt.parse(reply.body, name="what the service answered")
-        found = self._otherwise(
+        difference = self._otherwise(
             receipt, agreement=agreement, decisions=decisions, digest=sha256_hex(data), reward=digest
         )
-        if found:
+        if difference:
             raise VerificationError(
-                f"the receipt is not for the reward that arrived: {found}; nothing was kept, tell the operator"
+                f"the receipt is not for the reward that arrived: {difference}; nothing was kept, tell the operator"
             )
         return receipt
 
     def check_chain(self, receipts: Sequence[Receipt | RewardReceipt]) -> None:
         """Refuse a service whose log no longer has the events of these receipts, all in one chain and in this round.
 
-        What an event says is not shown, but of which round it is; and nobody is rewarded before it has submitted.
+        The service shows only the round of an event, not its content. No party is rewarded before it has submitted.
         """
-        numbers = [one.event for one in receipts]
+        numbers = [receipt.event for receipt in receipts]
         links = self._links(min(numbers), max(numbers))
         check_links(links, first=min(numbers))
         for receipt in receipts:
@@ -243,8 +244,9 @@ class ServiceRound:
                     f"event {receipt.event} of the service's log is not the one that your receipt names: the log was "
                     "rewritten after the receipt was given. Keep the receipt; it is the proof"
                 )
-        sent = [one.event for one in receipts if isinstance(one, Receipt)]
-        if any(one.event <= max(sent, default=0) for one in receipts if isinstance(one, RewardReceipt)):
+        sent = [receipt.event for receipt in receipts if isinstance(receipt, Receipt)]
+        rewarded = [receipt.event for receipt in receipts if isinstance(receipt, RewardReceipt)]
+        if any(event <= max(sent, default=0) for event in rewarded):
             raise VerificationError(
                 f"the receipt of the reward names an event that is not after event {max(sent)}, which took your "
                 "submission: the service signed what cannot have happened. Keep both receipts; they are the proof"
@@ -258,9 +260,9 @@ class ServiceRound:
     def _links(self, first: int, last: int) -> list[dict[str, Any]]:
         if last - first > MAX_LINKS:
             raise VerificationError(f"your receipts name events {first} and {last}, too far apart to be looked at")
-        found: list[dict[str, Any]] = []
-        while len(found) <= last - first:
-            document = self._get(f"{self._path('chain')}?after={first + len(found) - 1}&limit={LINKS}")
+        links: list[dict[str, Any]] = []
+        while len(links) <= last - first:
+            document = self._get(f"{self._path('chain')}?after={first + len(links) - 1}&limit={LINKS}")
             try:
                 more = [{name: link[name] for name in (*LINK, "digest")} for link in document["links"]]
             except (KeyError, TypeError) as error:
@@ -269,13 +271,13 @@ class ServiceRound:
                 ) from error
             if not more:
                 raise VerificationError(
-                    f"the service's log ends at event {first + len(found) - 1}, before event {last} of your receipt"
+                    f"the service's log ends at event {first + len(links) - 1}, before event {last} of your receipt"
                 )
-            found += more
-        return found[: last - first + 1]
+            links += more
+        return links[: last - first + 1]
 
     def report(self) -> bytes | None:
-        """My edition of the report."""
+        """Return the member's edition of the report, None while there is none."""
         if self._round()["state"] != "settled":
             return None
         return self.connection.request("GET", self._path("report")).body
@@ -284,7 +286,7 @@ class ServiceRound:
         return checked(RoundAnswer, self._get(self._path()))
 
     def _get(self, target: str) -> Any:
-        """The document at a path; somebody who is refused as unknown is told the fingerprint to be approved by."""
+        """Fetch the document at a path; a refusal of an unknown key also tells the fingerprint to be approved."""
         try:
             return self.connection.get(target)
         except RefusedError as refusal:
@@ -297,45 +299,46 @@ class ServiceRound:
     def _path(self, *parts: str) -> str:
         return "/".join(("/v1/rounds", quote(self.round_id, safe=""), *parts))
 
-    def _submitted(self, found: dict[str, Any]) -> bool:
-        return any(seat["party"] == self.membership.name and seat["submitted"] for seat in found["seats"])
+    def _submitted(self, answer: dict[str, Any]) -> bool:
+        return any(seat["party"] == self.membership.name and seat["submitted"] for seat in answer["seats"])
 
-    def _seen(self, found: dict[str, Any]) -> RoundStatus:
+    def _seen(self, answer: dict[str, Any]) -> RoundStatus:
         progress = None
-        if found["state"] in ("settling", "open"):
-            progress = progress_of(self.connection.get(f"/v1/rounds/{quote(found['id'], safe='')}/settlement"))
+        if answer["state"] in ("settling", "open"):
+            progress = progress_of(self.connection.get(f"/v1/rounds/{quote(answer['id'], safe='')}/settlement"))
         return RoundStatus(
-            found["id"],
-            found["title"],
-            found["state"],
-            found["identity"],
-            tuple(seat["party"] for seat in found["seats"]),
-            tuple(seat["party"] for seat in found["seats"] if seat["submitted"]),
-            self._submitted(found),
+            answer["id"],
+            answer["title"],
+            answer["state"],
+            answer["identity"],
+            tuple(seat["party"] for seat in answer["seats"]),
+            tuple(seat["party"] for seat in answer["seats"] if seat["submitted"]),
+            self._submitted(answer),
             progress,
         )
 
 
 def ask_to_join(connection: Connection, membership: Membership, note: str = "") -> dict[str, Any]:
-    """Send the request to join, which may be sent again; the service's answer says what became of it."""
+    """Send the request to join, which is idempotent; return the service's answer with the state of the request."""
     document = {"name": membership.name, "role": membership.role, "note": note}
     answer: dict[str, Any] = checked(PersonAnswer, connection.post("/v1/people", document, repeatable=True))
     return answer
 
 
-def only_round(found: list[dict[str, Any]], wanted: str | None) -> str:
-    """The id of the only round, or of the only one in the wanted state."""
-    if not found:
+def only_round(rounds: list[dict[str, Any]], wanted: str | None) -> str:
+    """Return the id of the only round, or of the only one in the wanted state."""
+    if not rounds:
         raise ServiceError("you are in no round yet; the operator creates one and invites you")
-    chosen = [one for one in found if one["state"] == wanted] if len(found) > 1 and wanted else found
+    chosen = [answer for answer in rounds if answer["state"] == wanted] if len(rounds) > 1 and wanted else rounds
     if len(chosen) == 1:
         return str(chosen[0]["id"])
-    listed = "; ".join(f"{one['id']} ({one['title'] or 'no title'}, {one['state']})" for one in found[:20])
+    listed = "; ".join(f"{answer['id']} ({answer['title'] or 'no title'}, {answer['state']})" for answer in rounds[:20])
     if chosen:
         raise ServiceError(f"you are in several rounds; say which one with --round: {listed}")
     if wanted == "settled":
-        coming = [one for one in found if one["state"] != "closed"]
-        if len(coming) == 1:  # the one to wait for
+        coming = [answer for answer in rounds if answer["state"] != "closed"]
+        # A single round that is not settled yet is the one to wait for.
+        if len(coming) == 1:
             return str(coming[0]["id"])
         remedy = "; wait, or use --wait with --round" if coming else ""
         raise ServiceError(f"none of your rounds is settled yet: {listed}{remedy}")
@@ -343,7 +346,7 @@ def only_round(found: list[dict[str, Any]], wanted: str | None) -> str:
 
 
 def progress_of(document: dict[str, Any]) -> Progress | None:
-    """How far a settlement is; None if none was started."""
+    """Return the progress of a settlement; None if none was started."""
     if checked(SettlingAnswer, document)["job_state"] is None:
         return None
     names = ("stage", "done", "planned", "elapsed_s", "left_s", "problem")
@@ -351,9 +354,10 @@ def progress_of(document: dict[str, Any]) -> Progress | None:
 
 
 def _is_old(receipt: Receipt | RewardReceipt, link: dict[str, Any]) -> bool:
-    """Whether a receipt is for an event of a version up to 0.7: all that it said, the party knows but its own number.
+    """Return True if a receipt is for an event of a version up to 0.7.
 
-    Others cannot be passed off as one, to hide that a chain is broken.
+    The party knows all content of such an event but its own number as a person, so all numbers are tried. No other
+    event can be passed off as such a one to hide a broken chain.
     """
     if not isinstance(receipt, Receipt):
         return False
@@ -373,7 +377,7 @@ def _is_old(receipt: Receipt | RewardReceipt, link: dict[str, Any]) -> bool:
 
 
 def _has_digest(data: bytes, header: str) -> bool:
-    """Whether data has the SHA-256 that an HTTP header names, in hexadecimal digits or in base 64."""
+    """Return True if data has the SHA-256 in an HTTP header, in hexadecimal digits or in base 64."""
     name, _, value = header.partition("=")
     digest = sha256_hex(data)
     return name.lower() == "sha-256" and value in (digest, base64.b64encode(bytes.fromhex(digest)).decode())

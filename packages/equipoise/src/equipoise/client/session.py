@@ -1,7 +1,7 @@
-"""A whole party's side of a round in Python: join, submit, look, fetch. The command line calls these functions.
+"""A party's side of a round in Python: join, submit, status, fetch. The command line calls these functions.
 
-The round is at a service or in a shared folder; `join` notes which, and the others read that note. What is computed
-from rows happens here, on the party's machine (`equipoise.party`): only a released submission is handed over.
+The round is at a service or in a shared folder; `join` notes which, and the other functions read that note. Everything
+that needs rows happens here, on the party's machine (`equipoise.party`). Only a released submission is sent.
 """
 
 import re
@@ -46,37 +46,49 @@ from equipoise.protocol.submission import Submission
 from equipoise.reward.model import Reward
 
 ROLES = ("party", "auditor", "operator")
-EVERY = 2.0  # seconds between two looks
+# Seconds between two queries of the status.
+EVERY = 2.0
 
 Progress = Callable[[float | None, int], None]
 
 
 @dataclass(frozen=True)
 class Joined:
-    """A membership as it was noted, and what became of the request. `by_link` is a one-time link's operator."""
+    """A membership as it was noted, and the state of the request, requested or approved.
+
+    `fingerprint` is that of the member's own key, to be read to the operator. `by_link` marks the operator of a
+    one-time link.
+    """
 
     membership: Membership
-    state: str  # requested or approved
-    fingerprint: str  # of one's own key, to be read to the operator
+    state: str
+    fingerprint: str
     path: Path
     by_link: bool
 
 
 @dataclass(frozen=True)
 class Submitted:
-    """What was handed over. `spent` says whether it was released just now; a folder gives no receipt."""
+    """A submission that was sent. `spent` says that it was released just now; a folder gives no receipt.
+
+    `unread` is the table that was not read, because the ledger already had a release.
+    """
 
     membership: Membership
     submission: Submission
     receipt: Receipt | None
     receipt_path: Path | None
     spent: bool
-    unread: Path | None  # the table that was not read, because the ledger had a release
+    unread: Path | None
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """A reward that was checked and kept, with what came with it."""
+    """A reward that was checked and kept, with the files that came with it.
+
+    `submission_receipt` is the party's own of `submit`, if it is here; the log has it, too. `deviations` say in which
+    points the agreement was not kept.
+    """
 
     membership: Membership
     round_id: str | None
@@ -85,9 +97,9 @@ class Fetched:
     reward_path: Path
     receipt: RewardReceipt | None
     receipt_path: Path | None
-    submission_receipt: Receipt | RewardReceipt | None  # one's own of `submit`, if it is here; the log has it, too
+    submission_receipt: Receipt | RewardReceipt | None
     report_path: Path | None
-    deviations: tuple[str, ...]  # where the agreement was not kept
+    deviations: tuple[str, ...]
 
 
 def join(
@@ -103,38 +115,38 @@ def join(
     membership: str | Path = FILE,
     ca: str | Path | None = None,
 ) -> Joined:
-    """Make a key, ask to join, and note where one is a member. Doing it again is harmless.
+    """Make a key, ask to join, and write the membership file. Doing it again is harmless.
 
     Parameters
     ----------
     place : str
         Address of a service, its one-time link, or a shared folder.
     name : str
-        One's name, as in the agreement.
+        The member's name, as in the agreement.
     key, ledger : path, optional
-        The signing key, made if it is not there, and the ledger; by default `NAME.ledger`, and the key beside it.
+        The signing key, created if it does not exist, and the ledger; by default `NAME.ledger`, and the key beside it.
     role : {"party", "auditor", "operator"}, optional
         By default a party; with a one-time link, the operator.
     fingerprint : str, optional
-        The service's fingerprint, as its operator told it by another way; another one is refused.
+        The service's fingerprint, as the operator told it through another channel; another one is refused.
     agreement : path, optional
-        The agreement one knows; another one is refused by `submit`.
+        The agreement that the member knows; `submit` refuses another one.
     note : str
         A line for the operator.
     membership : path
-        Where to note it.
+        The membership file to write.
     ca : path, optional
-        Certificates to trust, if the service's is of one's own authority.
+        Certificates to trust, if the service's certificate is from a private authority.
 
     Returns
     -------
     Joined
-        The membership, whether it is approved, and the fingerprint to read to the operator.
+        The membership, its state, and the fingerprint to read to the operator.
 
     Raises
     ------
     ServiceError
-        If the place, name or role cannot be, the service has another key, or the operator refused.
+        If the place, name or role is invalid, the service has another key, or the operator refused.
 
     Examples
     --------
@@ -194,35 +206,35 @@ def submit(
     confirm: Callable[[party_release.Plan], bool] | None = None,
     progress: Progress | None = None,
 ) -> Submitted:
-    """Release from a table, spend privacy once, and hand the submission over.
+    """Release from a table, spend privacy once, and send the submission.
 
-    Calling it again after a lost connection hands the same bytes over and spends nothing.
+    Calling it again after a lost connection sends the same bytes and spends nothing.
 
     Parameters
     ----------
     source : path, optional
-        One's table, or a submission (.json) released before; without one, what the ledger holds is handed over. A
+        The party's table, or a submission (.json) released before; without one, the release in the ledger is sent. A
         `CsvFile` says how a CSV file is written.
     epsilon, zcdp, approx : optional
         The guarantee, one of: Rényi epsilon at the agreed order, zCDP rho, or (epsilon, delta).
     round_id : str, optional
-        Which round, if there are several that are open.
+        The round's id, if several are open.
     agreement : path, optional
-        The agreement one knows; another one is refused.
+        The agreement that the party knows; another one is refused.
     cap_zcdp, family : optional
-        Of a new ledger: the most it may ever spend, and which individuals it covers.
+        For a new ledger: the most it may ever spend, and the individuals that it covers.
     cohort : str, optional
-        Which part of the ledger's individuals the table is about; see `equipoise.release`.
+        The part of the ledger's individuals that the table is about; see `equipoise.release`.
     allow_clipping : bool
         Release although much of a column lies outside the agreed bounds.
     receipt : path, optional
         File for the receipt; by default `NAME.receipt.json`.
     membership : path
-        The note that `join` made.
+        The file that `join` wrote.
     announce : callable, optional
         Called with the agreement before anything is read or spent.
     confirm : callable, optional
-        Called with what would be spent; nothing is unless it returns true.
+        Called with the plan of the spend; nothing is spent unless it returns true.
     progress : callable, optional
         Called with the fraction and the number of rows read.
 
@@ -283,12 +295,12 @@ def preview(
     announce: Callable[[Agreement], None] | None = None,
     progress: Progress | None = None,
 ) -> party_release.Preview:
-    """Show what `submit` would hand over, without spending or sending anything; parameters are as there.
+    """Show what `submit` would send, without spending or sending anything; parameters are as there.
 
     Returns
     -------
     Preview
-        A submission of the form that would leave, with noise around zero in the place of the statistic.
+        A submission of the form that would be sent, with noise around zero in place of the statistic.
     """
     guarantee: dict[str, Any] = {"epsilon": epsilon, "zcdp": zcdp, "approx": approx}
     me, book = _party(membership)
@@ -305,14 +317,14 @@ def preview(
 
 
 def status(*, round_id: str | None = None, membership: str | Path = FILE) -> Status:
-    """Say where a member stands: approved or not, and of each round who has submitted and how far it is.
+    """Return the status of a member: approved or not, and of each round the submissions and progress.
 
     Parameters
     ----------
     round_id : str, optional
         Only this round.
     membership : path
-        The note that `join` made.
+        The file that `join` wrote.
 
     Returns
     -------
@@ -329,28 +341,28 @@ def status(*, round_id: str | None = None, membership: str | Path = FILE) -> Sta
 
 
 def watch(*, round_id: str | None = None, membership: str | Path = FILE) -> Iterator[Status]:
-    """Look every two seconds, and yield each status that is new, until waiting longer changes nothing.
+    """Query the status every two seconds, and yield each new one until waiting longer cannot change it.
 
-    Parameters are those of `status`. The last one is of a member that was refused, or all of whose rounds are settled
-    or closed.
+    Parameters are those of `status`. The last status is that of a member that was refused, or whose rounds are all
+    settled or closed.
     """
     with closing(round_of(Membership.load(Path(membership)), round_id=round_id)) as client:
         last = None
         while True:
-            found = client.status()
-            if found != last:
-                yield found
-            if is_over(found):
+            current = client.status()
+            if current != last:
+                yield current
+            if is_over(current):
                 return
-            last = found
+            last = current
             time.sleep(EVERY)
 
 
-def is_over(found: Status) -> bool:
-    """Whether waiting longer changes nothing: refused, or every round is settled or closed."""
-    if found.state in ("refused", "revoked"):
+def is_over(status: Status) -> bool:
+    """Return True if waiting cannot change the status: the member was refused, or all rounds are settled or closed."""
+    if status.state in ("refused", "revoked"):
         return True
-    return bool(found.rounds) and all(one.state in ("settled", "closed") for one in found.rounds)
+    return bool(status.rounds) and all(each.state in ("settled", "closed") for each in status.rounds)
 
 
 def fetch(
@@ -361,26 +373,26 @@ def fetch(
     wait: bool = False,
     membership: str | Path = FILE,
 ) -> Fetched:
-    """Get one's reward and one's edition of the report.
+    """Fetch the party's reward and its edition of the report.
 
-    The reward is kept only if it can be read, is one's own, is of this agreement, and the service signs for it. The
-    receipt is kept beside it, and must be in the service's log, as must that of the submission if it is here.
+    The reward is kept only if it can be read, is the party's own, is of this agreement, and the service signs for it.
+    The receipt is kept beside it and must be in the service's log, as must the submission's receipt if it is here.
 
     Parameters
     ----------
     round_id : str, optional
-        Which round, if there are several that are settled.
+        The round's id, if several are settled.
     output, report : path, optional
         Files for the reward and the report; by default `NAME.nc` and `NAME.report.html`.
     wait : bool
         Wait until the round is settled.
     membership : path
-        The note that `join` made.
+        The file that `join` wrote.
 
     Returns
     -------
     Fetched
-        The reward and where everything is kept; `deviations` say where the agreement was not kept.
+        The reward and the files that were kept; `deviations` say in which points the agreement was not kept.
 
     Raises
     ------
@@ -411,7 +423,7 @@ def fetch(
         if receipt is not None:
             receipt_path = reward_path.with_name(f"{reward_path.stem}.reward-receipt.json")
             earlier = own_receipt(me, which, str(receipt_path))
-            client.check_chain([receipt, *(one for one in (sent, earlier) if one is not None)])
+            client.check_chain([receipt, *(other for other in (sent, earlier) if other is not None)])
         deviations = reward.deviations or made_otherwise(reward)
         keep(data, reward_path)
         if receipt is not None and receipt_path is not None:
@@ -426,7 +438,7 @@ def fetch(
 
 
 def round_of(membership: Membership, *, round_id: str | None = None, wanted: str | None = None) -> RoundClient:
-    """The round of a membership; of several at a service the one given, or the only one in the wanted state."""
+    """Return the round of a membership; of several at a service, the given one or the only one in the wanted state."""
     if membership.place.folder is None:
         return ServiceRound(membership, round_id=round_id, wanted=wanted)
     if round_id is not None:
@@ -435,7 +447,7 @@ def round_of(membership: Membership, *, round_id: str | None = None, wanted: str
 
 
 def _party(membership: str | Path) -> tuple[Membership, Path]:
-    """The membership of a party, and its ledger."""
+    """Return the membership of a party, and its ledger."""
     me = Membership.load(Path(membership))
     if me.role != "party" or me.ledger is None:
         raise ServiceError(f"{me.name!r} is a member as {me.role}; parties submit")
@@ -449,7 +461,7 @@ def _agreed(
     membership: Path,
     announce: Callable[[Agreement], None] | None,
 ) -> Agreement:
-    """The round's agreement, if it is the one the party says, joined with, or has beside its membership."""
+    """Return the round's agreement; refuse another than the party named, joined with, or has beside its membership."""
     agreed = client.agreement()
     expected = {}
     local = membership.parent / AGREEMENT
@@ -473,7 +485,7 @@ def _is_submission(source: Path) -> bool:
 def _released_before(
     agreed: Agreement, me: Membership, book: Path, source: Path | None, guarantee: Mapping[str, Any]
 ) -> Submission | None:
-    """The submission in a file, or in the ledger; None if one is to be released from a table."""
+    """Return the submission in a file, or in the ledger; None if one is to be released from a table."""
     if source is not None and _is_submission(source):
         submission = Submission.load(source)
         _check_own(submission, agreed, me, source)
@@ -501,7 +513,7 @@ def _check_stated(agreed: Agreement, guarantee: Mapping[str, Any]) -> None:
 
 
 def _ways(agreed: Agreement) -> str:
-    """How a guarantee is stated here."""
+    """List the options that state a guarantee under this agreement."""
     most = f"at order {agreed.privacy.order:g}, of which {agreed.privacy.max_epsilon:g} is the agreed maximum"
     return f"--epsilon E ({most}), --zcdp R or --approx E D"
 

@@ -24,12 +24,12 @@ __all__ = ["FILE", "fragment", "operator_page", "party_page", "render", "style_s
 
 
 def render(settlement: Settlement, *, party: str | None = None) -> str:
-    """The report as HTML: the operator's edition, or that of one party."""
+    """Render the report as HTML: the operator's edition, or that of one party."""
     return rendered(_page(settlement, party))
 
 
 def fragment(settlement: Settlement, *, party: str | None = None) -> str:
-    """Summary, contents and sections of an edition, as one `<div>` for a page that has a title and `style_sheet`.
+    """Render summary, contents and sections of an edition, as one `<div>` for a page with a title and `style_sheet`.
 
     It holds no style and no script, so the page may forbid both within itself. Headings begin at the second level.
     """
@@ -37,14 +37,15 @@ def fragment(settlement: Settlement, *, party: str | None = None) -> str:
 
 
 def operator_page(settlement: Settlement, priors: "Mapping[str, UnderPrior] | None" = None) -> Page:
-    """The operator's edition; `priors` is the round under other priors."""
-    from equipoise.report.operator import operator_page as page  # loads Matplotlib, as a party's does
+    """Build the operator's edition; `priors` is the round under other priors."""
+    # Both editions load Matplotlib, which importing this package should not.
+    from equipoise.report.operator import operator_page as page
 
     return page(settlement, priors)
 
 
 def party_page(view: PartyView) -> Page:
-    """A party's edition."""
+    """Build a party's edition."""
     from equipoise.report.party import party_page as page
 
     return page(view)
@@ -65,28 +66,28 @@ def write_report(
     party: str | None = None,
     priors: "Mapping[str, UnderPrior] | None" = None,
 ) -> None:
-    """Write one edition, for its owner to read; what was at the path stays until the new one is whole.
+    """Write one edition, readable by its owner alone; an existing file is replaced once the new one is whole.
 
-    `priors`, the round under other priors, is for the operator's.
+    `priors`, the round under other priors, is for the operator's edition.
     """
     text = rendered(_page(settlement, party, priors))
-    place = Path(path)
+    target = Path(path)
     try:
-        place.parent.parent.mkdir(parents=True, exist_ok=True)
-        place.parent.mkdir(mode=folders.PRIVATE, exist_ok=True)
-        with replaced_file(place, mode=0o600) as partial:
+        target.parent.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(mode=folders.PRIVATE, exist_ok=True)
+        with replaced_file(target, mode=0o600) as partial:
             partial.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
         raise MediationError(
-            f"cannot write the report {str(place)!r}: {error.strerror or error}; free some room, or choose another "
+            f"cannot write the report {str(target)!r}: {error.strerror or error}; free some room, or choose another "
             "place"
         ) from error
 
 
 def write_reports(settlement: Settlement, folder: str | Path) -> None:
     """Write every edition: `report.html` for the operator, and `for/PARTY/report.html` for each party."""
-    place = Path(folder)
-    folders.make_passable(place)
-    write_report(settlement, place / FILE)
+    root = Path(folder)
+    folders.make_passable(root)
+    write_report(settlement, root / FILE)
     for party in settlement.parties:
-        write_report(settlement, folders.make_folder_of(place, party) / FILE, party=party)
+        write_report(settlement, folders.make_folder_of(root, party) / FILE, party=party)

@@ -11,25 +11,31 @@ from equipoise.models.base import Readable
 from equipoise.report.charts import Panel, Parameter
 from equipoise.reward.summary import Summary
 
-MOST = 12  # parameters shown
-Beliefs = Mapping[str, Summary]  # "prior", "alone", "reward", "team", as far as they may be shown
+# Parameters that are shown.
+MOST = 12
+# Summaries of "prior", "alone", "reward" and "team", as far as they may be shown.
+Beliefs = Mapping[str, Summary]
 
 
 def panels(agreement: Agreement, beliefs: Beliefs) -> list[Panel]:
-    """Panels of the first parameters, in the order of the agreement."""
+    """Return panels of the first parameters, in the order of the agreement."""
     first, *others = agreement.model.axes()
     room = MOST - sum(len(axis.parameters) for axis in others)
     shown = [first._replace(parameters=first.parameters[:room]), *others]
-    return [Panel(axis.unit, [_parameter(one, beliefs) for one in axis.parameters], axis.zero) for axis in shown]
+    return [
+        Panel(axis.unit, [_parameter(parameter, beliefs) for parameter in axis.parameters], axis.zero) for axis in shown
+    ]
 
 
-def _parameter(one: Readable, beliefs: Beliefs) -> Parameter:
-    known = {whose: summary[one.name] for whose, summary in beliefs.items() if one.name in summary}
-    return Parameter(one.label, {whose: [one.factor * value for value in each] for whose, each in known.items()})
+def _parameter(readable: Readable, beliefs: Beliefs) -> Parameter:
+    known = {whose: summary[readable.name] for whose, summary in beliefs.items() if readable.name in summary}
+    return Parameter(
+        readable.label, {whose: [readable.factor * value for value in each] for whose, each in known.items()}
+    )
 
 
 def introduction(agreement: Agreement, shown: Sequence[str]) -> list[str]:
-    """What the charts mean, for the kinds of belief that are in them."""
+    """Explain the charts, for the kinds of posterior that they show."""
     words = [
         "Each line is a belief: the mark is the median, the thick part holds half of the belief and the thin part nine "
         "tenths. The shorter, the more is known. An arrow says that the line goes on beyond the axis, which is as wide "

@@ -1,4 +1,4 @@
-"""Sections on how rewards were set and made: the fairness exponent, and the curve that says what a reward is worth."""
+"""Sections on the mechanism of rewards: the fairness exponent, and the curve of a reward's value."""
 
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def curves(settlement: "Settlement") -> Section | None:
-    """r(κ), or r(τ) for each recipient, with the rewards on it."""
+    """Build the section on r(κ), or r(τ) for each recipient, with the rewards on the curve; None without a curve."""
     noise = settlement.settings.mechanism in WITH_NOISE
     figures = []
     for team in settlement.teams:
-        points = [one for one in settlement.curve if one.team == team]
+        points = [point for point in settlement.curve if point.team == team]
         if not points:
             continue
         marks = [
@@ -25,10 +25,14 @@ def curves(settlement: "Settlement") -> Section | None:
             for award in settlement.awards_of(team)[:MOST_ROWS]
             if not award.falls_back
         ]
-        recipients = dict.fromkeys(one.recipient for one in points)
+        recipients = dict.fromkeys(point.recipient for point in points)
         lines = [
             charts.Line(
-                [(one.tau if noise else one.kappa, one.value) for one in points if one.recipient == recipient],
+                [
+                    (point.tau if noise else point.kappa, point.value)
+                    for point in points
+                    if point.recipient == recipient
+                ],
                 recipient,
             )
             for recipient in recipients
@@ -58,7 +62,7 @@ def curves(settlement: "Settlement") -> Section | None:
 
 
 def exponent(settlement: "Settlement") -> Section:
-    """Targets against the fairness exponent, and what they mean in the target's unit."""
+    """Build the section on targets against the fairness exponent, also in the target's unit."""
     figures = [figure for team in settlement.teams for figure in _sweeps(settlement, team)]
     words = _of_surplus(settlement) if settlement.terms.shares_surplus else _of_proportional(settlement)
     errors = tables.errors_by_exponent(settlement)
@@ -76,7 +80,7 @@ def exponent(settlement: "Settlement") -> Section:
 
 
 def _sweeps(settlement: "Settlement", team: tuple[str, ...]) -> list[Figure]:
-    """Charts of one team: targets in nats and, where errors are known, gains over going alone."""
+    """Draw the charts of one team: targets in nats and, if errors are known, gains over going alone."""
     terms, model, title = settlement.terms, settlement.agreement.model, _team_title(settlement, team)
     targets = [settlement.targets_at(rho) for rho in charts.EXPONENTS]
     worth = [
@@ -166,7 +170,7 @@ def _stability(settlement: "Settlement") -> str:
 
 
 def _team_title(settlement: "Settlement", team: tuple[str, ...]) -> str:
-    """Which team a chart is about, where there are several."""
+    """Return a title that names a chart's team, if there are several teams."""
     if len(settlement.teams) == 1:
         return ""
     return "Team of " + (listed(team) if len(team) <= 4 else f"{team[0]}, {team[1]} and {len(team) - 2} others")

@@ -1,4 +1,4 @@
-"""Sections for who wants to check: oddities, how well everything was computed, and fingerprints."""
+"""Sections for readers who check the settlement: remarks on submissions, diagnostics, and fingerprints."""
 
 from typing import TYPE_CHECKING
 
@@ -28,21 +28,19 @@ OPTIONS = {
 
 
 def remarks(settlement: "Settlement") -> Section:
-    """Oddities that somebody should look at."""
-    if not settlement.remarks:
-        return Section("remarks", "Worth a look", ["Nothing odd was found in what the parties sent."])
+    """Build the section of remarks on odd submissions; it is empty if there are none."""
     words = (
         "Advice, never a reason to reject: an honest party from an unusual population looks odd too, and a careful "
         "liar does not."
     )
-    return Section("remarks", "Worth a look", [words], items=[one.message for one in settlement.remarks])
+    return Section("remarks", "Worth a look", [words], items=[remark.message for remark in settlement.remarks])
 
 
 def diagnostics(settlement: "Settlement") -> Section:
-    """How everything was computed, and how well."""
+    """Build the section on the computation: its precision, diagnostics, options, versions and times."""
     asked, reached = settlement.settings.precision, settlement.precision
     valued = settlement.coalitions
-    worst = max(one.rhat for one in valued)
+    worst = max(coalition.rhat for coalition in valued)
     repeat = "Seed and the digest of the decisions let anybody with the submissions repeat the computation."
     if settlement.settings.mechanism in WITH_NOISE:
         repeat += (
@@ -54,11 +52,22 @@ def diagnostics(settlement: "Settlement") -> Section:
         f"{len(valued):,} of {2 ** len(settlement.parties) - 1:,} coalitions were valued, with R̂ up to {worst:.3f}.",
         repeat,
     ]
-    problems = [f"{{{', '.join(one.members)}}}: {problem}" for one in valued for problem in one.problems]
+    problems = [
+        f"{{{', '.join(coalition.members)}}}: {problem}" for coalition in valued for problem in coalition.problems
+    ]
     coalitions = Table(
         "Coalitions: value in nats ± standard error, draws, and how well the chains mixed",
         ("members", "value", "draws", "R̂", "effective draws"),
-        [(", ".join(one.members), one.value, f"{one.draws:,}", f"{one.rhat:.3f}", f"{one.ess:,.0f}") for one in valued],
+        [
+            (
+                ", ".join(coalition.members),
+                coalition.value,
+                f"{coalition.draws:,}",
+                f"{coalition.rhat:.3f}",
+                f"{coalition.ess:,.0f}",
+            )
+            for coalition in valued
+        ],
         folded=len(valued) > FOLDED,
     )
     origin = "chosen by the mediator" if settlement.seed_was_chosen else "follows from the submissions"
@@ -80,10 +89,10 @@ def diagnostics(settlement: "Settlement") -> Section:
 
 
 def digests(settlement: "Settlement") -> Section:
-    """Fingerprints of all that came in and went out."""
+    """Build the section with the digests of submissions and rewards."""
     rows = [
-        (party, one.submission, one.digest, settlement.awards[party].digest)
-        for party, one in settlement.contributions.items()
+        (party, contribution.submission, contribution.digest, settlement.awards[party].digest)
+        for party, contribution in settlement.contributions.items()
     ]
     return Section(
         "digests",

@@ -1,4 +1,4 @@
-"""The words that a reader may not know."""
+"""The glossary of a report: terms that a reader may not know."""
 
 from equipoise.report.page import Section
 from equipoise.reward.targets import SharingRule
@@ -70,5 +70,5 @@ RULES: dict[SharingRule, dict[str, str]] = {
 
 
 def glossary(rule: SharingRule) -> Section:
-    """Say what the words mean under the agreed rule."""
+    """Build the glossary, with definitions for the agreed rule."""
     return Section("glossary", "Glossary", terms=[(term, meaning.format(**RULES[rule])) for term, meaning in TERMS])

@@ -1,6 +1,6 @@
-"""A page on what a party can predict with, made on its own computer: nobody else has its rows.
+"""The page that compares the models a party can predict with, made on its own computer, where its rows are.
 
-It is drawn from numbers alone; the room that holds rows (`equipoise.client.home`) is no part of a report.
+The page is made from losses alone; the code that reads rows (`equipoise.client.home`) is no part of a report.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ CONCLUSIONS = {
 
 
 def comparison_page(party: str, losses: Mapping[str, Estimate], table: Table, verdict: str, best: str | None) -> Page:
-    """Show the held-out losses of the models that a party can have at home."""
+    """Build the page of held-out losses of the models that a party can have at home."""
     meanings = [f"{name}: {MEANINGS[name]}." for name in losses]
     if "alone" not in losses:
         meanings.append("alone: not measured; give “--alone” the reward of a round that you settle by yourself.")
@@ -54,7 +54,7 @@ def comparison_page(party: str, losses: Mapping[str, Estimate], table: Table, ve
 def write_comparison(
     path: Path, party: str, losses: Mapping[str, Estimate], table: Table, verdict: str, best: str | None
 ) -> None:
-    """Write the page, for its owner to read."""
+    """Write the page, readable by its owner alone."""
     text = rendered(comparison_page(party, losses, table, verdict, best))
     try:
         with replaced_file(path, mode=0o600) as partial:

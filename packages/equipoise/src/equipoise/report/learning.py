@@ -1,4 +1,4 @@
-"""Sections on what is learnt: beliefs about the parameters, and how well they predict."""
+"""Sections on the models: posteriors of the parameters, and how well they predict."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -17,14 +17,14 @@ MOST_CHARTS = 24
 
 
 def under_other_priors(priors: "Mapping[str, UnderPrior]") -> Section:
-    """Order and shares of the parties had the prior been another."""
+    """Build the section on the order and shares of the parties under other priors."""
     agreed, *others = priors.values()
     parties = agreed.order
     words = [
         "A value says how much is learnt beyond the prior, so it depends on the prior. Here the same releases were "
         "valued again, with beliefs half and twice as wide as agreed. Nothing was decided by it.",
         "The order of the parties stays the same."
-        if all(one.order == parties for one in others)
+        if all(under_prior.order == parties for under_prior in others)
         else "The order of the parties changes: how much each brings could be argued about, within these numbers.",
     ]
     table = tables.under_other_priors(priors)
@@ -32,14 +32,14 @@ def under_other_priors(priors: "Mapping[str, UnderPrior]") -> Section:
 
 
 def beliefs(settlement: "Settlement") -> Section:
-    """Prior, alone, reward and team, for each party on the same axes."""
+    """Build the section of posteriors: prior, alone, reward and team, for each party on the same axes."""
     agreement = settlement.agreement
     most = [party for party in settlement.parties if party in largest(settlement, MOST_CHARTS)]
     shown = {
         party: believing.panels(agreement, {"prior": settlement.prior, **settlement.awards[party].posteriors})
         for party in most
     }
-    limits = [_union([charts.interval_limits(one[place]) for one in shown.values()]) for place in range(_count(shown))]
+    limits = [_union([charts.interval_limits(one[index]) for one in shown.values()]) for index in range(_count(shown))]
     figures = [
         Figure(
             charts.intervals(panels, whose=party, limits=limits),
@@ -65,7 +65,7 @@ def beliefs(settlement: "Settlement") -> Section:
 
 
 def predictions(settlement: "Settlement") -> Section | None:
-    """Loss on test rows, if there were any."""
+    """Build the section on losses on test rows; None if there were no test rows."""
     losses = {party: award.losses for party, award in settlement.awards.items() if award.losses}
     if not losses:
         return None
@@ -73,7 +73,7 @@ def predictions(settlement: "Settlement") -> Section | None:
 
 
 def losses_section(losses: dict[str, dict[str, "Estimate"]], drawn: dict[str, dict[str, "Estimate"]]) -> Section:
-    """Losses of some parties, of which the first are drawn."""
+    """Build the section on losses: all in a table, those of `drawn` in a chart."""
     words = (
         "How much each model is surprised by rows nobody released: mean negative log probability of a test row (for "
         "a number, its density per unit of the target), in nats. Less is better; 0.1 less means that the truth was "

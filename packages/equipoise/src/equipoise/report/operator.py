@@ -1,4 +1,4 @@
-"""The operator's edition: everything that was decided, and what it was decided from."""
+"""The operator's edition of the report: all decisions, and the numbers behind them."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -19,11 +19,12 @@ if TYPE_CHECKING:
     from equipoise.mediation.other_priors import UnderPrior
     from equipoise.mediation.settlement import Settlement
 
-NAMED = 6  # parties that the summary goes through one by one
+# Up to this many parties, the summary names each one.
+NAMED = 6
 
 
 def operator_page(settlement: "Settlement", priors: "Mapping[str, UnderPrior] | None" = None) -> Page:
-    """The whole report; `priors` is the round under other priors."""
+    """Build the whole report; `priors` is the round under other priors."""
     findings = settlement.audit.checked
     sign, words = conclusion(findings)
     sections = [
@@ -51,12 +52,12 @@ def operator_page(settlement: "Settlement", priors: "Mapping[str, UnderPrior] | 
         conclusion=words,
         sections=[section for section in sections if section is not None],
         footer=f"Made by Equipoise {settlement.environment.get('equipoise', '')}; decisions {settlement.decisions}",
-        alarms=[one.words for one in settlement.deviations],
+        alarms=[deviation.words for deviation in settlement.deviations],
     )
 
 
 def summary(settlement: "Settlement") -> list[str]:
-    """Who takes part, and how much each gains over going alone."""
+    """Say in sentences which parties take part, and how much each gains over going alone."""
     parties = settlement.parties
     without = [absence(settlement.absent)] if settlement.absent else []
     if len(parties) == 1:
@@ -88,7 +89,7 @@ def summary(settlement: "Settlement") -> list[str]:
 
 
 def _errors(settlement: "Settlement", parties: Sequence[str]) -> list[str]:
-    """How far off models are before and after, in the target's unit."""
+    """Say how large the models' errors are before and after, in the target's unit."""
     model, errors = settlement.agreement.model, settlement.errors
     known = [party for party in parties if {"alone", "reward"} <= set(errors[party])]
     told = "; ".join(f"{party} {tables.before_and_after(model, errors[party])}" for party in known)
@@ -96,7 +97,7 @@ def _errors(settlement: "Settlement", parties: Sequence[str]) -> list[str]:
 
 
 def contributions(settlement: "Settlement") -> Section:
-    """Who contributed what, and at which privacy."""
+    """Build the section on each party's release and its privacy."""
     words = (
         "Each party chose its own privacy: the smaller ε, the more noise hides each single row, and the less its "
         "release tells. The columns on the right are readings of the same guarantee. The guess is how often somebody "

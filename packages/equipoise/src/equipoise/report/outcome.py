@@ -1,4 +1,4 @@
-"""Sections on what was decided: what coalitions are worth, what each party brings, and what it gets."""
+"""Sections on the outcome: values of coalitions, Shapley values, and awards."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -11,13 +11,15 @@ from equipoise.report.wording import listed, number
 if TYPE_CHECKING:
     from equipoise.mediation.settlement import Settlement
 
-ALL_COALITIONS = 6  # parties up to which every coalition is drawn
-MOST_ROWS = 40  # of a chart
+# Up to this many parties, every coalition is drawn.
+ALL_COALITIONS = 6
+# Rows of a chart.
+MOST_ROWS = 40
 BARS = "Bars reach two standard errors either way."
 
 
 def coalitions(settlement: "Settlement") -> Section:
-    """Values of coalitions."""
+    """Build the section on values of coalitions."""
     parties, values = settlement.parties, {one.members: one.value for one in settlement.coalitions}
     words = [
         "What a group of parties could know by pooling their releases, compared with knowing nothing but the prior. "
@@ -38,12 +40,13 @@ def coalitions(settlement: "Settlement") -> Section:
 
 
 def shapley(settlement: "Settlement") -> Section:
-    """Shapley values and how sure their order is."""
+    """Build the section on Shapley values and how certain their order is."""
     words = [
         "A party’s Shapley value is what it adds, averaged over all orders in which the parties could have joined. "
         "Shares of the rewards follow from it."
     ]
-    if settlement.shapley_repair > 1:  # by a version up to 0.6
+    # Only versions up to 0.6 repaired Shapley values.
+    if settlement.shapley_repair > 1:
         words.append(
             "One would have been negative; contributions to nobody count "
             f"{number(settlement.shapley_repair)} times as much, as the paper has it, so that none is."
@@ -73,7 +76,7 @@ def shapley(settlement: "Settlement") -> Section:
 
 
 def awards(settlement: "Settlement") -> Section:
-    """Alone, target and attained."""
+    """Build the section on awards: values alone, targets, and attained values."""
     most = largest(settlement, MOST_ROWS)
     shown = [settlement.awards[party] for party in settlement.parties if party in most]
     surplus = settlement.terms.shares_surplus
@@ -114,12 +117,12 @@ def awards(settlement: "Settlement") -> Section:
 
 
 def largest(settlement: "Settlement", most: int) -> list[str]:
-    """Parties by Shapley value, largest first, and no more than a chart can hold."""
+    """Return the `most` parties with the largest Shapley values, largest first."""
     return sorted(settlement.parties, key=lambda party: -settlement.shapley[party].value)[:most]
 
 
 def left_out(settlement: "Settlement", shown: Sequence[str]) -> list[str]:
-    """What to say where a chart cannot show everybody."""
+    """Return a sentence on parties that a chart leaves out, if there are any."""
     if len(shown) == len(settlement.parties):
         return []
     return [f"The {len(shown)} parties with the largest Shapley values are drawn, of {len(settlement.parties)}."]

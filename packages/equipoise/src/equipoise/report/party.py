@@ -16,7 +16,7 @@ from equipoise.report.wording import absence, compared, listed, nats, number
 
 
 def party_page(view: PartyView) -> Page:
-    """The whole report for one party."""
+    """Build the whole report for one party."""
     sign, words = conclusion(view.findings)
     sections = [
         _contribution(view),
@@ -80,16 +80,16 @@ def _summary(view: PartyView) -> list[str]:
 
 
 def _contribution(view: PartyView) -> Section:
-    one = view.contribution
-    sent = Guarantee(order=one.order, epsilon=one.epsilon)
+    contribution = view.contribution
+    sent = Guarantee(order=contribution.order, epsilon=contribution.epsilon)
     delta = short(DEFAULT_DELTA)
     rows = [
-        ("rows", f"{one.rows:,}"),
+        ("rows", f"{contribution.rows:,}"),
         (f"ε at δ = {delta}", number(sent.epsilon_at(DEFAULT_DELTA))),
-        (f"ε (Rényi, order λ = {number(one.order)})", number(one.epsilon, 4)),
+        (f"ε (Rényi, order λ = {number(contribution.order)})", number(contribution.epsilon, 4)),
         ("zCDP", number(sent.zcdp, 4)),
-        ("submission id", one.submission),
-        ("submission file, SHA-256", one.digest),
+        ("submission id", contribution.submission),
+        ("submission file, SHA-256", contribution.digest),
     ]
     words = [
         "What was released, once, and how well it hides any single row: the smaller ε, the better. The three readings "
@@ -165,7 +165,7 @@ def _award(view: PartyView) -> Section:
 
 
 def _at_home() -> Section:
-    """What this report cannot show: nobody but the party has its rows."""
+    """Build the section on models that only the party can measure, because nobody else has its rows."""
     words = [
         "Four models can predict for you. This report was made by the mediator, who has never seen your rows: it knows "
         "two of the four, your release alone and your reward. The yardstick is the first, your own rows.",

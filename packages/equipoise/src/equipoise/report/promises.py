@@ -13,10 +13,10 @@ from equipoise.report.wording import listed
 
 
 def conclusion(findings: Sequence[Finding]) -> tuple[Verdict, str]:
-    """What all findings come to."""
-    failed = [one.code for one in findings if one.verdict == "fails"]
-    open_ = [one.code for one in findings if one.verdict == "cannot tell"]
-    held = sum(one.verdict == "holds" for one in findings)
+    """Return the overall verdict of all findings, and a sentence that states it."""
+    failed = [finding.code for finding in findings if finding.verdict == "fails"]
+    open_ = [finding.code for finding in findings if finding.verdict == "cannot tell"]
+    held = sum(finding.verdict == "holds" for finding in findings)
     if failed:
         verb = "is" if len(failed) == 1 else "are"
         return Verdict("fails"), f"{counted(len(failed), 'promise')} {verb} broken: {listed(failed)}. See the audit."
@@ -29,7 +29,7 @@ def conclusion(findings: Sequence[Finding]) -> tuple[Verdict, str]:
 
 
 def audit_section(findings: Sequence[Finding], *, reasons: bool) -> Section:
-    """Every promise with its verdict; reasons carry numbers of all parties."""
+    """Build the section of all promises with their verdicts; `reasons` carry numbers of all parties."""
     words = [
         "What the mediator promises, and what a check of its own numbers found. “Cannot tell” means that the errors of "
         "the estimates allow both answers; it is no complaint.",
@@ -38,7 +38,7 @@ def audit_section(findings: Sequence[Finding], *, reasons: bool) -> Section:
 
 
 def agreement_section(agreement: Agreement) -> Section:
-    """What was agreed, in words."""
+    """Build the section that explains the agreement in words."""
     explained = explain(agreement)
     return Section(
         "agreement",

@@ -1,4 +1,4 @@
-"""Tables of a settlement as data: built once, shown by the command line, the report and the pages of the service."""
+"""Tables of a settlement as data, shown by the command line, the report and the pages of the service."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from equipoise.mediation.other_priors import UnderPrior
     from equipoise.mediation.settlement import Contribution, Settlement
 
-FOLDED = 16  # rows beyond which a table is folded
+# Tables with more rows are folded.
+FOLDED = 16
 WHOSE = {"prior": "without data", "alone": "alone", "reward": "with its reward", "team": "whole team"}
 MEASURED = "on the test rows"
 EXPECTED = "as the reward expects it, for rows like the party’s own"
@@ -26,26 +27,26 @@ EXPONENTS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
 class Verdict(str):
-    """A cell that says what was found: "holds", "fails" or "cannot tell"."""
+    """A cell with a verdict: "holds", "fails" or "cannot tell"."""
 
     __slots__ = ()
 
 
 def errors(model: Model, by_party: Mapping[str, Mapping[str, float]], how: str) -> Table | None:
-    """How far off models are, in the target's unit, before and after; None where nothing is known of it."""
-    known = {party: one for party, one in by_party.items() if one}
+    """Return the table of the models' errors, in the target's unit, before and after; None if none are known."""
+    known = {party: row for party, row in by_party.items() if row}
     if not known:
         return None
-    names = [name for name in WHOSE if any(name in one for one in known.values())]
+    names = [name for name in WHOSE if any(name in row for row in known.values())]
     return Table(
         f"{model.error_name}, {how}",
         ("party", *(WHOSE[name] for name in names)),
-        [(party, *(error_text(model, one.get(name)) for name in names)) for party, one in known.items()],
+        [(party, *(error_text(model, row.get(name)) for name in names)) for party, row in known.items()],
     )
 
 
 def yardstick(settlement: "Settlement") -> str:
-    """Say how the errors of a settlement were found, for the title of a table."""
+    """Say how the errors of a settlement were determined, for the title of a table."""
     awards = settlement.awards.values()
     if any(award.errors_are_measured for award in awards):
         return MEASURED
@@ -55,7 +56,7 @@ def yardstick(settlement: "Settlement") -> str:
 
 
 def errors_by_exponent(settlement: "Settlement") -> Table | None:
-    """Table of the errors of everybody's model at other fairness exponents; None where they are not known."""
+    """Return the table of every model's error at other fairness exponents; None if they are not known."""
     model, shown = settlement.agreement.model, sorted({*FEW_EXPONENTS, settlement.rho})
     by_exponent = [settlement.errors_at(rho) for rho in shown]
     if not by_exponent[0]:
@@ -72,19 +73,19 @@ def errors_by_exponent(settlement: "Settlement") -> Table | None:
 
 
 def error_text(model: Model, error: float | None) -> str:
-    """An error in the target's unit, or in percent of the rows."""
+    """Format an error in the target's unit, or in percent of the rows."""
     if error is None:
         return ""
     return f"{error:.1%}" if model.errors_are_shares else short(float(f"{error:.3g}"))
 
 
 def before_and_after(model: Model, by_name: Mapping[str, float]) -> str:
-    """The error alone, and with the reward."""
+    """Format the error alone and with the reward, with an arrow between."""
     return f"{error_text(model, by_name['alone'])} → {error_text(model, by_name['reward'])}"
 
 
 def awards(settlement: "Settlement", *, similarity: bool) -> Table:
-    """What each party gets and what it follows from, in nats; and how similar to the team's posterior it is."""
+    """Return the table of awards and the values behind them, in nats; `similarity` is that to the team's posterior."""
     noise = settlement.settings.mechanism in WITH_NOISE
     return Table(
         f"Values in nats ± standard error, fairness exponent {settlement.rho:.3g}",
@@ -113,20 +114,20 @@ def awards(settlement: "Settlement", *, similarity: bool) -> Table:
 
 
 def contributions(settlement: "Settlement") -> Table:
-    """Who released how many rows, at which privacy; all readings are of one guarantee."""
+    """Return the table of releases: rows and privacy of each; all columns of ε state the same guarantee."""
     by_party = settlement.contributions
-    orders = {one.order for one in by_party.values()}
+    orders = {contribution.order for contribution in by_party.values()}
     common = f" (order λ = {short(next(iter(orders)))})" if len(orders) == 1 else ""
     rows = []
-    for party, one in by_party.items():
-        guarantee = guarantee_of(one)
+    for party, contribution in by_party.items():
+        guarantee = guarantee_of(contribution)
         rows.append(
             (
                 party,
-                f"{one.rows:,}",
+                f"{contribution.rows:,}",
                 f"{guarantee.epsilon_at(DEFAULT_DELTA):.3g}",
                 guess_percent(guarantee.zcdp),
-                f"{one.epsilon:.4g}" + ("" if common else f" at λ = {short(one.order)}"),
+                f"{contribution.epsilon:.4g}" + ("" if common else f" at λ = {short(contribution.order)}"),
                 f"{guarantee.zcdp:.4g}",
             )
         )
@@ -135,56 +136,62 @@ def contributions(settlement: "Settlement") -> Table:
 
 
 def guarantee_of(contribution: "Contribution") -> Guarantee:
-    """What a party's release promises."""
+    """Return the privacy guarantee of a party's release."""
     return Guarantee(order=contribution.order, epsilon=contribution.epsilon)
 
 
 def losses(by_party: Mapping[str, Mapping[str, Estimate]]) -> Table:
-    """Losses on rows that nobody released."""
-    names = [name for name in WHOSE if any(name in one for one in by_party.values())]
+    """Return the table of losses on rows that nobody released."""
+    names = [name for name in WHOSE if any(name in row for row in by_party.values())]
     return Table(
         "Loss on test rows, which nobody released (mean negative log probability in nats ± standard error; less is "
         "better)",
         ("party", *(WHOSE[name] for name in names)),
-        [(party, *(str(one.get(name, "")) for name in names)) for party, one in by_party.items()],
+        [(party, *(str(row.get(name, "")) for name in names)) for party, row in by_party.items()],
     )
 
 
 def coefficients(agreement: Agreement, summary: Summary, title: str, *, folded: bool = False) -> Table:
-    """Parameters in the columns' own units, levels against the reference, and odds ratios of a logistic regression."""
+    """Return the table of parameters in the columns' own units, with odds ratios for a logistic regression.
+
+    Levels are relative to the reference.
+    """
     headers, rows = coefficient_rows(agreement, summary)
     return Table(title, headers, [(agreement.model.row_name(name), *cells) for name, *cells in rows], folded=folded)
 
 
 def audit(findings: Sequence[Finding], *, reasons: bool) -> Table:
-    """Promises with their verdicts; reasons carry numbers of all parties."""
+    """Return the table of promises with their verdicts; `reasons` carry numbers of all parties."""
     return Table(
         "Audit of the paper’s promises",
         ("code", "promise", "verdict", *(["why"] if reasons else [])),
-        [(one.code, one.promise, Verdict(one.verdict), *([one.reason] if reasons else [])) for one in findings],
+        [
+            (finding.code, finding.promise, Verdict(finding.verdict), *([finding.reason] if reasons else []))
+            for finding in findings
+        ],
         numeric_from=9,
     )
 
 
 def rankings(settlement: "Settlement") -> Table | None:
-    """How sure the order of the parties is; None if there is nobody to compare."""
-    found = [
-        (one.higher, one.lower, "above 0.999" if one.probability > 0.999 else f"{one.probability:.3f}")
-        for one in settlement.audit.rankings
+    """Return the table of probabilities that one party contributes more than the next; None for a single party."""
+    rows = [
+        (pair.higher, pair.lower, "above 0.999" if pair.probability > 0.999 else f"{pair.probability:.3f}")
+        for pair in settlement.audit.rankings
     ]
-    if not found:
+    if not rows:
         return None
     return Table(
         "How sure the order is: the probability that a party truly contributes more than the next",
         ("party", "contributes more than", "probability"),
-        found,
+        rows,
         numeric_from=2,
-        folded=len(found) > FOLDED,
+        folded=len(rows) > FOLDED,
     )
 
 
 def under_other_priors(priors: "Mapping[str, UnderPrior]") -> Table:
-    """What parties bring and get had the prior been another."""
+    """Return the table of Shapley values and targets under other priors."""
     parties = next(iter(priors.values())).order
     return Table(
         "Had the prior been another: Shapley values in nats ± standard error, and targets as shares of the largest",
@@ -192,27 +199,27 @@ def under_other_priors(priors: "Mapping[str, UnderPrior]") -> Table:
         [
             (
                 name,
-                one.team,
-                f"{one.rho:.3g}",
-                *(f"{one.shapley[party]} ({one.share(party):.0%})" for party in parties),
+                under_prior.team,
+                f"{under_prior.rho:.3g}",
+                *(f"{under_prior.shapley[party]} ({under_prior.share(party):.0%})" for party in parties),
             )
-            for name, one in priors.items()
+            for name, under_prior in priors.items()
         ],
     )
 
 
 def exponents(settlement: "Settlement") -> list[tuple[float, dict[str, float], list[str]]]:
-    """Fairness exponents, everybody's targets there, and who would be worse off than alone."""
-    found = []
+    """Return fairness exponents, all targets there, and the parties that would be worse off than alone."""
+    by_exponent = []
     for rho in sorted({*EXPONENTS, settlement.rho, *filter(None, (settlement.rational_rho, settlement.stable_rho))}):
         targets = settlement.targets_at(rho)
         worse = [party for party in settlement.parties if targets[party] < settlement.value(party).value - 1e-9]
-        found.append((rho, targets, worse))
-    return found
+        by_exponent.append((rho, targets, worse))
+    return by_exponent
 
 
 def sweep(settlement: "Settlement") -> Table:
-    """Everybody's target at several fairness exponents."""
+    """Return the table of all targets at several fairness exponents."""
     marks = {
         "chosen": settlement.rho,
         "rationality bound": settlement.rational_rho,

@@ -1,21 +1,21 @@
-"""What one party may know of a settlement: the only thing its edition of the report is made from.
+"""The part of a settlement that one party may know: the only source of its edition of the report.
 
-A party may know the agreement, who has submitted, its own contribution and award, and what its team is worth together.
-It may not know what the others sent, bring or get, nor the posterior of its team, unless that is its own reward.
-Numbers that would give these away are left out as well:
+A party may know the agreement, the names of those that submitted, its own contribution and award, and the value of its
+team. It may not know what the others sent, contribute or get, nor the posterior of its team, unless that is its own
+reward. Numbers that would give these away are left out as well:
 
 * ρ as chosen, where the agreement does not fix it: own target, own Shapley value, the team's value and ρ give the
   largest Shapley value;
-* seed and noise secret: who knows the secret can take added noise away again;
-* places on the curve r(κ) that were chosen for others' targets: the curve is drawn through places that are the same in
+* seed and noise secret: the secret would let the party take added noise away again;
+* points of the curve r(κ) that were chosen for others' targets: the curve is drawn through points that are the same in
   every settlement, or follow from the party's own;
-* similarity to the team's posterior, unless that is the reward: with own draws and what the team is worth it would tell
-  where that posterior is;
-* places on the curve r(τ), whose spacing told the largest ε up to version 0.6, and the notes that named them;
-* of a degraded reward, what the whole team is worth, the party's Shapley value, and the curve with less noise than its
-  own: each is a number about releases without that noise, and tells where they are (docs/attacks.md has how much).
+* similarity to the team's posterior, unless that is the reward: together with own draws and the team's value it would
+  tell where that posterior is;
+* points of the curve r(τ), whose spacing told the largest ε up to version 0.6, and the notes that named them;
+* of a degraded reward, the value of the whole team, the party's Shapley value, and the curve with less noise than its
+  own: each is a number about releases without that noise, and tells where they are (docs/attacks.md says how much).
 
-What still follows by arithmetic is in docs/privacy.md.
+docs/privacy.md lists what still follows by arithmetic.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 OWN_BELIEFS = ("alone", "reward")
 OWN_LOSSES = ("prior", "alone", "reward")
-NOISE_LEVELS = tuple(2.0**power for power in range(-6, 3))  # times the party's own τ
+# Multiples of the party's own τ at which its curve is drawn.
+NOISE_LEVELS = tuple(2.0**power for power in range(-6, 3))
 
 Points = tuple[tuple[float, Estimate], ...]
 
@@ -79,18 +80,21 @@ class PartyView:
 
     @property
     def gets_all(self) -> bool:
-        """Whether its reward is the team's very posterior."""
+        """True if the reward is the team's posterior itself."""
         return self.kappa == 1 and self.tau == 0 and not self.falls_back
 
 
 def whole_told(settlement: "Settlement", party: str) -> Estimate | None:
-    """What a party's team is worth, if the party may know: with a degraded reward, only if that is the team's own."""
+    """Return the value of a party's team if the party may know it, else None.
+
+    With degraded rewards, only a party that gets the team's own posterior may.
+    """
     award = settlement.awards[party]
     return settlement.value(*award.team) if award.gets_all or settlement.settings.mechanism != "degraded" else None
 
 
 def view_of(settlement: "Settlement", party: str) -> PartyView:
-    """What `party` may know."""
+    """Select what `party` may know of a settlement."""
     award = settlement.awards[party]
     whole = whole_told(settlement, party)
     # A Shapley value is about everybody's releases, whatever the team.
@@ -129,7 +133,7 @@ def view_of(settlement: "Settlement", party: str) -> PartyView:
 
 
 def _in_words(note: str) -> str:
-    """A note of an older settlement about the search for τ, without its places."""
+    """Return a note, in words without values of τ if it is an older settlement's note on the search for τ."""
     if note.startswith("even at tau = "):
         return NO_ROOT
     return EARLIER_ROOT if note.startswith("at tau = ") else note
@@ -151,7 +155,7 @@ def _own_curve(settlement: "Settlement", award: "Award") -> Points:
 
 
 def _levels(points: Sequence[CurvePoint], award: "Award", *, own_only: bool) -> Points:
-    """r(τ) read off, between its estimates, at multiples of the party's own τ; of a degraded reward with more noise."""
+    """Interpolate r(τ) at multiples of the party's own τ; for a degraded reward, only at larger ones."""
     known = sorted((one.tau, one.value.value) for one in points if one.tau > (award.tau if own_only else 0))
     if own_only:
         known.insert(0, (award.tau, award.attained.value))

@@ -1,1 +1,1 @@
-"""What each party is to receive, and how its posterior is made to be worth just that."""
+"""Target values of the parties, and the making of posteriors that are worth just these."""

@@ -1,4 +1,4 @@
-r"""What the others' releases say, as a density that own rows can be combined with (docs/maths.md §8).
+r"""Density of the others' evidence, fitted to draws, with which own rows can be combined (docs/maths.md §8).
 
 A reward holds draws of q ∝ p(z) e(z): prior times the others' evidence, held back as in the reward, in the coordinates
 in which the prior is N(0, I). They are fitted by a normal distribution N(m, S), and the posterior at home is
@@ -7,7 +7,8 @@ in which the prior is N(0, I). They are fitted by a normal distribution N(m, S),
 
 Evidence can only narrow: eigenvalues of S beyond 1 are those of a finite number of draws, and are set to 1 (of S⁻¹ − I,
 below 0 to 0). The fit is checked by the divergence of the draws from it (`knn-mixture`). Where that is more than 0.1
-nats, a mixture of a few normal distributions is fitted, each held to the same; what divergence it leaves is told.
+nats, a mixture of a few normal distributions is fitted, each limited in the same way, and the remaining divergence is
+reported.
 """
 
 import math
@@ -23,7 +24,8 @@ from equipoise.valuation.divergence import divergence
 
 LARGEST_MISFIT = 0.1  # nats
 MOST_COMPONENTS = 5
-DRAWS_PER_NUMBER = 10  # that a mixture estimates
+# A mixture needs at least this many draws for each number that it estimates.
+DRAWS_PER_NUMBER = 10
 
 
 @dataclass(frozen=True)
@@ -35,28 +37,28 @@ class Normal:
 
     @classmethod
     def narrowed(cls, mean: Floats, covariance: Floats) -> Self:
-        """The one with this mean and covariance, no direction of which is wider than the prior."""
+        """Return a normal distribution with this mean and covariance, the latter clipped where wider than the prior."""
         values, vectors = np.linalg.eigh(covariance)
         values = np.clip(values, 1e-12, 1.0)
         return cls.of(mean, (vectors * values) @ vectors.T)
 
     @classmethod
     def of(cls, mean: Floats, covariance: Floats) -> Self:
-        """The one with this mean and covariance."""
+        """Return the normal distribution with this mean and covariance."""
         return cls(mean, np.asarray(np.linalg.cholesky(covariance), float))
 
     @property
     def covariance(self) -> Floats:
-        """L Lᵀ."""
+        """The covariance matrix, L Lᵀ."""
         return np.asarray(self.root @ self.root.T)
 
     @classmethod
     def prior(cls, dimension: int) -> Self:
-        """N(0, I)."""
+        """Return N(0, I)."""
         return cls(np.zeros(dimension), np.eye(dimension))
 
     def whitened(self, points: Floats) -> Floats:
-        """Points [n, d] where this distribution is N(0, I)."""
+        """Map points [n, d] to the coordinates in which this distribution is N(0, I)."""
         return np.asarray((points - self.mean) @ self._inverse.T)
 
     @cached_property
@@ -64,7 +66,7 @@ class Normal:
         return np.asarray(np.linalg.inv(self.root), float)
 
     def log_density(self, points: Floats) -> Floats:
-        """Log density at points [n, d]."""
+        """Return the log density at points [n, d]."""
         white = self.whitened(points)
         constant = 0.5 * len(self.mean) * math.log(2 * math.pi) + float(np.sum(np.log(np.diag(self.root))))
         return np.asarray(-0.5 * np.sum(white**2, axis=1) - constant)
@@ -72,9 +74,9 @@ class Normal:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Prior times evidence, q(z): a mixture of normal distributions, of one where that will do.
+    """Prior times evidence, q(z): a normal distribution, or a mixture where a single one does not fit.
 
-    `misfit` is the divergence of the draws from it, in nats; None of the prior itself, where there is no evidence.
+    `misfit` is the divergence of the draws from it, in nats; None for the prior itself, where there is no evidence.
     """
 
     parts: tuple[Normal, ...]
@@ -83,12 +85,12 @@ class Evidence:
 
     @classmethod
     def none(cls, dimension: int) -> Self:
-        """No evidence: the prior."""
+        """Return the prior, for rewards without evidence."""
         return cls((Normal.prior(dimension),))
 
     @classmethod
     def fitted(cls, draws: Floats) -> Self:
-        """The evidence behind draws [chains, draws, d] of q; a mixture where a single distribution does not fit."""
+        """Fit draws [chains, draws, d] of q; use a mixture if a single distribution does not fit."""
         points = draws.reshape(-1, draws.shape[2])
         dimension = points.shape[1]
         normal = Normal.narrowed(points.mean(axis=0), np.cov(points.T).reshape(dimension, dimension))
@@ -117,11 +119,11 @@ class Evidence:
 
     @property
     def fits(self) -> bool:
-        """Whether the draws are well enough described."""
+        """True if the density describes the draws well enough."""
         return self._left <= LARGEST_MISFIT
 
     def log_density(self, points: Floats) -> Floats:
-        """Log density of prior times evidence at points [n, d]."""
+        """Return the log density of prior times evidence at points [n, d]."""
         if len(self.parts) == 1:
             return self.parts[0].log_density(points)
         each = [math.log(share) + part.log_density(points) for share, part in zip(self.shares, self.parts, strict=True)]
@@ -129,15 +131,17 @@ class Evidence:
 
 
 def _mixture(points: Floats, around: Normal, size: int) -> tuple[tuple[Normal, ...], tuple[float, ...]]:
-    """So many normal distributions by maximum likelihood, found where all together are about N(0, I)."""
-    from sklearn.mixture import GaussianMixture  # takes a second to load, and is seldom needed
+    """Fit `size` normal distributions and their shares by maximum likelihood, in the coordinates of `around`."""
+    # scikit-learn takes a second to load and is seldom needed.
+    from sklearn.mixture import GaussianMixture
     from threadpoolctl import threadpool_limits
 
     fit = GaussianMixture(size, random_state=0, n_init=5, init_params="random_from_data")
-    with threadpool_limits(1):  # matrices are so small that threads only wait for each other
-        found = fit.fit(around.whitened(points))
+    # The matrices are so small that BLAS threads would only wait for each other.
+    with threadpool_limits(1):
+        mixture = fit.fit(around.whitened(points))
     parts = [
         Normal.narrowed(around.mean + around.root @ mean, around.root @ covariance @ around.root.T)
-        for mean, covariance in zip(found.means_, found.covariances_, strict=True)
+        for mean, covariance in zip(mixture.means_, mixture.covariances_, strict=True)
     ]
-    return tuple(parts), tuple(float(share) for share in found.weights_)
+    return tuple(parts), tuple(float(share) for share in mixture.weights_)

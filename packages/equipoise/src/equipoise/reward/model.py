@@ -1,15 +1,17 @@
-"""The model a party gets: its posterior, with everything needed to use it and to check it, in one netCDF file.
+"""The model that a party gets: its posterior, with everything needed to use and check it, in one netCDF file.
 
-It predicts as scikit-learn's estimators do, and can stand where they stand: at the end of a pipeline, in
-cross-validation, in permutation importance. It is fitted already, so that `fit` changes nothing.
+It predicts like scikit-learn's estimators and can be used in their place: at the end of a pipeline, in
+cross-validation, in permutation importance. It is already fitted, so `fit` changes nothing.
 
-The file is ArviZ's: group `posterior` has the draws by chain, `unconstrained_posterior` the coordinates in which the
+The file follows ArviZ: group `posterior` has the draws by chain, `unconstrained_posterior` the coordinates in which the
 prior is N(0, I), `diagnostics` R̂ and effective sizes; the agreement and the scenario are attributes. The draws are
 of the model's own parameters (`reward/own.py`); files of versions up to 0.6 also have those of the features. Since
-0.11, `others_evidence` has coordinates of what the others' releases say without one's own, for `equipoise.client.home`;
-since 0.19 degraded rewards have `others_sums` instead, one weighted sum of those releases.
+0.11, `others_evidence` has draws, in the same coordinates, of the evidence in the others' releases without one's own,
+for `equipoise.client.home`. Since 0.19, degraded rewards have `others_sums` instead: one weighted sum of those
+releases.
 """
-# ruff: noqa: N803, ARG002 (scikit-learn's tools call by these names)
+# scikit-learn's tools call methods by these argument names.
+# ruff: noqa: N803, ARG002
 
 import csv
 import json
@@ -55,11 +57,12 @@ if TYPE_CHECKING:
     from sklearn.utils import Tags
 
 FORMAT = "equipoise-reward"
-HOME_FORMAT = "equipoise-home-model"  # of `equipoise.client.home`: whatever takes rewards from others refuses it
+# Models of `equipoise.client.home`. Code that takes rewards from others refuses this format.
+HOME_FORMAT = "equipoise-home-model"
 VERSION = 1
 DEVIATIONS = "deviations"
 _ARRAYS = ("rhat", "ess_bulk", "ess_tail")
-# What the library for such files and the checks of what is in them answer damage with.
+# Exceptions that h5netcdf and the checks of a file's contents raise for damaged files.
 _DAMAGES = (
     SubmissionError,
     OSError,
@@ -75,7 +78,7 @@ _DAMAGES = (
 
 @dataclass(eq=False, repr=False)
 class Reward:
-    """One party's reward: a model that is fitted already, and predicts as scikit-learn's estimators do.
+    """One party's reward: a model that is already fitted, and predicts like scikit-learn's estimators.
 
     `load` opens the file that the mediator sent. Equal rewards have equal draws. Features `X` are an array with columns
     in the agreed order, or a data frame, an Arrow table or a dictionary with columns by name, in their own units.
@@ -83,22 +86,22 @@ class Reward:
     Attributes
     ----------
     party : str
-        Whose it is.
+        The party that the reward is for.
     agreement : Agreement
-        Under which it was made.
+        The agreement of the round.
     posterior : Posterior
         The draws, in scaled units.
     value : Estimate
-        What it is worth, in nats.
+        The value of the draws, in nats.
     deviations : tuple of str
-        Where the round was settled otherwise than agreed.
+        Points in which the settlement departed from the agreement.
     others : array, optional
-        Draws [chains, draws, d], in the coordinates of `posterior.coordinates`, of what the others' releases say
-        without one's own, held back as in the reward: for `combine`. None where nobody else's release is in the
-        reward, where it has `sums`, and in files of versions up to 0.10.
+        Draws [chains, draws, d], in the coordinates of `posterior.coordinates`, of prior times the others' evidence
+        without one's own, held back as in the reward: for `combine`. None if nobody else's release is in the
+        reward, if it has `sums`, and in files of versions up to 0.10.
     release : Submission, optional
-        The party's own submission, so that a model at home can tell whether a table is the one that was released. None
-        in files of versions up to 0.14.
+        The party's own submission. `combine` uses it to check that a table is the one that was released. None in files
+        of versions up to 0.14.
     sums : OthersSums, optional
         One weighted sum of the others' releases, with noise added as in the reward: for `combine`, of degraded rewards
         of regressions whose features have one distribution. None in files of versions up to 0.18.
@@ -123,7 +126,7 @@ class Reward:
     sums: OthersSums | None = None
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # Not simply a frozen dataclass: scikit-learn's pipelines leave private notes on their steps.
+        # A frozen dataclass would refuse too much: scikit-learn's pipelines set private attributes on their steps.
         if name in self.__dataclass_fields__ and name in self.__dict__:
             raise FrozenInstanceError(f"cannot assign to field {name!r}")
         super().__setattr__(name, value)
@@ -141,7 +144,7 @@ class Reward:
         return self.summary()._repr_html_()
 
     def summary(self) -> Table:
-        """Parameters in the columns' own units, as a table that shows itself, in notebooks with a chart.
+        """Summarise the parameters, in the columns' own units, as a table; notebooks show it with a chart.
 
         Returns
         -------
@@ -158,12 +161,12 @@ class Reward:
 
     @property
     def title(self) -> str:
-        """What this is, in a few words."""
+        """A title for tables and plots: party, kind of model and value."""
         return f"Reward of {self.party}, a {self.agreement.model.noun}, worth {self.value} nats"
 
     @property
     def digest(self) -> str:
-        """SHA-256 of party, agreement, scenario and every draw, as hexadecimal digits."""
+        """The SHA-256 of party, agreement, scenario and every draw, as hexadecimal digits."""
         parts = [canonical_json(self._attributes())]
         for name in sorted(self.posterior.draws):
             parts += [name.encode(), np.ascontiguousarray(self.posterior.draws[name]).tobytes()]
@@ -172,11 +175,14 @@ class Reward:
         if self.others is not None:
             parts += [OTHERS.encode(), np.ascontiguousarray(self.others).tobytes()]
         if self.sums is not None:
-            parts += [SUMS.encode(), *(np.ascontiguousarray(one).tobytes() for one in self._arrays_of_sums().values())]
+            parts += [
+                SUMS.encode(),
+                *(np.ascontiguousarray(array).tobytes() for array in self._arrays_of_sums().values()),
+            ]
         return sha256_hex(b"".join(bytes.fromhex(sha256_hex(part)) for part in parts))
 
     def predict(self, X: Any, *, return_interval: float | None = None) -> Any:
-        """Predicted target of each row, in its own units, or its label as agreed.
+        """Predict the target of each row, in its own units, or its label as agreed.
 
         Parameters
         ----------
@@ -211,7 +217,7 @@ class Reward:
         return expected, prediction.target_interval(self.agreement, self.posterior, X, return_interval)
 
     def predict_proba(self, X: Any, *, return_interval: float | None = None) -> Any:
-        """Probability of each label, of a logistic regression.
+        """Return the probability of each label, for a logistic regression.
 
         Parameters
         ----------
@@ -254,7 +260,7 @@ class Reward:
         return prediction.simulated(self.agreement, self.posterior, X, size, seed)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """R² of a regression, accuracy of a classification.
+        """Return the R² of a regression, or the accuracy of a classification.
 
         Parameters
         ----------
@@ -272,12 +278,13 @@ class Reward:
         """
         from sklearn.metrics import accuracy_score, r2_score
 
-        scaled_rows(self.agreement, X, y)  # for its messages
+        # Refuse rows that do not fit the agreement with our own messages.
+        scaled_rows(self.agreement, X, y)
         measure = accuracy_score if self._classifies else r2_score
         return float(measure(np.asarray(y), self.predict(X), sample_weight=sample_weight))
 
     def loss(self, X: Any, y: Any) -> float:
-        """Mean negative log probability of targets, per unit of the target, as settlements report it of test rows.
+        """Return the mean negative log probability of targets, per unit of the target, as settlements report it.
 
         Parameters
         ----------
@@ -294,18 +301,18 @@ class Reward:
         return mean_negative_log_probability(self.posterior, scaled_rows(self.agreement, X, y))
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
-        """Do nothing, for scikit-learn's tools: the mediator has fitted this model to what the parties released."""
+        """Do nothing, for scikit-learn's tools: the mediator already fitted this model to the parties' releases."""
         return self
 
     @property
     def coef_(self) -> NDArray[np.float64]:
-        """Posterior mean of the weights in the columns' own units [features]; of a classification [1, features]."""
+        """The posterior mean of the weights in the columns' own units [features]; of a classification [1, features]."""
         means = self._means(WEIGHT)
         return means[None, :] if self._classifies else means
 
     @property
     def intercept_(self) -> Any:
-        """Posterior mean of the intercept in own units; of a classification [1]."""
+        """The posterior mean of the intercept in own units; of a classification [1]."""
         means = self._means("intercept")
         return means if self._classifies else float(means[0])
 
@@ -315,10 +322,10 @@ class Reward:
 
     def _means(self, prefix: str) -> NDArray[np.float64]:
         own = self.agreement.model.own_units(self.posterior.draws)
-        found = [values.mean() for name, values in own.items() if name.startswith(prefix)]
-        if not found:
+        means = [values.mean() for name, values in own.items() if name.startswith(prefix)]
+        if not means:
             raise AttributeError(f"a {self.agreement.model.noun} has no weights and no intercept")
-        return np.array(found)
+        return np.array(means)
 
     @property
     def classes_(self) -> NDArray[Any]:
@@ -327,16 +334,16 @@ class Reward:
 
     @property
     def n_features_in_(self) -> int:
-        """Number of features."""
+        """The number of features."""
         return len(self.feature_names_in_)
 
     @property
     def feature_names_in_(self) -> NDArray[Any]:
-        """Names of the features, in the agreed order."""
+        """The names of the features, in the agreed order."""
         return np.array([column.name for column in self.agreement.columns[:-1]], dtype=object)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """No parameters, for scikit-learn's tools: nothing can be tuned."""
+        """Return no parameters, for scikit-learn's tools: nothing can be tuned."""
         return {}
 
     def set_params(self, **parameters: Any) -> Self:
@@ -359,7 +366,7 @@ class Reward:
         _write_csv(Path(path), self.agreement.model.own_units(self.posterior.draws), self.posterior.chains)
 
     def to_inferencedata(self) -> "arviz.InferenceData":
-        """The reward for ArviZ: draws by chain, coordinates, diagnostics, and the agreement among the attributes."""
+        """Convert to ArviZ: draws by chain, coordinates, diagnostics, and the agreement among the attributes."""
         arviz = load_arviz()
         data = self.posterior.to_inferencedata()
         groups = {
@@ -381,8 +388,8 @@ class Reward:
         return serialize(self.posterior.attributes | self._texts(), self._groups())
 
     def _groups(self) -> dict[str, dict[str, Floats]]:
-        """Everything that is numbers, by group and name."""
-        posterior, found = self.posterior, self.posterior.diagnostics
+        """Return all arrays of the file, by group and name."""
+        posterior, diagnostics = self.posterior, self.posterior.diagnostics
         groups = {POSTERIOR: posterior.by_chain}
         if posterior.coordinates is not None:
             by_chain = posterior.coordinates.reshape(posterior.chains, -1, posterior.coordinates.shape[1])
@@ -391,7 +398,7 @@ class Reward:
             groups[OTHERS] = {COORDINATES: self.others}
         if self.sums is not None:
             groups[SUMS] = self._arrays_of_sums()
-        return groups | {DIAGNOSTICS: {name: np.asarray(getattr(found, name)) for name in _ARRAYS}}
+        return groups | {DIAGNOSTICS: {name: np.asarray(getattr(diagnostics, name)) for name in _ARRAYS}}
 
     def _arrays_of_sums(self) -> dict[str, Floats]:
         assert self.sums is not None
@@ -411,7 +418,7 @@ class Reward:
         Parameters
         ----------
         path : path
-            A file that `save` wrote. It may come from anybody: all of it is checked.
+            A file that `save` wrote. It may come from an untrusted source: all of it is checked.
 
         Returns
         -------
@@ -427,7 +434,7 @@ class Reward:
 
     @classmethod
     def of_file(cls, file: RewardFile) -> Self:
-        """What a file holds that has been read."""
+        """Build the reward from a file that has been read, or raise what shows that it is none."""
         if file.texts["format"] == HOME_FORMAT != cls.file_format:
             raise MediationError(
                 "this is a model at home, which holds rows without noise: it is no reward, and must not be handed on. "
@@ -467,12 +474,12 @@ class Reward:
 
     @classmethod
     def _more_of(cls, file: RewardFile) -> dict[str, Any]:  # noqa: ARG003  (subclasses need it)
-        """Fields of a subclass."""
+        """Return the fields that a subclass adds."""
         return {}
 
     def _attributes(self) -> dict[str, Any]:
         posterior = self.posterior
-        found = posterior.diagnostics
+        diagnostics = posterior.diagnostics
         return {
             "format": self.file_format,
             "version": VERSION,
@@ -491,12 +498,12 @@ class Reward:
                 "noise_seed": posterior.noise_seed,
             },
             "diagnostics": {
-                "draws": found.draws,
-                "dropped_chains": list(found.dropped_chains),
-                "divergences": found.divergences,
-                "acceptance": found.acceptance,
-                "thin": found.thin,
-                "gradients": found.gradients,
+                "draws": diagnostics.draws,
+                "dropped_chains": list(diagnostics.dropped_chains),
+                "divergences": diagnostics.divergences,
+                "acceptance": diagnostics.acceptance,
+                "thin": diagnostics.thin,
+                "gradients": diagnostics.gradients,
             },
             **({DEVIATIONS: list(self.deviations)} if self.deviations else {}),
             **({} if self.release is None else {RELEASE: self.release.model_dump()}),
@@ -504,7 +511,7 @@ class Reward:
 
 
 def _release_in(file: RewardFile, agreement: Agreement) -> Submission | None:
-    """Read the party's own submission in a reward file; one of somebody else, or for another agreement, is refused."""
+    """Read the party's own submission in a reward file; refuse another party's, or one for another agreement."""
     if RELEASE not in file.texts:
         return None
     release = Submission.parse(file.texts[RELEASE].encode(), name="the release in it")
@@ -517,13 +524,13 @@ def _sums_in(file: RewardFile) -> OthersSums | None:
     """Read the sum of the others' releases, if a file has it."""
     if SUMS not in file.groups:
         return None
-    found = file.groups[SUMS]
-    return OthersSums(float(found["rows"][0]), found["statistic"], found["variance"])
+    arrays = file.groups[SUMS]
+    return OthersSums(float(arrays["rows"][0]), arrays["statistic"], arrays["variance"])
 
 
 @contextmanager
 def readable(path: str | Path) -> Iterator[None]:
-    """Turn whatever a file that is no reward leads to into one clear error."""
+    """Turn any exception from reading a damaged or foreign file into one clear error."""
     try:
         yield
     except _DAMAGES as error:
@@ -533,7 +540,7 @@ def readable(path: str | Path) -> Iterator[None]:
 
 
 def _with_index(rows: Any, values: NDArray[Any], name: Any) -> Any:
-    """Values as a pandas series, or frame with columns of these names, if the rows are a pandas frame."""
+    """Return values as a pandas series, or a frame with these column names, if the rows are a pandas frame."""
     pandas = sys.modules.get("pandas")
     if pandas is None or not isinstance(rows, pandas.DataFrame):
         return values
@@ -551,10 +558,10 @@ def _flat(by_chain: np.ndarray) -> np.ndarray:
 
 
 def _write_csv(path: Path, own: dict[str, NDArray[np.float64]], chains: int) -> None:
-    """Write draws of all chains together, one line for each, in place of what is there."""
+    """Write the draws of all chains, one line each, replacing an existing file."""
     length = len(next(iter(own.values()))) // chains
     with replaced_file(path, mode=0o600) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["chain", "draw", *own])
-        for place, values in enumerate(zip(*(column.tolist() for column in own.values()), strict=True)):
-            writer.writerow([*divmod(place, length), *values])
+        for index, values in enumerate(zip(*(column.tolist() for column in own.values()), strict=True)):
+            writer.writerow([*divmod(index, length), *values])

@@ -2,15 +2,15 @@
 
 The noise of a recipient is one fixed draw scaled by √τ, or for degraded rewards a path at time τ, on the others'
 releases alone. r(τ) tends to 0, or to what the party knows alone, but need not fall all the way (the paper's Fig. 4d).
-An approximation that costs little says where to look: r(τ) differs from it by an amount that changes slowly with τ.
-τ grows by steps from where it hardly matters, and the first step at which the approximation, corrected by that amount,
-is below the target is evaluated with the one before; an estimate below the target ends the bracket. If evaluations
-cannot exclude a smaller root, that is said. The reward itself is drawn anew; a value of it that misses the target joins
-the evaluations, and the search goes on.
+A cheap approximation guides the search: r(τ) differs from it by an amount that changes slowly with τ. τ grows in steps
+from where it hardly matters. The first step at which the corrected approximation is below the target is evaluated
+together with the step before; an estimate below the target closes the bracket. If the evaluations cannot exclude a
+smaller root, the result says so. The reward itself is drawn anew. If its value misses the target, the value joins the
+evaluations and the search goes on.
 
-A recipient is told its τ. Every τ that is tried is therefore of one grid, which follows from the agreement alone: its
-digits tell nothing of what the others chose, beyond where r(τ) crosses the target. For the same reason words say what
-became of the search; the operator has the curve.
+A recipient learns its τ. Therefore every τ that is tried lies on one grid, which follows from the agreement alone, so
+the digits of τ tell nothing about the others' choices beyond where r(τ) crosses the target. For the same reason, notes
+describe the search in words without numbers; only the operator has the curve.
 """
 
 import math
@@ -22,18 +22,27 @@ import numpy as np
 from equipoise._util.arrays import Floats
 from equipoise.estimate import UNSURE, Estimate
 
-FIRST = 2.0**-6  # of 1/ε, where added noise hardly matters beside the party's own
+# The first τ, in units of 1/ε; so little added noise hardly matters beside the party's own.
+FIRST = 2.0**-6
 GROWTH = 2.0
-FINEST = 1024  # places of the grid between a τ and its double: 0.07 % apart
-LEAST_OCTAVES = 12  # below the first τ that is tried
+# Grid points between a τ and its double, 0.07 % apart.
+FINEST = 1024
+# The grid ends this many octaves below the first τ that is tried.
+LEAST_OCTAVES = 12
 MAX_STEPS = 48
 MAX_HALVINGS = 12
-NEAR = 0.3  # nats above the target, within which an approximation may miss that it is met
-RISE = 0.1  # nats by which r(τ) is expected to rise again, for a dip to be looked at
-LOOKED_AHEAD = 4  # steps that are approximated at once
-LEAST_STEP = 0.05  # of a bracket, which every evaluation within it takes off
-WITHIN, AROUND = 7, 5  # places that are approximated within a bracket, and around where the target is expected
-MAX_TRIES = 5  # verifications
+# The approximation may be off by this many nats: expected values up to this far above the target are worth evaluating.
+NEAR = 0.3
+# A dip is worth evaluating if r(τ) is expected to rise by this many nats after it.
+RISE = 0.1
+# Steps that are approximated at once.
+LOOKED_AHEAD = 4
+# Every evaluation shortens the bracket by at least this share.
+LEAST_STEP = 0.05
+# Points that are approximated within a bracket, and around the expected crossing.
+WITHIN, AROUND = 7, 5
+# Verifications of one target.
+MAX_TRIES = 5
 
 NO_ROOT = "even with the most noise that was tried the reward is worth more than its target; no root was found"
 EARLIER_ROOT = (
@@ -41,14 +50,15 @@ EARLIER_ROOT = (
 )
 
 AtTaus = Callable[[Sequence[float]], Sequence[Estimate]]
-Approximate = Callable[[Sequence[float]], Sequence[float]]  # NaN where there is no approximation
+# Yields NaN where there is no approximation.
+Approximate = Callable[[Sequence[float]], Sequence[float]]
 
 
 @dataclass(frozen=True)
 class Noised:
-    """The τ of one target, the value verified there, and which of the tries that was.
+    """The τ of one target, the value verified there, and the number of the try, from 0.
 
-    `doubt` says in words why a smaller root cannot be excluded; empty if no evaluation speaks for one.
+    `doubt` says in words why a smaller root cannot be excluded; it is empty if no evaluation suggests one.
     """
 
     tau: float
@@ -59,7 +69,7 @@ class Noised:
 
 
 class Curve:
-    """What is known of r(τ): estimates, and an approximation that they correct."""
+    """The curve r(τ) as known so far: estimates, and an approximation that they correct."""
 
     def __init__(self, whole: Estimate, scale: float, at: AtTaus, approximate: Approximate) -> None:
         self.known: dict[float, Estimate] = {0.0: whole}
@@ -67,37 +77,40 @@ class Curve:
         self._approximated: dict[float, float] = {}
 
     def look(self, taus: Sequence[float]) -> None:
-        """Evaluate r(τ) where it is not known."""
+        """Evaluate r at those τ where it is not known."""
         fresh = [tau for tau in taus if tau not in self.known]
         self.known.update(zip(fresh, self._at(fresh), strict=True))
 
     def expect(self, taus: Sequence[float]) -> Floats:
-        """Expect r(τ): what was approximated, and by how much that is off at the nearest evaluations."""
+        """Predict r(τ): the approximation, corrected by its error at the nearest evaluations."""
         fresh = [tau for tau in (*self.known, *taus) if tau not in self._approximated]
         self._approximated.update(zip(fresh, self._approximate(fresh), strict=True))
-        found = {tau: value for tau, value in self._approximated.items() if math.isfinite(value)}
+        approximations = {tau: value for tau, value in self._approximated.items() if math.isfinite(value)}
         seen = sorted(self.known)
-        places, approximated = self._places(sorted(found)), [found[tau] for tau in sorted(found)]
+        points, approximated = (
+            self._on_axis(sorted(approximations)),
+            [approximations[tau] for tau in sorted(approximations)],
+        )
 
         def approximation(at: Sequence[float]) -> Floats:
-            return np.interp(self._places(at), places, approximated) if found else np.zeros(len(at))
+            return np.interp(self._on_axis(at), points, approximated) if approximations else np.zeros(len(at))
 
         off = [self.known[tau].value for tau in seen] - approximation(seen)
-        return np.asarray(approximation(taus) + np.interp(self._places(taus), self._places(seen), off))
+        return np.asarray(approximation(taus) + np.interp(self._on_axis(taus), self._on_axis(seen), off))
 
-    def _places(self, taus: Sequence[float]) -> Floats:
+    def _on_axis(self, taus: Sequence[float]) -> Floats:
         return np.log1p(np.asarray(taus) / self._scale)
 
     def crossing(self, low: float, high: float, target: float) -> float:
-        """Where between two evaluations, one above the target and one below, r(τ) is expected to be the target.
+        """Return the τ between two evaluations, one above the target and one below, at which r(τ) should be the target.
 
-        A path is rough, and so is r(τ) along it: of some places around the crossing, the one that is expected to be
-        nearest to the target is taken.
+        A path is rough, and so is r(τ) along it. So of several points around the crossing, the result is the one whose
+        predicted value is nearest to the target.
         """
-        ends = self._places([low, high]).tolist()
+        ends = self._on_axis([low, high]).tolist()
         inside = self._grid(np.linspace(ends[0], ends[1], WITHIN + 2)[1:-1])
         taus = [low, *(tau for tau in inside if low < tau < high), high]
-        expected, places = self.expect(taus), self._places(taus)
+        expected, places = self.expect(taus), self._on_axis(taus)
         first = 1 + int(np.argmax(expected[1:] < target))
         above, below = expected[first - 1], expected[first]
         width = places[first] - places[first - 1]
@@ -111,7 +124,7 @@ class Curve:
 
 
 def _inner(low: float, high: float) -> tuple[float, float]:
-    """Leave a little of an interval on both sides, so that it always becomes shorter."""
+    """Return the interior of an interval without a margin at both ends, so that the bracket always becomes shorter."""
     return low + LEAST_STEP * (high - low), high - LEAST_STEP * (high - low)
 
 
@@ -127,15 +140,15 @@ def add_noise(
 ) -> Noised:
     """Find the smallest τ with r(τ) = target that can be certified; `scale` is 1/ε of the weakest guarantee allowed.
 
-    `at` evaluates r at several τ with common random numbers, `verify` at one by fresh draws, and `approximate` says at
-    little cost about what it is at several. Steps from one τ to the next are so many octaves.
+    `at` evaluates r at several τ with common random numbers, `verify` at one τ by fresh draws, and `approximate`
+    cheaply estimates it at several. Each step multiplies τ by 2 to the power `octaves`.
     """
     curve = Curve(whole, scale, at, approximate)
     known = curve.known
     steps = [scale * FIRST * GROWTH ** (octaves * step) for step in range(MAX_STEPS // octaves)]
 
     def is_bracketed() -> bool:
-        """Whether some τ is known to be worth less than the target; more noise is tried until one is."""
+        """Try more noise until some τ is known to be worth less than the target; return False if none is."""
         while not any(value.value < target for value in known.values()):
             ahead = [tau for tau in steps if tau > max(known)]
             if not ahead:
@@ -145,7 +158,8 @@ def add_noise(
 
     best: Noised | None = None
     for attempt in range(MAX_TRIES):
-        if not is_bracketed():  # which a verification may have undone: the one τ below the target is not, by all draws
+        # A verification may undo the bracket: pooled with its draws, the only τ below the target may be above it.
+        if not is_bracketed():
             break
         tau = _narrow(curve, target, tolerance)
         attained = verify(tau)
@@ -158,29 +172,30 @@ def add_noise(
     if best is None:
         last = max(known)
         attained = verify(last)
-        is_met = abs(attained.value - target) <= tolerance  # a degraded reward's floor is what the party knows alone
+        # A degraded reward cannot be worth less than the party's own release, which may be within the tolerance.
+        is_met = abs(attained.value - target) <= tolerance
         return Noised(last, attained, 0, is_met, "" if is_met else NO_ROOT)
     return best
 
 
 def _worth_looking_at(curve: Curve, ahead: Sequence[float], target: float) -> list[float]:
-    """Of some steps, the first one that is expected to be below the target, the one before, and dips that are near."""
+    """Select steps to evaluate: the first that should be below the target, the one before it, and dips near it."""
     expected: list[float] = []
     for first in range(0, len(ahead), LOOKED_AHEAD):
         expected += curve.expect(ahead[first : first + LOOKED_AHEAD]).tolist()
         if min(expected) < target:
             break
-    last = next((place for place, value in enumerate(expected) if value < target), len(expected) - 1)
+    last = next((index for index, value in enumerate(expected) if value < target), len(expected) - 1)
     dips = [
-        place
-        for place in range(last - 1)
-        if expected[place] < min(target + NEAR, max(expected[place + 1 : last + 1]) - RISE)
+        index
+        for index in range(last - 1)
+        if expected[index] < min(target + NEAR, max(expected[index + 1 : last + 1]) - RISE)
     ]
-    return [ahead[place] for place in sorted({*dips, max(last - 1, 0), last})]
+    return [ahead[index] for index in sorted({*dips, max(last - 1, 0), last})]
 
 
 def _narrow(curve: Curve, target: float, tolerance: float) -> float:
-    """Evaluate within the first bracket until an end of it has the target."""
+    """Evaluate within the first bracket until one of its ends attains the target; return that end."""
     known = curve.known
     high = min(tau for tau, value in known.items() if value.value < target)
     low = max(tau for tau in known if tau < high)
@@ -198,23 +213,23 @@ def _narrow(curve: Curve, target: float, tolerance: float) -> float:
 
 
 def on_grid(tau: float, scale: float) -> float:
-    """The nearest τ that may be tried; far below the first one there is none, since so little noise is none."""
-    place = max(round(FINEST * math.log(tau / (scale * FIRST), GROWTH)), -LEAST_OCTAVES * FINEST)
-    return float(scale * FIRST * GROWTH ** (place / FINEST))
+    """Return the nearest τ of the grid, which ends far below the first τ, where noise has no effect."""
+    index = max(round(FINEST * math.log(tau / (scale * FIRST), GROWTH)), -LEAST_OCTAVES * FINEST)
+    return float(scale * FIRST * GROWTH ** (index / FINEST))
 
 
 def _pooled(first: Estimate, second: Estimate) -> Estimate:
-    """Two estimates of one number, weighted by their precision."""
+    """Combine two estimates of one number, weighted by their precision."""
     weights = np.array([first.error, second.error]) ** -2.0
     value = float(weights @ [first.value, second.value] / weights.sum())
     return Estimate(value, float(weights.sum() ** -0.5))
 
 
 def _doubt(known: dict[float, Estimate], root: float, target: float) -> str:
-    """Why a smaller root cannot be excluded: r may have come down to the target before, and was above it again."""
+    """Return `EARLIER_ROOT` if r may have met the target below `root` and risen above it again; otherwise nothing."""
     below = [known[tau] for tau in sorted(known) if tau < root]
-    for place, value in enumerate(below):
-        again = any(later.value - UNSURE * later.error > target for later in below[place + 1 :])
+    for index, value in enumerate(below):
+        again = any(later.value - UNSURE * later.error > target for later in below[index + 1 :])
         if value.value - UNSURE * value.error <= target and again:
             return EARLIER_ROOT
     return ""

@@ -1,23 +1,26 @@
-r"""What the others released, as one weighted sum: own rows are combined with it exactly (docs/maths.md §8).
+r"""Evidence of the others' releases as one weighted sum, with which own rows are combined exactly (docs/maths.md §8).
 
-A degraded reward is made of the others' releases with noise added to each. Their posterior would come as draws, which
-have to be described by a density before own rows can be combined with them, and the description fails where own rows
-lie in its tail. So the reward carries what the posterior is made of: one weighted sum of the others' noisy statistics,
-which is distributed as the release of so many rows is (`inference.pooling.add_up`), and has the same likelihood as
-everywhere else.
+A degraded reward is made from the others' releases with noise added to each. Passing on their posterior as draws would
+require fitting a density to the draws before own rows can be combined with them, and the fit fails where own rows lie
+in its tail. So the reward carries the data behind the posterior: one weighted sum of the others' noisy statistics. The
+sum is distributed like one release of a given number of rows (`inference.pooling.add_up`), so its likelihood is the
+usual one.
 
-The others may not follow the weights of one's own rows. Theirs are taken to be one's own plus a deviation,
+The others' rows may follow other weights than one's own rows. The model takes theirs to be one's own plus a deviation,
 
     z_others = z + s ε,   ε ~ N(0, I),   log s normal,
 
 in the coordinates in which the prior is N(0, I): s = 1 is as large a deviation as the agreement expects a weight to be.
-The deviation is integrated out to first order, by adding Σ_k d_k d_kᵀ to the covariance of the observed target moments,
-d_k being half of how far their mean moves from z − s e_k to z + s e_k (in logistic regression, how far it can move at
-most). s is a further coordinate, which is learnt along with the weights: where own rows and the others agree, it is
-small; where they do not, the others count for little and the model is that of own rows again. The residual variance of
-a linear regression has an s of its own, correlated with that of the weights. With one for both, others whose targets
-scatter otherwise move the own weights and variance, because that makes the deviations more probable. With independent
-ones, the scatter of made-up targets would not make anybody doubt the weights.
+The deviation is integrated out to first order, by adding Σ_k d_k d_kᵀ to the covariance of the observed target moments.
+Here d_k is half of the distance by which their mean moves from z − s e_k to z + s e_k (in logistic regression, the
+largest distance by which it can move). s is a further coordinate, which is learnt along with the weights: where own
+rows and the others agree, it is small; where they do not, the others count for little and the posterior returns to that
+of own rows alone.
+
+The residual variance of a linear regression has an s of its own, correlated with that of the weights. If both shared
+one s, others whose targets scatter differently would shift the own weights and variance, because that makes the
+deviations more probable. If the two were independent, the scatter of made-up targets would cast no doubt on the
+weights.
 """
 
 import numpy as np
@@ -31,21 +34,23 @@ from equipoise.models.regression import Regression
 from equipoise.reward.evidence import Normal
 from equipoise.reward.sums import OthersSums
 
-USUAL_DEVIATION, SPREAD_OF_DEVIATION = 0.02, 2.0  # median of s under its prior, and standard deviation of log s
-# Of log s of the residual variance and log s of the weights, under the prior.
+# The prior's median of s, and its standard deviation of log s.
+USUAL_DEVIATION, SPREAD_OF_DEVIATION = 0.02, 2.0
+# The prior correlation between log s of the residual variance and log s of the weights.
 CORRELATION = 0.9
-HETEROGENEOUS = 2.0  # coordinate of s from which the mode is searched a second time
+# The search for the mode starts a second time from this coordinate of s, in case the others deviate.
+HETEROGENEOUS = 2.0
 
 
 class ExactEvidence:
-    """Prior times the likelihood of the others' sums, by coordinates of own parameters and of deviations.
+    """Prior times the likelihood of the others' sums, in the coordinates of own parameters and of deviations.
 
     Attributes
     ----------
     dimension : int
-        Coordinates: those of the model, that of the residual variance's s if there is one, and that of the weights' s.
+        Number of coordinates: those of the model, the residual variance's s if there is one, and the weights' s.
     parts : tuple of Normal
-        Where modes may be.
+        Normal distributions around which the density may have modes.
     """
 
     fits = True
@@ -72,7 +77,7 @@ class ExactEvidence:
         )
 
     def log_density(self, points: Floats) -> Floats:
-        """Log density of prior times evidence at points [n, d]."""
+        """Return the log density of prior times evidence at points [n, d]."""
         size = self._model.dimension
         own = points[:, :size]
         of_weights, rest = points[:, -1:], points[:, size : size + 1]
@@ -86,8 +91,8 @@ class ExactEvidence:
         above, below = moved.reshape(2, *moves.shape[:2], -1)
         away = 0.5 * (above - below)
         covariance = covariance + np.matmul(away.transpose(0, 2, 1), away)
-        found = normal_log_density(likelihood.observation.observed - mean, covariance)
-        return np.asarray(found - 0.5 * np.sum(points**2, axis=1))
+        log_likelihood = normal_log_density(likelihood.observation.observed - mean, covariance)
+        return np.asarray(log_likelihood - 0.5 * np.sum(points**2, axis=1))
 
 
 def deviation_at(coordinate: Floats) -> Floats:

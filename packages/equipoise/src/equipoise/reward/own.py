@@ -1,8 +1,8 @@
-"""What of a posterior is handed to a party: the model's own parameters.
+"""The part of a posterior that a party receives: the model's own parameters.
 
-Regressions also have parameters of the features' distribution, for every party apart where the agreement says so
-(`scope = "per-party"`). Inference needs them; who is told how the others' features are distributed learns more of their
-tables than the model says, and neither prediction nor the value of a reward depends on it.
+Regressions also have parameters of the features' distribution, separate for each party if the agreement says so
+(`scope = "per-party"`). Inference needs them, but a reward leaves them out: the distribution of the others' features
+would tell a recipient more of their tables than the model says, and neither prediction nor the reward's value needs it.
 """
 
 from collections.abc import Callable
@@ -17,26 +17,28 @@ from equipoise.inference.posterior import Posterior
 
 
 def own_part(agreement: Agreement, posterior: Posterior) -> Posterior:
-    """A posterior with draws and diagnostics of the model's own parameters alone, and without its divergence.
+    """Return a posterior with draws and diagnostics of the model's own parameters only, and without its divergence.
 
-    The divergence is an exact number of everybody's releases: who had them could work out more than draws tell.
-    Draws can be no better than the chains they are from: the worst diagnostic of all other parameters stays, as one.
+    The divergence is dropped because it is an exact function of everybody's releases, which tells more than draws do.
+    Draws can be no better than the chains they come from, so the worst diagnostic of all other parameters is kept as a
+    single number.
     """
-    focus = len(agreement.model.coordinate_names())  # of the model's own parameters, which come first
-    found = posterior.diagnostics
+    # The model's own parameters come first among the coordinates.
+    dimension = len(agreement.model.coordinate_names())
+    diagnostics = posterior.diagnostics
     return replace(
         posterior,
         draws={name: values for name, values in posterior.draws.items() if name in agreement.model.parameters},
         diagnostics=replace(
-            found,
-            rhat=_own(found.rhat, focus, np.max),
-            ess_bulk=_own(found.ess_bulk, focus, np.min),
-            ess_tail=_own(found.ess_tail, focus, np.min),
+            diagnostics,
+            rhat=_own(diagnostics.rhat, dimension, np.max),
+            ess_bulk=_own(diagnostics.ess_bulk, dimension, np.min),
+            ess_tail=_own(diagnostics.ess_tail, dimension, np.min),
         ),
         divergence=None,
     )
 
 
-def _own(values: Floats, focus: int, worst: Callable[[Floats], Any]) -> Floats:
-    others = values[focus:]
-    return np.append(values[:focus], worst(others)) if others.size else values
+def _own(values: Floats, dimension: int, worst: Callable[[Floats], Any]) -> Floats:
+    others = values[dimension:]
+    return np.append(values[:dimension], worst(others)) if others.size else values

@@ -1,10 +1,10 @@
-"""What a posterior predicts: averages over draws, and intervals that know about noise and doubt alike.
+"""Predictions from a posterior: averages over draws, and intervals that cover noise and parameter uncertainty.
 
-Arithmetic is in scaled units, where columns far from zero lose no digits; what goes in and comes out is in the
-columns' own. Draws are what a sampler left; all functions of them here are deterministic.
+Arithmetic is in scaled units, so that columns far from zero lose no digits; inputs and outputs are in the columns' own
+units. All functions of the draws are deterministic, but for `simulated`, which takes a seed.
 
-Rows come in whatever holds them: features by name (a data frame, an Arrow table, a dictionary of columns) or, without
-names, in the agreed order. A number beyond its agreed reach counts as the end of it, as it did in releases.
+Rows come with features by name (a data frame, an Arrow table, a dictionary of columns) or, without names, in the agreed
+order. A number outside its agreed range is moved to the nearer end of it, as in releases.
 """
 
 import difflib
@@ -31,7 +31,7 @@ _STREAM = 0xE90
 
 
 def sklearn_tags(agreement: Agreement) -> "Tags":
-    """What scikit-learn's tools ask of an estimator."""
+    """Return the tags that scikit-learn's tools ask of an estimator."""
     from sklearn.utils import ClassifierTags, RegressorTags, Tags, TargetTags
 
     kind = agreement.model.estimator_type
@@ -44,18 +44,18 @@ def sklearn_tags(agreement: Agreement) -> "Tags":
 
 
 def expected_target(agreement: Agreement, posterior: Posterior, rows: Any) -> Floats:
-    """Predictive mean of the target in its own units [rows]."""
+    """Return the predictive mean of the target in its own units [rows]."""
     return agreement.model.expected_target(posterior.draws, feature_matrix(agreement, rows))
 
 
 def target_interval(agreement: Agreement, posterior: Posterior, rows: Any, share: float) -> Floats:
-    """Central predictive interval of the target [rows, 2]: doubt about the parameters, and the residual noise."""
+    """Return the central predictive interval of the target [rows, 2]: parameter uncertainty and residual noise."""
     tails = _tails(share)
     return agreement.model.target_interval(posterior.draws, feature_matrix(agreement, rows), tails)
 
 
 def class_probabilities(agreement: Agreement, posterior: Posterior, rows: Any) -> Floats:
-    """Probability of each label [rows, 2], averaged over draws, in the order of `Model.class_labels`."""
+    """Return the probability of each label [rows, 2], averaged over draws, in the order of `Model.class_labels`."""
     positive = np.concatenate([part.mean(axis=1) for part in _positive_probabilities(agreement, posterior, rows)])
     both = np.column_stack([1 - positive, positive])
     target = agreement.model.target
@@ -64,14 +64,14 @@ def class_probabilities(agreement: Agreement, posterior: Posterior, rows: Any) -
 
 
 def probability_interval(agreement: Agreement, posterior: Posterior, rows: Any, share: float) -> Floats:
-    """Central credible interval of the probability of the positive label [rows, 2]."""
+    """Return the central credible interval of the probability of the positive label [rows, 2]."""
     tails = _tails(share)
-    found = [np.quantile(part, tails, axis=1).T for part in _positive_probabilities(agreement, posterior, rows)]
-    return np.concatenate(found)
+    intervals = [np.quantile(part, tails, axis=1).T for part in _positive_probabilities(agreement, posterior, rows)]
+    return np.concatenate(intervals)
 
 
 def simulated(agreement: Agreement, posterior: Posterior, rows: Any, size: int | None, seed: int) -> NDArray[Any]:
-    """One new observation for each draw and row [draws, rows]; a family without features makes `size` of them."""
+    """Simulate one observation for each draw and row [draws, rows]; without features, `size` for each draw."""
     rng = np.random.default_rng([_STREAM, seed])
     model, table = agreement.model, None
     if len(model.columns) > 1:
@@ -99,9 +99,9 @@ def _tails(share: float) -> list[float]:
 
 
 def feature_matrix(agreement: Agreement, rows: Any) -> Floats:
-    """Features [rows, columns] in the agreed order: numbers, or positions among the agreed values.
+    """Return features [rows, columns] in the agreed order: numbers, or positions among the agreed values.
 
-    NaN is a missing value and −1 one that is not listed, where the agreement takes them.
+    If the agreement takes them, NaN stands for a missing value and −1 for one that is not listed.
     """
     model = agreement.model
     if len(model.columns) == 1:
@@ -119,7 +119,7 @@ def feature_matrix(agreement: Agreement, rows: Any) -> Floats:
 
 
 def _grid_columns(agreement: Agreement) -> dict[str, GridColumn]:
-    """What each feature is coded by, or first coded by."""
+    """Return for each feature the first grid column that codes it."""
     features = {column.name for column in agreement.columns[:-1]}
     columns: dict[str, GridColumn] = {}
     for column in agreement.model.layout.columns:
@@ -129,15 +129,15 @@ def _grid_columns(agreement: Agreement) -> dict[str, GridColumn]:
 
 
 def _columns_of(rows: Any) -> tuple[list[str], Callable[[int], Any]] | None:
-    """Names of the columns, and a way to get one by its place; None if there are no names."""
+    """Return the names of the columns and a function from index to column; None if there are no names."""
     if isinstance(rows, Mapping):
         keys = list(rows)
-        return [str(key) for key in keys], lambda place: rows[keys[place]]
+        return [str(key) for key in keys], lambda index: rows[keys[index]]
     if hasattr(rows, "column_names") and hasattr(rows, "column"):  # Arrow
         return list(rows.column_names), rows.column
     if hasattr(rows, "columns") and hasattr(rows, "__getitem__"):  # pandas, polars
         labels = list(rows.columns)
-        return [str(label) for label in labels], lambda place: rows[labels[place]]
+        return [str(label) for label in labels], lambda index: rows[labels[index]]
     return None
 
 
@@ -154,16 +154,16 @@ def _by_name(there: list[str], column: Callable[[int], Any], columns: dict[str, 
                 f"the feature {name!r} is not in the table{hint} The table's columns are "
                 f"{first_few(there, 12) or 'none'}; rename the column to match the agreement"
             )
-    found = [_cells(columns[name], column(there.index(name))) for name in names]
-    lengths = {len(values) for values in found}
+    features = [_cells(columns[name], column(there.index(name))) for name in names]
+    lengths = {len(values) for values in features}
     if len(lengths) > 1 or lengths == {0}:
-        counts = ", ".join(f"{name} {len(values)}" for name, values in zip(names, found, strict=True))
+        counts = ", ".join(f"{name} {len(values)}" for name, values in zip(names, features, strict=True))
         raise TableError(f"the columns must have equally many rows, and at least one; they have: {counts}")
-    return np.column_stack(found)
+    return np.column_stack(features)
 
 
 def _cells(column: GridColumn, cells: Any) -> Floats:
-    """A feature's cells as they are coded; through Arrow, which knows how every library marks missing ones."""
+    """Return a feature's cells as they are coded; Arrow reads them, as it knows how each library marks missing ones."""
     name = column.name
     try:
         if not isinstance(cells, pa.Array | pa.ChunkedArray):
@@ -183,7 +183,7 @@ def _cells(column: GridColumn, cells: Any) -> Floats:
 
 
 def _is_coded(column: GridColumn) -> bool:
-    """Whether cells are no numbers: labels, or dates."""
+    """Return True if the cells are labels or dates rather than numbers."""
     return isinstance(column, CodedColumn) or (isinstance(column, ScaledColumn) and column.since is not None)
 
 
@@ -200,8 +200,8 @@ def _array(rows: Any, columns: dict[str, GridColumn]) -> Floats:
         )
     if not coded:
         return np.asarray(matrix, float)
-    found = [_cells(column, cells.tolist()) for column, cells in zip(columns.values(), matrix.T, strict=True)]
-    return np.column_stack(found)
+    features = [_cells(column, cells.tolist()) for column, cells in zip(columns.values(), matrix.T, strict=True)]
+    return np.column_stack(features)
 
 
 def _refuse_not_finite(name: str, values: Floats, *, takes_missing: bool) -> None:

@@ -1,12 +1,12 @@
-"""Reading a reward file, whoever it is from.
+"""Reader of reward files from untrusted sources.
 
-A netCDF file is an HDF5 file, and one of those can name any file of its reader's as the place where its numbers are,
-link to other files, or unpack from a few bytes to gigabytes. Hence everything is looked at before any number is read:
-groups, links, storage, filters, types and sizes must be those that `Reward.save` writes, and numbers must be what the
-agreed model can have drawn. All of it is read into memory first, so that nobody can change the file between the two.
+A netCDF file is an HDF5 file. Such a file can name any file of its reader as the storage of its numbers, link to other
+files, or unpack from a few bytes to gigabytes. Hence the reader checks everything before it reads a number: groups,
+links, storage, filters, types and sizes must be those that `Reward.save` writes, and the numbers must be ones that the
+agreed model can have drawn. The file is read into memory first, so that nobody can change it between check and use.
 
-Rewards of every version so far are such files and must open, and ArviZ reads them; another format would need this
-reader all the same.
+Rewards of every version so far are such files and must open, and ArviZ reads them. Another format would not make this
+reader unnecessary.
 """
 
 import math
@@ -35,15 +35,23 @@ POSTERIOR, UNCONSTRAINED, DIAGNOSTICS = "posterior", "unconstrained_posterior", 
 OTHERS, SUMS = "others_evidence", "others_sums"
 COORDINATES = "coordinates"
 MOST_ROWS = 1e12
-MAX_BYTES = 2**30  # of a file, and of its numbers unpacked
-MAX_PACKED, ALWAYS_ALLOWED = 100, 64 * 2**20  # draws hardly get smaller when packed
-MAX_OBJECTS = 200  # in a group
+# The limit for a file, and for its numbers when unpacked.
+MAX_BYTES = 2**30
+# Numbers may unpack to 100 times the file, or to 64 MiB if that is more: draws hardly compress.
+MAX_PACKED, ALWAYS_ALLOWED = 100, 64 * 2**20
+# Objects in a group.
+MAX_OBJECTS = 200
 MAX_DIMENSIONS = 8
-LARGEST_COORDINATE = 1e6  # of what is N(0, 1) under the prior
-OTHER_DRAW = 1e-3  # of a parameter's spread and size, by which arithmetic never differs
-MAX_TEXTS = 10_000  # in heaps, with those that are for netCDF
-_HEAP, _OBJECT = rb"GCOL\x01\0\0\0", struct.Struct("<HHxxxxQ")  # as HDF5's specification has them
-_PACKED_HEAP = rb"FRHP\0[\s\S]{2}(?!\0\0)"  # one with filters, which would unpack whatever it is to
+# The limit for coordinates, which are N(0, 1) under the prior.
+LARGEST_COORDINATE = 1e6
+# Arithmetic on different machines never differs by this share of a parameter's spread and size.
+OTHER_DRAW = 1e-3
+# Objects in heaps of texts, including those that netCDF needs.
+MAX_TEXTS = 10_000
+# A global heap and an object in it, after HDF5's specification.
+_HEAP, _OBJECT = rb"GCOL\x01\0\0\0", struct.Struct("<HHxxxxQ")
+# A fractal heap with filters, which could unpack to any size.
+_PACKED_HEAP = rb"FRHP\0[\s\S]{2}(?!\0\0)"
 REQUIRED = ("format", "party", "agreement", "value", "scenario", "sampling", "diagnostics")
 RELEASE = "release"
 OPTIONAL = ("deviations", "home", RELEASE)
@@ -105,7 +113,7 @@ _DOCUMENTS: dict[str, type[_Document]] = {
 
 @dataclass(frozen=True)
 class RewardFile:
-    """What a reward file holds: texts, its version, and numbers by group and name."""
+    """The contents of a reward file: texts, version, and arrays by group and name."""
 
     texts: dict[str, str]
     version: int
@@ -113,7 +121,7 @@ class RewardFile:
 
     @classmethod
     def read(cls, path: Path) -> "RewardFile":
-        """Read one, or raise whatever shows that it is none."""
+        """Read a reward file, or raise an exception that says why it is not a valid one."""
         data = read_limited(path, max_bytes=MAX_BYTES)
         if len(data) > MAX_BYTES:
             raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
@@ -124,32 +132,32 @@ class RewardFile:
             if file.id.get_create_plist().get_sizes() != (8, 8):
                 raise ValueError("it has other offsets than a reward")
             datasets = {name: dict(_datasets(group)) for name, group in _groups(file)}
-            every = [one for group in datasets.values() for one in group.values()]
+            every = [dataset for group in datasets.values() for dataset in group.values()]
             _refuse_bombs(every, len(data))
-            for one in every:
-                _refuse_packed_bombs(one)
+            for dataset in every:
+                _refuse_packed_bombs(dataset)
             return cls(
-                {name: _text(file, name) for name in (*REQUIRED, *(one for one in OPTIONAL if one in file.attrs))},
+                {name: _text(file, name) for name in (*REQUIRED, *(name for name in OPTIONAL if name in file.attrs))},
                 _whole_number(file, "version"),
                 {
-                    group: {name: one[...] for name, one in members.items() if _is_float(one)}
+                    group: {name: dataset[...] for name, dataset in members.items() if _is_float(dataset)}
                     for group, members in datasets.items()
                 },
             )
 
     def document(self, name: str) -> dict[str, Any]:
-        """An attribute that is one JSON object, with its numbers as they were written."""
-        found: dict[str, Any] = strict_json(self.texts[name].encode())
-        _DOCUMENTS[name].model_validate(found)
-        return found
+        """Return an attribute that is a JSON object, with its numbers as they were written."""
+        document: dict[str, Any] = strict_json(self.texts[name].encode())
+        _DOCUMENTS[name].model_validate(document)
+        return document
 
     @property
     def deviations(self) -> list[str]:
-        """Where the round was settled otherwise than agreed, in words."""
+        """The points in which the settlement departed from the agreement, in words."""
         return _Deviations.model_validate(strict_json(self.texts.get("deviations", "[]").encode())).root
 
     def check(self, agreement: Agreement, draws: int) -> None:
-        """Refuse numbers that are no draws of the agreed model, so many in all."""
+        """Refuse arrays that cannot be `draws` draws of the agreed model."""
         by_chain = self.groups[POSTERIOR]
         coordinates = self.groups.get(UNCONSTRAINED, {})
         shapes = {name: values.shape for name, values in (*by_chain.items(), *coordinates.items())}
@@ -172,7 +180,7 @@ class RewardFile:
         self._check_sums(agreement)
 
     def _check_coordinates(self, agreement: Agreement) -> None:
-        """Refuse draws that are not those of the coordinates beside them: a reward is valued by the latter."""
+        """Refuse draws that do not follow from the coordinates in the file, by which the reward was valued."""
         if UNCONSTRAINED not in self.groups:
             return
         coordinates = self.groups[UNCONSTRAINED][COORDINATES]
@@ -194,7 +202,7 @@ class RewardFile:
             raise ValueError("the others' evidence has values that no coordinate has")
 
     def _check_sums(self, agreement: Agreement) -> None:
-        """Refuse sums of another statistic, where no mediator hands them over, and those that no rows have."""
+        """Refuse sums of another statistic, sums in rewards that never have them, and sums that no rows can have."""
         if SUMS not in self.groups:
             return
         if OTHERS in self.groups:
@@ -206,11 +214,11 @@ class RewardFile:
             raise ValueError("it has sums of the others' releases, which no reward of this kind of model has")
         if self.document("scenario")["kappa"] != 1:
             raise ValueError("it has sums of the others' releases, though it is tempered")
-        layout, found = layout_of(agreement), self.groups[SUMS]
-        shapes = [found[name].shape if name in found else None for name in ("rows", "statistic", "variance")]
-        if len(found) != len(shapes) or shapes != [(1,), (len(layout),), (len(layout),)]:
+        layout, arrays = layout_of(agreement), self.groups[SUMS]
+        shapes = [arrays[name].shape if name in arrays else None for name in ("rows", "statistic", "variance")]
+        if len(arrays) != len(shapes) or shapes != [(1,), (len(layout),), (len(layout),)]:
             raise ValueError(f"the others' sums have the shapes {shapes} where the statistic has {len(layout)} entries")
-        rows, statistic, variance = (found[name] for name in ("rows", "statistic", "variance"))
+        rows, statistic, variance = (arrays[name] for name in ("rows", "statistic", "variance"))
         if not (np.all((rows > 0) & (rows < MOST_ROWS)) and np.all((variance > 0) & (variance < MOST_ROWS**2))):
             raise ValueError("the others' sums are of no rows, or have noise that no releases have")
         number, noise = float(rows[0]), np.sqrt(variance).tolist()
@@ -222,17 +230,18 @@ class RewardFile:
 
 
 def _refuse_endless_heaps(data: bytes) -> None:
-    """Refuse a heap of texts with an object of no size, which HDF5 (up to 2.0 at least) goes round for ever."""
+    """Refuse a heap of texts with an object of size 0, on which HDF5 (up to 2.0 at least) loops for ever."""
     steps = 0
-    for found in re.finditer(_HEAP, data):
-        place, end = found.end() + 8, found.start() + int.from_bytes(data[found.end() : found.end() + 8], "little")
-        while place + _OBJECT.size <= min(end, len(data)):
-            index, _, size = _OBJECT.unpack_from(data, place)
-            step = _OBJECT.size + -(-size // 8) * 8 if index else size  # object 0 is what is left
+    for heap in re.finditer(_HEAP, data):
+        position, end = heap.end() + 8, heap.start() + int.from_bytes(data[heap.end() : heap.end() + 8], "little")
+        while position + _OBJECT.size <= min(end, len(data)):
+            index, _, size = _OBJECT.unpack_from(data, position)
+            # Object 0 is the free space, whose size includes its header.
+            step = _OBJECT.size + -(-size // 8) * 8 if index else size
             steps += 1
             if step < _OBJECT.size or steps > MAX_TEXTS:
                 raise ValueError("its texts lie in it as no reward has them")
-            place += step
+            position += step
 
 
 def _groups(file: h5py.File) -> Iterator[tuple[str, h5py.Group]]:
@@ -251,7 +260,7 @@ def _datasets(group: h5py.Group) -> Iterator[tuple[str, h5py.Dataset]]:
 
 
 def _members(group: h5py.Group) -> Iterator[tuple[str, Any]]:
-    """What is in a group itself, and not behind a link to elsewhere."""
+    """Yield the members of a group by name; refuse links to elsewhere."""
     if len(group) > MAX_OBJECTS:
         raise ValueError(f"it has {len(group):,} objects in one group; a reward has {MAX_OBJECTS} at most")
     for name in group:
@@ -261,15 +270,16 @@ def _members(group: h5py.Group) -> Iterator[tuple[str, Any]]:
 
 
 def _refuse_strange_storage(name: str, dataset: h5py.Dataset) -> None:
-    """Refuse numbers that lie in other files or are packed otherwise than ours, and what are no numbers."""
+    """Refuse numbers in other files or packed otherwise than ours, and anything that is not 64-bit numbers."""
     plan = dataset.id.get_create_plist()
     if plan.get_external_count() or plan.get_layout() not in (h5d.COMPACT, h5d.CONTIGUOUS, h5d.CHUNKED):
         raise ValueError(f"{name!r} has its numbers in other files, which a reward must not")
-    filters = [plan.get_filter(place)[0] for place in range(plan.get_nfilters())]
+    filters = [plan.get_filter(index)[0] for index in range(plan.get_nfilters())]
     if filters not in ([], [h5z.FILTER_SHUFFLE], [h5z.FILTER_DEFLATE], [h5z.FILTER_SHUFFLE, h5z.FILTER_DEFLATE]):
         raise ValueError(f"{name!r} is packed in an unknown way")
     kind = dataset.id.get_type()
-    if not _is_float(dataset) and not (kind.get_class() == h5t.INTEGER and kind.get_size() <= 8):  # counts a dimension
+    # Coordinate variables of dimensions are whole numbers.
+    if not _is_float(dataset) and not (kind.get_class() == h5t.INTEGER and kind.get_size() <= 8):
         raise ValueError(f"{name!r} has something else than 64-bit numbers")
     if dataset.shape is None or len(dataset.shape) > MAX_DIMENSIONS:
         raise ValueError(f"{name!r} has the shape {dataset.shape}")
@@ -280,25 +290,25 @@ def _is_float(dataset: h5py.Dataset) -> bool:
 
 
 def _refuse_bombs(datasets: list[h5py.Dataset], size: int) -> None:
-    """Refuse what would unpack to more than a file of this size can honestly hold."""
-    unpacked = sum(8 * max(math.prod(one.shape), math.prod(one.chunks or ())) for one in datasets)
+    """Refuse datasets that would unpack to more than a file of this size can honestly hold."""
+    unpacked = sum(8 * max(math.prod(dataset.shape), math.prod(dataset.chunks or ())) for dataset in datasets)
     allowed = min(MAX_BYTES, max(ALWAYS_ALLOWED, MAX_PACKED * size))
     if unpacked > allowed:
         raise ValueError(f"its {size:,} bytes would unpack to {unpacked:,}; at most {allowed:,} are read")
 
 
 def _refuse_packed_bombs(dataset: h5py.Dataset) -> None:
-    """Refuse a chunk that unpacks to more than its size, which HDF5 would make room for, however much it is."""
+    """Refuse a chunk that unpacks to more than its declared size; HDF5 would allocate any amount of memory for it."""
     plan = dataset.id.get_create_plist()
-    filters = [plan.get_filter(place)[0] for place in range(plan.get_nfilters())]
+    filters = [plan.get_filter(index)[0] for index in range(plan.get_nfilters())]
     if h5z.FILTER_DEFLATE not in filters:
         return
     as_it_is = 1 << filters.index(h5z.FILTER_DEFLATE)
     size = math.prod(dataset.chunks) * dataset.id.get_type().get_size()
-    places: list[tuple[int, ...]] = []
-    dataset.id.chunk_iter(lambda found: places.append(found.chunk_offset))
-    for place in places:
-        skipped, packed = dataset.id.read_direct_chunk(place)
+    offsets: list[tuple[int, ...]] = []
+    dataset.id.chunk_iter(lambda chunk: offsets.append(chunk.chunk_offset))
+    for offset in offsets:
+        skipped, packed = dataset.id.read_direct_chunk(offset)
         try:
             if not skipped & as_it_is and len(zlib.decompressobj().decompress(packed, size + 1)) > size:
                 raise ValueError("it has a chunk that would unpack to more than its size")
@@ -307,15 +317,16 @@ def _refuse_packed_bombs(dataset: h5py.Dataset) -> None:
 
 
 def _text(file: h5py.File, name: str) -> str:
-    found = file.attrs.get_id(name)
-    if found.shape != () or h5py.check_string_dtype(found.dtype) is None:
+    attribute = file.attrs.get_id(name)
+    if attribute.shape != () or h5py.check_string_dtype(attribute.dtype) is None:
         raise ValueError(f"its attribute {name!r} is no text")
-    text = file.attrs[name]  # which is as long as its place in the file: attributes are not packed
+    # Attributes are not packed, so the text is no longer than the file.
+    text = file.attrs[name]
     return text if isinstance(text, str) else bytes(text).decode()
 
 
 def _whole_number(file: h5py.File, name: str) -> int:
-    found = file.attrs.get_id(name)
-    if math.prod(found.shape) != 1 or found.get_type().get_class() != h5t.INTEGER:
+    attribute = file.attrs.get_id(name)
+    if math.prod(attribute.shape) != 1 or attribute.get_type().get_class() != h5t.INTEGER:
         raise ValueError(f"its attribute {name!r} is no whole number")
     return int(np.ravel(file.attrs[name])[0])

@@ -1,8 +1,8 @@
-"""How well a reward predicts: mean negative log probability of test rows (paper App. H.2). Lower is better.
+"""Scores of predictions: mean negative log probability of test rows (paper App. H.2). Lower is better.
 
-Regression approximates the predictive distribution by a normal one with its mean and variance; all other models average
-the probability, or the density per unit of the target, over draws. Test rows are public or the caller's own; they are
-never part of a settlement's inputs.
+Regression approximates the predictive distribution by a normal one with its mean and variance. All other models average
+the probability, or the density per unit of the target, over draws. Test rows are public or the caller's own, and never
+part of a settlement's inputs.
 """
 
 import math
@@ -22,14 +22,15 @@ from equipoise.models.base import Draws, Model, Rows
 from equipoise.reward.prediction import feature_matrix
 
 ROWS_AT_ONCE = 2_000
-LIKELY_ROWS, LIKELY_DRAWS = 500, 1_000  # to expect an error by
+# Simulated rows, and draws of the posterior, from which an expected error is computed.
+LIKELY_ROWS, LIKELY_DRAWS = 500, 1_000
 LIKELY_SEED = 0
 
 
 def scaled_rows(agreement: Agreement, features: Any, target: Sequence[object] | ArrayLike) -> Rows:
     """Check and scale test rows: features by name, or [rows, columns] in the order of the agreement, and their targets.
 
-    Families without features have None there.
+    Models without features take None in their place.
     """
     model = agreement.model
     answers = np.asarray(target)
@@ -48,52 +49,57 @@ def scaled_rows(agreement: Agreement, features: Any, target: Sequence[object] | 
 
 
 def mean_negative_log_probability(posterior: Posterior, rows: Rows) -> float:
-    """Of the test rows under the posterior's predictive distribution; for numbers, per unit of the target."""
+    """Return the mean negative log probability of test rows; for numeric targets, per unit of the target."""
     return loss_on(rows, posterior.draws).value
 
 
 def loss_on(rows: Rows, draws: Mapping[str, Floats]) -> Estimate:
-    """As `mean_negative_log_probability`, from draws of the model's parameters.
+    """Return the mean negative log probability with its standard error, from draws of the model's parameters.
 
-    The standard error is that of which rows are in the test set; it does not cover the draws, which matter far less.
+    The standard error covers the choice of test rows, but not the draws, which matter far less.
     """
     return mean_of_rows(losses_on(rows, draws))
 
 
 def losses_on(rows: Rows, draws: Mapping[str, Floats]) -> Floats:
-    """Negative log probability of each row; for numbers, per unit of the target."""
-    found = []
+    """Return the negative log probability of each row; for numeric targets, per unit of the target."""
+    log_probabilities = []
     for start in range(0, len(rows.target), ROWS_AT_ONCE):
         part = slice(start, start + ROWS_AT_ONCE)
         features = None if rows.features is None else rows.features[part]
-        found.append(rows.model.log_probability(draws, features, rows.target[part]))
-    return np.asarray(math.log(rows.unit) - np.concatenate(found))
+        log_probabilities.append(rows.model.log_probability(draws, features, rows.target[part]))
+    return np.asarray(math.log(rows.unit) - np.concatenate(log_probabilities))
 
 
 def mean_of_rows(terms: Floats, whose: NDArray[np.int64] | None = None) -> Estimate:
-    """Mean of one number per row, with the error that a sample of rows leaves.
+    """Average one number per row; the standard error is that of sampling rows.
 
-    Rows may be several of one individual, of whom `whose` has the number: then it is the error that a sample of
-    individuals leaves.
+    If several rows may belong to one individual, `whose` has the number of each row's individual, and the standard
+    error is that of sampling individuals.
     """
     mean, rows = float(np.mean(terms)), len(terms)
     if whose is None:
         error = np.std(terms, ddof=1) / math.sqrt(rows) if rows > 1 else 0.0
         return Estimate(mean, float(error))
-    sums = np.bincount(whose, terms - mean)  # of each individual
-    individuals = len(sums)
-    error = math.sqrt(individuals / (individuals - 1) * float(sums @ sums)) / rows if individuals > 1 else 0.0
+    sums_by_individual = np.bincount(whose, terms - mean)
+    individuals = len(sums_by_individual)
+    error = (
+        math.sqrt(individuals / (individuals - 1) * float(sums_by_individual @ sums_by_individual)) / rows
+        if individuals > 1
+        else 0.0
+    )
     return Estimate(mean, error)
 
 
 def typical_errors(
     model: Model, posteriors: Mapping[str, Mapping[str, Floats]], rows: Rows | None, likely: Floats | None
 ) -> dict[str, float]:
-    """How far off a party's posteriors are, in the target's unit (`Model.error_name` says what), by their names.
+    """Return the typical error of each of a party's posteriors, in the target's unit (see `Model.error_name`).
 
-    Measured on test rows, where there are some and single rows are predicted. Otherwise what is to be expected "alone"
-    and with the "reward" if the reward is right, at `likely` rows, like those which the party is believed to have by
-    its own release: the party can work it out from what it has, and others' tables do not show in it.
+    If there are test rows, and the model predicts single rows, errors are measured on them. Otherwise the result has
+    the errors to expect "alone" and with the "reward" if the reward is right, at `likely` rows: rows like those that
+    the party's own release suggests it has. The party can compute these from its own files, so they tell nothing about
+    the others' tables.
     """
     measured = {} if rows is None else {name: model.measured_error(draws, rows) for name, draws in posteriors.items()}
     if measured and None not in measured.values():
@@ -106,10 +112,10 @@ def typical_errors(
 
 @dataclass(frozen=True)
 class ErrorCurve:
-    """Errors of a party alone, and with what its team knows, held back to several values [(nats, error), …].
+    """Error of a party alone, and errors of its team's model held back to several values [(nats, error), …].
 
-    One yardstick measures all: test rows, or what the whole team expects at rows like the party's. So it is the
-    operator's to see.
+    All are measured alike: on test rows, or as the whole team's model expects at rows like the party's. Because of the
+    latter, only the operator may see the curve.
     """
 
     alone: float
@@ -120,7 +126,7 @@ class ErrorCurve:
             raise ValueError("an error curve has no point, or holds what is no number")
 
     def at(self, value: float) -> float:
-        """Return the error of a model worth some nats, read off between the two nearest points."""
+        """Return the error of a model worth `value` nats, interpolated between the two nearest points."""
         return float(np.interp(value, *np.transpose(self.points)))
 
 
@@ -132,9 +138,9 @@ def error_curve(
     rows: Rows | None,
     likely: Floats | None,
 ) -> ErrorCurve:
-    """Measure errors on test rows; without them, or without features, expect them at `likely` rows if `whole` is right.
+    """Measure errors on test rows; without them, compute the errors to expect at `likely` rows if `whole` is right.
 
-    Held-back posteriors come with their values.
+    Errors are also expected, not measured, if the model has no features. Held-back posteriors come with their values.
     """
     truth = _thinned(whole)
 
@@ -146,6 +152,6 @@ def error_curve(
 
 
 def _thinned(draws: Draws) -> dict[str, Floats]:
-    """A thousand draws or so, evenly spaced."""
+    """Return about a thousand draws, evenly spaced."""
     number = len(next(iter(draws.values())))
     return {name: values[:: max(1, number // LIKELY_DRAWS)] for name, values in draws.items()}

@@ -1,4 +1,4 @@
-"""A posterior in a few numbers that people can read: quantiles of its parameters in the columns' own units."""
+"""Summary of a posterior for people to read: quantiles of its parameters in the columns' own units."""
 
 from collections.abc import Mapping
 
@@ -10,13 +10,15 @@ from equipoise.agreement import Agreement
 from equipoise.models.regression import Regression
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
-WEIGHT = "weight["  # begins the names of weights
+# Names of weights begin with this.
+WEIGHT = "weight["
 
-Summary = dict[str, list[float]]  # parameter to its quantiles at `LEVELS`
+# From each parameter to its quantiles at `LEVELS`.
+Summary = dict[str, list[float]]
 
 
 def summarise(agreement: Agreement, draws: Mapping[str, NDArray[np.float64]]) -> Summary:
-    """Quantiles of every parameter, under its name in `Model.own_units`."""
+    """Return the quantiles of every parameter, by its name in `Model.own_units`."""
     return {
         name: [float(value) for value in np.quantile(values, LEVELS)]
         for name, values in agreement.model.own_units(draws).items()
@@ -24,9 +26,10 @@ def summarise(agreement: Agreement, draws: Mapping[str, NDArray[np.float64]]) ->
 
 
 def coefficient_rows(agreement: Agreement, summary: Summary) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Headers and rows of a table of parameters: median and 90 % interval in own units, and odds ratios of weights.
+    """Return headers and rows of a table of parameters: medians and 90 % intervals in own units, and odds ratios.
 
-    An odds ratio is by how much the odds of the positive label are multiplied when a feature grows by 1 of its unit.
+    An odds ratio is the factor by which the odds of the positive label grow when a feature grows by 1 of its unit. Only
+    the weights of a logistic regression have one.
     """
     is_odds = agreement.model.odds_ratios
     rows = []
@@ -40,10 +43,10 @@ def coefficient_rows(agreement: Agreement, summary: Summary) -> tuple[tuple[str,
 
 
 def displayed(agreement: Agreement, draws: Mapping[str, NDArray[np.float64]], title: str) -> Table:
-    """Parameters in the columns' own units as a table that shows itself.
+    """Return parameters in the columns' own units as a table with a chart, for notebooks and terminals.
 
-    The chart has weights if there are any, each for half the width of its column's bounds, so that columns of different
-    units can be compared, and for a level against the reference; otherwise all parameters.
+    If the model has weights, the chart shows the effect of each: over half the width of its column's bounds, so that
+    columns of different units can be compared, or of a level against the reference. Otherwise it has all parameters.
     """
     summary = summarise(agreement, draws)
     widths = {
@@ -51,8 +54,8 @@ def displayed(agreement: Agreement, draws: Mapping[str, NDArray[np.float64]], ti
         for term in (agreement.model.coding.terms if isinstance(agreement.model, Regression) else ())
     }
     lines = [
-        (name, [Interval("5 % to 95 %", *(widths.get(name, 1.0) * one[place] for place in (0, 2, 4)))])
-        for name, one in summary.items()
+        (name, [Interval("5 % to 95 %", *(widths.get(name, 1.0) * quantiles[level] for level in (0, 2, 4)))])
+        for name, quantiles in summary.items()
         if not widths or name in widths
     ]
     unit = "effect of half the width of a column's bounds" if widths else "own units"

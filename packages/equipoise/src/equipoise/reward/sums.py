@@ -1,4 +1,4 @@
-"""The sum of the others' releases that a reward carries; what it says is in `equipoise.reward.others`."""
+"""The sum of the others' releases that a reward carries; `equipoise.reward.others` turns it into a likelihood."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Self
 from equipoise._util.arrays import Floats
 
 if TYPE_CHECKING:
-    from equipoise.inference.pooling import Releases  # which a service that hands rewards on need not load
+    # A service that only hands rewards on should not have to load the pooling code.
+    from equipoise.inference.pooling import Releases
 
 
 @dataclass(frozen=True)
 class OthersSums:
     """One weighted sum of the others' statistics: entries in the statistic's order, with the variance of their noise.
 
-    It is distributed as the release of so many `rows`, which need not be a whole number.
+    It is distributed like one release of a table with `rows` rows, which need not be a whole number.
     """
 
     rows: float
@@ -22,5 +23,5 @@ class OthersSums:
 
     @classmethod
     def of(cls, releases: "Releases") -> Self:
-        """Take releases that were added up to one."""
+        """Return the sums in releases that were already added up to a single one."""
         return cls(float(releases.rows[0]), releases.statistic[0], releases.scale[0] * releases.shape)

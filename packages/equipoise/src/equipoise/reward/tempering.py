@@ -1,23 +1,26 @@
 """Rewards by likelihood tempering (paper §5.2): one curve r(κ) for everybody, inverted for each target.
 
-The posterior tempered to κ does not depend on who gets it, so a few values of κ with common random numbers serve all
-parties and all fairness exponents. r grows with κ from 0 at the prior (power rule), so estimates are fitted by the
-closest curve that never falls, and a target has one κ. Each is verified by draws of its own, which are the reward; a
-verification that misses joins the curve, and the next one is closer.
+The posterior tempered to κ is the same for all recipients, so a few values of κ with common random numbers serve all
+parties and all fairness exponents. r grows with κ from 0 at the prior (power rule), so the estimates are fitted by the
+closest non-decreasing curve, and each target has one κ. Fresh draws verify it, and become the reward. If the verified
+value misses the target, it joins the curve, so that the next attempt is closer.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy  # whose parts, a second in all, are loaded when they are first used: reports need only numbers from here
+
+# SciPy loads its parts, a second in all, when they are first used. Reports need only the numbers of this module.
+import scipy
 
 from equipoise._util.arrays import Floats
 from equipoise.estimate import UNSURE, Estimate
 
-# Targets are seldom far below the whole, so the first look is closest there; then it is ever coarser.
+# Targets are seldom far below the whole team's value, so the first evaluations are densest there.
 FIRST_LOOK = (1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 64, 1 / 256, 1 / 1024)
-FURTHER = 1 / 4  # ratio of neighbouring κ beyond, for targets next to nothing
+# Ratio of neighbouring κ beyond these, for targets close to 0.
+FURTHER = 1 / 4
 MAX_FURTHER = 20
 MAX_TRIES = 5  # verifications of one target
 
@@ -26,7 +29,7 @@ AtKappas = Callable[[Sequence[float]], Sequence[Estimate]]
 
 @dataclass(frozen=True)
 class Point:
-    """A value of κ and what the posterior tempered to it is worth."""
+    """A value of κ, and the value of the posterior tempered to it."""
 
     kappa: float
     value: Estimate
@@ -38,7 +41,8 @@ class Curve:
     def __init__(self, whole: Estimate, points: Sequence[Point]) -> None:
         self.whole = whole
         self.points = tuple(sorted((*points, Point(1.0, whole)), key=lambda point: point.kappa))
-        self._offset = self.points[0].kappa  # where log κ turns linear, so that κ = 0 has a place
+        # The axis is logarithmic above this κ and linear below, so that κ = 0 lies on it.
+        self._offset = self.points[0].kappa
         kappas = np.array([0.0, *(point.kappa for point in self.points)])
         values = np.array([0.0, *(point.value.value for point in self.points)])
         errors = np.array([0.0, *(point.value.error for point in self.points)])
@@ -46,30 +50,31 @@ class Curve:
         least = max(float(np.min(errors[1:])), 1e-9)
         fitted = scipy.optimize.isotonic_regression(values, weights=1 / np.maximum(errors, 1e-3 * least) ** 2).x
         fitted = np.maximum(fitted - fitted[0], 0.0)
-        self._interpolate = scipy.interpolate.PchipInterpolator(self._place(kappas), fitted)
+        self._interpolate = scipy.interpolate.PchipInterpolator(self._on_axis(kappas), fitted)
         self.highest = float(fitted[-1])
 
     def __call__(self, kappa: float) -> float:
-        return float(self._interpolate(self._place(np.array([kappa])))[0])
+        return float(self._interpolate(self._on_axis(np.array([kappa])))[0])
 
     def kappa_of(self, value: float) -> float:
-        """The κ at which the curve has a value; 1 for values it does not reach."""
+        """Return the κ at which the curve has a value; 1 for values that it does not reach."""
         if value <= 0:
             return 0.0
         if value >= self.highest:
             return 1.0
         return float(scipy.optimize.brentq(lambda kappa: self(kappa) - value, 0.0, 1.0, xtol=1e-12))
 
-    def _place(self, kappas: Floats) -> Floats:
+    def _on_axis(self, kappas: Floats) -> Floats:
         return np.log1p(kappas / self._offset)
 
 
 def first_curve(whole: Estimate, lowest_target: float, at: AtKappas) -> Curve:
-    """Look at some κ, and at ever smaller ones until the curve is below the lowest target."""
+    """Evaluate r at some κ, and at ever smaller ones until the curve is below the lowest target."""
     points = [Point(kappa, value) for kappa, value in zip(FIRST_LOOK, at(FIRST_LOOK), strict=True)]
     for _ in range(MAX_FURTHER):
         last = points[-1].value
-        if last.value < lowest_target or last.z_score <= UNSURE:  # as good as nothing
+        # A value within its error of 0 cannot be told from the prior's; smaller κ would add nothing.
+        if last.value < lowest_target or last.z_score <= UNSURE:
             break
         kappa = FURTHER * points[-1].kappa
         points.append(Point(kappa, at([kappa])[0]))
@@ -78,11 +83,11 @@ def first_curve(whole: Estimate, lowest_target: float, at: AtKappas) -> Curve:
 
 @dataclass(frozen=True)
 class Tempered:
-    """The κ of one target, the value verified there, and how many sets of draws were tried."""
+    """The κ of one target, the value verified there, and the number of sets of draws that were tried."""
 
     kappa: float
     attained: Estimate
-    attempt: int  # which of the tries this was, from 0
+    attempt: int  # counted from 0
     tries: int
     within_tolerance: bool
 
@@ -92,10 +97,10 @@ def temper(
     targets: Sequence[tuple[float, float]],
     verify: Callable[[dict[int, tuple[float, int]]], dict[int, Estimate]],
 ) -> tuple[list[Tempered], Curve]:
-    """Find κ for all targets, each with its tolerance, and the curve with all that was learnt on the way.
+    """Find κ for all (target, tolerance) pairs; also return the curve with every verified value.
 
-    `verify` is asked for {target: (κ, try)} and answers with values by fresh draws. A target that is not attained
-    within the tolerance after a few tries keeps its closest one.
+    `verify` takes {index of target: (κ, try)} and returns values by fresh draws. If no try attains a target within its
+    tolerance, the closest try is kept.
     """
     best: dict[int, Tempered] = {}
     points = [point for point in curve.points if point.kappa < 1]

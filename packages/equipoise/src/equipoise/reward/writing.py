@@ -1,6 +1,6 @@
-"""Writing a reward file: netCDF as ArviZ writes it, without ArviZ, which takes seconds to load.
+"""Writer of reward files: the netCDF that ArviZ would write, without ArviZ, which takes seconds to load.
 
-`tests/reward` compares the two.
+`tests/reward` compares the two outputs.
 """
 
 import io
@@ -14,9 +14,10 @@ from equipoise.reward.reading import DIAGNOSTICS, SUMS
 
 
 def serialize(attributes: Mapping[str, str | int | float], groups: Mapping[str, Mapping[str, Floats]]) -> bytes:
-    """Serialize numbers by group and name, all but diagnostics [chains, draws, …]; axes have their places as numbers.
+    """Serialize arrays by group and name; each axis gets its indices as coordinate variable.
 
-    HDF5 writes into memory here, because it ends the whole process if the disk is full.
+    Arrays are [chains, draws, …], but for those of diagnostics and of the others' sums. HDF5 writes into memory here,
+    because it ends the whole process if the disk is full.
     """
     buffer = io.BytesIO()
     with h5netcdf.File(buffer, "w") as file:
@@ -28,7 +29,7 @@ def serialize(attributes: Mapping[str, str | int | float], groups: Mapping[str, 
 
 def _write_group(group: h5netcdf.Group, variables: Mapping[str, Floats], first: tuple[str, ...]) -> None:
     for name, values in variables.items():
-        axes = first + tuple(f"{name}_dim_{place}" for place in range(values.ndim - len(first)))
+        axes = first + tuple(f"{name}_dim_{axis}" for axis in range(values.ndim - len(first)))
         for axis, size in zip(axes, values.shape, strict=True):
             if axis not in group.dimensions:
                 group.dimensions[axis] = size

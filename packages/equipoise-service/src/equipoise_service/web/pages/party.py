@@ -66,9 +66,16 @@ def reward(request: Request, round_id: str, user: CurrentUser) -> Response:
 
 
 def commands(agreement: Agreement, round_id: str, party: str) -> tuple[str, ...]:
-    """Return the commands by which a party predicts on its own computer, so that its rows stay there."""
+    """Return the commands by which a party uses its reward on its own computer: fetch, combine, predict.
+
+    The party should predict with the reward and its own rows together, so `combine` comes before `predict`.
+    """
     rows = " --data ROWS.csv -o predictions.csv" if len(agreement.columns) > 1 else ""
-    return f"equipoise fetch --round {round_id} -o {party}.nc", f"equipoise predict {party}.nc{rows}"
+    return (
+        f"equipoise fetch --round {round_id} -o {party}.nc",
+        f"equipoise party combine {party}.nc TABLE.csv -o model.nc",
+        f"equipoise predict model.nc{rows}",
+    )
 
 
 def _download(content: bytes, name: str, kind: str) -> Response:

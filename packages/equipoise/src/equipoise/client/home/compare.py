@@ -1,13 +1,13 @@
-"""Which model should a party use? Own rows, the reward, or both, by cross-validation at home; nothing of it is sent.
+"""Comparison of own rows, the reward, and both, by cross-validation at home; nothing of it is sent.
 
-Rows are dealt into folds. What predicts a fold was fitted to the others: with the prior ("own rows"), and with the
-others' evidence ("both"). Rows of one individual, where it is agreed whose they are, go to one fold, or a fold would be
-predicted by those whom it is about. The reward is as the mediator sent it: it has seen every row, through the party's
-own noised release, which favours it a little; so has the model of that release alone, where it is given. The other two
-have not.
+Rows are dealt into folds. The models that predict a fold were fitted to the other folds: with the prior ("own rows"),
+and with the others' evidence ("both"). If the agreement identifies individuals, all rows of an individual go to one
+fold; otherwise a fold could be predicted from the same individuals. The reward is as the mediator sent it. It has seen
+every row, through the party's own noised release, which favours it a little; so has the model of that release alone, if
+it is given. The other two models have not.
 
-P4′ is the promise that matters to a party: that what it has at home after the round predicts no worse than its own rows
-did. Nobody else can check it.
+P4′ is the promise that matters to a party: the model that it has at home after the round predicts no worse than its own
+rows did. Nobody else can check it.
 """
 
 from dataclasses import dataclass
@@ -39,21 +39,21 @@ class Comparison:
     Attributes
     ----------
     party : str
-        Whose reward it is.
+        The party of the reward.
     rows, folds : int
-        Own rows, and into how many folds they were dealt.
+        Number of own rows, and of the folds that they were dealt into.
     losses : dict of str to Estimate
         Mean negative log probability of a held-out row, per unit of the target: of "own rows", the own release "alone"
-        where its model was given, the "reward" as it was sent, and "both". Less is better; errors are those of which
-        rows there are.
+        if its model was given, the "reward" as it was sent, and "both". Less is better; standard errors are those of
+        sampling rows.
     gains : dict of str to Estimate
-        By how much the others are better than own rows, row by row: its error is smaller than that of the losses, which
-        share their rows.
+        Mean improvement of the other models over own rows, row by row. Its error is smaller than that of the losses,
+        because all models meet the same rows.
     best : str, optional
-        The model that predicts better than every other one, row by row, beyond two standard errors; None where held-out
-        rows cannot tell.
+        The model that predicts better than every other one, row by row, by more than two standard errors; None if
+        held-out rows cannot tell.
     remarks : tuple of str
-        Sentences that speak against relying on it, and what was noticed in the table.
+        Reasons not to rely on the comparison, and observations on the table.
 
     Examples
     --------
@@ -71,7 +71,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """P4′, that both are no worse than own rows alone: "holds", "fails" or "cannot tell"."""
+        """The verdict on P4′, that both are no worse than own rows alone: "holds", "fails" or "cannot tell"."""
         gain = self.gains[BOTH]
         if gain.z_score < -UNSURE:
             return "fails"
@@ -84,14 +84,14 @@ class Comparison:
         return self.summary()._repr_html_()
 
     def summary(self) -> Table:
-        """Losses and gains as a table that shows itself, in notebooks with a chart."""
+        """Return losses and gains as a table; notebooks show it with a chart."""
         rows = [
             (name, str(loss), "" if name == OWN else str(self.gains[name]), "best" if name == self.best else "")
             for name, loss in self.losses.items()
         ]
         lines = [
-            (name, [Interval("loss", one.value - 2 * one.error, one.value, one.value + 2 * one.error)])
-            for name, one in self.losses.items()
+            (name, [Interval("loss", loss.value - 2 * loss.error, loss.value, loss.value + 2 * loss.error)])
+            for name, loss in self.losses.items()
         ]
         return Table(
             f"What {self.party} can predict with, by {self.folds} folds of {self.rows:,} own rows: mean negative log "
@@ -123,14 +123,14 @@ def compare(
     Parameters
     ----------
     reward : Reward or path
-        As the mediator sent it.
+        The reward as the mediator sent it.
     table : path, data frame, Arrow table, dictionary of columns, array or (X, y)
         Own rows, with the agreed columns.
     alone : Reward or path, optional
         The model of the party's own release alone, to be compared as well: the reward of a round that it settles by
         itself (`equipoise mediate … --partial`).
     folds : int
-        Into how many parts rows are dealt; each is predicted from the others.
+        Number of parts into which rows are dealt; each is predicted from the others.
     draws : int
         Draws of each model.
     seed : int
@@ -174,7 +174,7 @@ def compare(
         raise TableError(f"{dealt_out} {them} are too few for {folds} folds; give fewer folds, or more rows")
     nothing = no_evidence(reward)
     terms = {OWN: np.empty(number)}
-    terms |= {name: losses_on(rows, one.posterior.draws) for name, one in sent.items()}
+    terms |= {name: losses_on(rows, model.posterior.draws) for name, model in sent.items()}
     terms[BOTH] = np.empty(number)
     doubtful, heterogeneity = 0, []
     dealt = np.random.default_rng(seed).permutation(dealt_out) % folds
@@ -205,15 +205,15 @@ def _best(terms: dict[str, Floats], whose: NDArray[np.int64] | None) -> str | No
 
 
 def _release_alone(alone: Reward | str | Path, reward: Reward) -> Reward:
-    found = alone if isinstance(alone, Reward) else Reward.load(alone)
-    if found.agreement.identity_digest != reward.agreement.identity_digest:
+    model = alone if isinstance(alone, Reward) else Reward.load(alone)
+    if model.agreement.identity_digest != reward.agreement.identity_digest:
         raise MediationError("the model of the release alone is of another agreement than the reward")
-    if found.posterior.scenario.coalition != (reward.party,):
+    if model.posterior.scenario.coalition != (reward.party,):
         raise MediationError(
             f"this is no model of the release of {reward.party!r} alone; settle that release by itself, with "
             "`equipoise mediate AGREEMENT SUBMISSION --partial`, and give the reward of that"
         )
-    return found
+    return model
 
 
 def _rows_at(rows: Rows, chosen: Any) -> Rows:

@@ -1,19 +1,20 @@
-"""The model that a party should use: its reward and its own rows, as they are, together.
+"""The model that a party should use: its reward combined with its own rows.
 
     p(θ | own rows, reward) ∝ p(θ) · p(own rows | θ) · e(θ)
 
-e is the others' evidence as the reward carries it. Own rows enter without noise, at the agreed bounds where they lie
-beyond them; of a regression they are its targets given its features, since how features are distributed says nothing of
-θ once rows are known. The party's own release is left out: it is these rows again, with noise.
+e is the others' evidence as the reward carries it. Own rows enter without noise; values beyond the agreed bounds are
+moved to them. For a regression, the likelihood is that of targets given features, since the distribution of features
+says nothing about θ once rows are known. The party's own release is left out, because it is these rows again, with
+noise.
 
-Degraded rewards of regressions carry the sum of the others' releases, whose likelihood is known, and how far the others
-differ from the own rows is learnt with it (`equipoise.reward.others`).
+Degraded rewards of regressions carry the sum of the others' releases, whose likelihood is known. The deviation of the
+others from the own rows is learnt with it (`equipoise.reward.others`).
 
-Elsewhere the evidence comes as draws and is used through a fitted density (`equipoise.reward.evidence`). Where own rows
-lie in the tail of the evidence, few draws are near them and the fit is a guess, however well it describes the draws as
-a whole. The draws themselves tell: weighted by the likelihood of own rows they are draws of the posterior at home, and
-the effective number of these importance weights, (Σw)²/Σw², says how many of them matter. If it is small, own rows
-alone are shown beside the model.
+Other rewards carry the evidence as draws, to which a density is fitted (`equipoise.reward.evidence`). If own rows lie
+in the tail of the evidence, few draws are near them and the fit is a guess there, however well it describes the draws
+as a whole. The draws themselves show this: weighted by the likelihood of own rows they are draws of the posterior at
+home, and the effective number of these importance weights, (Σw)²/Σw², tells how many of them matter. If it is small,
+own rows alone are shown beside the model.
 """
 
 import warnings
@@ -62,30 +63,30 @@ NOTICE = (
 
 @dataclass(eq=False, repr=False)
 class HomeModel(Reward):
-    """A reward and a party's own rows together: predicts, shows itself and is saved as a `Reward` is.
+    """A reward and a party's own rows together; it predicts, prints and is saved like a `Reward`.
 
-    `combine` makes one. It holds rows without noise and must not leave the house; `Reward.load`, and with it everything
+    `combine` makes one. It holds rows without noise and must not leave the house. `Reward.load`, and with it everything
     that takes rewards from others, refuses its file.
 
     Attributes
     ----------
     rows : int
-        Own rows in it.
+        Number of own rows in it.
     parts : int
-        Normal distributions that describe the others' evidence: 1 unless that does not fit.
+        Number of normal distributions that describe the others' evidence: 1 unless that does not fit.
     misfit : Estimate, optional
-        Divergence in nats of the others' evidence from this description; None where the reward has none.
+        Divergence in nats of the others' evidence from this description; None if the reward has no evidence as draws.
     effective : float, optional
         Effective number of the others' draws, weighted by how likely they make the own rows. Below 100 the model rests
         on the description alone.
     heterogeneity : tuple of float, optional
-        Quantiles, at 5, 50 and 95 %, of how far the others' weights are from those of the own rows, in units of how
-        large a weight is believed to be. None where the others' evidence comes as draws.
+        Quantiles, at 5, 50 and 95 %, of the distance of the others' weights from those of the own rows, in units of the
+        size that the agreement expects of a weight. None if the others' evidence comes as draws.
     own : dict of str to list of float, optional
-        Quantiles of the parameters by own rows alone, at 5, 25, 50, 75 and 95 %, where `effective` is below 100 and
+        Quantiles of the parameters by own rows alone, at 5, 25, 50, 75 and 95 %, if `effective` is below 100 and
         the chains of this comparison converged.
     party, agreement, posterior, value, deviations, release : object
-        As of a `Reward`; `value` is that of rows and evidence together, `others`, `sums` and `release` are None.
+        As in a `Reward`; `value` is that of rows and evidence together, `others`, `sums` and `release` are None.
 
     Examples
     --------
@@ -106,12 +107,12 @@ class HomeModel(Reward):
 
     @property
     def title(self) -> str:
-        """What this is, and that it must stay at home."""
+        """The description, with the notice that the model must stay at home."""
         return f"{self.described}. {NOTICE}"
 
     @property
     def described(self) -> str:
-        """What this is, in a few words."""
+        """A short description: party, kind of model, own rows and value."""
         return (
             f"Model at home of {self.party}, a {self.agreement.model.noun}: the reward and "
             f"{counted(self.rows, 'own row')}, worth {self.value} nats"
@@ -119,12 +120,12 @@ class HomeModel(Reward):
 
     @property
     def fits(self) -> bool:
-        """Whether the others' evidence is described well enough."""
+        """True if the fitted density describes the others' evidence well enough."""
         return self.misfit is None or self.misfit.value <= LARGEST_MISFIT
 
     @property
     def remarks(self) -> list[str]:
-        """Sentences that speak against relying on the model."""
+        """Reasons not to rely on the model, as sentences."""
         told = []
         if self.effective is not None and self.effective < FEWEST_EFFECTIVE:
             told.append(self._remark_on_few_draws(self.effective))
@@ -155,9 +156,9 @@ class HomeModel(Reward):
 
     @property
     def shift(self) -> float | None:
-        """Largest distance of a parameter from that by own rows alone, in standard deviations of the latter.
+        """The largest distance of a parameter from that by own rows alone, in standard deviations of the latter.
 
-        None where there is no `own` to compare with.
+        None if there is no `own` to compare with.
         """
         if self.own is None:
             return None
@@ -170,12 +171,12 @@ class HomeModel(Reward):
 
     @classmethod
     def _more_of(cls, file: RewardFile) -> dict[str, Any]:
-        found = file.document("home")
-        misfit = None if found["misfit"] is None else Estimate(**found["misfit"])
-        more = {name: found.get(name) for name in ("effective", "own")}
-        if "heterogeneity" in found:
-            more["heterogeneity"] = tuple(found["heterogeneity"])
-        return {"rows": found["rows"], "parts": found["parts"], "misfit": misfit, **more}
+        document = file.document("home")
+        misfit = None if document["misfit"] is None else Estimate(**document["misfit"])
+        more = {name: document.get(name) for name in ("effective", "own")}
+        if "heterogeneity" in document:
+            more["heterogeneity"] = tuple(document["heterogeneity"])
+        return {"rows": document["rows"], "parts": document["parts"], "misfit": misfit, **more}
 
     def _attributes(self) -> dict[str, Any]:
         misfit = None if self.misfit is None else {"value": self.misfit.value, "error": self.misfit.error}
@@ -189,7 +190,7 @@ class HomeModel(Reward):
         return super()._attributes() | {"home": home}
 
     def beside_own_rows(self) -> Table | None:
-        """Show the parameters by own rows alone beside those of this model, if that was found to be needed."""
+        """Return the parameters by own rows alone beside those of this model; None unless few draws matter."""
         if self.own is None:
             return None
         here = summarise(self.agreement, self.posterior.draws)
@@ -204,7 +205,7 @@ class HomeModel(Reward):
 
 
 def load_model(path: str | Path) -> Reward:
-    """Open a reward or a model at home, whichever a file is."""
+    """Open a file that holds a reward or a model at home."""
     with readable(path):
         file = RewardFile.read(Path(path))
         kind = HomeModel if file.texts["format"] == HOME_FORMAT else Reward
@@ -223,14 +224,13 @@ def combine(
 ) -> HomeModel:
     """Combine a reward with one's own rows, at home: the model that a party should predict with.
 
-    Own rows count without noise, with numbers beyond the agreed bounds moved to them as in a release; the rest is the
-    others' evidence, as the reward carries it. Nothing is spent, and nothing may leave: the model holds rows without
-    noise.
+    Own rows enter without noise; numbers beyond the agreed bounds are moved to them, as in a release. The others'
+    evidence comes from the reward. No privacy is spent, but nothing may leave: the model holds rows without noise.
 
     Parameters
     ----------
     reward : Reward or path
-        As the mediator sent it.
+        The reward as the mediator sent it.
     table : path, data frame, Arrow table, dictionary of columns, array or (X, y)
         Own rows, with the agreed columns, as `release` takes them. Rows whose target is missing are left out.
     draws : int
@@ -238,26 +238,26 @@ def combine(
     seed : int
         The same seed gives the same draws.
     force : bool
-        Whether to return a model whose chains have not converged.
+        Return a model even if its chains have not converged.
     allow_clipping : bool
-        Whether to go on although more than a fifth of a column lies outside the agreed bounds.
+        Go on although more than a fifth of a column lies outside the agreed bounds.
     other_rows : bool
-        Whether to take another table than the one that was released, for instance one that has grown since.
+        Accept another table than the one that was released, for instance one that has grown since.
 
     Returns
     -------
     HomeModel
-        Its `heterogeneity` says how far the others are from own rows. Where the others' evidence comes as draws, its
-        `misfit` says how well they were described, and `effective` how many of them agree with the own rows. There is a
-        warning where the others clearly differ, above 0.1 nats of misfit, or below 100 draws.
+        Its `heterogeneity` is the distance of the others from own rows. If the others' evidence comes as draws, its
+        `misfit` tells how well these were described, and `effective` how many of them agree with the own rows. There is
+        a warning if the others clearly differ, above 0.1 nats of misfit, or below 100 draws.
 
     Raises
     ------
     MediationError
-        The reward does not hold the others' evidence, as those of versions up to 0.10, or is no reward.
+        The reward does not hold the others' evidence (as in versions up to 0.10), or is no reward.
     TableError
-        The table does not have the agreed columns, no rows, much that lies outside the bounds, or is not the one that
-        was released.
+        The table lacks agreed columns or rows, has too many values outside the bounds, or is not the one that was
+        released.
     ConvergenceError
         The chains do not agree, and `force` is not set.
 
@@ -272,16 +272,16 @@ def combine(
         reward = Reward.load(reward)
     evidence = evidence_of(reward)
     own = read_own_rows(reward, table, allow_clipping=allow_clipping, other_rows=other_rows)
-    found = combined(reward, evidence, own, draws=draws, seed=seed, force=force)
-    for remark in found.remarks:
+    model = combined(reward, evidence, own, draws=draws, seed=seed, force=force)
+    for remark in model.remarks:
         warnings.warn(remark, stacklevel=2)
-    return found
+    return model
 
 
 def combined(
     reward: Reward, evidence: Evidence | ExactEvidence, own: OwnRows, *, draws: int, seed: int, force: bool = False
 ) -> HomeModel:
-    """As `combine`, of evidence and rows that have been read."""
+    """Combine evidence and rows that have been read; see `combine`."""
     posterior, heterogeneity = posterior_at_home(reward, evidence, own.rows, draws=draws, seed=seed)
     posterior.require_converged(force=force)
     assert posterior.coordinates is not None
@@ -317,12 +317,12 @@ def effective_draws(reward: Reward, rows: Rows) -> float:
 
 
 def no_evidence(reward: Reward) -> Evidence:
-    """Return the evidence of nobody: the prior."""
+    """Return the prior as evidence, for own rows alone."""
     return Evidence.none(len(reward.agreement.model.coordinate_names()))
 
 
 def remark_on_heterogeneity(heterogeneity: tuple[float, float, float]) -> str:
-    """Say that the others' rows follow other weights than the own rows, where that is clear."""
+    """Return a remark if the others' rows clearly follow other weights than the own rows; otherwise nothing."""
     low, middle, high = heterogeneity
     if low < CLEARLY_DIFFERENT:
         return ""
@@ -334,7 +334,7 @@ def remark_on_heterogeneity(heterogeneity: tuple[float, float, float]) -> str:
 
 
 def evidence_of(reward: Reward) -> Evidence | ExactEvidence:
-    """Return the others' evidence in a reward, exact or fitted to draws; that of nobody else is none."""
+    """Return the others' evidence in a reward, exact or fitted to draws; the prior if there are no others."""
     if isinstance(reward, HomeModel):
         raise MediationError(
             f"this is a model at home already, with {counted(reward.rows, 'own row')} in it; rows would count twice. "
@@ -358,14 +358,15 @@ def evidence_of(reward: Reward) -> Evidence | ExactEvidence:
 
 def _exact_evidence(reward: Reward, sums: OthersSums) -> ExactEvidence:
     model = reward.agreement.model
-    assert isinstance(model, Regression)  # other rewards with sums are not opened
+    # `RewardFile.check` refuses sums in rewards of other models.
+    assert isinstance(model, Regression)
     with _usable(reward), one_core_each():
         return ExactEvidence(model, sums)
 
 
 @contextmanager
 def _usable(reward: Reward) -> Iterator[None]:
-    """Raise one clear error where evidence leaves no posterior that can be computed."""
+    """Raise one clear error if the evidence leaves no posterior that can be computed."""
     try:
         yield
     except (InferenceError, np.linalg.LinAlgError) as error:
@@ -397,9 +398,9 @@ def _check_evidence(reward: Reward) -> None:
 def posterior_at_home(
     reward: Reward, evidence: Evidence | ExactEvidence, rows: Rows, *, draws: int, seed: int
 ) -> tuple[Posterior, tuple[float, float, float] | None]:
-    """Sample the model's own parameters given evidence and rows; also say how far the others differ, if that is learnt.
+    """Sample the model's own parameters given evidence and rows.
 
-    The latter are quantiles at 5, 50 and 95 %.
+    Also return quantiles of the others' deviation at 5, 50 and 95 %, if the evidence is exact; otherwise None.
     """
     model = reward.agreement.model
     likelihood, own = model.likelihood_of(rows), len(model.coordinate_names())
@@ -408,8 +409,8 @@ def posterior_at_home(
         return evidence.log_density(points) + likelihood(model.at_coordinates(points[:, :own]))
 
     with _usable(reward), one_core_each():
-        found, diagnostics = sample(log_density, evidence.parts, draws, seed)
-    coordinates = found.reshape(-1, found.shape[2])
+        chains, diagnostics = sample(log_density, evidence.parts, draws, seed)
+    coordinates = chains.reshape(-1, chains.shape[2])
     scenario = reward.posterior.scenario
     posterior = Posterior(
         model.at_coordinates(coordinates[:, :own]),
@@ -419,10 +420,10 @@ def posterior_at_home(
         reward.posterior.rule,
         seed,
         0,
-        len(found),
+        len(chains),
         np.ascontiguousarray(coordinates[:, :own]),
     )
     if isinstance(evidence, Evidence):
         return posterior, None
-    low, middle, high = (float(one) for one in np.quantile(deviation_at(coordinates[:, -1]), [0.05, 0.5, 0.95]))
+    low, middle, high = (float(value) for value in np.quantile(deviation_at(coordinates[:, -1]), [0.05, 0.5, 0.95]))
     return posterior, (low, middle, high)

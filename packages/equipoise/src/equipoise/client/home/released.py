@@ -1,9 +1,9 @@
-"""Own rows for a reward, refused if they are not the rows whose release is in it.
+"""Reader of own rows for a reward; it refuses a table whose release is not the one in the reward.
 
-A reward carries its party's own submission. Whoever combines north's reward with south's table by mistake would get a
-model in which south's rows count twice and north's not at all, and nothing would look wrong. Two things tell the tables
-apart: the number of rows, which is public, and the sums. The released sums are those of the table plus noise of a known
-variance, so that Σ ((released − exact)/σ)² has a χ² distribution with as many degrees of freedom as there are sums.
+A reward carries its party's own submission. If somebody combines north's reward with south's table by mistake, south's
+rows count twice and north's not at all, and nothing looks wrong. Two things tell the tables apart: the number of rows,
+which is public, and the sums. The released sums are those of the table plus noise of a known variance, so that
+Σ ((released − exact)/σ)² has a χ² distribution with as many degrees of freedom as there are sums.
 """
 
 from typing import Any
@@ -18,12 +18,12 @@ from equipoise.models import layout_of
 from equipoise.party.statistics import exact_statistic
 from equipoise.reward.model import Reward
 
-# Sums of the right table are farther off with this probability, so that a refusal is never a matter of luck.
+# Sums of the right table are farther off with this probability, so that a refusal is never due to chance.
 IMPROBABLE = 1e-9
 
 
 def read_own_rows(reward: Reward, table: Any, *, allow_clipping: bool = False, other_rows: bool = False) -> OwnRows:
-    """Read a party's own rows; refuse a table that was not released, unless `other_rows` says that it is meant."""
+    """Read a party's own rows; refuse a table that was not released, unless `other_rows` allows it."""
     own = own_rows(reward.agreement, table, allow_clipping=allow_clipping)
     if reward.release is not None and not other_rows:
         _check_released(reward, table, own)
@@ -50,7 +50,8 @@ def _check_released(reward: Reward, table: Any, own: OwnRows) -> None:
             f"this table has {count:,} rows, and the reward of {release.party!r} was made for a release of "
             f"{release.count:,}; {remedy}"
         )
-    if exact is None:  # Which rows of an individual were released, where some lack a target, is not known.
+    # If some rows of an individual lack a target, it is unknown which of them were released.
+    if exact is None:
         return
     errors = np.subtract(release.statistic, exact.values, dtype=float) / layout.noise_steps(release.stated)
     if scipy.special.chdtrc(len(errors), float(errors @ errors)) < IMPROBABLE:

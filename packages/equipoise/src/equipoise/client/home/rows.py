@@ -1,9 +1,9 @@
-"""A party's own rows: read whole, checked, in the units that models take.
+"""A party's own rows: read completely, checked, and in the units that models take.
 
 Rows are prepared as in a release, because one cell of 999 would otherwise outweigh a thousand rows. Features beyond the
-agreed reach are moved to it, and targets of a regression beyond their bounds, or three times their reach, to these.
-Gaps are coded as agreed, and a table of which much would be moved is refused. Where the agreement makes one row of all
-that an individual has, or takes the first few, so does this: several rows of one individual are not independent.
+agreed reach are moved to it. Targets of a regression are moved to their bounds or, without bounds, to three times their
+reach. Gaps are coded as agreed. A table is refused if much of it would be moved. If the agreement merges the rows of an
+individual, or takes the first few, so does this module, because several rows of one individual are not independent.
 """
 
 import math
@@ -33,28 +33,28 @@ from equipoise.reward.prediction import feature_matrix
 
 
 def wanted_features(agreement: Agreement) -> list[Wanted]:
-    """The columns a model predicts from."""
+    """Return the columns that a model predicts from."""
     return list(wanted_columns(agreement.model.layout)[:-1])
 
 
 def wanted_target(agreement: Agreement) -> Wanted:
-    """The column it predicts."""
+    """Return the column that a model predicts."""
     target = agreement.model.target
     return Wanted(target.name, target.values if isinstance(target, LabelColumn | CategoryColumn) else None)
 
 
 def read_columns(source: Any, wanted: Sequence[Wanted]) -> dict[str, Any]:
-    """The wanted columns of a table that has one row or more."""
+    """Read the wanted columns of a table; refuse a table without rows."""
     with open_table(source, wanted) as table:
         parts = [[*batch.data.T] if isinstance(batch.data, np.ndarray) else batch.data for batch in table]
     if not sum(len(part[0]) for part in parts):
         raise _without_rows(source)
     with reading(_named(source)):
-        return {want.name: pa.chunked_array([part[place] for part in parts]) for place, want in enumerate(wanted)}
+        return {want.name: pa.chunked_array([part[index] for part in parts]) for index, want in enumerate(wanted)}
 
 
 def outside_bounds(agreement: Agreement, columns: dict[str, Any]) -> dict[str, int]:
-    """Count the rows in which a column lies outside its agreed bounds, by column, where that happens."""
+    """Count the rows in which a column lies outside its agreed bounds, by column; omit columns without such rows."""
     counts = {}
     for column in _numbers(agreement, columns):
         if column.valid_range is None:
@@ -64,11 +64,12 @@ def outside_bounds(agreement: Agreement, columns: dict[str, Any]) -> dict[str, i
     return {name: rows for name, rows in counts.items() if rows}
 
 
-FARTHEST_TARGET = 3.0  # half-widths of its reach from the middle, where no bounds are agreed
+# Without agreed bounds, targets are moved to this many half-widths of their reach from its middle.
+FARTHEST_TARGET = 3.0
 
 
 class Moved(NamedTuple):
-    """Cells of one column that were moved to an end of its range: how many, and the one moved farthest."""
+    """Cells of one column that were moved to an end of its range: their number, and the one moved farthest."""
 
     rows: int
     farthest: float
@@ -79,10 +80,10 @@ class Moved(NamedTuple):
 
 
 class OwnRows(NamedTuple):
-    """Rows, how many were left out because their target is missing, and cells that were moved to bounds, by column.
+    """Rows, the number left out because their target is missing, and cells that were moved to bounds, by column.
 
-    `owners` numbers the individuals whose rows they are, where somebody may have several; `read` is how many rows of
-    the table they were made or taken from, where these are more.
+    If individuals may have several rows, `owners` has the number of each row's individual. `read` is the number of rows
+    of the table, if the rows were merged or selected from more.
     """
 
     rows: Rows
@@ -96,7 +97,7 @@ class OwnRows(NamedTuple):
 
     @property
     def remarks(self) -> list[str]:
-        """Sentences that a party should read about its table."""
+        """Remarks on the table that a party should read, as sentences."""
         told = []
         if self.read is not None:
             told.append(
@@ -116,7 +117,7 @@ class OwnRows(NamedTuple):
 
 
 def own_rows(agreement: Agreement, table: Any, *, allow_clipping: bool = False) -> OwnRows:
-    """Read a table under an agreement; a row whose target is missing is left out."""
+    """Read a table under an agreement; leave out rows whose target is missing."""
     whose = RowsOfIndividuals.of(layout_of(agreement), table)
     if whose is not None and whose.agreed.aggregate is not None:
         return _rows_made_one(agreement, table, whose, allow_clipping=allow_clipping)
@@ -134,7 +135,7 @@ def own_rows(agreement: Agreement, table: Any, *, allow_clipping: bool = False) 
     with _fitting(table):
         if features:
             matrix = feature_matrix(agreement, {want.name: columns[want.name] for want in features})
-            cells |= {want.name: matrix[:, place] for place, want in enumerate(features)}
+            cells |= {want.name: matrix[:, index] for index, want in enumerate(features)}
         answers = columns[target.name]
         is_number = isinstance(agreement.model.target, NumberColumn)
         cells[target.name] = _values(answers) if is_number else np.asarray(answers.to_pylist())
@@ -148,7 +149,7 @@ def columns_with_target(agreement: Agreement, table: Any) -> tuple[dict[str, Any
     whose = [] if individuals is None else [RowsOfIndividuals(individuals).wanted]
     target = wanted_target(agreement)
     columns = read_columns(table, [*wanted_features(agreement), target, *whose])
-    known = [place for place, answer in enumerate(columns[target.name].to_pylist()) if not is_missing(answer)]
+    known = [index for index, answer in enumerate(columns[target.name].to_pylist()) if not is_missing(answer)]
     if not known:
         raise _without_targets(target.name, table)
     left_out = len(columns[target.name]) - len(known)
@@ -156,11 +157,13 @@ def columns_with_target(agreement: Agreement, table: Any) -> tuple[dict[str, Any
 
 
 def _rows_made_one(agreement: Agreement, table: Any, whose: RowsOfIndividuals, *, allow_clipping: bool) -> OwnRows:
-    """Make one row of each individual, as a release does; who has no target is left out."""
+    """Merge the rows of each individual into one, as a release does; leave out individuals without a target."""
     model = agreement.model
     with open_table(table, (*wanted_columns(model.layout), whose.wanted)) as opened:
-        found, first_rows = whose.cells_of_all(opened, first_columns(model.layout))
-    cells: dict[str, Any] = dict(zip((column.name for column in first_columns(model.layout)), found, strict=True))
+        merged_cells, first_rows = whose.cells_of_all(opened, first_columns(model.layout))
+    cells: dict[str, Any] = dict(
+        zip((column.name for column in first_columns(model.layout)), merged_cells, strict=True)
+    )
     if not len(first_rows):
         raise _without_rows(table)
     known = ~np.isnan(cells[model.target.name])
@@ -168,7 +171,7 @@ def _rows_made_one(agreement: Agreement, table: Any, whose: RowsOfIndividuals, *
         raise _without_targets(model.target.name, table)
     cells = {name: values[known] for name, values in cells.items()}
     if isinstance(model.target, LabelColumn | CategoryColumn):
-        labels = [model.target.values[place] for place in cells[model.target.name].astype(int)]
+        labels = [model.target.values[position] for position in cells[model.target.name].astype(int)]
         cells[model.target.name] = np.asarray(labels)
     with _fitting(table):
         rows, moved = _prepared(agreement, cells, table, allow_clipping=allow_clipping)
@@ -180,12 +183,13 @@ def _rows_made_one(agreement: Agreement, table: Any, whose: RowsOfIndividuals, *
 def _prepared(
     agreement: Agreement, cells: dict[str, Any], table: Any, *, allow_clipping: bool
 ) -> tuple[Rows, dict[str, Moved]]:
-    """Move cells to the agreed bounds and scale them; return the rows and what was moved.
+    """Move cells to the agreed bounds and scale them; return the rows and the moved cells.
 
     Cells are numbers, positions of levels, or the target's labels, by column.
     """
     model, moved = agreement.model, {}
-    model.check_targets(cells[model.target.name])  # refuses what no release would take
+    # Refuse targets that no release would take.
+    model.check_targets(cells[model.target.name])
     for column in first_columns(model.layout):
         if not isinstance(column, ScaledColumn):
             continue
@@ -200,7 +204,7 @@ def _prepared(
             moved[column.name] = Moved(number_moved, float(values[farthest]), float(within[farthest]))
         cells[column.name] = within
     number = len(cells[model.target.name])
-    much = {name: one.rows / number for name, one in moved.items() if one.rows > CLIPPED_IS_MANY * number}
+    much = {name: cell.rows / number for name, cell in moved.items() if cell.rows > CLIPPED_IS_MANY * number}
     if much and not allow_clipping:
         shares = ", ".join(f"{share:.0%} of {name!r}" for name, share in much.items())
         raise TableError(
@@ -216,7 +220,8 @@ def _prepared(
 def _home_range(model: Model, column: ScaledColumn) -> tuple[float, float]:
     """Return the range that values are moved to: for the target of a regression, the bounds or three times the reach.
 
-    A regression is one of moved features and of targets as they are (`Regression.scaled_features`), but for mistakes.
+    A regression uses moved features but targets as they are (`Regression.scaled_features`); the wide range for targets
+    only catches mistakes.
     """
     lower, upper = column.lower, column.upper
     if column.name == model.target.name and isinstance(model.target, RegressionColumn):
@@ -244,12 +249,12 @@ def _without_rows(table: Any) -> TableError:
 
 
 def _values(column: Any) -> Floats:
-    """Float64, whatever numbers a table has, such as decimals."""
+    """Convert a column of any numbers, such as decimals, to float64."""
     return number_values("", column.combine_chunks())
 
 
 def _numbers(agreement: Agreement, columns: dict[str, Any]) -> list[NumberColumn]:
-    """Columns that are numbers with bounds, and no dates."""
+    """Return the columns that are numbers, but no dates."""
     return [
         column
         for column in agreement.columns
@@ -258,7 +263,7 @@ def _numbers(agreement: Agreement, columns: dict[str, Any]) -> list[NumberColumn
 
 
 def is_missing(answer: Any) -> bool:
-    """Whether a cell is empty."""
+    """Return True if a cell is empty."""
     return answer is None or (isinstance(answer, float) and math.isnan(answer))
 
 

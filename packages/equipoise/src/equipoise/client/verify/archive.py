@@ -1,7 +1,7 @@
-"""Reading the export of a round: a zip file from somebody who may be hostile.
+"""Reader of exports of a round: zip files from sources that may be hostile.
 
-Only names that an export has are read, nothing is unpacked by its name, and no file may be larger than it says, or than
-what it is can be: a few kilobytes can unpack to gigabytes, and JSON takes ten times as much once it is read.
+Only files with an export's names are read, and nothing is unpacked to disk. No file may be larger than it declares, or
+than its kind allows: a few kilobytes can unpack to gigabytes, and parsed JSON takes ten times the memory of its text.
 """
 
 import hashlib
@@ -19,8 +19,10 @@ from equipoise.errors import VerificationError
 from equipoise.protocol.export import ANSWERS, EVENTS, MANIFEST, MAX_MANIFEST_BYTES, NAMES, PARTS
 
 MAX_FILES = 50_000
-MAX_BYTES = 4 * 2**30  # of all files together, unpacked
-MAX_DIRECTORY_BYTES = 16 * 2**20  # of the list of files, read at once
+# The limit for all files together, unpacked.
+MAX_BYTES = 4 * 2**30
+# The limit for the list of files, which is read at once.
+MAX_DIRECTORY_BYTES = 16 * 2**20
 MAX_DOCUMENT_BYTES = 128 * 2**20
 MAX_LOG_BYTES, MAX_LINE_BYTES = 256 * 2**20, 2**20
 # A line or value of two bytes takes fifty once it is read. The largest log of an honest service has six million.
@@ -28,7 +30,7 @@ MAX_VALUES = 10_000_000
 _PLAIN = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _MAX_BYTES_OF = {MANIFEST: MAX_MANIFEST_BYTES, EVENTS: MAX_LOG_BYTES}
 _ENCRYPTED = 0x1
-# What the library for zip files answers damage with.
+# Exceptions that the library for zip files raises for damaged files.
 _DAMAGES = (
     zipfile.BadZipFile,
     zlib.error,
@@ -44,14 +46,14 @@ _CHUNK = 2**20
 
 
 class _InParts(io.BufferedReader):
-    """A file that is not read in one piece of any size."""
+    """A file that limits the size of a single read."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         wanted = -1 if size is None else size
-        found = super().read(min(wanted, MAX_DIRECTORY_BYTES + 1) if wanted >= 0 else MAX_DIRECTORY_BYTES + 1)
-        if len(found) > MAX_DIRECTORY_BYTES:
+        data = super().read(min(wanted, MAX_DIRECTORY_BYTES + 1) if wanted >= 0 else MAX_DIRECTORY_BYTES + 1)
+        if len(data) > MAX_DIRECTORY_BYTES:
             raise VerificationError(f"the export has a list of files of more than {MAX_DIRECTORY_BYTES:,} bytes")
-        return found
+        return data
 
 
 class Archive:
@@ -101,7 +103,7 @@ class Archive:
         return tuple(entry.filename for entry in entries)
 
     def chunks(self, name: str) -> Iterator[bytes]:
-        """A file piece by piece."""
+        """Yield a file in pieces."""
         if name not in self.names:
             raise VerificationError(f"the export has no file {name!r}")
         try:
@@ -112,32 +114,32 @@ class Archive:
             raise VerificationError(f"the file {name!r} of the export is damaged: {error}") from error
 
     def read(self, name: str) -> bytes:
-        """A file that fits into memory."""
+        """Read a file into memory, if it is not too large for its kind."""
         most = _MAX_BYTES_OF.get(name, MAX_DOCUMENT_BYTES)
         if name in self.names and self._zip.getinfo(name).file_size > most:
             raise VerificationError(f"the file {name!r} is larger than {most:,} bytes, which is not read")
         return b"".join(self.chunks(name))
 
     def digest(self, name: str) -> str:
-        """SHA-256 of a file."""
-        found = hashlib.sha256()
+        """Return the SHA-256 of a file."""
+        hasher = hashlib.sha256()
         for piece in self.chunks(name):
-            found.update(piece)
-        return found.hexdigest()
+            hasher.update(piece)
+        return hasher.hexdigest()
 
     def document(self, name: str) -> Any:
-        """A file of the export, read as JSON."""
+        """Parse a file of the export as JSON."""
         try:
             return strict_json(self._read_text(name), max_bytes=MAX_DOCUMENT_BYTES)
         except StrictJSONError as error:
             raise VerificationError(f"the file {name!r} of the export cannot be read: {error}") from error
 
     def events(self) -> list[dict[str, Any]]:
-        """The log, one event on each line."""
+        """Read the log, which has one event on each line."""
         return self._lines(EVENTS, "the log")
 
     def answers(self) -> list[dict[str, Any]]:
-        """What the sampler found, one answer on each line."""
+        """Read the sampler's answers, one on each line."""
         return self._lines(ANSWERS, "the answers")
 
     def _lines(self, name: str, what: str) -> list[Any]:
@@ -161,7 +163,7 @@ class Archive:
         return text
 
     def parties_in(self, part: str) -> tuple[str, ...]:
-        """Names of the parties that have a file in `submissions`, `receipts` or `rewards`."""
+        """Return the parties that have a file in `submissions`, `receipts` or `rewards`."""
         start, end = f"{part}/", PARTS[part]
         return tuple(
             sorted(name.removeprefix(start).removesuffix(end) for name in self.names if name.startswith(start))

@@ -1,9 +1,9 @@
-"""Checking the export of a round offline: that it is what the service signed, and that what it signed is consistent.
+"""Offline checks of a round's export: the service signed it, and its contents are consistent.
 
-The service's signature says that nobody else changed the export. Everything else is checked because the service itself
-may be wrong or lie: the log is one chain and tells of a round that the rules allow, every accepted submission is there
-and genuine, decisions are about exactly those, rewards are the ones decided, and the audit's verdicts follow from them.
-A party's own receipt shows whether the log was rewritten since.
+The service's signature proves that nobody else changed the export. All other checks are there because the service
+itself may be wrong or lie: the log is one chain and follows the rules, every accepted submission is there and genuine,
+decisions are about exactly those, rewards are the ones decided, and the audit's verdicts follow from them. A party's
+own receipt shows if the log was rewritten since.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +31,7 @@ from equipoise.protocol.submission import Submission
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at; `message` says what was found.
+    """One check and its result; `message` has the details.
 
     `outcome` is "ok", "failed", "not checked" (after a failure) or "not repeatable": settling again could not be
     compared exactly, which says nothing against the round.
@@ -51,12 +51,13 @@ def check_export(
     again: bool = False,
     noise_secret: str | None = None,
 ) -> list[Check]:
-    """Check an export until something is wrong; what comes after that is not checked.
+    """Check an export until the first failure; later checks are listed as not checked.
 
-    `service` is the fingerprint the export must be signed with, `receipts` and `rewards` are files that parties got;
-    `again` settles anew, degraded rewards with the `noise_secret` that the operator handed to an auditor.
+    `service` is the fingerprint of the key that must have signed the export; `receipts` and `rewards` are files that
+    parties got. `again` repeats the settlement, for degraded rewards with the `noise_secret` that the operator gave to
+    an auditor.
     """
-    found: list[Check] = []
+    results: list[Check] = []
     try:
         archive = Archive(path)
     except EquipoiseError as error:
@@ -66,14 +67,14 @@ def check_export(
         failed = False
         for title, check in examination.checks(again=again):
             if failed:
-                found.append(Check(title, "not checked"))
+                results.append(Check(title, "not checked"))
                 continue
             try:
-                found.append(Check(title, "ok", check()))
+                results.append(Check(title, "ok", check()))
             except RepetitionError as error:
-                found.append(Check(title, "not repeatable", str(error)))
+                results.append(Check(title, "not repeatable", str(error)))
             except EquipoiseError as error:
-                found.append(Check(title, "failed", str(error)))
+                results.append(Check(title, "failed", str(error)))
                 failed = True
             except (
                 ArithmeticError,
@@ -84,9 +85,9 @@ def check_export(
                 TypeError,
                 ValueError,
             ) as error:
-                found.append(Check(title, "failed", f"there is something that no service writes ({error!r:.200})"))
+                results.append(Check(title, "failed", f"there is something that no service writes ({error!r:.200})"))
                 failed = True
-    return found
+    return results
 
 
 class _Examination:
@@ -162,7 +163,7 @@ class _Examination:
 
     @property
     def _used(self) -> dict[str, Submission]:
-        return {party: one for party, one in self.submissions.items() if party not in self.log.left_out}
+        return {party: submission for party, submission in self.submissions.items() if party not in self.log.left_out}
 
     def _submitted(self, party: str) -> bytes:
         return self.archive.read(file_of("submissions", party))
@@ -219,7 +220,7 @@ class _Examination:
         return f"identity {self.agreement.identity_digest}"
 
     def _submissions_genuine(self) -> str:
-        accepted = {one.details["party"]: one.details["digest"] for one in self.log.of_kind(ACCEPTED)}
+        accepted = {entry.details["party"]: entry.details["digest"] for entry in self.log.of_kind(ACCEPTED)}
         if missing := sorted(set(accepted) - set(self.submissions)):
             raise VerificationError(
                 f"the log says that {missing[0]!r} submitted, but its submission is not in the export"
@@ -265,7 +266,7 @@ class _Examination:
         return counted(len(self.own_receipts), "receipt")
 
     def _agrees(self, receipt: Receipt | RewardReceipt, name: str) -> None:
-        """The receipt is the service's, for this round, and its event is in the log and says the same."""
+        """Refuse a receipt that the service did not sign, of another round, or at odds with its event in the log."""
         receipt.check(self.manifest.service)
         if (receipt.round, receipt.agreement) != (self.manifest.round, self.agreement.identity_digest):
             raise VerificationError(f"{name} is for round {receipt.round!r}, or for another agreement than this one")
@@ -278,9 +279,9 @@ class _Examination:
         if isinstance(receipt, Receipt):
             kind, told = ACCEPTED, {"party": receipt.party, "digest": receipt.digest}
         else:
-            kind, told = FETCHED, {one: getattr(receipt, one) for one in ("decisions", "digest", "reward")}
+            kind, told = FETCHED, {field: getattr(receipt, field) for field in ("decisions", "digest", "reward")}
         head, details = (event.get("kind"), event.get("round"), event.get("actor")), event.get("details", {})
-        if head != (kind, receipt.round, receipt.party) or any(details.get(one) != told[one] for one in told):
+        if head != (kind, receipt.round, receipt.party) or any(details.get(field) != told[field] for field in told):
             raise VerificationError(f"{name} names event {receipt.event}, which is about something else")
 
     def _is_for_submission(self, receipt: Receipt, name: str) -> None:
@@ -298,13 +299,13 @@ class _Examination:
     def _own_rewards_as_decided(self) -> str:
         for path in self.own_rewards:
             party, digest = self.settled.check_reward(path)
-            handed_out = [one for one in self.log.of_kind(FETCHED) if one.actor == party]
+            handed_out = [entry for entry in self.log.of_kind(FETCHED) if entry.actor == party]
             if not handed_out:
                 raise VerificationError(
                     f"the log does not say that the reward of {party!r} was handed out; get an export that was made "
                     "after it was fetched"
                 )
-            if digest not in [one.details.get("digest") for one in handed_out]:
+            if digest not in [entry.details.get("digest") for entry in handed_out]:
                 raise VerificationError(
                     f"{str(path)!r} is not the file that was handed out to {party!r} at event {handed_out[0].number}, "
                     "as the log says"
@@ -322,12 +323,13 @@ class _Examination:
         return "submissions only"
 
     def _settlement_fits(self) -> str:
-        logged = [one.details.get("decisions") for one in self.log.of_kind(SETTLED)]
+        logged = [entry.details.get("decisions") for entry in self.log.of_kind(SETTLED)]
         self.settled.check_inputs(self.agreement, self._used, logged)
         self.settled.check_options(self.log.chosen)
         self.settled.check_sample(list(self._used.values()))
         created, started = self.log.of_kind(CREATED)[0], self.log.of_kind(STARTED)[-1]
-        if created.salted:  # versions up to 0.7 promised nothing, and let the operator choose the seed
+        # Versions up to 0.7 committed to no noise, and let the operator choose the seed.
+        if created.salted:
             self.settled.check_noise(created.details.get("noise"))
             self.settled.check_recent()
         self.settled.check_answers(self.archive.answers())
@@ -336,13 +338,13 @@ class _Examination:
 
     def _rewards_as_decided(self) -> str:
         awards = self.settled.with_rewards.awards
-        for one in self.log.of_kind(FETCHED):
-            file = self.archive.digest(file_of("rewards", one.actor))
-            decided = awards[one.actor].digest
-            if (one.details.get("digest"), one.details.get("reward", decided)) != (file, decided):
+        for entry in self.log.of_kind(FETCHED):
+            file = self.archive.digest(file_of("rewards", entry.actor))
+            decided = awards[entry.actor].digest
+            if (entry.details.get("digest"), entry.details.get("reward", decided)) != (file, decided):
                 raise VerificationError(
-                    f"event {one.number} of the log says that another reward was handed out to {one.actor!r} than the "
-                    "one that was decided"
+                    f"event {entry.number} of the log says that another reward was handed out to {entry.actor!r} than "
+                    "the one that was decided"
                 )
         return counted(len(awards), "reward")
 

@@ -1,10 +1,11 @@
-"""Settling an exported round again, and comparing what was decided and handed out with what comes out.
+"""Repetition of an exported round's settlement, compared with the decisions and rewards in the export.
 
-Three outcomes. Everything is the same to the digit. Or something differs by more than errors allow, which nobody's
-processor explains: the export is refused. Or all numbers agree within errors, but not to the digit, or a secret is
-missing: then the round is "not repeatable" here, which says nothing against it. The errors that the service states
-never turn the second case into the third. The version that it states does so only for rewards whose values of
-coalitions are right to the digit, since another version may search for them otherwise; an auditor then installs it.
+There are three outcomes. Everything is the same to the digit. Or something differs by more than errors allow, which no
+processor explains, and the export is refused. Or all numbers agree within errors but not to the digit, or a secret is
+missing; then the round is "not repeatable" here, which says nothing against it. The errors that the service states
+never turn the second outcome into the third. The version that it states does so only for rewards whose values of
+coalitions are right to the digit, since another version may search for them differently; an auditor then installs that
+version.
 """
 
 import secrets
@@ -41,7 +42,7 @@ _NOT_PROMISED = (
 
 
 class Repetition:
-    """A round that is settled again, once, from its submissions; without the noise's secret, as far as that goes.
+    """The repeated settlement of a round from its submissions, as far as possible without the secret of the noise.
 
     `stated` is the settlement with everybody's rewards, `given` a secret that the operator handed to an auditor, `kept`
     the one that an export of a round by `noise` holds, and `promised` the details of the event that made the round,
@@ -92,7 +93,7 @@ class Repetition:
         return f"{counted(len(self._stated.values), 'value')}, all the same"
 
     def check_rewards(self) -> str:
-        """Refuse other rewards, or other words about them."""
+        """Refuse rewards, or statements about them, that differ from the repetition."""
         stated, repeated = self._stated, self._repeated
         if isinstance(repeated, Decisions):
             raise RepetitionError(
@@ -132,7 +133,8 @@ class Repetition:
         options = {"coalitions": stated.settings.coalitions, **stated.options, "noise_secret": secret}
         lacks_secret = self._mechanism in WITH_NOISE and secret is None
         if lacks_secret:
-            options["noise_secret"] = secrets.token_hex(32)  # a task needs one, and values do not depend on it
+            # A task needs some secret; values do not depend on it.
+            options["noise_secret"] = secrets.token_hex(32)
         try:
             task = task_of(
                 stated.agreement, self._submissions, **options, partial=True, deviate=True, force=self._force
@@ -148,7 +150,11 @@ class Repetition:
     def _other_versions(self) -> str:
         """Name versions that differ between the settlement's machine and this one, as the settlement states them."""
         stated, here = self._stated.environment, environment()
-        other = [f"{name} {stated.get(name)} then, {one} here" for name, one in here.items() if stated.get(name) != one]
+        other = [
+            f"{name} {stated.get(name)} then, {version} here"
+            for name, version in here.items()
+            if stated.get(name) != version
+        ]
         return f" ({', '.join(other)})" if other else ""
 
 
@@ -175,7 +181,7 @@ def _difference(stated: Award, repeated: Award, settlement: Settlement, *, is_sa
     said = summarise(agreement, stated.reward.posterior.draws)
     for name, quantiles in summarise(agreement, repeated.reward.posterior.draws).items():
         deviation = max((quantiles[-1] - quantiles[0]) / 3.29, 1e-300)
-        distance = max(abs(one - other) for one, other in zip(said[name], quantiles, strict=True)) / deviation
+        distance = max(abs(value - other) for value, other in zip(said[name], quantiles, strict=True)) / deviation
         if distance > limit:
             return (
                 f"has {said[name][2]:.4g} for {name} (kappa = {stated.kappa:.6g}, tau = {stated.tau:.6g}), and should "
@@ -186,10 +192,10 @@ def _difference(stated: Award, repeated: Award, settlement: Settlement, *, is_sa
     return ""
 
 
-def _are_close(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
-    """Return true if typical errors are the same; versions up to 0.8 state none."""
-    return not one or (one.keys() == other.keys() and all(_is_close(one[name], other[name]) for name in one))
+def _are_close(first: Mapping[str, float], other: Mapping[str, float]) -> bool:
+    """Return True if typical errors are the same; versions up to 0.8 state none."""
+    return not first or (first.keys() == other.keys() and all(_is_close(first[name], other[name]) for name in first))
 
 
-def _is_close(one: float, other: float) -> bool:
-    return abs(one - other) <= 1e-6 * max(abs(one), abs(other))
+def _is_close(first: float, other: float) -> bool:
+    return abs(first - other) <= 1e-6 * max(abs(first), abs(other))

@@ -1,4 +1,4 @@
-"""What was decided in an exported round, checked against what went in, what came out, and the rules."""
+"""Checks of an exported round's decisions against its inputs, its rewards, and the rules."""
 
 import math
 import re
@@ -31,9 +31,12 @@ from equipoise.valuation.proxy import normal_proxy
 from equipoise.valuation.sampling import ProxyGame, Sample, estimate
 
 _ALWAYS_CHOSEN = ("precision", "draws")
-_NEVER_CHOSEN = {"estimator": "knn-entropy", "method": "auto", "rule": None, "chains": None}  # by a service
-ROUNDING = 1e-3  # nats, of Shapley values that another machine finds
-_MAY_BE_LEFT_OUT = ("rho", "mechanism", "teams", "budget")  # None is the agreement's, or the default
+# A service lets nobody choose these options.
+_NEVER_CHOSEN = {"estimator": "knn-entropy", "method": "auto", "rule": None, "chains": None}
+# Nats by which Shapley values that are computed on another machine may differ.
+ROUNDING = 1e-3
+# If one of these options is missing, the agreement's choice or the default applies.
+_MAY_BE_LEFT_OUT = ("rho", "mechanism", "teams", "budget")
 
 
 class SettledRound:
@@ -47,7 +50,7 @@ class SettledRound:
     def check_inputs(
         self, agreement: Agreement, submissions: Mapping[str, Submission], logged: Sequence[str | None]
     ) -> None:
-        """Refuse a settlement of other inputs, or another than the one the log says was decided."""
+        """Refuse a settlement of other inputs, or other decisions than those in the log."""
         settlement = self.settlement
         if settlement.agreement.identity_digest != agreement.identity_digest:
             raise VerificationError(
@@ -68,9 +71,10 @@ class SettledRound:
             )
 
     def check_options(self, chosen: Mapping[str, Any]) -> None:
-        """Refuse a settlement with other options than it was started with, as the log says.
+        """Refuse a settlement with other options than the log states for its start.
 
-        What was left out at the start is as agreed. Of `force` a settlement tells only that it must have been used.
+        Options that were left out at the start are as agreed. A settlement does not record `force`, but shows if it
+        must have been used.
         """
         reward = self.settlement.agreement.reward
         agreed = {"rho": reward.rho, "mechanism": reward.mechanism, "teams": [list(self.settlement.parties)]}
@@ -100,7 +104,7 @@ class SettledRound:
                 f"coalitions of {number} parties were to be chosen as {expected!r} by the log's last event "
                 f"'settlement-started', and were as {used!r}: the options were changed, perhaps for a better outcome"
             )
-        doubtful = [one for one in self.settlement.coalitions if one.problems]
+        doubtful = [coalition for coalition in self.settlement.coalitions if coalition.problems]
         if doubtful and not chosen.get("force"):
             raise VerificationError(
                 f"the posterior of {', '.join(doubtful[0].members)} has not converged, but the log's last event "
@@ -108,9 +112,9 @@ class SettledRound:
             )
 
     def check_sample(self, submissions: Sequence[Submission]) -> None:
-        """Refuse sampled coalitions, or Shapley values, that do not follow from the seed and what coalitions are worth.
+        """Refuse sampled coalitions or Shapley values that do not follow from the seed and the values of coalitions.
 
-        Versions up to 0.12 sampled otherwise, and are taken at their word.
+        Versions up to 0.12 sampled differently, so their settlements are not checked.
         """
         settlement = self.settlement
         if settlement.options.get("coalitions") != "sampled" or settlement.exact:
@@ -118,7 +122,8 @@ class SettledRound:
         seed, names, valued = int(settlement.options["seed"]), settlement.parties, settlement.values
         sample = Sample(len(names), seed=derived_seed(seed, "coalitions"))
         teams = {frozenset(team) for team in settlement.teams}
-        for others in range(len(teams), -1, -1):  # teams that are no part of the sample
+        # Some teams may not be part of the sample.
+        for others in range(len(teams), -1, -1):
             sample.grow(len(valued) - others)
             rows = [frozenset(np.array(names)[row].tolist()) for row in sample.inside[1:]]
             if teams.union(rows) == set(valued):
@@ -129,21 +134,22 @@ class SettledRound:
                 "have been left out, perhaps for a better outcome"
             )
         proxy = normal_proxy(settlement.agreement, submissions)
-        found = estimate(
+        shapley = estimate(
             sample,
             [valued[row] for row in rows],
             ProxyGame(len(names), proxy, seed=derived_seed(seed, "proxy")),
         ).shapley
-        for place, party in enumerate(names):
-            stated, right = settlement.shapley[party], found[place]
-            slack = ROUNDING + 0.05 * right.error  # other machines find slightly other modes
+        for index, party in enumerate(names):
+            stated, right = settlement.shapley[party], shapley[index]
+            # Other machines find slightly other modes.
+            slack = ROUNDING + 0.05 * right.error
             if abs(stated.value - right.value) > slack or abs(stated.error - right.error) > slack:
                 raise VerificationError(
                     f"the Shapley value of {party} is stated as {stated}, and is {right} by the coalitions' values"
                 )
 
     def check_recent(self) -> None:
-        """Refuse a form that asks for less, of versions before the one that made the round."""
+        """Refuse a settlement in an older format, with fewer fields, than the version that made the round writes."""
         if self.settlement.nothing is None:
             raise VerificationError(
                 "the settlement is written as versions up to 0.6 did, but the round was made by a later one: the "
@@ -151,7 +157,7 @@ class SettledRound:
             )
 
     def check_seed(self, chosen: Mapping[str, Any], *, may_be_chosen: bool) -> str:
-        """Refuse another seed than follows from the submissions; where versions up to 0.7 let it be chosen, say so."""
+        """Refuse a seed that does not follow from the submissions; versions up to 0.7 let the operator choose it."""
         used = self.settlement.options["seed"]
         if not self.settlement.seed_was_chosen:
             return "its seed follows from the submissions"
@@ -169,7 +175,7 @@ class SettledRound:
 
     @property
     def noise_secret(self) -> str | None:
-        """What added noise was drawn from, where the export has it; up to version 0.6 the settlement itself did."""
+        """The secret of the added noise, if the export has it; up to version 0.6 it was in the settlement."""
         if self.settlement.options.get("noise_secret") is not None:
             return str(self.settlement.options["noise_secret"])
         if NOISE not in self.archive.names:
@@ -187,39 +193,42 @@ class SettledRound:
             )
 
     def check_answers(self, answers: Sequence[Any]) -> None:
-        """Refuse answers of the sampler, if there are any, that the values of coalitions do not follow from.
+        """Refuse values of coalitions that do not follow from the sampler's answers, if the export has any.
 
-        Versions up to 0.6 are spared: they may have asked otherwise.
+        Settlements of versions up to 0.6 are not checked, because their requests may differ.
         """
         if not answers or self.settlement.nothing is None:
             return
         known: dict[str, dict[tuple[frozenset[str], int], Appraisal]] = {}
-        for one in answers:
-            asked, found = Request.from_json(one["key"]), Appraisal.from_json(one["result"])
+        for answer in answers:
+            asked, result = Request.from_json(answer["key"]), Appraisal.from_json(answer["result"])
             if (asked.kappa, asked.tau, asked.extra) == (1.0, 0.0, ()):
-                of_run = known.setdefault(one["inputs"], {})
-                place = frozenset(asked.coalition), asked.seed
-                of_run[place] = max(of_run.get(place, found), found, key=lambda answer: answer.draws)
-        if not any(all(self._follows(one, of_run) for one in self.settlement.coalitions) for of_run in known.values()):
+                of_run = known.setdefault(answer["inputs"], {})
+                key = frozenset(asked.coalition), asked.seed
+                of_run[key] = max(of_run.get(key, result), result, key=lambda appraisal: appraisal.draws)
+        if not any(
+            all(self._follows(coalition, of_run) for coalition in self.settlement.coalitions)
+            for of_run in known.values()
+        ):
             raise VerificationError(
                 "the values of coalitions do not follow from the answers of the sampler in the export: the answers, or "
                 "the values, were changed"
             )
 
-    def _follows(self, one: CoalitionValue, answers: Mapping[tuple[frozenset[str], int], Appraisal]) -> bool:
+    def _follows(self, coalition: CoalitionValue, answers: Mapping[tuple[frozenset[str], int], Appraisal]) -> bool:
         parts: tuple[Appraisal, ...] = ()
-        while sum(part.draws for part in parts) < one.draws:
-            seed = derived_seed(self.settlement.options["seed"], "value", sorted(one.members), len(parts))
-            part = answers.get((frozenset(one.members), seed))
+        while sum(part.draws for part in parts) < coalition.draws:
+            seed = derived_seed(self.settlement.options["seed"], "value", sorted(coalition.members), len(parts))
+            part = answers.get((frozenset(coalition.members), seed))
             if part is None:
                 return False
             parts = (*parts, part)
         pooled = Pooled(parts)
-        return pooled.draws == one.draws and math.isclose(pooled.value.value, one.value.value, rel_tol=1e-9)
+        return pooled.draws == coalition.draws and math.isclose(pooled.value.value, coalition.value.value, rel_tol=1e-9)
 
     @cached_property
     def with_rewards(self) -> Settlement:
-        """The settlement with everybody's reward, each the one that was decided."""
+        """The settlement with every party's reward, each checked to be the one that was decided."""
         awards = dict(self.settlement.awards)
         if odd := sorted(set(awards) ^ set(self.archive.parties_in("rewards"))):
             raise VerificationError(f"of {odd[0]!r} there is an award without a reward, or a reward without an award")
@@ -235,7 +244,7 @@ class SettledRound:
         return replace(self.settlement, awards=awards)
 
     def check_reward_receipt(self, receipt: RewardReceipt, name: str) -> None:
-        """Refuse a settlement that decided otherwise than the service signed when it handed out a reward."""
+        """Refuse a settlement that differs from the receipt that the service signed for a reward."""
         award = self.settlement.awards.get(receipt.party)
         if (self.settlement.decisions_digest, award and award.digest) != (receipt.decisions, receipt.reward):
             raise VerificationError(
@@ -244,7 +253,7 @@ class SettledRound:
             )
 
     def check_reward(self, path: Path) -> tuple[str, str]:
-        """Refuse a file that is not the reward of anybody here; whose it is, and the file's SHA-256."""
+        """Return the party of a reward file, and the file's SHA-256; refuse a file that is no reward of this round."""
         reward = Reward.load(path)
         award = self.settlement.awards.get(reward.party)
         if award is None or reward.digest != award.digest:
@@ -257,29 +266,31 @@ class SettledRound:
     def check_audit(self) -> str:
         """Refuse verdicts that do not follow from the settlement and the very draws of the rewards.
 
-        Reasons are words, which versions may choose differently; verdicts are compared. Those of versions up to 0.6 had
-        other rules, and are only refused where a promise is broken by today's.
+        Only verdicts are compared, because versions may word reasons differently. Audits of versions up to 0.6 followed
+        other rules, and are refused only if a promise is broken by today's.
         """
         try:
-            said = {one["code"]: one["verdict"] for one in self.document["audit"]["findings"]}
+            said = {finding["code"]: finding["verdict"] for finding in self.document["audit"]["findings"]}
         except (KeyError, TypeError) as error:
             raise VerificationError(f"the audit in the settlement cannot be read ({error!r})") from error
-        found = {one.code: str(one.verdict) for one in audit(self.with_rewards)}
-        others = [code for code in sorted(set(said) | set(found)) if said.get(code) != found.get(code)]
+        verdicts = {finding.code: str(finding.verdict) for finding in audit(self.with_rewards)}
+        others = [code for code in sorted(set(said) | set(verdicts)) if said.get(code) != verdicts.get(code)]
         is_old = self.settlement.nothing is None
         for code in others:
-            if not is_old or found.get(code) == "fails":
+            if not is_old or verdicts.get(code) == "fails":
                 raise VerificationError(
-                    f"the audit says of {code}: {said.get(code)}; checked again, it is: {found.get(code)}"
+                    f"the audit says of {code}: {said.get(code)}; checked again, it is: {verdicts.get(code)}"
                 )
-        counts = [f"{list(found.values()).count(verdict)} {verdict}" for verdict in dict.fromkeys(found.values())]
+        counts = [f"{list(verdicts.values()).count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts.values())]
         otherwise = [f"{code}, said to be: {said.get(code)}" for code in others]
-        return ", ".join(counts) + "".join(f"; by the rules of this version for {one}" for one in otherwise)
+        return ", ".join(counts) + "".join(f"; by the rules of this version for {finding}" for finding in otherwise)
 
     def check_agreed(self) -> str:
-        """Refuse a settlement that leaves the agreement."""
-        if found := self.settlement.deviations:
-            raise VerificationError(f"the agreement was not kept: {'; '.join(one.words for one in found)}")
+        """Refuse a settlement that departs from the agreement."""
+        if deviations := self.settlement.deviations:
+            raise VerificationError(
+                f"the agreement was not kept: {'; '.join(deviation.words for deviation in deviations)}"
+            )
         left = self.settlement.agreement.reward.operator_may_choose
         words = f"left to the operator: {', '.join(left)}" if left else "nothing was left to the operator"
         usual = {"draws": DRAWS, "precision": PRECISION, "budget": None}
@@ -289,19 +300,19 @@ class SettledRound:
 
 
 def check_answers(answers: Sequence[Any], submissions: Mapping[str, Submission]) -> None:
-    """Refuse what no sampler answers: other shapes, numbers that are none, parties that are not there, repetitions."""
+    """Refuse answers that no sampler gives: of another form, not finite, about unknown parties, or repeated."""
     seen: set[str] = set()
-    for number, one in enumerate(answers, start=1):
+    for number, answer in enumerate(answers, start=1):
         try:
-            asked, found = Request.from_json(one["key"]), Appraisal.from_json(one["result"])
-            numbers = (found.value.value, found.value.error, found.rhat, found.ess, asked.kappa, asked.tau)
-            if set(one) != {"inputs", "key", "result"} or not re.fullmatch("[0-9a-f]{64}", one["inputs"]):
-                raise ValueError(f"the inputs are {one.get('inputs')!r:.80}")
-            if not all(map(math.isfinite, numbers)) or found.value.error < 0 or found.draws < 1:
+            asked, result = Request.from_json(answer["key"]), Appraisal.from_json(answer["result"])
+            numbers = (result.value.value, result.value.error, result.rhat, result.ess, asked.kappa, asked.tau)
+            if set(answer) != {"inputs", "key", "result"} or not re.fullmatch("[0-9a-f]{64}", answer["inputs"]):
+                raise ValueError(f"the inputs are {answer.get('inputs')!r:.80}")
+            if not all(map(math.isfinite, numbers)) or result.value.error < 0 or result.draws < 1:
                 raise ValueError(f"the numbers are {numbers}")
             if not asked.coalition or not set(asked.coalition) <= set(submissions):
                 raise ValueError(f"it is about {', '.join(asked.coalition)}")
-            if (name := f"{one['inputs']} {name_of(one['key'])}") in seen:
+            if (name := f"{answer['inputs']} {name_of(answer['key'])}") in seen:
                 raise ValueError("it is there twice")
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise VerificationError(
@@ -311,5 +322,5 @@ def check_answers(answers: Sequence[Any], submissions: Mapping[str, Submission])
 
 
 def _comparable(name: str, value: Any) -> Any:
-    """A settlement lists members of a team in the agreement's order, whatever order they were given in."""
+    """Return an option for comparison; the order of a team's members does not matter."""
     return [sorted(team) for team in value] if name == "teams" and value is not None else value

@@ -1,8 +1,9 @@
-"""Charts as SVG text, each drawn from plain numbers: for reports, and for any page that shows a settlement.
+"""Charts as SVG text, drawn from plain numbers: for reports, and for any page that shows a settlement.
 
-Every function but those that save a file returns one `<svg>` element to put into HTML: it says in words what it
-shows (`aria-label`), is about 420 pixels wide and scales, needs no script and loads nothing. Colours can be told apart
-by colour-blind readers, and no meaning hangs on colour alone. The same numbers give the same bytes, from any thread.
+Every function but those that save a file returns one `<svg>` element to put into HTML. The element describes in words
+what it shows (`aria-label`), is about 420 pixels wide and scales, needs no script and loads nothing. Its colours can be
+told apart by colour-blind readers, and no meaning depends on colour alone. The same numbers give the same bytes, from
+any thread.
 """
 
 from equipoise.report.charts.advice import PrivacyChoices, Quantity, save_privacy_choices

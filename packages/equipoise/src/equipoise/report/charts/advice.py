@@ -1,4 +1,4 @@
-"""What each ε is expected to buy a party."""
+"""Chart of the benefit that a party can expect from each ε."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,8 @@ from matplotlib.ticker import FixedLocator, FuncFormatter
 from equipoise.report.charts.drawing import WIDTH, legend_below, legend_height, saved
 from equipoise.report.charts.style import FAINT, INK, look
 
-VALUES, QUALITY = 1.9, 2.1  # inches of the two panels
+# Heights of the two panels, and margins, in inches.
+VALUES, QUALITY = 1.9, 2.1
 BELOW, BETWEEN = 0.5, 0.2
 
 
@@ -28,7 +29,7 @@ class Quantity:
 
 @dataclass(frozen=True)
 class PrivacyChoices:
-    """Values in nats and qualities in per cent against ε; `knee` is the place of one ε."""
+    """Values in nats and qualities in per cent against ε; `knee` is the index of an ε to mark."""
 
     epsilons: Sequence[float]
     values: Sequence[Quantity]
@@ -37,12 +38,12 @@ class PrivacyChoices:
 
 
 def save_privacy_choices(path: Path, choices: PrivacyChoices) -> None:
-    """The picture as a file."""
+    """Write the chart as a file."""
     saved(path, _height(choices), lambda figure: _draw(figure, choices))
 
 
 def _names(choices: PrivacyChoices) -> list[str]:
-    """Of all lines, each once: what is in both panels looks the same in both."""
+    """Return the distinct names of all lines; a name in both panels has one look."""
     return list(dict.fromkeys(line.name for line in (*choices.values, *choices.qualities)))
 
 
@@ -72,7 +73,7 @@ def _draw(figure: Figure, choices: PrivacyChoices) -> None:
     lower = panel(below, QUALITY)
     upper = panel(below + QUALITY + BETWEEN, VALUES)
     handles: dict[str, Any] = {}
-    looks = {name: look(place) for place, name in enumerate(_names(choices))}
+    looks = {name: look(index) for index, name in enumerate(_names(choices))}
     for axes, lines in ((upper, choices.values), (lower, choices.qualities)):
         for line in lines:
             style = looks[line.name]
@@ -103,7 +104,7 @@ def _draw(figure: Figure, choices: PrivacyChoices) -> None:
 
 
 def _readable(epsilons: Sequence[float]) -> list[float]:
-    """Those that have room for a number under them."""
+    """Select the ε that have room for a number under them."""
     whole = math.log(epsilons[-1] / epsilons[0]) or 1.0
     shown = [epsilons[0]]
     for epsilon in epsilons[1:]:

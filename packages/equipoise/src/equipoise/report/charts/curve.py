@@ -1,4 +1,4 @@
-"""What a team's posterior is worth when tempered to κ, or with τ more noise, and where on it the rewards lie."""
+"""Chart of the value of a team's posterior against κ or τ, with the rewards on the curve."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ AXES = {
 
 @dataclass(frozen=True)
 class Line:
-    """r(κ) or r(τ) as it was estimated; `party` if it is one party's own."""
+    """Estimates of r(κ) or r(τ); `party` is set if the curve belongs to one party."""
 
     points: Sequence[tuple[float, Estimate]]
     party: str | None = None
@@ -31,7 +31,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Mark:
-    """A reward: where on the axis it lies, and what it is worth."""
+    """A reward: its position on the axis, and its value."""
 
     party: str
     place: float
@@ -39,13 +39,13 @@ class Mark:
 
 
 def reward_curve(lines: Sequence[Line], marks: Sequence[Mark], *, control: Literal["kappa", "tau"]) -> str:
-    """The curve (one for all, or one for each party) and the rewards; bars are two standard errors either way."""
-    looks = {mark.party: look(place) for place, mark in enumerate(marks)}
+    """Draw the curve (one for all, or one for each party) and the rewards; bars are two standard errors either way."""
+    looks = {mark.party: look(position) for position, mark in enumerate(marks)}
     labels = shortened([mark.party for mark in marks], LONGEST)
     below = BELOW + (legend_height(labels) if labels else 0.0)
-    places = [place for line in lines for place, _ in line.points] + [mark.place for mark in marks]
-    least = min((place for place in places if place > 0), default=0.5)
-    # A logarithmic axis has no 0, which is a place like any other here: it gets one at the left end.
+    places = [position for line in lines for position, _ in line.points] + [mark.place for mark in marks]
+    least = min((position for position in places if position > 0), default=0.5)
+    # A logarithmic axis has no 0, so points at 0 are drawn at the left end.
     zero = least / 4 if 0.0 in places else None
 
     def draw(figure: Figure) -> None:
@@ -85,7 +85,7 @@ def reward_curve(lines: Sequence[Line], marks: Sequence[Mark], *, control: Liter
 
 def _draw_line(axes: Axes, points: Sequence[tuple[float, Estimate]], style: Look | None, zero: float | None) -> None:
     axes.errorbar(
-        [place or zero or 1.0 for place, _ in points],
+        [index or zero or 1.0 for index, _ in points],
         [value.value for _, value in points],
         yerr=[UNSURE * value.error for _, value in points],
         color=style.colour if style else FAINT,
@@ -98,7 +98,7 @@ def _draw_line(axes: Axes, points: Sequence[tuple[float, Estimate]], style: Look
 
 
 def _label_axis(axes: Axes, zero: float | None) -> None:
-    """Powers of ten written out, and 0 where it is put."""
+    """Label powers of ten (of two on a short axis), and 0 at its position."""
     low, high = axes.get_xlim()
     start = low if zero is None else zero * (high / low) ** 0.1  # room for the 0
     ticks = [10.0**power for power in range(-12, 13) if start <= 10.0**power <= high]

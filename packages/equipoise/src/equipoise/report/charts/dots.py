@@ -1,4 +1,4 @@
-"""Dots with error bars along one axis: values of coalitions, Shapley values."""
+"""Charts of dots with error bars along one axis: values of coalitions, Shapley values."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,21 +8,24 @@ from equipoise.estimate import UNSURE, Estimate
 from equipoise.report.charts.drawing import LETTER, LINE, drawn, row_axes
 from equipoise.report.charts.style import BLUE, FAINT, INK, shortened
 
-LONGEST = 22  # characters of a label
-BELOW = 0.47  # inches for ticks and the axis label
+# Characters of a label.
+LONGEST = 22
+# Inches for ticks and the axis label.
+BELOW = 0.47
 
-Row = tuple[str, Estimate | None]  # a heading has no value
+# A label and its value; a heading has no value.
+Row = tuple[str, Estimate | None]
 
 
 def shapley_values(values: Mapping[str, Estimate]) -> str:
-    """Shapley values by party, in the order given; bars are two standard errors either way."""
+    """Draw Shapley values by party, in the order given; bars are two standard errors either way."""
     names = shortened(list(values), LONGEST)
     rows: list[Row] = list(zip(names, values.values(), strict=True))
     return _dots(rows, "Shapley value (nats)", f"Shapley values in nats: {_listed(rows)}.", from_zero=True)
 
 
 def coalition_values(values: Mapping[tuple[str, ...], Estimate], parties: Sequence[str]) -> str:
-    """Values of coalitions, grouped by size; bars are two standard errors either way."""
+    """Draw values of coalitions, grouped by size; bars are two standard errors either way."""
     rows: list[Row] = []
     for size in sorted({len(members) for members in values}):
         if size < len(parties) or size == 1:
@@ -32,7 +35,7 @@ def coalition_values(values: Mapping[tuple[str, ...], Estimate], parties: Sequen
 
 
 def _label(members: Sequence[str], parties: Sequence[str]) -> str:
-    """Who is in, or who is not, whichever is shorter to say."""
+    """Name a coalition by its members or by those absent, whichever is shorter."""
     absent = [party for party in parties if party not in members]
     if not absent and len(members) > 1:
         return f"all {len(members)} together"
@@ -49,11 +52,11 @@ def _dots(rows: Sequence[Row], axis: str, words: str, *, from_zero: bool = False
 
     def draw(figure: Figure) -> None:
         axes = row_axes(figure, len(rows), left=left, below=BELOW)
-        for place, (_, value) in enumerate(rows):
+        for index, (_, value) in enumerate(rows):
             if value is not None:
                 axes.errorbar(
                     value.value,
-                    place,
+                    index,
                     xerr=UNSURE * value.error,
                     fmt="o",
                     color=BLUE,

@@ -1,9 +1,9 @@
-"""From matplotlib to an `<svg>` element that can stand beside others in one page.
+"""Drawing with Matplotlib, as an `<svg>` element that can stand beside others in one page.
 
-Matplotlib keeps its settings in one global table, so drawing holds a lock and puts the table back: threads of a service
-may draw at once, as long as they all draw here. No window system and no `pyplot` is involved. Text stays text, so that
-it can be searched, copied and read aloud; it is laid out with a wide font and shown in the reader's own, narrower one.
-Nothing is styled by CSS: pages may forbid styles within elements, and recolour `[fill="#1a1a1a"]` with their own.
+Matplotlib keeps its settings in one global table, so drawing holds a lock and restores the table afterwards. Threads of
+a service may draw at once, as long as they all draw here. No window system and no `pyplot` is involved. Text stays
+text, so that it can be searched, copied and read aloud; it is laid out with a wide font and shown in the reader's own,
+narrower one. No CSS is used: pages may forbid styles within elements, and recolour `[fill="#1a1a1a"]` with their own.
 """
 
 import io
@@ -12,9 +12,9 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from html import escape
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -25,15 +25,21 @@ from equipoise._util.canonical import sha256_hex
 from equipoise.report.charts.style import FAINT, INK, RULE
 from equipoise.report.wording import number
 
-WIDTH = 4.4  # inches; 422 pixels
-TEXT = 10.0  # points
-LETTER = 0.6 * TEXT / 72  # inches that a letter takes, on average, in the font that is laid out with
-LINE = 0.215  # inches from one row to the next
-FAMILY = "DejaVu Sans"  # comes with matplotlib
+# Lengths are in inches; a chart is 422 pixels wide.
+WIDTH = 4.4
+# Font size in points.
+TEXT = 10.0
+# The average width of a letter in the font of the layout.
+LETTER = 0.6 * TEXT / 72
+# The distance from one row to the next.
+LINE = 0.215
+# The font of the layout, which comes with Matplotlib.
+FAMILY = "DejaVu Sans"
 SHOWN_FAMILY = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 _LOCK = threading.Lock()
-_TAG = re.compile(r"<[a-z][^>]*>")
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_SVG, _HREF = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}href"
 _SETTINGS: dict[str, Any] = {
     "axes.edgecolor": FAINT,
     "axes.labelcolor": INK,
@@ -62,7 +68,7 @@ _SETTINGS: dict[str, Any] = {
 
 
 def drawn(height: float, words: str, draw: Callable[[Figure], None]) -> str:
-    """A figure of `height` inches as an `<svg>` element; `words` are for those who cannot see it."""
+    """Draw a figure of `height` inches as an `<svg>` element; `words` describe it for those who cannot see it."""
     with _figure(height) as figure:
         draw(figure)
         buffer = io.StringIO()
@@ -72,56 +78,74 @@ def drawn(height: float, words: str, draw: Callable[[Figure], None]) -> str:
 
 
 def saved(path: Path, height: float, draw: Callable[[Figure], None]) -> None:
-    """A figure of `height` inches as a file of its own, of the kind its name ends in: .png, .svg or .pdf."""
-    with _figure(height, {"svg.fonttype": "path"}) as figure:  # whoever opens it may not have the font
+    """Draw a figure of `height` inches into a file, whose ending decides the format: .png, .svg or .pdf."""
+    # Letters become paths, because the reader of a file may not have the font.
+    with _figure(height, {"svg.fonttype": "path"}) as figure:
         draw(figure)
         figure.savefig(path, format=path.suffix[1:].lower(), dpi=200)
 
 
 @contextmanager
 def _figure(height: float, settings: dict[str, Any] | None = None) -> Iterator[Figure]:
-    # Not the user's own settings: the same numbers should look the same everywhere.
+    # The user's own settings do not apply, because the same numbers should look the same everywhere.
     usual: dict[Any, Any] = {k: v for k, v in mpl.rcParamsDefault.items() if not k.startswith("backend")}
     with _LOCK, mpl.rc_context(usual | _SETTINGS | (settings or {})), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # the reader's own font may have it
+        # The reader's own font may have glyphs that the layout's font lacks.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
         yield Figure(figsize=(WIDTH, height))
 
 
 def _embeddable(document: str, words: str) -> str:
-    """Without what only a file of its own needs, and with names that no other drawing in the page has."""
-    text = document[document.index("<svg") :].strip()
-    text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style [^>]*>.*?</style>", "", text, flags=re.DOTALL)
-    text = re.sub(r"\n\s*", "\n", text)
-    used = [name for tag in _TAG.findall(text) for name in re.findall(r'(?:url\(#|href="#)([^)"]+)', tag)]
-    prefix = "c" + sha256_hex(f"{words}\n{text}".encode())[:10]
-    order = {name: f"{prefix}-{place}" for place, name in enumerate(dict.fromkeys(used))}
+    """Return a file's drawing as an element for a page, with ids that no other drawing in the page has.
 
-    def renamed(match: re.Match[str]) -> str:
-        """A tag; names of columns and levels, which may look like parts of one, stay as they are."""
-        tag = match[0].replace(f"'{FAMILY}'", SHOWN_FAMILY).replace("xlink:href", "href")
-        tag = re.sub(r' id="([^"]+)"', lambda name: name[0] if name[1] in order else "", tag)
-        tag = re.sub(r'( id="|url\(#|href="#)([^)"]+)', lambda name: name[1] + order[name[2]], tag)
-        return re.sub(r' style="([^"]*)"', _attributes, tag)
+    Metadata, styles and ids without references are left out. CSS declarations become attributes of the same names.
+    """
+    # Matplotlib wrote the document, so it holds no hostile entities. But it copies control characters from names.
+    root = ElementTree.fromstring(_NOT_IN_XML.sub("\ufffd", document))  # noqa: S314
+    prefix = "c" + sha256_hex(f"{words}\n{document}".encode())[:10]
+    ids: dict[str, str] = {}
+    for element in root.iter():
+        for child in list(element):
+            if child.tag in (f"{_SVG}metadata", f"{_SVG}style"):
+                element.remove(child)
+        # Names without namespaces are written without prefixes, and indentation is not needed.
+        element.tag, element.tail = element.tag.removeprefix(_SVG), None
+        element.text = element.text if element.text and element.text.strip() else None
+        element.attrib = _plain_attributes(element)
+        for name, value in element.items():
+            if name == "href" or value.startswith("url(#"):
+                referred = value.removeprefix("url(").removesuffix(")").removeprefix("#")
+                new = ids.setdefault(referred, f"{prefix}-{len(ids)}")
+                element.set(name, value.replace(f"#{referred}", f"#{new}"))
+    # Rename definitions last, because one may precede the first reference to it.
+    for element in root.iter():
+        if (old := element.attrib.pop("id", "")) in ids:
+            element.set("id", ids[old])
+    root.attrib = {
+        "xmlns": _SVG.strip("{}"),
+        "viewBox": root.attrib["viewBox"],
+        "role": "img",
+        "aria-label": words,
+        "width": str(round(WIDTH * 96)),
+        "stroke-linejoin": "round",
+    }
+    return ElementTree.tostring(root, "unicode")
 
-    text = _TAG.sub(renamed, text)
-    view = re.search(r'viewBox="([^"]+)"', text)
-    assert view is not None
-    label = escape(words, quote=True)
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{view[1]}" role="img" aria-label="{label}" '
-        f'width="{round(WIDTH * 96)}" stroke-linejoin="round">'
-    )
-    return head + text[text.index(">") + 1 :]
 
-
-def _attributes(style: re.Match[str]) -> str:
-    """CSS declarations as the attributes of the same names."""
-    declared = dict(re.findall(r"([a-z-]+):\s*([^;]+)", style[1]))
-    return "".join(f' {name}="{value.strip()}"' for name, value in declared.items())
+def _plain_attributes(element: ElementTree.Element) -> dict[str, str]:
+    """Return an element's attributes, with its CSS declarations among them, in the reader's font."""
+    attributes = {name: value for name, value in element.items() if name != "style"}
+    if _HREF in attributes:
+        attributes["href"] = attributes.pop(_HREF)
+    for declaration in element.get("style", "").split(";"):
+        name, _, value = declaration.partition(":")
+        if value:
+            attributes[name.strip()] = value.strip().replace(f"'{FAMILY}'", SHOWN_FAMILY)
+    return attributes
 
 
 def row_axes(figure: Figure, rows: float, *, left: float, below: float, above: float = 0.08) -> Axes:
-    """Axes with `rows` places from the top down, `left` inches for their labels and `below` for what is underneath."""
+    """Add axes with `rows` rows from the top down, `left` inches for their labels and `below` for ticks and legend."""
     height = figure.get_figheight()
     axes = figure.add_axes((left / WIDTH, below / height, 1 - (left + 0.16) / WIDTH, 1 - (below + above) / height))
     axes.set_ylim(rows - 0.5, -0.5)
@@ -134,15 +158,16 @@ def row_axes(figure: Figure, rows: float, *, left: float, below: float, above: f
 
 
 def value_axes(figure: Figure, *, below: float, left: float = 0.62) -> Axes:
-    """Axes for values of up to four digits along the left, whose name is beside them."""
+    """Add axes for values of up to four digits along the left, with the axis label beside them."""
     height = figure.get_figheight()
     axes = figure.add_axes((left / WIDTH, below / height, 1 - (left + 0.17) / WIDTH, 1 - (below + 0.1) / height))
-    axes.yaxis.set_major_locator(MaxNLocator(8, steps=[1, 2, 5, 10]))  # 20 and 25, not 22.5
+    # These steps give ticks at 20 and 25, but not at 22.5.
+    axes.yaxis.set_major_locator(MaxNLocator(8, steps=[1, 2, 5, 10]))
     return axes
 
 
 def make_room(axes: Axes) -> None:
-    """Write values along the left out, and move the axes to the right if these are long."""
+    """Write values along the left without exponents, and move the axes to the right if these are long."""
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
     low, high = axes.get_ylim()
     longest = max(len(number(tick)) for tick in axes.get_yticks() if low <= tick <= high)
@@ -152,23 +177,23 @@ def make_room(axes: Axes) -> None:
 
 
 def few_ticks(axes: Axes, most: int = 5) -> None:
-    """No more numbers along the bottom than fit on a telephone."""
+    """Limit the ticks along the bottom to as many as fit on a telephone."""
     axes.xaxis.set_major_locator(MaxNLocator(most))
 
 
 def legend_columns(labels: Sequence[str]) -> int:
-    """How many labels fit beside each other."""
+    """Return how many labels of a legend fit beside each other."""
     widest = max(map(len, labels)) * LETTER + 0.43
     return max(1, min(len(labels), int((WIDTH - 0.1) / widest)))
 
 
 def legend_height(labels: Sequence[str]) -> float:
-    """Inches for a legend of these labels."""
+    """Return the height in inches of a legend with these labels."""
     return -(-len(labels) // legend_columns(labels)) * 0.18 + 0.05
 
 
 def legend_below(figure: Figure, handles: Sequence[Any], labels: Sequence[str]) -> None:
-    """A legend along the bottom edge."""
+    """Add a legend along the bottom edge."""
     figure.legend(
         handles,
         labels,

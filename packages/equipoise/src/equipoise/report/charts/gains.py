@@ -1,4 +1,4 @@
-"""What each party has alone, should get, and gets: three marks on a line."""
+"""Chart of each party's value alone, target and attained value: three marks on a line."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,8 @@ from equipoise.report.charts.drawing import LETTER, drawn, legend_below, legend_
 from equipoise.report.charts.style import BLUE, FAINT, INK, RULE, VERMILION, shortened
 
 LONGEST = 20
-ROW = 0.34  # inches
+# Inches for each row, and for what is below the axes.
+ROW = 0.34
 BELOW = 0.46
 SERIES = {"alone": ("o", FAINT, 0.0), "target": ("D", VERMILION, -0.2), "attained": ("s", BLUE, 0.2)}
 LABELS = {"alone": "alone", "target": "target", "attained": "reward as attained", "whole": "whole team"}
@@ -19,7 +20,7 @@ LABELS = {"alone": "alone", "target": "target", "attained": "reward as attained"
 
 @dataclass(frozen=True)
 class Gain:
-    """One party's values in nats; `whole` is what its team is worth, None if that is not told."""
+    """One party's values in nats; `whole` is its team's value, None if that is not shown."""
 
     party: str
     alone: Estimate
@@ -29,7 +30,7 @@ class Gain:
 
 
 def gains(rows: Sequence[Gain]) -> str:
-    """Alone, target and attained by party, with what its team is worth; bars are two standard errors either way."""
+    """Draw values alone, targets, attained values and teams' values; bars are two standard errors either way."""
     names = shortened([row.party for row in rows], LONGEST)
     labels = {name: label for name, label in LABELS.items() if name != "whole" or any(row.whole for row in rows)}
     below = BELOW + legend_height(list(labels.values()))
@@ -38,17 +39,17 @@ def gains(rows: Sequence[Gain]) -> str:
         left = max(map(len, names)) * LETTER + 0.1
         axes = row_axes(figure, len(rows), left=left, below=below)
         handles: dict[str, Any] = {}
-        for place, row in enumerate(rows):
+        for index, row in enumerate(rows):
             shown = [row.alone.value, row.target.value, row.attained.value]
-            axes.plot([min(shown), max(shown)], [place, place], color=RULE, linewidth=5, solid_capstyle="round")
+            axes.plot([min(shown), max(shown)], [index, index], color=RULE, linewidth=5, solid_capstyle="round")
             if row.whole is not None:
-                mark = axes.plot(row.whole.value, place, "|", color=INK, markersize=17, markeredgewidth=1.4)
+                mark = axes.plot(row.whole.value, index, "|", color=INK, markersize=17, markeredgewidth=1.4)
                 handles["whole"] = mark[0]
             for name, (marker, colour, shift) in SERIES.items():
                 estimate: Estimate = getattr(row, name)
                 handles[name] = axes.errorbar(
                     estimate.value,
-                    place + shift,
+                    index + shift,
                     xerr=UNSURE * estimate.error,
                     fmt=marker,
                     color=colour,

@@ -1,4 +1,4 @@
-"""What is believed about each parameter, before and after: intervals that hold half, and nine tenths, of the belief."""
+"""Chart of posteriors of parameters, before and after: intervals that hold half and nine tenths of each."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ Limits = tuple[float, float]
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter, and what is believed about it by "prior", "alone", "reward" and "team", as far as given."""
+    """One parameter, with its quantiles under "prior", "alone", "reward" and "team", as far as given."""
 
     name: str
     beliefs: Mapping[str, Quantiles]
@@ -46,22 +46,24 @@ class Panel:
 
 
 def interval_limits(panel: Panel) -> Limits:
-    """Ends of an axis on which what was learnt can be told apart, however wide the prior is."""
+    """Return the ends of an axis on which posteriors can be told apart, however wide the prior is."""
     learnt = [p.beliefs[name] for p in panel.parameters for name in ("reward", "team") if name in p.beliefs]
     others = [p.beliefs[name] for p in panel.parameters for name in ("prior", "alone") if name in p.beliefs]
     core = learnt or others
-    low, high = min(one[0] for one in core), max(one[-1] for one in core)
+    low, high = min(quantiles[0] for quantiles in core), max(quantiles[-1] for quantiles in core)
     room = MOST_STRETCH * (high - low) or abs(high) or 1.0
-    wide_low, wide_high = min(one[0] for one in core + others), max(one[-1] for one in core + others)
+    wide_low = min(quantiles[0] for quantiles in core + others)
+    wide_high = max(quantiles[-1] for quantiles in core + others)
     low, high = max(wide_low, low - room), min(wide_high, high + room)
     margin = 0.04 * (high - low) or room
     return low - margin, high + margin
 
 
 def intervals(panels: Sequence[Panel], whose: str, limits: Sequence[Limits] | None = None) -> str:
-    """Thick lines hold half of a belief, thin ones nine tenths, marks are medians; arrows reach beyond the axis.
+    """Draw posteriors: thick lines hold half of one, thin lines nine tenths; marks are medians.
 
-    `limits` are the ends of each panel's axis, so that several charts can share them.
+    Arrows point to values beyond the axis. `limits` are the ends of each panel's axis, so that several charts can share
+    them.
     """
     ends = [interval_limits(panel) for panel in panels] if limits is None else list(limits)
     present = [name for name in SERIES if any(name in p.beliefs for panel in panels for p in panel.parameters)]
@@ -96,8 +98,8 @@ def _draw_panel(axes: Axes, panel: Panel, present: Sequence[str], pitch: float) 
     if panel.zero and low < 0 < high:
         axes.axvline(0.0, color=FAINT, linewidth=1.1)
     names = shortened([parameter.name for parameter in panel.parameters], LONGEST)
-    for place, (parameter, name) in enumerate(zip(panel.parameters, names, strict=True)):
-        start = place * pitch
+    for index, (parameter, name) in enumerate(zip(panel.parameters, names, strict=True)):
+        start = index * pitch
         # White behind the words, so that no grid line runs through them.
         axes.text(
             0.0,

@@ -1,4 +1,4 @@
-"""How well each posterior predicts rows that nobody released."""
+"""Chart of losses on rows that nobody released."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +13,8 @@ from equipoise.report.charts.style import BLUE, FAINT, GREEN, INK, VERMILION, sh
 LONGEST = 20
 ROW = 0.5
 BELOW = 0.46
-FAR = 1.5  # times the width of all the others: further off than that, a mark is put at the edge
+# If the prior's loss is farther off than this many widths of all the others, its mark is drawn at the edge.
+FAR = 1.5
 SERIES = {
     "team": ("whole team", "|", INK, 14.0),
     "prior": ("no data", "v", FAINT, 6.0),
@@ -25,7 +26,7 @@ SERIES = {
 
 
 def losses(rows: Mapping[str, Mapping[str, Estimate]]) -> str:
-    """Loss by party under what it knows (names of `SERIES`), as far as given; lower is better."""
+    """Draw the loss of each party's models (names of `SERIES`), as far as given; lower is better."""
     height, draw = _losses(rows)
     present = _present(rows)
     words = "; ".join(
@@ -36,7 +37,7 @@ def losses(rows: Mapping[str, Mapping[str, Estimate]]) -> str:
 
 
 def save_losses(path: Path, rows: Mapping[str, Mapping[str, Estimate]]) -> None:
-    """The picture as a file."""
+    """Write the chart as a file."""
     saved(path, *_losses(rows))
 
 
@@ -45,12 +46,12 @@ def _present(rows: Mapping[str, Mapping[str, Estimate]]) -> list[str]:
 
 
 def _losses(rows: Mapping[str, Mapping[str, Estimate]]) -> tuple[float, Callable[[Figure], None]]:
-    """Height in inches, and how it is drawn."""
+    """Return the height in inches, and the function that draws."""
     names = shortened(list(rows), LONGEST)
     present = _present(rows)
     learnt = [row[name] for row in rows.values() for name in row if name != "prior"]
-    low = min(one.value - 2 * one.error for one in learnt)
-    high = max(one.value + 2 * one.error for one in learnt)
+    low = min(loss.value - 2 * loss.error for loss in learnt)
+    high = max(loss.value + 2 * loss.error for loss in learnt)
     width = max(high - low, 0.05)
     highest = max((row["prior"].value for row in rows.values() if "prior" in row), default=high)
     far = highest > high + FAR * width
@@ -62,12 +63,12 @@ def _losses(rows: Mapping[str, Mapping[str, Estimate]]) -> tuple[float, Callable
         left = max(map(len, names)) * LETTER + 0.1
         axes = row_axes(figure, len(rows), left=left, below=below)
         handles: dict[str, Any] = {}
-        for place, row in enumerate(rows.values()):
+        for index, row in enumerate(rows.values()):
             for name in present:
                 if name in row:
                     _, marker, colour, size = SERIES[name]
                     beyond = name == "prior" and row[name].value > edge
-                    height = place + 0.13 * (present.index(name) - (len(present) - 1) / 2)
+                    height = index + 0.13 * (present.index(name) - (len(present) - 1) / 2)
                     handles[name] = axes.errorbar(
                         edge if beyond else row[name].value,
                         height,

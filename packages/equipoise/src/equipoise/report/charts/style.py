@@ -1,4 +1,4 @@
-"""What all charts share: colours, markers, line styles, and names short enough to be drawn."""
+"""Style of all charts: colours, markers, line styles, and names short enough to be drawn."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,28 +16,28 @@ ELLIPSIS = "…"
 
 
 class Look(NamedTuple):
-    """How one series is drawn, so that it can be told apart without its colour."""
+    """Colour, marker and dashes of one series, which can be told apart without its colour."""
 
     colour: str
     marker: str
     dash: tuple[float, tuple[float, ...] | None]
 
 
-def look(place: int) -> Look:
-    """The look of series number `place`; 70 differ."""
-    return Look(COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)], DASHES[place % len(DASHES)])
+def look(series: int) -> Look:
+    """Return the look of series number `series`; 70 differ."""
+    return Look(COLOURS[series % len(COLOURS)], MARKERS[series % len(MARKERS)], DASHES[series % len(DASHES)])
 
 
 def shortened(names: Sequence[str], most: int) -> list[str]:
-    """Names of at most so many characters, still all different: the middle of a long one is left out."""
+    """Shorten names to at most `most` characters by leaving out the middle; they stay different from each other."""
     plain = ["".join(letter if letter.isprintable() else " " for letter in name).strip() or "?" for name in names]
-    found = [_cut(name, most) for name in plain]
-    times = Counter(found)
-    for place, name in enumerate(found):
+    short = [_cut(name, most) for name in plain]
+    times = Counter(short)
+    for index, name in enumerate(short):
         if times[name] > 1:
-            number = str(place + 1)
-            found[place] = f"{plain[place][: max(1, most - len(number) - 1)]}{ELLIPSIS}{number}"
-    return found
+            number = str(index + 1)
+            short[index] = f"{plain[index][: max(1, most - len(number) - 1)]}{ELLIPSIS}{number}"
+    return short
 
 
 def _cut(name: str, most: int) -> str:

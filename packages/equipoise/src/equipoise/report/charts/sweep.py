@@ -14,31 +14,32 @@ from equipoise.report.charts.style import FAINT, GREEN, INK, RULE, look, shorten
 HEIGHT = 2.6
 BELOW = 0.47
 LONGEST = 20
-NAMED = 8  # lines that get a name of their own
+# Lines that get a name of their own in the legend.
+NAMED = 8
 STEPS = 101
 EXPONENTS = tuple(step / (STEPS - 1) for step in range(STEPS))
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """A party's target or gain at each of `EXPONENTS`; `alone` is what it may fall below, None if nothing."""
+    """A party's target or gain at each of `EXPONENTS`; `alone` is its value alone if the target may fall below it."""
 
     party: str
     values: Sequence[float]
     alone: float | None = None
 
     def at(self, exponent: float) -> float:
-        """Return what it would get at an exponent, read off."""
+        """Return the interpolated target or gain at an exponent."""
         return float(np.interp(exponent, EXPONENTS, self.values))
 
     @property
     def crossing(self) -> float | None:
-        """The exponent at which what it would get falls to what it has alone, if that is above 0."""
+        """The exponent at which the target falls to the value alone, if that is above 0."""
         above = np.subtract(self.values, -np.inf if self.alone is None else self.alone)
-        place = int(np.argmax(above <= 0))  # the first
-        if place == 0:
+        index = int(np.argmax(above <= 0))  # the first
+        if index == 0:
             return None
-        return float(np.interp(0.0, above[[place, place - 1]], [EXPONENTS[place], EXPONENTS[place - 1]]))
+        return float(np.interp(0.0, above[[index, index - 1]], [EXPONENTS[index], EXPONENTS[index - 1]]))
 
 
 def exponent_sweep(
@@ -49,7 +50,7 @@ def exponent_sweep(
     rational: float | None = None,
     stable: float | None = None,
 ) -> str:
-    """Lines for ρ from 0 to 1: shaded up to `rational`, where nobody loses, and a ring where a party begins to."""
+    """Draw lines for ρ from 0 to 1, shaded up to `rational`, where no party loses; a ring marks where one begins to."""
     names = shortened([sweep.party for sweep in sweeps], LONGEST)
     labels = names[:NAMED] + ([f"{len(names) - NAMED} others"] if len(names) > NAMED else [])
     labels.append(f"chosen: {chosen:.2f}")
@@ -70,8 +71,8 @@ def exponent_sweep(
             bounds.append(axes.axvspan(0.0, rational, color=GREEN, alpha=0.14, linewidth=0))
         if stable is not None:
             bounds.append(axes.axvline(stable, color=FAINT, linewidth=1.6, linestyle=(0, (1, 1.5)), zorder=1.4))
-        for place, sweep in enumerate(sweeps):
-            style, named = look(place), place < NAMED
+        for index, sweep in enumerate(sweeps):
+            style, named = look(index), index < NAMED
             (line,) = axes.plot(
                 EXPONENTS,
                 sweep.values,
@@ -80,9 +81,9 @@ def exponent_sweep(
                 linewidth=1.8 if named else 1.0,
                 zorder=2.0 if named else 1.2,
             )
-            if place <= NAMED:
+            if index <= NAMED:
                 handles.append(line)
-            if named and (crossing := crossings[place]):
+            if named and (crossing := crossings[index]):
                 axes.plot(crossing, sweep.at(crossing), "o", color=style.colour, markerfacecolor="white", markersize=6)
         if any(crossings):
             ring = Line2D([], [], marker="o", color=FAINT, markerfacecolor="white", linestyle="none", markersize=6)
