@@ -1,4 +1,4 @@
-"""One canonical JSON form for everything that is hashed or signed, and one strict reader for everything received."""
+"""The canonical JSON form of everything that is hashed or signed, and strict readers of everything received."""
 
 import hashlib
 import json
@@ -36,17 +36,17 @@ def canonical_json(document: Any) -> bytes:
 
 
 def sha256_hex(data: bytes) -> str:
-    """SHA-256 as 64 lowercase hexadecimal digits."""
+    """Return the SHA-256 digest as 64 lowercase hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
 
 
 def strict_json(data: bytes, *, max_bytes: int = MAX_DOCUMENT_BYTES, one_number_type: bool = False) -> Any:
     """Parse JSON from an untrusted sender.
 
-    Python's parser accepts more than JSON: NaN and Infinity literals, repeated keys (the last one wins, so two readers
-    can disagree about what was signed), and it lets an attacker choose recursion depth and integer length. All of these
-    are refused here, before any schema sees the document. With `one_number_type`, as in JSON itself, 1.0 is the integer
-    1: a schema that takes integers alone then takes it, too.
+    Python's parser accepts more than JSON: NaN and Infinity literals, and repeated keys (the last one wins, so two
+    readers can disagree about what was signed). It also lets an attacker choose recursion depth and integer length. All
+    of these are refused here, before any schema sees the document. With `one_number_type`, as in JSON itself, 1.0 is
+    the integer 1, so that a schema of integers accepts it too.
     """
     if len(data) > max_bytes:
         raise StrictJSONError(f"the document has {len(data):,} bytes; at most {max_bytes:,} are accepted")
@@ -70,9 +70,9 @@ def strict_json(data: bytes, *, max_bytes: int = MAX_DOCUMENT_BYTES, one_number_
 
 
 def strict_toml(text: str) -> dict[str, Any]:
-    """Parse TOML from an untrusted sender, who does not decide how long that takes; whatever is wrong, a ValueError.
+    """Parse TOML from an untrusted sender within bounded time; raise `ValueError` for every mistake.
 
-    Python's parser needs a minute for 58 kB of one key with many dots.
+    Without these limits, Python's parser needs a minute for 58 kB of a single key with many dots.
     """
     if len(text.encode("utf-8", "surrogatepass")) > MAX_TOML_BYTES:
         raise ValueError(f"it has more than {MAX_TOML_BYTES:,} bytes")
@@ -90,13 +90,13 @@ def strict_toml(text: str) -> dict[str, Any]:
 
 
 def read_limited(path: Path, *, max_bytes: int = MAX_DOCUMENT_BYTES) -> bytes:
-    """Read a file without letting its size decide how much memory is used: one byte past the limit is enough."""
+    """Read at most one byte more than the limit, so that the size of a file does not decide how much memory is used."""
     with path.open("rb") as file:
         return file.read(max_bytes + 1)
 
 
 def _is_deep(data: bytes) -> bool:
-    """Whether JSON is nested deeper than any document of ours, which could be too deep for whoever writes it again."""
+    """Return whether JSON is nested deeper than any of our documents, too deep perhaps for a later serialiser."""
     if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:  # as in most
         return False
     if b"\\" not in data:  # strings end at the next quote: most of it can be dropped at once, and pairs layer by layer

@@ -1,4 +1,4 @@
-"""Tables and charts that show themselves: as text on a terminal, as HTML in a notebook. Nothing needs to be loaded."""
+"""Tables and charts that render themselves: as text on a terminal, as HTML in a notebook, without further imports."""
 
 import itertools
 import math
@@ -16,7 +16,7 @@ LONGEST = 22  # letters of a label
 
 @dataclass(frozen=True)
 class Interval:
-    """A number between two others on one line of a chart, told apart from others of the line by its `series`."""
+    """A value with its lower and upper end on a line of a chart; `series` tells intervals of a line apart."""
 
     series: str
     low: float
@@ -26,13 +26,13 @@ class Interval:
 
 @dataclass(frozen=True)
 class Chart:
-    """Intervals by line, on one axis."""
+    """Lines of intervals on a common axis, each with its label."""
 
     unit: str
     lines: Sequence[tuple[str, Sequence[Interval]]]
 
     def svg(self) -> str:
-        """As a picture; empty if there is nothing to draw."""
+        """Return the chart as SVG, or an empty string if there is nothing to draw."""
         shown = [one for _, line in self.lines for one in line]
         if not shown:
             return ""
@@ -77,10 +77,10 @@ class Chart:
 
 @dataclass(frozen=True, repr=False)
 class Table:
-    """A table under its title, as data: shown by a command line, a report or a notebook, each in its own way.
+    """A titled table as data, which a command line, a report or a notebook each renders in its own way.
 
-    The first cell of a row names it, and columns from `numeric_from` on hold numbers. Cells are texts, or what is shown
-    as its `str`, such as an `Estimate`.
+    The first cell of a row names it, and columns from `numeric_from` on hold numbers. Cells are strings, or objects
+    shown by their `str`, such as an `Estimate`.
     """
 
     title: str
@@ -94,7 +94,7 @@ class Table:
 
     @property
     def narrow(self) -> bool:
-        """Whether it fits beside a chart."""
+        """True if the table fits beside a chart."""
         return len(self.headers) <= 3 and not self.codes and not self.folded
 
     def __repr__(self) -> str:
@@ -127,7 +127,7 @@ class Table:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """A few round numbers within a range."""
+    """Return a few round numbers within a range."""
     span = high - low
     power = 10.0 ** math.floor(math.log10(span / 6))
     step = next(power * factor for factor in (1, 2, 5, 10) if span / (power * factor) <= 6)

@@ -1,4 +1,4 @@
-"""Who else could have written a file or a folder of ours.
+"""Checks that no other user could have written a file or a folder of ours.
 
 A folder is ours alone if nobody else can write into it, replace it, or could have left a file in it. Owners other than
 us and the superuser are refused, and so are permissions that let others write. Above the folder, others may write into
@@ -13,10 +13,10 @@ WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def find_intruder(folder: Path) -> str | None:
-    """Say in words who else can write a folder, anything in it or a folder above it; None if nobody can.
+    """Describe who else can write a folder, anything in it or a folder above it; return None if nobody can.
 
-    Links in the folder are refused, since others may own what they lead to. Windows has other permissions, which are
-    not looked at.
+    Links in the folder are refused, since others may own their targets. On Windows nothing is checked, because its
+    permissions work differently.
     """
     if os.name == "nt":
         return None
@@ -51,7 +51,7 @@ def _find_above(inside: Path) -> str | None:
 
 
 def _is_own_group(group: int) -> bool:
-    """Tell whether a group is the private one that many systems give every user: of their name, and with nobody else.
+    """Return whether a group is the private one that many systems give a user: of their name, with no other member.
 
     The name matters because a directory service may not list all members of a group.
     """

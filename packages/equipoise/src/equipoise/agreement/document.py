@@ -1,7 +1,7 @@
-"""The agreement: what all parties sign up to, as one TOML file whose SHA-256 is its identity.
+"""The agreement that all parties accept: a TOML file whose SHA-256 is its identity.
 
-Everything that fixes the noise or the meaning of a statistic is here and nowhere else: model, columns, public bounds,
-priors, Rényi order, largest ε. Two parties with the same identity therefore agree to the last bit, whatever comments,
+It alone holds everything that fixes the noise or the meaning of a statistic: model, columns, public bounds, priors,
+Rényi order, largest ε. Two parties with the same identity therefore agree to the last bit, whatever comments,
 spacing or key order their files have.
 """
 
@@ -30,7 +30,7 @@ SURPLUS_RHO = 0.5  # of the surplus rule, unless another exponent is agreed (ADR
 
 
 class Agreement(Section):
-    """What all parties sign up to: model, columns, public bounds, priors, privacy, reward rule. It cannot be changed.
+    """The immutable contract of all parties: model, columns, public bounds, priors, privacy, reward rule.
 
     Read one with `load` or `parse`; `equipoise agreement new` writes a first draft.
 
@@ -81,7 +81,7 @@ class Agreement(Section):
     @model_validator(mode="before")
     @classmethod
     def _complete_model(cls, document: Any) -> Any:
-        """Say in full what a format leaves unsaid: the priors of format 1, and reaches since format 3."""
+        """Fill in what a format leaves unsaid: the priors of format 1, and reaches since format 3."""
         if not isinstance(document, dict) or not isinstance(document.get("model"), dict):
             return document
         kind, stated = document["model"].get("kind"), document.get("format")
@@ -100,7 +100,7 @@ class Agreement(Section):
 
     @model_serializer(mode="wrap")
     def _write_first_format(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Documents of format 1 have no key that format 1 does not know, so that identities stay."""
+        """Write documents of format 1 without keys that format 1 does not know, so that identities stay."""
         document: dict[str, Any] = handler(self)
         if self.format == 1 and isinstance(document.get("model"), dict):
             self.model.write_first_format(document["model"])
@@ -136,7 +136,7 @@ class Agreement(Section):
 
     @classmethod
     def of(cls, agreement: "Agreement | str | Path") -> "Agreement":
-        """The agreement that is given, or the one in the file whose path is given."""
+        """Return the given agreement, or load the one at the given path."""
         return agreement if isinstance(agreement, Agreement) else cls.load(agreement)
 
     @classmethod
@@ -209,7 +209,7 @@ class Agreement(Section):
 
     @cached_property
     def identity_digest(self) -> str:
-        """SHA-256 of the canonical form. Equal digests mean equal meaning; the order of parties has none."""
+        """The SHA-256 of the canonical form. Equal digests mean equal meaning; the order of parties has none."""
         document = self.model_dump(mode="json")
         document["parties"].sort(key=lambda party: party["name"])
         return sha256_hex(canonical_json(document))
@@ -226,7 +226,7 @@ class Agreement(Section):
 
     @property
     def individuals(self) -> Individuals | None:
-        """Who is protected, if it is not single rows."""
+        """The protected individuals, or None if single rows are protected."""
         privacy = self.privacy
         if privacy.individual is None:
             return None
@@ -234,7 +234,7 @@ class Agreement(Section):
 
     @cached_property
     def layout(self) -> Layout:
-        """Layout of the statistic that each party releases, with the sensitivity of what is protected."""
+        """The layout of the statistic that each party releases, with the sensitivity of what is protected."""
         layout, individuals = self.model.layout, self.individuals
         if individuals is not None:
             layout = layout.for_individuals(individuals)
@@ -242,11 +242,11 @@ class Agreement(Section):
 
     @property
     def party_names(self) -> tuple[str, ...]:
-        """Names of all members, in the order of the document."""
+        """The names of all members, in the order of the document."""
         return tuple(party.name for party in self.parties)
 
     def party(self, name: str) -> Party:
-        """The member of an exact name; `AgreementError` if there is none."""
+        """Return the member with exactly this name; raise `AgreementError` if there is none."""
         for party in self.parties:
             if party.name == name:
                 return party
@@ -261,7 +261,7 @@ class Agreement(Section):
         zcdp: float | None = None,
         approx: tuple[float, float] | None = None,
     ) -> Guarantee:
-        """State a guarantee, given in exactly one of three ways, at the agreement's Rényi order.
+        """Return the guarantee, stated in exactly one of three ways, at the agreement's Rényi order.
 
         Parameters
         ----------
