@@ -110,7 +110,7 @@ def _draw(advice: Advice, path: Path) -> None:
 
 
 def show(advice: Advice) -> None:
-    """Print the choices as a table, privacy and predictions first, and what follows from them in words."""
+    """Print the choices as tables, privacy and predictions first, followed by conclusions in words."""
     numbers = advice.width_prior is not None
     intervals = (
         f" ±{advice.target} is half the width, in its unit, of the interval that should hold 90 % of new rows; "
@@ -181,7 +181,7 @@ def show(advice: Advice) -> None:
 
 
 def _sentences(advice: Advice) -> list[str]:
-    """The knee, what stronger and weaker privacy cost, and what was assumed."""
+    """Describe the knee, the effect of stronger and weaker privacy, and the assumptions."""
     lines = advice.choices
     found = [advice.verdict, *advice.remedies]
     if len(lines) > 2 and advice.knee is None:  # two points have none

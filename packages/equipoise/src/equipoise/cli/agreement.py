@@ -1,4 +1,4 @@
-"""`equipoise agreement`: write an example, check one and say what it means."""
+"""`equipoise agreement`: write an example or a draft, propose bounds, check an agreement and explain it."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ from equipoise.protocol.keys import fingerprint
 
 
 def _kinds(incomplete: str) -> list[str]:
-    """Model kinds, for the shell to complete."""
+    """Return the kinds of models that complete what was typed."""
     return [kind for kind in KINDS if kind.startswith(incomplete)]
 
 
@@ -129,7 +129,7 @@ def bounds(
 
 
 def _fill_in(draft: Path, found: Mapping[str, Proposal], releases: Sequence[BoundsRelease]) -> list[str]:
-    """Write ranges that can be told into the open places of a draft, with a comment; return the columns."""
+    """Write proposed ranges that can be told into the open questions of a draft, with a comment; return the columns."""
     try:
         text = draft.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -155,7 +155,7 @@ def _fill_in(draft: Path, found: Mapping[str, Proposal], releases: Sequence[Boun
 
 
 def _check_keys(text: str, draft: Path, releases: Sequence[BoundsRelease]) -> None:
-    """Refuse a file whose key is not the one that the draft names for its party."""
+    """Refuse a file whose key differs from the one that the draft names for its party."""
     try:
         parties = strict_toml(text).get("parties", [])
     except ValueError as error:
@@ -225,9 +225,9 @@ def check(
 
 
 def _estimate(agreement: Agreement) -> Any:
-    """What settling would cost here; None, with a word, where the engine is missing.
+    """Estimate the cost of settling on this machine; print a message and return None if the engine is missing.
 
-    It is imported by its name: a party's commands load the mediator's engine only when asked to.
+    The module is imported by its name: a party's commands load the mediator's engine only when asked to.
     """
     try:
         return import_module("equipoise.mediation.cost").estimate_cost(agreement)

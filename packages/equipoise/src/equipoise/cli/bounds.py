@@ -1,4 +1,4 @@
-"""`equipoise party bounds`, and how what it bought is shown."""
+"""`equipoise party bounds`, and tables of the bounds that it bought."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -94,7 +94,7 @@ def bounds(
 
 
 def file_as_json(release: BoundsRelease) -> dict[str, Any]:
-    """Return what a file says about itself, for `--json`."""
+    """Return a file's statements about itself, for `--json`."""
     return {
         "party": release.party,
         "rows": release.count,
@@ -110,7 +110,7 @@ def proposal_as_json(proposal: Proposal) -> dict[str, Any]:
 
 
 def show_proposals(releases: Sequence[BoundsRelease]) -> None:
-    """Show what all files propose together, and each alone, with what the noise leaves open."""
+    """Print what all files propose together, and each alone, with what the noise leaves open."""
     together = proposed(releases)
     alone = {release.party: proposed([release]) for release in releases} if len(releases) > 1 else {}
     rows = []
@@ -137,7 +137,7 @@ def show_proposals(releases: Sequence[BoundsRelease]) -> None:
 
 
 def alone_in_words(releases: Sequence[BoundsRelease], name: str) -> Iterator[str]:
-    """Say what each file that has a column proposes for it alone."""
+    """Yield, for each file that has a column, the bounds that it proposes alone."""
     for release in releases:
         if name in release.counts:
             own = proposed([release])[name]

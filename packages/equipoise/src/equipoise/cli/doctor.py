@@ -1,4 +1,4 @@
-"""`equipoise doctor`: is this machine fit for the work? Checks say what they found and, if that is bad, the remedy.
+"""`equipoise doctor`: checks of this machine. Each states its finding and, if that is bad, the remedy.
 
 A *failed* check means that some command will not work, or must not be trusted; a *warning*, that it will be slow or
 needs a look. Nothing here changes anything, and no check needs another one to have succeeded.
@@ -52,7 +52,7 @@ RELEASED = datetime(2025, 1, 1, tzinfo=UTC)  # no right clock shows an earlier d
 
 @dataclass(frozen=True)
 class Check:
-    """What one check found; `remedy` is empty where nothing needs doing."""
+    """The result of a check; `remedy` is empty if nothing needs doing."""
 
     name: str
     status: Status
@@ -60,7 +60,7 @@ class Check:
     remedy: str = ""
 
     def to_json(self) -> dict[str, str]:
-        """For scripts."""
+        """Return the result for `--json`."""
         return asdict(self)
 
 
@@ -97,7 +97,7 @@ def doctor(
 
 
 def examine(ledgers: Sequence[Path] = ()) -> list[Check]:
-    """Run all checks; each ledger gets one of its own."""
+    """Run all checks, with an additional one for each ledger."""
     checks: list[tuple[str, Callable[[], Check]]] = [
         ("Python", check_python),
         ("Equipoise", check_version),
@@ -113,7 +113,7 @@ def examine(ledgers: Sequence[Path] = ()) -> list[Check]:
 
 
 def _guarded(name: str, check: Callable[[], Check]) -> Check:
-    """A broken installation can fail anywhere: that, too, is a finding."""
+    """Run a check; report any exception as a failure, since a broken installation can fail anywhere."""
     try:
         return check()
     except EquipoiseError as error:
@@ -123,13 +123,13 @@ def _guarded(name: str, check: Callable[[], Check]) -> Check:
 
 
 def _split(message: str) -> tuple[str, str]:
-    """Our messages end in their remedy."""
+    """Split one of our error messages into finding and remedy, which stands last."""
     found, _, remedy = message.rpartition("; ")
     return (found, remedy) if found else (message, "")
 
 
 def check_python() -> Check:
-    """Which Python this is; that it is new enough, the installer has seen to."""
+    """Report the Python version and refuse a 32-bit one; the installer has checked that it is recent enough."""
     found = f"{platform.python_implementation()} {platform.python_version()} on {platform.platform(terse=True)}"
     if sys.maxsize < 2**62:
         return Check("Python", "failed", f"{found}, 32 bits", "install a 64-bit Python: statistics are 64-bit integers")
@@ -137,12 +137,12 @@ def check_python() -> Check:
 
 
 def check_version() -> Check:
-    """Which Equipoise this is, and where from."""
+    """Report the version of Equipoise and its folder."""
     return Check("Equipoise", "ok", f"{__version__} in {Path(__file__).parent}")
 
 
 def check_libraries(libraries: Iterable[str] = tuple(LIBRARIES)) -> Check:
-    """Whether everything we need can be imported."""
+    """Check that all required libraries can be imported."""
     versions, broken = [], []
     for name in libraries:
         module, needed_by = LIBRARIES[name]
@@ -161,7 +161,7 @@ def check_libraries(libraries: Iterable[str] = tuple(LIBRARIES)) -> Check:
 
 
 def check_randomness() -> Check:
-    """Whether the operating system's generator answers, and does not repeat itself."""
+    """Check that the operating system's random generator answers and does not repeat itself."""
     drawn = [secrets.token_bytes(32) for _ in range(64)]
     ones = sum(byte.bit_count() for part in drawn for byte in part)
     expected = 64 * 32 * 8 / 2
@@ -171,7 +171,7 @@ def check_randomness() -> Check:
 
 
 def check_noise() -> Check:
-    """Whether the mechanism really adds noise of the scale it promises: its variance, within six standard errors."""
+    """Check that the variance of the mechanism's noise is as promised, within six standard errors."""
     from equipoise.party.mechanism import noise_scale, perturb
 
     sensitivity = 1_000
@@ -186,7 +186,7 @@ def check_noise() -> Check:
 
 
 def check_disk() -> Check:
-    """Room for settlements and rewards where this was started."""
+    """Check that the current folder's disk has room for settlements and rewards."""
     free = shutil.disk_usage(".").free
     found = f"{_size(free)} free in {Path.cwd()}"
     if free < LOW_DISK:
@@ -195,7 +195,7 @@ def check_disk() -> Check:
 
 
 def check_memory() -> Check:
-    """Memory for the mediator's engine; the party's side needs very little."""
+    """Check that there is memory for the mediator's engine; the party's side needs very little."""
     free = _free_memory()
     if free is None:
         return Check("memory", "ok", "this system does not say how much is free")
@@ -213,7 +213,7 @@ def _free_memory() -> int | None:
 
 
 def check_clock(now: datetime | None = None) -> Check:
-    """Ledger entries carry the time: a clock that is years off confuses whoever audits them."""
+    """Check the clock: ledger entries carry the time, and one that is years off confuses their auditors."""
     now = now or datetime.now(UTC)
     found = f"{now:%Y-%m-%d %H:%M} UTC"
     if not RELEASED <= now < RELEASED.replace(year=RELEASED.year + 50):
@@ -222,7 +222,7 @@ def check_clock(now: datetime | None = None) -> Check:
 
 
 def check_ledger(path: Path) -> Check:
-    """Whether a ledger's chain is intact and its cap is kept."""
+    """Check that a ledger's chain is intact and its cap is kept."""
     from equipoise.party.ledger import ROUNDING, Ledger
 
     name = f"ledger {path}"

@@ -1,4 +1,4 @@
-"""`equipoise party ledger`, `spend` and `amend`: what has been spent, and what is decided about it."""
+"""`equipoise party ledger`, `spend` and `amend`: show what has been spent, and record spends and decisions."""
 
 import math
 from collections.abc import Sequence
@@ -148,7 +148,7 @@ def spend(
 
 
 def _totals(history: History) -> dict[str, object]:
-    """Return totals for `--json`; an infinite one, of units that do not add up, is null there."""
+    """Return totals for `--json`; an infinite one, of units that do not add up, becomes null."""
     account, total = history.account, history.total_zcdp
     return {
         "total_unit": account.unit,
@@ -242,7 +242,7 @@ def _minute(time: str) -> str:
 
 
 def _notes(spend: Spend | OtherSpend, account: Account) -> list[str]:
-    """Say of a spend what sets it apart: its unit where individuals are counted, and its cohort."""
+    """Return notes on a spend: its unit, if the ledger counts individuals, and its cohort."""
     notes = []
     if account.individual is not None:
         times = account.times(spend.unit)
@@ -267,7 +267,7 @@ def _spend_as_json(spend: Spend | OtherSpend, account: Account) -> dict[str, obj
 
 
 def readings(guarantee: Guarantee, delta: float = DEFAULT_DELTA) -> dict[str, float]:
-    """A guarantee in every way that it can be read, for `--json`."""
+    """Return a guarantee in all its readings, for `--json`."""
     return {
         "order": guarantee.order,
         "epsilon": guarantee.epsilon,

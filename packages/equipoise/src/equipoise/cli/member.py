@@ -1,6 +1,6 @@
-"""`equipoise join`, `submit`, `status`, `fetch` and `login`: what a member of a round does, by commands.
+"""`equipoise join`, `submit`, `status`, `fetch` and `login`: the commands of a member of a round.
 
-What is done is `equipoise.client.session`; here it is asked for and told.
+`equipoise.client.session` does the work; this module asks for it and prints the results.
 """
 
 import sys
@@ -190,7 +190,7 @@ def submit(
 
 
 def _submitted(found: session.Submitted) -> dict[str, Any]:
-    """What was handed over, as plain values."""
+    """Return what was handed over, for `--json`."""
     submission, receipt = found.submission, found.receipt
     return {
         "party": found.membership.name,
@@ -281,7 +281,7 @@ def _progress(one: RoundStatus) -> str:
 
 
 def progress_words(progress: Progress) -> str:
-    """Stage, how much of it is done, and the time left as far as it can be told."""
+    """Return the stage, how much of it is done, and the time left if that is known."""
     words = progress.stage or "waiting for a worker"
     if progress.planned:
         words += f", {progress.done} of {progress.planned}"
@@ -291,7 +291,7 @@ def progress_words(progress: Progress) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them."""
+    """Return a number of seconds in words."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     if seconds < 90 * 60:

@@ -1,4 +1,4 @@
-"""`equipoise party`: what the party's data scientist does, on the party's own machine."""
+"""`equipoise party`: the commands of the party's data scientist, on the party's own machine."""
 
 import json
 import sys
@@ -145,7 +145,7 @@ def resend(
 
 
 def write_submission(submission: Submission, path: Path) -> None:
-    """Write all of it or nothing, durably. Should this fail, the ledger still holds it."""
+    """Write the submission durably, all of it or nothing. If this fails, the ledger still holds it."""
     try:
         write_new_file(path, submission.to_json(), mode=0o644)
     except OSError as error:
@@ -191,7 +191,7 @@ def confirmed(plan: Plan, *, yes: bool) -> bool:
 
 
 def spent_in_words(zcdp: float) -> str:
-    """Say what was spent, as zCDP and as (epsilon, delta)."""
+    """Return a cost in words, as zCDP and as (epsilon, delta)."""
     if zcdp == 0:
         return "nothing"
     return f"zCDP {zcdp:g}, that is ({epsilon_of(zcdp, DEFAULT_DELTA):.3g}, {short(DEFAULT_DELTA)})-DP,"
@@ -200,7 +200,7 @@ def spent_in_words(zcdp: float) -> str:
 def show_submission(
     submission: Submission, agreement: Agreement, path: Path, ledger: Path, *, as_json: bool, spent: bool
 ) -> None:
-    """Say what was written and what it cost."""
+    """Print what was written and what it cost."""
     guarantee = submission.stated
     if as_json:
         print_json(
@@ -223,7 +223,7 @@ def show_submission(
 
 
 def show_preview(preview: Preview, *, as_json: bool) -> None:
-    """Show a submission of the form that would leave, and what each part reveals."""
+    """Print a submission of the form that would leave, and what each part reveals."""
     sample, layout = preview.submission, preview.layout
     if as_json:
         print_json(
@@ -283,7 +283,7 @@ def show_preview(preview: Preview, *, as_json: bool) -> None:
 
 
 def _counted(layout: Layout) -> str:
-    """What the public count is of."""
+    """Name what the public row count counts."""
     individuals = layout.individuals
     return "rows" if individuals is None or individuals.aggregate is None else f"values of {individuals.column}"
 

@@ -1,4 +1,4 @@
-"""`equipoise predict`: use a reward on rows of one's own."""
+"""`equipoise predict`: predictions of a reward, or of a model at home, for a party's own rows."""
 
 import csv
 import io
@@ -105,7 +105,7 @@ OBSERVATIONS = 100  # simulated for each draw of a model without features
 
 @dataclass(frozen=True)
 class Found:
-    """What is known of a reward's predictions so far."""
+    """The results so far: a reward, the rows that were read, their predictions, and a comparison with known targets."""
 
     reward: Reward
     interval: float
@@ -116,7 +116,7 @@ class Found:
 
 
 def read_and_compare(found: Found, path: Source, keep: Sequence[str]) -> Found:
-    """Read the features, and the target if the file has it; compare what is known of the target with predictions."""
+    """Read the features, and the target if the file has it; compare its known values with predictions."""
     agreement = found.reward.agreement
     features, target = wanted_features(agreement), wanted_target(agreement)
     header = header_of(path, features or [target])
@@ -170,7 +170,7 @@ def _predicted(found: Found) -> Found:
 
 
 def write_draws(reward: Reward, path: Path) -> None:
-    """Write the draws of the parameters."""
+    """Write the draws of the parameters to a CSV file."""
     try:
         reward.to_csv(path)
     except OSError as error:
@@ -178,7 +178,7 @@ def write_draws(reward: Reward, path: Path) -> None:
 
 
 def show(found: Found, output: Path | None, *, as_json: bool) -> None:
-    """Write predictions, or the summary of a model without features, to a file or to standard output."""
+    """Write predictions, or the summary of a model if there are none, to a file or to standard output."""
     table = _summary(found) if found.predictions is None else _inputs(found) | found.predictions
     reward = found.reward
     if as_json:
@@ -242,13 +242,13 @@ def _remarks(found: Found) -> list[str]:
 
 
 def _inputs(found: Found) -> dict[str, list[Any]]:
-    """Columns to keep, then the features, but for one that has the name of a column of predictions."""
+    """Return kept columns, then features, without those named like a column of predictions."""
     features = {name: values.to_pylist() for name, values in found.columns.items()}
     return {name: values for name, values in (found.kept | features).items() if name not in (found.predictions or ())}
 
 
 def _rounded(table: dict[str, list[Any]]) -> dict[str, list[Any]]:
-    """Predictions to a thousandth of the width of a typical interval: more digits say nothing."""
+    """Round predictions to a thousandth of a typical interval's width; more digits say nothing."""
     if "prediction" not in table:
         return table
     width = float(np.median(np.subtract(table["upper"], table["lower"])))
@@ -265,7 +265,7 @@ def _rounded(table: dict[str, list[Any]]) -> dict[str, list[Any]]:
 
 
 def _summary(found: Found) -> dict[str, list[Any]]:
-    """Mean and interval of a new observation, if it is a number, and of every parameter."""
+    """Tabulate mean and interval of a new observation, if it is a number, and of every parameter."""
     reward = found.reward
     tails = [(1 - found.interval) / 2, (1 + found.interval) / 2]
     table: dict[str, list[Any]] = {"quantity": [], "mean": [], "lower": [], "upper": []}
@@ -318,13 +318,13 @@ def _shown(cell: Any) -> str:
 
 
 def header_of(path: Source, wanted: Sequence[Wanted]) -> tuple[str, ...]:
-    """All columns of a file that has the wanted ones."""
+    """Return all column names of a file that has the wanted columns."""
     with open_table(path, wanted) as table:
         return table.all_columns
 
 
 def test_rows(path: Path, agreement: Agreement) -> tuple[Any, list[Any]]:
-    """Features by name, None for a model that has none, and targets, for `mediate(test=…)`."""
+    """Return features by name (None if the model has none) and targets, for `mediate(test=…)`."""
     features, target = wanted_features(agreement), wanted_target(agreement)
     columns = read_columns(path, [*features, target])
     answers = columns.pop(target.name).to_pylist()

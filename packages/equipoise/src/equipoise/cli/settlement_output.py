@@ -1,4 +1,4 @@
-"""How a settlement is shown on a terminal."""
+"""A settlement's tables and remarks, for a terminal."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from equipoise.report import tables
 
 
 def show_settlement(settlement: Settlement) -> None:
-    """Print tables of what was decided, and the audit."""
+    """Print tables of the decisions and of the audit."""
     awards = settlement.awards
     errors = tables.errors(settlement.agreement.model, settlement.errors, tables.yardstick(settlement))
     losses = {party: award.losses for party, award in awards.items() if award.losses}
@@ -44,7 +44,7 @@ def show_settlement(settlement: Settlement) -> None:
 
 
 def _bounds(settlement: Settlement) -> list[str]:
-    """What is to be said beside the tables."""
+    """Return remarks that belong beside the tables."""
     bounds = [
         f"largest exponent that leaves nobody worse off than alone: {_number(settlement.rational_rho)}",
         f"largest with which no coalition's best member would rather leave: {_number(settlement.stable_rho)}",
@@ -66,14 +66,14 @@ def _bounds(settlement: Settlement) -> list[str]:
 
 
 def show_sweep(settlement: Settlement) -> None:
-    """Print everybody's target at several fairness exponents, and the error of a model worth that."""
+    """Print everybody's target at several fairness exponents, and the error of a model of that value."""
     print_table(tables.sweep(settlement))
     if errors := tables.errors_by_exponent(settlement):
         print_table(errors)
 
 
 def sweep(settlement: Settlement) -> list[dict[str, Any]]:
-    """Everybody's target at several fairness exponents, errors, and who would be worse off than alone, plainly."""
+    """Return targets, errors and who would be worse off than alone at several fairness exponents, for `--json`."""
     return [
         {"rho": rho, "targets": targets, "errors": settlement.errors_at(rho), "worse_off_than_alone": worse}
         for rho, targets, worse in tables.exponents(settlement)
@@ -81,7 +81,7 @@ def sweep(settlement: Settlement) -> list[dict[str, Any]]:
 
 
 def show_other_priors(found: dict[str, UnderPrior]) -> None:
-    """Print who brings and gets how much under each prior."""
+    """Print what each party contributes and gets under each prior."""
     print_table(tables.under_other_priors(found))
     orders = {name: " > ".join(one.order) for name, one in found.items()}
     if len(set(orders.values())) == 1:
@@ -93,7 +93,7 @@ def show_other_priors(found: dict[str, UnderPrior]) -> None:
 
 
 def show_what_if(found: WhatIf) -> None:
-    """What would have been."""
+    """Print the what-if comparison."""
     changed = ", ".join(f"{party} at epsilon {epsilon:g}" for party, epsilon in found.changes.items())
     table = Table(
         f"What if: {changed}. Values in nats, as settled → as it would be, mean of {found.realisations} draws of the "

@@ -1,4 +1,4 @@
-"""What each hospital of the demo can predict with, on patients nobody released: own rows, release, reward, both."""
+"""The predictive quality of each hospital's models on test patients: own rows, release, reward, and both together."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ HEADERS = {OWN: "own rows", ALONE: "alone", REWARD: "reward", BOTH: "at home"}
 
 @dataclass(frozen=True)
 class Yardsticks:
-    """Losses and errors of one hospital's four models, and by how much both predict better than its own rows."""
+    """Losses and errors of a hospital's four models, and the gain in loss of both together over its own rows."""
 
     losses: dict[str, Estimate]
     errors: dict[str, float | None]
@@ -29,7 +29,7 @@ class Yardsticks:
     model: HomeModel
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers."""
+        """Return the plain numbers for `--json`."""
         return {
             "losses": {name: one.value for name, one in self.losses.items()},
             "errors": self.errors,
@@ -38,7 +38,7 @@ class Yardsticks:
 
 
 def measure(award: Award, table: Path, test: Rows) -> Yardsticks:
-    """Fit a hospital's own rows without and with the others' evidence, at home, and score all four."""
+    """Fit a hospital's own rows without and with the others' evidence, at home, and score all four models."""
     reward = award.reward
     assert reward is not None
     evidence, own, model = evidence_of(reward), own_rows(reward.agreement, table), reward.agreement.model
@@ -58,7 +58,7 @@ def measure(award: Award, table: Path, test: Rows) -> Yardsticks:
 
 
 def tables(model: Model, found: Mapping[str, Yardsticks], rows: int) -> list[Table]:
-    """Losses with gains, and errors in the target's unit."""
+    """Tabulate losses with gains, and errors in the target's unit."""
     headers = tuple(HEADERS.values())
     return [
         Table(
