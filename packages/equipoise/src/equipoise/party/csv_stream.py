@@ -1,4 +1,4 @@
-"""Stream a CSV file, and say exactly which cell is wrong when one is."""
+"""A stream of a CSV file's batches, with errors that name exactly the wrong cell."""
 
 import csv
 import io
@@ -25,7 +25,7 @@ COMPRESSIONS: dict[str, Compression] = {".gz": "gzip", ".bz2": "bz2", ".zst": "z
 
 @dataclass(frozen=True)
 class CsvFile:
-    """A delimited text file whose ending does not say how it is written.
+    """A delimited text file whose name does not say how it is written.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ class CsvFile:
 
 
 def stated_table(path: Path, delimiter: str | None, decimal: str | None) -> Path | CsvFile:
-    """A path, as a `CsvFile` if it was said how the file is written; `tab` stands for a tab."""
+    """Return the path, or a `CsvFile` if a delimiter or decimal sign is stated; `tab` stands for a tab."""
     if delimiter is None and decimal is None:
         return path
     usual = DELIMITERS.get((Path(path.stem) if path.suffix.lower() in COMPRESSIONS else path).suffix.lower(), ",")
@@ -70,7 +70,7 @@ def stated_table(path: Path, delimiter: str | None, decimal: str | None) -> Path
 
 
 class Dialect(NamedTuple):
-    """How a file is written."""
+    """The format of a delimited file: its separators, compression and header."""
 
     delimiter: str
     decimal: str
@@ -79,12 +79,12 @@ class Dialect(NamedTuple):
 
     @property
     def one_column(self) -> bool:
-        """Whether lines have no delimiters."""
+        """True if lines have no delimiters."""
         return len(self.header) == 1
 
 
 def open_csv(file: CsvFile, wanted: tuple[Wanted, ...]) -> Table:
-    """Open a delimited text file, compressed or not, by its header."""
+    """Open a delimited text file, compressed or not, and check its header."""
     path = file.path
     dialect = Dialect(file.delimiter, file.decimal, COMPRESSIONS.get(path.suffix.lower()))
     header = _csv_header(path, dialect)
@@ -118,7 +118,7 @@ def _csv_batches(
 
 
 def _conversions(dialect: Dialect, wanted: tuple[Wanted, ...], *, as_text: bool = False) -> list[pa_csv.ConvertOptions]:
-    """How texts become cells, for columns in which the same ones mean a missing value: "NA" unless it is agreed."""
+    """Return how text becomes cells, by the texts that mean missing: "NA" is one unless it is an agreed value."""
     columns: dict[tuple[str, ...], dict[str, Any]] = {}
     for want in wanted:
         missing = tuple(text for text in pa_csv.ConvertOptions().null_values or () if text not in (want.labels or ()))
@@ -140,8 +140,8 @@ def _csv_reader(
 ) -> Iterator[pa.RecordBatch]:
     """Parse a few megabytes of whole lines at a time.
 
-    Arrow could stream by itself, but its threads would then hold on to the Python file; where one of them lets go of it
-    while Python shuts down, the process aborts although everything was read.
+    Arrow could stream by itself, but its threads would then keep references to the Python file; if one of them drops
+    its reference while Python shuts down, the process aborts although everything was read.
     """
     parse = pa_csv.ParseOptions(
         delimiter=dialect.delimiter,
@@ -175,15 +175,16 @@ def _csv_reader(
 
 
 def _counted_from(before: int, message: str) -> str:
-    """A message of Arrow's that numbers rows within a block, with their numbers in the file."""
+    """Rewrite one of Arrow's messages so that rows are numbered within the file, not within a block."""
     return re.sub(r"Row #(\d+)", lambda match: f"Row #{int(match[1]) + before}", message)
 
 
 def _blocks_of_lines(stream: Any) -> Iterator[bytes]:
-    """The bytes of a file, cut after line ends that are not within quotation marks.
+    """Yield the bytes of a file, cut after line ends that are not within quotation marks.
 
     A quotation mark without its partner makes everything up to the next one a single cell: rows would vanish, and with
-    them the exact count that neighbouring tables must share. Arrow does not complain; an odd number gives it away.
+    them the exact count that neighbouring tables must share. Arrow does not complain, but an odd number of quotation
+    marks reveals it.
     """
     kept = b""
     while data := stream.read(BLOCK_BYTES):
@@ -203,7 +204,7 @@ def _blocks_of_lines(stream: Any) -> Iterator[bytes]:
 
 
 def _last_line_end(data: bytes) -> int:
-    """Where the last whole line ends, 0 if none does."""
+    """Return the position after the last complete line, or 0 if there is none."""
     end = b"\n" if b"\n" in data else b"\r"
     odd = data.count(b'"') % 2
     stop = len(data)
@@ -217,7 +218,7 @@ def _last_line_end(data: bytes) -> int:
 
 
 def _owned_by_arrow(block: bytes) -> pa.Buffer:
-    """A copy in memory that no Python object owns, for Arrow's threads to let go of when they please."""
+    """Copy into memory that no Python object owns, so that Arrow's threads may release it at any time."""
     buffer = pa.allocate_buffer(len(block))
     memoryview(buffer).cast("B")[:] = block
     return buffer
@@ -253,7 +254,7 @@ def _first_bad_number(batches: Iterator[pa.RecordBatch], wanted: tuple[Wanted, .
 
 
 def is_number(text: str, decimal: str) -> bool:
-    """Whether a cell of a file with such decimals holds a number."""
+    """Return whether a cell of a file with this decimal sign holds a number."""
     if decimal == ",":
         text = text.translate({ord(","): ".", ord("."): ","})
     try:

@@ -43,7 +43,7 @@ def perturb(statistic: Sequence[int], *, sensitivity: int, zcdp: float) -> list[
 
 @lru_cache(maxsize=64)
 def noise_scale(sensitivity: int, zcdp: float) -> float:
-    """Smallest scale that OpenDP's privacy map certifies as ρ-zCDP at this sensitivity."""
+    """Return the smallest scale that OpenDP's privacy map certifies as ρ-zCDP at this sensitivity."""
     distance = float(sensitivity)
     assert distance == sensitivity, "sensitivities are whole numbers far below 2^53"
     guess = distance / math.sqrt(2 * zcdp)

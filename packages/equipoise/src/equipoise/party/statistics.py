@@ -1,9 +1,9 @@
-"""From rows to the exact statistic, as integers.
+"""The exact statistic of a table's rows, as integers.
 
 Every cell becomes an integer number of grid steps of at most 2¹⁶ in size, so a product is an integer of at most 2³² and
 a float64 sum of up to 2²⁰ of them stays below 2⁵³: every partial sum is exact, whatever the order, the block size, the
-number of threads or the BLAS. Blocks are then added up in int64. There is no rounding for the floating-point attacks
-on differential privacy to exploit, and the sensitivity proved for the grid values is the sensitivity, with no slack.
+number of threads or the BLAS. Blocks are then added up in int64. There is no rounding for the floating-point attacks on
+differential privacy to exploit, and the sensitivity proved for the grid values is the sensitivity, with no slack.
 """
 
 import threading
@@ -81,7 +81,7 @@ def exact_statistic(
 
 
 def wanted_columns(layout: Layout) -> tuple[Wanted, ...]:
-    """Table columns behind a layout, each once."""
+    """Return the table columns behind a layout, each once."""
     wanted = []
     for column in first_columns(layout):
         dates = isinstance(column, ScaledColumn) and column.since is not None
@@ -91,7 +91,7 @@ def wanted_columns(layout: Layout) -> tuple[Wanted, ...]:
 
 
 def first_columns(layout: Layout) -> tuple[GridColumn, ...]:
-    """The first grid column of each table column: a number comes before the indicator of its gaps."""
+    """Return the first grid column of each table column: a number comes before the indicator of its gaps."""
     found: dict[str, GridColumn] = {}
     for column in layout.columns:
         found.setdefault(column.name, column)
@@ -99,7 +99,7 @@ def first_columns(layout: Layout) -> tuple[GridColumn, ...]:
 
 
 class Sums(NamedTuple):
-    """Sums of grid columns, and of their products where a model needs them."""
+    """Sums of grid columns, and of their products if a model needs them."""
 
     first: Integers
     second: Integers | None
@@ -159,7 +159,7 @@ def _only_counts(layout: Layout) -> bool:
 
 
 class _Counts:
-    """Bernoulli and categorical: how often each label occurs."""
+    """The statistic of Bernoulli and categorical models: the frequency of each label."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -186,7 +186,7 @@ class _Counts:
 
 
 class _Moments:
-    """Regressions and bounded numbers: sums of grid columns and of their products."""
+    """The statistic of regressions and bounded numbers: sums of grid columns and of their products."""
 
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
@@ -251,7 +251,7 @@ class _Moments:
         return tuple(values)
 
     def _matrix_blocks(self, matrix: Floats) -> "Iterator[_Block]":
-        """Blocks of a row-major matrix.
+        """Yield blocks of a row-major matrix.
 
         Several rows are viewed as one long row, and middles and steps are repeated to match: NumPy then runs over
         hundreds of cells at a time instead of one short row after another, which matters when features are few.
@@ -269,7 +269,7 @@ class _Moments:
             yield _Block(steps, long_rows.sum(axis=0).reshape(tile, self.width).sum(axis=0), unclipped)
 
     def _column_blocks(self, columns: list[Floats]) -> "Iterator[_Block]":
-        """Blocks of separate columns, as Arrow holds them."""
+        """Yield blocks of separate columns, as Arrow holds them."""
         for start in range(0, len(columns[0]), self.block_rows):
             rows = slice(start, min(start + self.block_rows, len(columns[0])))
             cells = self._scratch_space()[: self.width * (rows.stop - rows.start)]
@@ -281,7 +281,7 @@ class _Moments:
             yield _Block(steps, steps.sum(axis=1), unclipped)
 
     def _clip_and_round(self, cells: Floats, steps: Floats) -> float:
-        """Make whole grid steps within the agreed box and ball, in place; return the sum before."""
+        """Clip to the agreed box, round to whole grid steps, clip to the ball, in place; return the sum before."""
         unclipped = float(cells.sum())
         np.clip(cells, -GRID, GRID, out=cells)
         np.rint(cells, out=cells)
@@ -290,7 +290,7 @@ class _Moments:
         return unclipped
 
     def _cells(self, batch: Batch) -> list[Floats]:
-        """Cells behind every grid column, each table column read once: numbers, or positions among the labels."""
+        """Return the cells behind every grid column, reading each table column once: numbers, or label indices."""
         if isinstance(batch.data, np.ndarray):
             batch = batch._replace(data=[pa.array(column) for column in batch.data.T])
         found: dict[int, Floats] = {}
@@ -326,7 +326,7 @@ class _Block(NamedTuple):
 
 
 def _read(column: GridColumn, batch: Batch, source: int) -> Floats:
-    """Cells of a column of a batch."""
+    """Return the cells of a batch's column."""
     cells: Floats = batch.data[source]
     return cells if batch.are_cells else cells_of(column, batch.data[source], batch.first_row)
 
