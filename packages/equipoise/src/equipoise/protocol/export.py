@@ -1,7 +1,7 @@
-"""What the export of a round holds, for the service that writes it and for whoever checks it.
+"""The contents of a round's export, for the service that writes it and for everybody who checks it.
 
-A zip file of plain names. The manifest names the SHA-256 of every other file and the head of the event log, and is
-signed by the service; receipts that parties hold name events of the same log.
+The export is a zip file of plain names. The manifest names the SHA-256 of every other file and the head of the event
+log, and is signed by the service; receipts that parties hold name events of the same log.
 """
 
 import re
@@ -36,13 +36,13 @@ NAMES = re.compile(
 
 
 def file_of(part: str, party: str) -> str:
-    """Name of a party's file in `submissions`, `receipts` or `rewards`."""
+    """Return the name of a party's file in `submissions`, `receipts` or `rewards`."""
     return f"{part}/{party}{PARTS[part]}"
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What the service says the export is; genuine only if it was signed by the key it names."""
+    """The service's signed statement of an export's contents; genuine only if the key it names signed it."""
 
     round: str
     service: str
@@ -55,7 +55,7 @@ class Manifest:
 
     @classmethod
     def parse(cls, data: bytes) -> Self:
-        """Read it, and check the signature."""
+        """Parse a manifest, and check its signature."""
         try:
             document = strict_json(data, max_bytes=MAX_MANIFEST_BYTES)
             if document["format"] != FORMAT or document["version"] not in VERSIONS:
@@ -82,7 +82,7 @@ class Manifest:
 def signed_manifest(
     key: Ed25519PrivateKey, *, round_id: str, time: int, files: Mapping[str, bytes], head: Mapping[str, Any]
 ) -> bytes:
-    """The manifest of these files, with the last event of the log as `head`, signed by the service's key."""
+    """Return the manifest of these files, with the log's last event as `head`, signed with the service's key."""
     document: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
