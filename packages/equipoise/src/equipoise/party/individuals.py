@@ -160,7 +160,7 @@ class RowsOfIndividuals:
         return whose, within
 
     def _refuse_other_kind(self, kind: pa.DataType, first_row: int) -> None:
-        """Refuse a table, such as a folder of files, that names owners by "1" here and by 1 there: one could be both."""
+        """Refuse a table, such as a folder of files, that writes owners as "1" here and as 1 there: both may be one."""
         number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
         named = "number" if number else "text" if is_text(kind) else str(kind)
         if self._kind not in (None, named):
