@@ -1,4 +1,4 @@
-"""Several categories: the probability of each."""
+"""The model of several categories: the probability of each."""
 
 from typing import Any, Literal, Self
 
@@ -21,7 +21,7 @@ class Dirichlet(Section):
 
 
 class CategoricalModel(Family):
-    """Probabilities of several categories."""
+    """A model of the probabilities of several categories."""
 
     template = Template(
         "Blood groups across clinics",
@@ -48,7 +48,7 @@ concentration = 1.0
         return self
 
     def _layout(self) -> Layout:
-        """How many rows fall in each category.
+        """Build the counts of rows in each category.
 
         Replacing a row lowers one count by 1 and raises another by 1, or changes nothing: Δ = √2, and it is reached.
         All counts are released although they sum to the public row count: leaving one out would not lower Δ, and the
@@ -76,7 +76,7 @@ concentration = 1.0
         return [f"the share of {first!r} in {target}", *others]
 
     def at_coordinates(self, coordinates: Floats) -> dict[str, Floats]:
-        """Each coordinate is that of the share which a category takes of what the earlier ones left."""
+        """Map each coordinate to the share that a category takes of what earlier categories left."""
         concentration = np.broadcast_to(self.prior.concentration, len(self.target.categories))
         left = np.zeros(len(coordinates))
         logs = []

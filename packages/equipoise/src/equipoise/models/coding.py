@@ -1,4 +1,4 @@
-"""How the features of a regression become grid columns: one for a number, a block of 0/1 columns for a category.
+"""The coding of a regression's features as grid columns: one for a number, a block of 0/1 columns for a category.
 
 The coding is public and decided row by row, so that whatever is proved of coded rows holds for the rows themselves. A
 *term* is a grid column with a weight. Terms of a category are a *block*: at most one of them is 1, none where the level
@@ -26,7 +26,7 @@ from equipoise.models.layout import (
 
 
 class Term(NamedTuple):
-    """One weight: the grid column it multiplies, its name, and what an effect over the agreed range is called."""
+    """A grid column with its weight's name, and the wording of an effect over the agreed range."""
 
     column: GridColumn
     feature: str
@@ -37,19 +37,19 @@ class Term(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """What maps to 1 in the grid column, in the unit of the weight."""
+        """The value that maps to 1 in the grid column, in the unit of the weight."""
         if isinstance(self.column, ScaledColumn):
             return self.column.half_width
         return 1.0 if self.is_level else self.width / 2
 
     @property
     def middle(self) -> float:
-        """What maps to 0 in the grid column, in the unit of the weight."""
+        """The value that maps to 0 in the grid column, in the unit of the weight."""
         return self.column.middle if isinstance(self.column, ScaledColumn) else self.centre
 
     @property
     def step(self) -> str:
-        """What a weight is the effect of."""
+        """The change whose effect the weight is."""
         if self.is_level:
             return self.effect
         if isinstance(self.column, CodedColumn):
@@ -59,7 +59,7 @@ class Term(NamedTuple):
 
     @property
     def is_level(self) -> bool:
-        """Whether the column is 0 or 1."""
+        """True if the column is 0 or 1."""
         return isinstance(self.column, GapColumn) or (
             isinstance(self.column, CodedColumn) and set(self.column.codes) <= {0.0, 1.0}
         )
@@ -67,7 +67,7 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True)
 class Coding:
-    """The terms of all features in order; places of numbers, of blocks, and of numbers' indicators."""
+    """The terms of all features in order; the indices of numbers, of blocks, and of numbers with their indicators."""
 
     terms: tuple[Term, ...]
     numbers: tuple[int, ...]
@@ -76,27 +76,27 @@ class Coding:
 
     @property
     def only_numbers(self) -> bool:
-        """Whether every term is a number."""
+        """True if every term is a number."""
         return not self.blocks
 
     @property
     def directions(self) -> int:
-        """How many terms of one row can be other than 0 at once: a number and its indicator count as one."""
+        """The number of terms of a row that can differ from 0 at once; a number and its indicator count as one."""
         return len(self.numbers) + len(self.blocks) - len(self.gaps)
 
     @cached_property
     def always_zero(self) -> frozenset[tuple[int, int]]:
-        """Products of two terms that are 0 in every row."""
+        """Pairs of terms whose product is 0 in every row."""
         pairs = {(one, other) for block in self.blocks for one in block for other in block if one < other}
         return frozenset(pairs | {(min(pair), max(pair)) for pair in self.gaps})
 
     @property
     def level_terms(self) -> tuple[int, ...]:
-        """Places of all terms that are 0 or 1, in order."""
+        """The indices of all terms that are 0 or 1, in order."""
         return tuple(sorted(place for block in self.blocks for place in block))
 
     def entries(self, target: str, square_weight: int, target_weight: int) -> tuple[Entry, ...]:
-        """Sums of all columns, then of all products of two that say something: see `sensitivity`."""
+        """Return sums of all columns, then of all products of two columns that carry information: see `sensitivity`."""
         names = [*(term.name for term in self.terms), target]
         weights = [0] * len(names)
         for place in self.numbers:
@@ -111,7 +111,7 @@ class Coding:
         return tuple(entries)
 
     def sensitivity(self, square_weight: int) -> int:
-        r"""Sensitivity of a regression's statistic, in grid steps, where numbers' squares have a weight a.
+        r"""Return the sensitivity of a regression's statistic, in grid steps, if numbers' squares have a weight a.
 
         The proofs beside the layouts of both regressions bound ‖g − g′‖² for terms in [−1, 1], all of whose squares
         have the weight a, by a function of u_j = x_j² that is convex and at most n² at vertices, n = w + 2, if a² is
@@ -134,7 +134,7 @@ class Coding:
 
 
 def coding_of(features: Sequence[NumberFeature | BinaryFeature | CategoryFeature | OrdinalFeature]) -> Coding:
-    """The coding that is agreed."""
+    """Build the agreed coding."""
     terms: list[Term] = []
     numbers: list[int] = []
     blocks: list[tuple[int, ...]] = []
@@ -196,7 +196,7 @@ def _indicator(feature: NumberFeature | OrdinalFeature, term: Term) -> Term:
 
 
 def _levels(feature: BinaryFeature | CategoryFeature) -> list[Term]:
-    """A 0/1 column for every level but the reference, then for unlisted and for missing values, as agreed."""
+    """Return a 0/1 term for every level but the reference, then for unlisted and for missing values, as agreed."""
     reference = feature.reference
     other = isinstance(feature, CategoryFeature) and feature.other
     filled = None if feature.fill is None else feature.values.index(feature.fill)

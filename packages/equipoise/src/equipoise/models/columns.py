@@ -76,7 +76,7 @@ Categories = Annotated[
 
 
 class NumberColumn(Section):
-    """A numeric column and its public bounds; values outside are moved to them, never dropped."""
+    """A numeric column and its public bounds; values outside are moved to the bounds, never dropped."""
 
     name: ColumnName
     bounds: tuple[Finite, Finite]
@@ -145,10 +145,10 @@ class RegressionColumn(NumberColumn):
 
     @property
     def moved_ends(self) -> tuple[bool, bool]:
-        """Return at which ends of `scaled_range` there may be values beyond it, which a release moves.
+        """The ends of `scaled_range` beyond which there may be values, which a release moves to the end.
 
-        None are beyond a bound. Where bounds may have been left out, since they are what the other ranges span, some
-        are beyond an end of the typical range, but none beyond an end of a reach that is wider.
+        No value lies beyond a bound. If bounds were left out, they are what the other ranges span: then some values are
+        beyond an end of the typical range, but none beyond an end of a reach that is wider.
         """
         (low, high), valid, usual = self.scaled_range, self.valid_range, self.typical or self.reach
         if valid is not None:
@@ -187,12 +187,12 @@ class RegressionColumn(NumberColumn):
 
 
 def _hull(ranges: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """Return the smallest range that holds all of them."""
+    """Return the smallest range that contains all of them."""
     return min(one[0] for one in ranges), max(one[1] for one in ranges)
 
 
 def is_range(stated: Any) -> bool:
-    """Return true for two numbers."""
+    """Return whether a value is a pair of numbers."""
     is_pair = isinstance(stated, list | tuple) and len(stated) == 2
     return is_pair and all(isinstance(end, int | float) and not isinstance(end, bool) for end in stated)
 
@@ -252,7 +252,7 @@ class NumberFeature(RegressionColumn):
 
 
 class LevelFeature(Section, ABC):
-    """What features of agreed values share. `values` are those that a cell may have."""
+    """The fields that features of agreed values share. `values` are those that a cell may have."""
 
     name: ColumnName
     missing: Missing = "refuse"
@@ -261,7 +261,7 @@ class LevelFeature(Section, ABC):
     @property
     @abstractmethod
     def values(self) -> tuple[int | str, ...]:
-        """Every value that is agreed by name."""
+        """All values that are agreed by name."""
 
     @model_validator(mode="after")
     def _check_missing(self) -> Self:
@@ -279,7 +279,7 @@ class BinaryFeature(LevelFeature):
 
     @property
     def values(self) -> tuple[int | str, ...]:
-        """Every value that is agreed by name."""
+        """All values that are agreed by name."""
         return self.labels
 
     @property
@@ -315,7 +315,7 @@ class CategoryFeature(LevelFeature):
 
     @property
     def values(self) -> tuple[int | str, ...]:
-        """Every value that is agreed by name."""
+        """All values that are agreed by name."""
         return self.levels
 
 
@@ -340,12 +340,12 @@ class OrdinalFeature(LevelFeature):
 
     @property
     def values(self) -> tuple[int | str, ...]:
-        """Every value that is agreed by name."""
+        """All values that are agreed by name."""
         return self.levels
 
     @property
     def places(self) -> tuple[float, ...]:
-        """Scores of all levels, stated or not."""
+        """The scores of all levels, stated or not."""
         return tuple(float(place) for place in range(len(self.levels))) if self.scores is None else self.scores
 
 
@@ -398,7 +398,7 @@ class CategoryColumn(Section):
 
     @property
     def values(self) -> tuple[int | str, ...]:
-        """Every value a cell may have."""
+        """All values that a cell may have."""
         return self.categories
 
 
@@ -410,7 +410,7 @@ class LabelColumn(Section):
 
     @property
     def values(self) -> tuple[int | str, ...]:
-        """Every value a cell may have."""
+        """All values that a cell may have."""
         return self.labels
 
 

@@ -147,7 +147,7 @@ class Guarantee:
         return self.epsilon / self.order
 
     def epsilon_at(self, delta: float = DEFAULT_DELTA) -> float:
-        """Smallest ε for which (ε, δ)-differential privacy is certified.
+        """Return the smallest ε for which (ε, δ)-differential privacy is certified.
 
         Parameters
         ----------
@@ -163,25 +163,25 @@ class Guarantee:
 
     @property
     def guess(self) -> float:
-        """How often somebody who knows all other rows can tell which of two equally likely values one row has.
+        """The probability that somebody who knows all other rows tells two equally likely values of a row apart.
 
-        From 0.5, a coin's, to 1, no privacy at all.
+        It ranges from 0.5, a coin's, to 1, no privacy at all.
         """
         return guess_of(self.zcdp)
 
 
 def guess_of(zcdp: float) -> float:
-    """Largest probability of a right guess between neighbouring tables, ½ beforehand, after spending ρ in total."""
+    """Return the largest probability of a right guess between neighbouring tables, ½ beforehand, after spending ρ."""
     return 0.5 if zcdp == 0 else min(1.0, 0.5 + delta_of(0.0, zcdp) / 2)
 
 
 def delta_of(epsilon: float, zcdp: float) -> float:
-    """Certified δ at ε of ρ-zCDP Gaussian noise: the exact profile plus the lattice gap (module docstring)."""
+    """Return the certified δ at ε of ρ-zCDP Gaussian noise: exact profile plus lattice gap (module docstring)."""
     return _profile(epsilon, zcdp) + LATTICE_GAP * zcdp * (1 + math.exp(min(epsilon, 700.0)))
 
 
 def epsilon_of(zcdp: float, delta: float = DEFAULT_DELTA) -> float:
-    """Smallest ε certified at δ for a total zCDP spend; 0 when nothing has been spent."""
+    """Return the smallest ε certified at δ for a total zCDP spend; 0 if nothing has been spent."""
     _check_delta(delta)
     if zcdp == 0 or delta_of(0.0, zcdp) <= delta:
         return 0.0
@@ -193,7 +193,7 @@ def epsilon_of(zcdp: float, delta: float = DEFAULT_DELTA) -> float:
 
 
 def zcdp_of(epsilon: float, delta: float) -> float:
-    """Largest ρ whose Gaussian noise is certified (ε, δ)-differentially private."""
+    """Return the largest ρ whose Gaussian noise is certified (ε, δ)-differentially private."""
     epsilon = _number("epsilon", epsilon)
     if not 0 < epsilon <= LARGEST_EPSILON:
         raise GuaranteeError(f"epsilon must be a positive number up to {LARGEST_EPSILON:g}, not {epsilon!r}")
@@ -217,7 +217,7 @@ def zcdp_of(epsilon: float, delta: float) -> float:
 
 
 def _profile(epsilon: float, zcdp: float) -> float:
-    """δ(ε) of the continuous Gaussian mechanism (module docstring)."""
+    """Return δ(ε) of the continuous Gaussian mechanism (module docstring)."""
     mu = math.sqrt(2 * zcdp)
     upper, lower = (float(scipy.special.log_ndtr(sign * mu / 2 - epsilon / mu)) for sign in (1, -1))
     # Φ(a) − e^ε Φ(b) = Φ(a)(1 − e^{ε + log Φ(b) − log Φ(a)}), which does not cancel.
@@ -225,13 +225,13 @@ def _profile(epsilon: float, zcdp: float) -> float:
 
 
 def _epsilon_of_least_delta(zcdp: float) -> float:
-    """Where `delta_of` stops falling: d/dε is e^ε (gap·ρ − Φ(−μ/2 − ε/μ)), which changes sign once."""
+    """Return the ε at which `delta_of` stops falling: d/dε is e^ε (gap·ρ − Φ(−μ/2 − ε/μ)), which changes sign once."""
     mu = math.sqrt(2 * zcdp)
     return max(0.0, -mu * (float(scipy.special.ndtri(min(LATTICE_GAP * zcdp, 0.5))) + mu / 2))
 
 
 def _epsilon_by_zcdp(zcdp: float, delta: float) -> float:
-    """Bound that needs zCDP alone: ε = ρα + log(1/δ)/(α−1) + log(1−1/α) − log(α)/(α−1), any order α > 1."""
+    """Return the bound from zCDP alone: ε = ρα + log(1/δ)/(α−1) + log(1−1/α) − log(α)/(α−1), any order α > 1."""
 
     def at(excess: float) -> float:  # α − 1, so that orders next to 1 do not round to it
         rest = math.log(excess) - math.log1p(excess) - math.log1p(excess) / excess
@@ -267,12 +267,12 @@ def _check_delta(delta: float) -> None:
 
 
 def approx_dp(guarantee: Guarantee, delta: float = DEFAULT_DELTA) -> str:
-    """The (ε, δ) reading of a guarantee, which laws and guidelines use."""
+    """Return the (ε, δ) reading of a guarantee, which laws and guidelines use."""
     return f"({guarantee.epsilon_at(delta):.3g}, {short(delta)})-DP"
 
 
 def in_full(guarantee: Guarantee, delta: float = DEFAULT_DELTA) -> str:
-    """All three readings of a guarantee, in one sentence."""
+    """Return all three readings of a guarantee, in one sentence."""
     return (
         f"{approx_dp(guarantee, delta)}, that is Rényi epsilon {guarantee.epsilon:g} at order {guarantee.order:g}, "
         f"that is zCDP {guarantee.zcdp:g}"
@@ -280,13 +280,13 @@ def in_full(guarantee: Guarantee, delta: float = DEFAULT_DELTA) -> str:
 
 
 def guess_percent(zcdp: float) -> str:
-    """How often the best guess about one row can be right, rounded up: 50 % is a coin's, 100 % is no privacy at all."""
+    """Return the best guess's probability, rounded up: 50 % is a coin's, 100 % is no privacy at all."""
     right = math.ceil(1000 * guess_of(zcdp) - 1e-6) / 10
     return f"{right:.1f} %"
 
 
 def guessing(zcdp: float, *, released: str = "your release", individual: str | None = None) -> str:
-    """Say what a guarantee, or the sum of several, means to somebody who tries to learn about one row.
+    """Explain what a guarantee, or the sum of several, means for somebody who tries to learn about one row.
 
     If all rows of one individual are protected, `individual` is the column that names them.
     """

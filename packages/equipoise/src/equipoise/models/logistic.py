@@ -212,14 +212,14 @@ bias_spread = 2.0        # log odds where all features are at their means
 
     @property
     def _degrees(self) -> float:
-        """Degrees of freedom of the truncated norm."""
+        """The degrees of freedom of the truncated norm."""
         assert isinstance(self.prior, TruncatedNorm)
         degrees = self.prior.degrees_of_freedom
         return len(self.features) if degrees is None else degrees
 
     @property
     def _scales(self) -> Floats:
-        """Scales of the coefficients and of the bias under the truncated norm."""
+        """The scales of the coefficients and of the bias under the truncated norm."""
         assert isinstance(self.prior, TruncatedNorm)
         return np.array([self.prior.weight_scale] * len(self.features) + [self.prior.bias_scale])
 
@@ -257,7 +257,7 @@ bias_spread = 2.0        # log odds where all features are at their means
         return np.unique(np.array(self.target.labels))
 
     def positive_probabilities(self, draws: Draws, table: Floats) -> Iterator[Floats]:
-        """Probability of the positive label at every draw [some rows, draws], a few rows at a time."""
+        """Yield the probability of the positive label at every draw [some rows, draws], a few rows at a time."""
         weights = draws["weights"]
         for part in in_parts(self.scaled_features(table), len(weights)):
             yield np.asarray(scipy.special.expit(part @ weights.T))
@@ -288,7 +288,7 @@ bias_spread = 2.0        # log odds where all features are at their means
         return f"Predictions of {self.target.name} that are wrong"
 
     def expected_error(self, draws: Draws, truth: Draws, features: Floats | None) -> float:
-        """Share of rows whose more probable label is not the true one."""
+        """Return the share of rows whose more probable label is not the true one."""
         assert features is not None
         probable, positive = self._positive(draws, features) > 0.5, self._positive(truth, features)
         return float(np.where(probable, 1 - positive, positive).mean())
@@ -298,7 +298,7 @@ bias_spread = 2.0        # log odds where all features are at their means
         return float(np.mean((self._positive(draws, rows.features) > 0.5) != (rows.target > 0)))
 
     def _positive(self, draws: Draws, features: Floats) -> Floats:
-        """Probability of the positive label by all draws together, of scaled features."""
+        """Return the probability of the positive label for scaled features, averaged over draws."""
         return np.asarray(scipy.special.expit(features @ draws["weights"].T).mean(axis=1))
 
     def beliefs(self) -> tuple[str, ...]:

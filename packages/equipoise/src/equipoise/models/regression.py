@@ -1,4 +1,4 @@
-"""What both regressions share: features with bounds, an agreed ball of them, two kinds of prior, prediction.
+"""The common part of both regressions: features with bounds, an agreed ball of them, two kinds of prior, prediction.
 
 Regressions work in *scaled* units: every bounded column is mapped publicly from its bounds to [−1, 1]. Their priors are
 stated in those units, and there are two kinds. The *standardised* one, the default since format 2, states beliefs about
@@ -120,12 +120,12 @@ class Regression(Model):
 
         @property
         def data_prior(self) -> Section:
-            """What is believed of the features' distribution before any data."""
+            """The beliefs about the features' distribution before any data."""
 
     @model_validator(mode="before")
     @classmethod
     def _name_priors(cls, document: Any) -> Any:
-        """Say of which kind the priors are: the standardised ones unless agreed otherwise, both of one kind."""
+        """Fill in the kind of the priors: standardised unless agreed otherwise, both of the same kind."""
         if not isinstance(document, dict):
             return document
         prior, data_prior = document.get("prior", {}), document.get("data_prior", {})
@@ -169,7 +169,7 @@ class Regression(Model):
 
     @cached_property
     def coding(self) -> Coding:
-        """How features become columns with weights."""
+        """The coding of features as columns with weights."""
         return coding_of(self.features)
 
     @property
@@ -230,7 +230,7 @@ class Regression(Model):
         return [*(f"the weight of {term.name}" for term in self.coding.terms), "the bias"]
 
     def typical(self, column: RegressionColumn | None, scaled: ScaledColumn | None) -> tuple[float, float, float]:
-        """What is believed of a column in scaled units: its middle, its deviation, the spread of its logarithm.
+        """Return beliefs about a column in scaled units: its middle, its deviation, the spread of its logarithm.
 
         Unless agreed, its reach holds 95 % of its values, or else the middle half of its bounds does.
         """
@@ -245,7 +245,7 @@ class Regression(Model):
         return float(np.clip((low + high) / 2, -1, 1)), deviation, spread
 
     def typical_features(self) -> list[tuple[float, float, float]]:
-        """What is believed of each feature that is a number, under a standardised prior."""
+        """Return the beliefs about each numeric feature, under a standardised prior."""
         stated = {one.name: one for one in self.features if isinstance(one, NumberFeature)}
         terms = [self.coding.terms[place] for place in self.coding.numbers]
         return [
@@ -254,12 +254,12 @@ class Regression(Model):
         ]
 
     def deviation_coordinates(self, deviations: Floats) -> Floats:
-        """Return coordinates, where the prior is N(0, 1), of standard deviations of numbers in scaled units."""
+        """Map standard deviations of numbers, in scaled units, to coordinates in which the prior is N(0, 1)."""
         below = self._deviation_probability(np.maximum(deviations, SMALLEST_DEVIATION))
         return np.clip(scipy.special.ndtri(below), -LIMIT, LIMIT)
 
     def _deviation_probability(self, deviations: Floats) -> Floats:
-        """Prior probability that each number's standard deviation is below a given one."""
+        """Return the prior probability that each number's standard deviation is below a given one."""
         _, typical, spread = np.transpose(self.typical_features())
         edge = np.log(LARGEST_DEVIATION / typical) / spread
         inside = np.minimum(np.log(deviations / typical) / spread, edge)
@@ -267,7 +267,7 @@ class Regression(Model):
 
     @cached_property
     def typical_terms(self) -> list[tuple[float, float, float]]:
-        """As `typical_features`, of every term; of a level it is believed that all of its block are equally frequent.
+        """The beliefs of `typical_features` for every term; all levels of a block are believed equally frequent.
 
         A level's deviation is taken as known: its logarithm has no spread.
         """
@@ -283,10 +283,10 @@ class Regression(Model):
     def standardised_weights(
         self, coordinates: Floats, effect: float, unit: Floats | float, target: tuple[float, float]
     ) -> Floats:
-        """Weights, the bias last, at coordinates [draws, terms + 1] of a standardised prior, features integrated out.
+        """Return weights, the bias last, at coordinates [draws, terms + 1] of a standardised prior.
 
-        An effect is in units of `unit` [draws]; `target` is what is believed of the target's mean, or of the log odds,
-        where features are at their means: its middle and spread.
+        Features are integrated out. An effect is in units of `unit` [draws]; `target` is the middle and spread of the
+        belief about the target's mean, or about the log odds, for features at their means.
         """
         weights = np.empty((len(coordinates), len(self.typical_terms)))
         for alike, typical, spread in self._alike_terms:
@@ -311,7 +311,7 @@ class Regression(Model):
     def standardised_pull_back(
         self, coordinates: Floats, slopes: Floats, effect: float, unit: Floats, target: tuple[float, float]
     ) -> tuple[Floats, Floats]:
-        """Derivatives by the coordinates of weights, and by the unit, given those by weights [draws, terms + 1]."""
+        """Return derivatives with respect to coordinates and to the unit, given those to weights [draws, terms + 1]."""
         scale = unit * (effect / SINH_DEVIATION)
         ratios, moved = np.empty_like(slopes[:, :-1]), np.empty_like(slopes[:, :-1])
         for alike, typical, spread in self._alike_terms:
@@ -330,10 +330,10 @@ class Regression(Model):
     def standardised_log_volume(
         self, coordinates: Floats, effect: float, unit: Floats, target: tuple[float, float]
     ) -> Floats:
-        """Log determinant of the derivatives of weights by their coordinates [draws, terms + 1].
+        """Return the log determinant of the derivatives of weights with respect to coordinates [draws, terms + 1].
 
-        A weight moves with its own coordinate alone and the bias with all, so that the determinant is the product of
-        what each moves with its own.
+        A weight depends on its own coordinate alone and the bias on all, so that the Jacobian is triangular and the
+        determinant is the product of its diagonal.
         """
         scale = unit * (effect / SINH_DEVIATION)
         slopes = np.empty((len(coordinates), len(self.typical_terms)))
@@ -346,20 +346,20 @@ class Regression(Model):
 
     @cached_property
     def _means_of_terms(self) -> tuple[Floats, Floats]:
-        """Middles of what is believed of each term's mean, and spreads."""
+        """The centres of the beliefs about each term's mean, and their spreads."""
         assert isinstance(self.data_prior, StandardisedFeatures)
         centres, deviations, spreads = (np.array(part) for part in zip(*self.typical_terms, strict=True))
         return centres, np.where(spreads > 0, self.data_prior.mean_spread * deviations, 0.0)
 
     @cached_property
     def _alike_terms(self) -> list[tuple[NDArray[np.intp], float, float]]:
-        """Places of terms of which the same is believed, with their deviation and its spread."""
+        """The indices of terms about which beliefs are the same, with their deviation and its spread."""
         _, deviations, spreads = (np.array(part) for part in zip(*self.typical_terms, strict=True))
         kinds = dict.fromkeys(zip(deviations.tolist(), spreads.tolist(), strict=True))
         return [(np.flatnonzero((deviations == one) & (spreads == other)), one, other) for one, other in kinds]
 
     def _bias_given(self, slopes: Floats, target: tuple[float, float]) -> tuple[Floats, Floats]:
-        """Mean and deviation of the bias given the other weights [draws, terms], features integrated out."""
+        """Return mean and deviation of the bias given the other weights [draws, terms], features integrated out."""
         centres, of_means = self._means_of_terms
         return target[0] - slopes @ centres, np.sqrt(target[1] ** 2 + slopes**2 @ of_means**2)
 
@@ -373,16 +373,16 @@ class Regression(Model):
 
     @abstractmethod
     def log_volume(self, coordinates: Floats) -> Floats:
-        """Log determinant of the derivatives of weights by their coordinates, under a standardised prior."""
+        """Return the log determinant of the derivatives of weights by their coordinates, under a standardised prior."""
 
     # Predictions.
 
     def scaled_features(self, table: Floats) -> Floats:
-        """Terms [rows, terms] as a release takes them, with a last column of ones for the bias.
+        """Return terms [rows, terms] as a release takes them, with a last column of ones for the bias.
 
-        A number beyond its reach counts as the end of it, which is ±1 here, and rows beyond an agreed ball are pulled
-        onto it: a regression is one of moved numbers, so that it is the same in releases, in predictions and at home.
-        Features of agreed values are given as positions among them, −1 for other values; NaN is a missing one.
+        A number beyond its reach counts as the nearest end, which is ±1 here, and rows beyond an agreed ball are pulled
+        onto it: the regression is on clipped numbers, so that it is the same in releases, in predictions and at home.
+        Features of agreed values are given as indices of them, −1 for other values; NaN is a missing one.
         """
         cells = {feature.name: values for feature, values in zip(self.features, table.T, strict=True)}
         scaled = []
@@ -400,7 +400,7 @@ class Regression(Model):
 
     @abstractmethod
     def simulate_given(self, draws: Draws, predicted: Floats, rng: np.random.Generator) -> NDArray[Any]:
-        """New observations where the linear predictor is as given [draws, rows]."""
+        """Simulate observations for linear predictors [draws, rows]."""
 
     def simulate(self, draws: Draws, features: Floats | None, size: int, rng: np.random.Generator) -> NDArray[Any]:  # noqa: ARG002
         assert features is not None
@@ -408,10 +408,10 @@ class Regression(Model):
 
     @abstractmethod
     def imagine_targets(self, truth: Draws, predicted: Floats, rng: np.random.Generator) -> tuple[Floats, float]:
-        """Targets of one truth as `log_probability` takes them, where the predictor is as given, and their unit."""
+        """Simulate targets from `truth` for given predictors, as `log_probability` takes them, and their unit."""
 
     def imagine(self, truth: Draws, features: Floats, rng: np.random.Generator) -> Rows:
-        """Draw targets of one truth, of which there is a single draw, for rows of scaled features."""
+        """Simulate targets from `truth`, which holds a single draw, for rows of scaled features."""
         return Rows(features, *self.imagine_targets(truth, features @ truth["weights"][0], rng), self)
 
     # Words.
@@ -450,7 +450,7 @@ class Regression(Model):
         )
 
     def cautions(self) -> tuple[str, ...]:
-        """On features that look like labels, and on reaches far wider than the values that are expected."""
+        """Return cautions on features that look like labels, and on reaches far wider than expected values."""
         numbers = [one for one in self.features if isinstance(one, NumberFeature) and one.transform is None]
         labels = [one.name for one in numbers if float(one.bounds[0]).is_integer() and _width(one.bounds) == 1]
         scaled = [*numbers, self.target] if isinstance(self.target, RegressionColumn) else numbers
@@ -491,19 +491,19 @@ class Regression(Model):
     @property
     @abstractmethod
     def two_values(self) -> str:
-        """What happens to a feature that has two values only."""
+        """A warning about a feature that has only two values, as the end of a sentence."""
 
     @abstractmethod
     def belief_about_effects(self) -> str:
-        """What a standardised prior says of the parameters."""
+        """Return a sentence on a standardised prior's beliefs about the parameters."""
 
     @property
     @abstractmethod
     def effect_unit(self) -> str:
-        """Unit of an effect."""
+        """The unit of an effect."""
 
     def axes(self) -> list[Axis]:
-        """As effects of moving a feature over its agreed range, in one unit for all features."""
+        """Return effects of moving a feature over its agreed range, in one unit for all features."""
         effects = tuple(Readable(term.effect, f"weight[{term.name}]", term.width) for term in self.coding.terms)
         return [
             Axis(f"effect in {self.effect_unit}", effects, zero=True),
@@ -517,7 +517,7 @@ class Regression(Model):
 
     @property
     def _moves(self) -> str:
-        """What an effect is the effect of."""
+        """The change whose effect is shown."""
         levels = "" if self.coding.only_numbers else ", or is at a level instead of the reference"
         return f"when a feature moves over its whole agreed range{levels}, all else equal"
 
@@ -576,7 +576,7 @@ class Ball(NamedTuple):
 
 
 def norm_ball(norm_bound: float, directions: int, blocks: int) -> Ball:
-    r"""Sensitivity of linear and logistic regression when ‖x‖₂² ≤ r besides |x_j| ≤ 1, all entries weighted alike.
+    r"""Return the sensitivity of both regressions when ‖x‖₂² ≤ r besides |x_j| ≤ 1, all entries weighted alike.
 
     Both layouts' docstrings end, with a = 1, at ‖g − g′‖² ≤ ½(2+s)² + ½(2+s′)² + ½ Σ(u_j − u′_j)², where u_j = x_j² is
     in [0, 1] and s = Σu_j ≤ r. There (u − u′)² ≤ |u − u′| = u + u′ − 2 min(u, u′), and Σ min(u, u′) is at least 0 and
@@ -614,7 +614,7 @@ def pull_onto_ball(terms: Floats, numbers: Sequence[int], norm_bound: float | No
 
 
 def useful_ball(numbers: int, directions: int, blocks: int) -> tuple[float, float] | None:
-    """Return the radius that 97.5 % of typical rows are within, and what noise of products falls to; None if it rises.
+    """Return a radius that holds 97.5 % of typical rows, and the ratio of the products' noise; None if it hardly helps.
 
     A number whose typical range is its reach has a standard deviation of ½, so the squared norm is χ²/4 if numbers are
     independent. `directions` and `blocks` are those of a coding, marks of gaps among the blocks.
@@ -629,14 +629,14 @@ def useful_ball(numbers: int, directions: int, blocks: int) -> tuple[float, floa
 
 
 def in_parts(features: Floats, draws: int) -> Iterator[Floats]:
-    """A few rows at a time, so that rows × draws fit in memory."""
+    """Yield a few rows at a time, so that rows × draws fit in memory."""
     step = max(1, CELLS_AT_ONCE // draws)
     for start in range(0, len(features), step):
         yield features[start : start + step]
 
 
 def typical_deviation(column: RegressionColumn) -> float:
-    """The standard deviation that a standardised prior expects of a column, in the column's own units."""
+    """Return the standard deviation that a standardised prior expects of a column, in the column's own units."""
     stated = column.typical or column.reach
     lower, upper = stated or column.bounds
     return (upper - lower) / (4 if stated else 8)
@@ -647,7 +647,7 @@ def _width(ends: tuple[float, float]) -> float:
 
 
 def factor(spread: float) -> str:
-    """The factor that a spread of a logarithm is."""
+    """Return the factor that corresponds to a spread of a logarithm."""
     return f"{math.exp(spread):.2g}"
 
 
@@ -657,7 +657,7 @@ def _shown(columns: list[str]) -> str:
 
 
 def _columns_of(model: dict[str, Any]) -> list[dict[str, Any]]:
-    """The columns of a regression's document, as far as they are columns at all."""
+    """Return those columns of a regression's document that have the form of a column."""
     features = model.get("features")
     columns = [*features, model.get("target")] if isinstance(features, list | tuple) else [model.get("target")]
     return [column for column in columns if isinstance(column, dict)]
