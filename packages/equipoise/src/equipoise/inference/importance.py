@@ -45,7 +45,7 @@ SMALLEST_SHARE = 0.01  # of a component that is kept
 
 
 class Proposal(NamedTuple):
-    """A multivariate t distribution; with infinite degrees of freedom a normal one.
+    """A multivariate t distribution; a normal one if degrees of freedom are infinite.
 
     If it is `flat`, its points are those in which the search for the mode moves, not coordinates.
     """
@@ -63,7 +63,7 @@ class Proposal(NamedTuple):
         return np.asarray(self.centre + normal @ self.root.T)
 
     def log_density(self, squares: Floats) -> Floats:
-        """Log density at points, given squares of their distances from the centre in units of the root."""
+        """Return the log density at points, given squares of their distances from the centre in units of the root."""
         dimension, scale = len(self.centre), np.linalg.slogdet(self.root)[1]
         if not math.isfinite(self.degrees):
             return np.asarray(-0.5 * squares - scale - 0.5 * dimension * math.log(2 * math.pi))
@@ -80,7 +80,7 @@ class Mixture(NamedTuple):
     shares: Floats
 
     def draw(self, rng: np.random.Generator, number: int) -> Floats:
-        """Draw coordinates [number, d], of each part in proportion to its share, in any order."""
+        """Draw coordinates [number, d], of each part in proportion to its share, in random order."""
         counts = np.diff(np.round(np.cumsum([0.0, *self.shares]) * number).astype(int))
         drawn = []
         for part, count in zip(self.parts, counts, strict=True):
@@ -89,7 +89,7 @@ class Mixture(NamedTuple):
         return np.asarray(rng.permutation(np.concatenate(drawn)))
 
     def measure(self, points: "Points") -> Floats:
-        """Squares of the distances of points from the centres of the parts [parts, n]."""
+        """Return the squares of the points' distances from the centres of the parts [parts, n]."""
         found = np.empty((len(self.parts), len(points.coordinates)))
         for is_flat, at in ((False, points.coordinates), (True, points.flat)):
             places = [place for place, part in enumerate(self.parts) if part.flat == is_flat]
@@ -98,7 +98,7 @@ class Mixture(NamedTuple):
         return found
 
     def log_densities(self, points: "Points", squares: Floats) -> Floats:
-        """Log densities of the parts, times their shares [parts, n], at points and the squares of their distances."""
+        """Return log densities of the parts, times their shares [parts, n], from points and squared distances."""
         found = np.empty_like(squares)
         for place, (part, share, square) in enumerate(zip(self.parts, self.shares, squares, strict=True)):
             found[place] = math.log(share) + part.log_density(square) + (points.log_volumes if part.flat else 0.0)
@@ -122,7 +122,7 @@ class Points(NamedTuple):
 
 
 def _squares(points: Floats, parts: list[Proposal]) -> Floats:
-    """Squares of distances of points from the centres, in units of the roots [parts, n]: one product for all parts."""
+    """Return squared distances from centres, in units of roots [parts, n], by a single matrix product for all parts."""
     number, dimension = len(parts), points.shape[1]
     inverses = np.linalg.inv(np.stack([part.root for part in parts]))
     centres = np.matmul(inverses, np.stack([part.centre for part in parts])[:, :, None])[:, :, 0]
@@ -145,7 +145,7 @@ class Weighted(NamedTuple):
 
     @property
     def effective(self) -> float:
-        """Effective number of points."""
+        """The effective number of points."""
         return float(1 / np.sum(self.weights**2))
 
     @property
@@ -165,14 +165,14 @@ class Weighted(NamedTuple):
         return Estimate(mean - self.log_evidence, float(np.sqrt(np.mean(influence**2) / len(influence))))
 
     def resample(self, rng: np.random.Generator, number: int) -> Floats:
-        """Draw points in proportion to their weights, each as seldom twice as can be (systematic resampling)."""
+        """Draw points in proportion to their weights, with as few repeats as possible (systematic resampling)."""
         places = (rng.uniform() + np.arange(number)) / number
         chosen = np.searchsorted(np.cumsum(self.weights), places * (1 - 1e-12))
         return np.asarray(self.points[rng.permutation(np.minimum(chosen, len(self.points) - 1))])
 
 
 class Trial(NamedTuple):
-    """Points that a mixture was tried with, their weights, and the log densities of its parts [parts, n]."""
+    """Points drawn from a mixture, their weights, and the log densities of its parts [parts, n]."""
 
     mixture: Mixture
     points: Points
@@ -181,14 +181,14 @@ class Trial(NamedTuple):
 
 
 class Adapted(NamedTuple):
-    """A mixture that was moved to where the posterior is, and the effective share of points drawn from it."""
+    """A mixture that was moved to the posterior, and the effective share of points drawn from it."""
 
     mixture: Mixture
     share: float
 
 
 def sample(problem: Problem, mode: Mode, rng: np.random.Generator, number: int, *, even: float = EVEN) -> Weighted:
-    """Draw `number` weighted points or more, after as many trials as it takes to make their weights `even`."""
+    """Draw at least `number` weighted points, after as many trials as it takes to make their weights `even`."""
     return draw_adapted(problem, adapt(problem, mode, rng, even=even), rng, number)
 
 
@@ -216,7 +216,7 @@ def adapt(problem: Problem, mode: Mode, rng: np.random.Generator, *, even: float
 
 
 def draw_adapted(problem: Problem, adapted: Adapted, rng: np.random.Generator, number: int) -> Weighted:
-    """Draw `number` weighted points, or more where weights are uneven; refit the mixture while their tail is heavy."""
+    """Draw at least `number` weighted points, more if weights are uneven; refit while their tail is heavy."""
     number = math.ceil(number * min(max(FULL / adapted.share, 1.0), MOST_MORE))
     best = trial = _draw(problem, adapted.mixture, rng, number)
     for _ in range(REFITS):
@@ -228,10 +228,10 @@ def draw_adapted(problem: Problem, adapted: Adapted, rng: np.random.Generator, n
 
 
 def _surround(problem: Problem, mode: Mode, prior: Proposal, rng: np.random.Generator) -> "Mixture":
-    """Place components around the mode: half of them flat, if there is a volume to weigh their points by.
+    """Return components around the mode: half of them flat, if there is a volume to weight their points by.
 
-    Weights that the observation leaves on a ridge are on a straight one if they are taken as they are, and on a bent
-    one in coordinates. Weights of which it says nothing at all are normal in coordinates alone.
+    A ridge of weights that the observation leaves undetermined is straight in the weights themselves, and bent in
+    coordinates. Weights that the observation says nothing about are normal in coordinates alone.
     """
     dimension = len(mode.centre)
     spaces = [Proposal(mode.centre, WIDENING * mode.root, DEGREES[0])]
@@ -279,7 +279,7 @@ def _draw(problem: Problem, mixture: "Mixture", rng: np.random.Generator, number
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def _fit(trial: Trial) -> Mixture:
-    """Move all parts but the prior to where the weighted points are, by one step of expectation–maximisation."""
+    """Move all parts but the prior to the weighted points, by one step of expectation–maximisation."""
     mixture = trial.mixture
     usable = trial.weighted.weights > 0  # others may be too far off to be flattened
     points, weights, log_parts = (
@@ -326,7 +326,7 @@ def _fit(trial: Trial) -> Mixture:
 
 
 def _temper(weights: Floats, effective: float) -> Floats:
-    """Raise weights to the largest power of at most 1 that leaves so many points effective.
+    """Raise weights to the largest power of at most 1 that leaves `effective` points effective.
 
     A few points with all the weight would draw all parts to themselves, while the posterior is still far away.
     """
@@ -351,7 +351,7 @@ def _temper(weights: Floats, effective: float) -> Floats:
 def _with_best_degrees(mixture: Mixture, points: Points, weights: Floats, log_drawn: Floats) -> Mixture:
     """Choose the degrees of freedom that would leave weights of points from the mixture most even.
 
-    The points there are tell E_posterior[posterior / mixture], which is the inverse of their effective share. Points
+    The existing points estimate E_posterior[posterior / mixture], which is the inverse of their effective share. Points
     drawn from a density of logarithm `log_drawn` have weights in proportion to posterior / drawn.
     """
     squares = mixture.measure(points)

@@ -220,7 +220,7 @@ def approximation_of(
     *,
     believed: Agreement | None = None,
 ) -> Callable[[Scenario], float]:
-    """Return a function from scenarios at κ = 1 to about what their posteriors are worth, in nats.
+    """Return a function from scenarios at κ = 1 to the approximate values of their posteriors, in nats.
 
     It takes a twentieth of the time that sampling does, and is off by an amount that changes slowly with τ.
     """
@@ -239,7 +239,7 @@ def approximation_of(
 def add_up_releases(
     agreement: Agreement, submissions: Sequence[Submission], scenario: Scenario, noise_seed: UnitNoise
 ) -> Releases:
-    """Add the releases of a scenario up to one, in the order of the agreed statistic, with the noise that τ adds.
+    """Add the releases of a scenario up to a single one, in the order of the agreed statistic, with τ's noise.
 
     Weights follow from the parties' own noise, not from τ, so that of two sums of one coalition along one path of noise
     the noisier one is the other plus independent noise.
@@ -305,7 +305,7 @@ def _asked(
     draws: Sequence[int],
     seeds: Sequence[int],
 ) -> list[Asked]:
-    """Arrange a batch of scenarios, one by one."""
+    """Arrange a batch of scenarios as one request each."""
     return [
         Asked(inside, float(one.kappa), tau, None if noise is None else noise[place], int(number), int(seed))
         for place, (one, inside, tau, number, seed) in enumerate(zip(scenarios, *members, draws, seeds, strict=True))
@@ -314,7 +314,7 @@ def _asked(
 
 @dataclass
 class _Batch:
-    """Scenarios to sample and how; posteriors are handed to `finished`, or kept."""
+    """Scenarios to sample and the options; posteriors are passed to `finished`, or collected in `results`."""
 
     agreement: Agreement
     sums: ReleasedSums
@@ -333,21 +333,21 @@ class _Batch:
         return self.method in ("naive", "exact")
 
     def keep(self, place: int, draws: dict[str, Floats], diagnostics: Diagnostics, chains: int, **more: Any) -> None:
-        """Make a posterior of the draws of a scenario."""
+        """Make a posterior of a scenario's draws, and pass it on."""
         noise_seed = 0 if self.noise_seeds is None else self.noise_seeds[place]
         scenario, seed = self.scenarios[place], self.asked[place].seed
         found = Posterior(draws, diagnostics, scenario, self.method, self.rule, seed, noise_seed, chains, **more)
         (self.finished or self.results.__setitem__)(place, found)
 
     def keep_sample(self, place: int, sample: Sample) -> None:
-        """Make a posterior of coordinates of the model's own parameters."""
+        """Make a posterior of coordinates of the model's own parameters, and pass it on."""
         draws, divergence = self.agreement.model.at_coordinates(sample.coordinates), sample.divergence
         chains, coordinates = sample.superchains, sample.coordinates
         self.keep(place, draws, sample.diagnostics, chains, coordinates=coordinates, divergence=divergence)
 
 
 def _sample(batch: _Batch, *, processes: int | None, progress: bool | Meter | None, label: str) -> list[Posterior]:
-    """Sample a batch by whatever its method is for its model."""
+    """Sample a batch with the sampler that its method means for its model."""
     agreed = batch.agreement.model
     draws = float(np.mean([one.draws for one in batch.asked]))
     with phase_of(progress, label, len(batch.asked), draws) as tick:
@@ -370,7 +370,7 @@ def _draw_conjugate(batch: _Batch) -> None:
 
     Those of method "naive" were perturbed and may be no statistic of any rows, so they are repaired first: matrices of
     second moments are made positive semi-definite and scaled back to the public row count, counts and sums clipped to
-    what they can be. Such posteriors are overconfident, since they ignore the noise, and are there to be compared with.
+    their possible range. Such posteriors are overconfident, since they ignore the noise; they serve for comparison.
     """
     model = conjugate_of(batch.agreement.model)
     for place, one in enumerate(batch.asked):

@@ -1,4 +1,4 @@
-"""Normal distributions at many points: log densities and inverses that survive covariances as good as singular."""
+"""Normal distributions at many points: log densities and inverses that survive nearly singular covariances."""
 
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ class Normals(NamedTuple):
 
 
 def normal_log_density(residuals: Floats, covariances: Floats) -> Floats:
-    """Log densities of residuals [points, d] under N(0, covariances), without the constant; −∞ where there is none."""
+    """Return log densities of residuals [points, d] under N(0, covariances), up to a constant; −∞ if there is none."""
     # Rounding may take a variance below 0 where weights are huge.
     with np.errstate(invalid="ignore"):
         deviations = np.sqrt(np.maximum(np.diagonal(covariances, axis1=1, axis2=2), 0.0))
@@ -62,7 +62,7 @@ def normal_log_density(residuals: Floats, covariances: Floats) -> Floats:
 
 
 def inverses(covariances: Floats) -> Floats:
-    """Invert covariances [points, d, d]; identities stand for those that are no numbers."""
+    """Invert covariances [points, d, d]; identities replace those that are not finite."""
     variances = np.diagonal(covariances, axis1=1, axis2=2)
     usable = np.asarray(np.isfinite(covariances).all(axis=(1, 2)) & (variances > 0).all(axis=1))
     if not usable.all():

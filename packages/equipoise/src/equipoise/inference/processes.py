@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 
 def is_configured() -> bool:
-    """True if the caller's `joblib.parallel_config` asks for more than one worker."""
+    """Return whether the caller's `joblib.parallel_config` asks for more than one worker."""
     return int(joblib.effective_n_jobs(None)) > 1
 
 
@@ -38,9 +38,9 @@ def call(index: int, task: bytes) -> tuple[int, Any]:
 def spread(
     function: Callable[..., Result], tasks: Sequence[tuple[Any, ...]], processes: int | None
 ) -> Iterator[tuple[int, Result]]:
-    """Call a function of this package with each task's arguments; places and results as they come.
+    """Call a function of this package with each task's arguments; yield indices and results as they come.
 
-    One process is this one.
+    With `processes=1`, the calls run in this process.
     """
     if processes == 1:
         yield from ((index, function(*task)) for index, task in enumerate(tasks))
@@ -64,7 +64,7 @@ def spread(
 
 
 def _start_trackers() -> None:
-    """Start what Python and joblib start with the first worker: Python's unblocks interrupts when it does."""
+    """Start Python's and joblib's trackers before a worker does: Python's unblocks interrupts as it starts."""
     if sys.platform != "win32":
         multiprocessing.resource_tracker.ensure_running()
         loky_tracker.ensure_running()
@@ -87,7 +87,7 @@ def interrupts_blocked() -> Iterator[None]:
 
 
 def _parallel(processes: int | None) -> joblib.Parallel:
-    """Results as they come, or all at the end where the caller's backend can do no better (Dask's can)."""
+    """Return a pool that yields results as they come, or all at the end if the caller's backend cannot (Dask's can)."""
     try:
         return joblib.Parallel(n_jobs=processes, batch_size=1, return_as="generator_unordered")
     except ValueError:

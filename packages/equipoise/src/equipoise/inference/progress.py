@@ -1,4 +1,4 @@
-"""Progress of long work, for people who wait: one bar on a terminal, a line now and then elsewhere."""
+"""The progress of long work: a bar on a terminal, a line now and then elsewhere."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,9 +17,9 @@ QUIET = 30.0  # seconds between lines of one phase
 
 
 class Meter:
-    """How far work has come, in rounds of chains: `planned` in all, `done`, and in which phase it is.
+    """The state of long work, in rounds of chains: `planned` in all, `done`, and its current phase.
 
-    Work in the journal of an earlier run is done, but took no time; `left` is told from what was sampled.
+    Work found in the journal of an earlier run is done, but took no time; `left` is estimated from sampled work alone.
     """
 
     def __init__(self, planned: float, show: Show) -> None:
@@ -30,7 +30,7 @@ class Meter:
 
     @contextmanager
     def phase(self, label: str, scenarios: int, rounds: float) -> Iterator[Tick]:
-        """Sample so many scenarios of so many rounds each, on average."""
+        """Show a phase that samples `scenarios`, each of `rounds` on average; yield the function to call after each."""
         self.label, self._rounds = label, rounds
         self.number, self._of_phase, self._found = scenarios + self._found, float(self._found * rounds), 0
         self.planned = max(self.planned, self.done + scenarios * rounds)
@@ -52,26 +52,26 @@ class Meter:
         self._show(self)
 
     def skip(self, scenarios: int, rounds: float) -> None:
-        """Count scenarios of the phase to come as done, which were found in a journal; `rounds` are of all of them."""
+        """Count scenarios of the coming phase as done, because a journal has them; `rounds` are of all of them."""
         self._found = scenarios
         self.done += rounds
         self.planned = max(self.planned, self.done)
 
     def expect(self, rounds: float) -> None:
-        """Plan anew: so much is left, from here on."""
+        """Replan: `rounds` are left from here on."""
         self.planned = self.done + rounds
 
     @property
     def finished(self) -> int:
-        """Scenarios of this phase that are finished."""
+        """The number of scenarios of this phase that are finished."""
         return int(self._of_phase / self._rounds + 1e-6)
 
     @property
     def left(self) -> float | None:
-        """Seconds left, if all goes on as it went since the first scenario was finished.
+        """The estimated seconds left, if work goes on at its pace since the first scenario was finished.
 
-        They are not known before a few scenarios are finished, nor once a phase takes more rounds than were planned:
-        its last scenarios may go on for long, because their chains do not agree yet.
+        It is None before a few scenarios are finished, and once a phase takes more rounds than were planned: its last
+        scenarios may go on for long, because their chains do not agree yet.
         """
         timed = self._sampled - self._first
         if timed < FEW * self._rounds or self.is_late:
@@ -81,16 +81,16 @@ class Meter:
 
     @property
     def words(self) -> str:
-        """The phase, and how far it is."""
+        """The phase, and its progress."""
         return f"{self.label}: {self.finished} of {self.number}" if self.finished else self.label
 
 
 @contextmanager
 def meter(wanted: bool | None, planned: float) -> Iterator[Meter | None]:
-    """A meter of work that is seen on standard error.
+    """Yield a meter that is shown on standard error, or None.
 
-    On a terminal it is a bar, unless it is not `wanted`. Elsewhere it is a line at the beginning of every phase and
-    twice a minute, if it is wanted, and nothing if nobody says.
+    On a terminal it is a bar, unless `wanted` is false. Elsewhere it is a line at the beginning of every phase and
+    twice a minute if `wanted` is true, and nothing if it is None.
     """
     console = Console(stderr=True)
     if wanted is False or (wanted is None and not console.is_terminal):
@@ -118,7 +118,7 @@ def meter(wanted: bool | None, planned: float) -> Iterator[Meter | None]:
 
 @contextmanager
 def phase_of(progress: bool | Meter | None, label: str, scenarios: int, rounds: float) -> Iterator[Tick | None]:
-    """A phase of the work that a meter shows, or work of its own."""
+    """Show a phase of the work on a meter, or on a new one of its own."""
     if isinstance(progress, Meter):
         with progress.phase(label, scenarios, rounds) as tick:
             yield tick
@@ -132,7 +132,7 @@ def phase_of(progress: bool | Meter | None, label: str, scenarios: int, rounds: 
 
 
 def _lines() -> Show:
-    """Show a meter by lines."""
+    """Return a function that prints a meter's state as lines."""
     console = Console(stderr=True)
     begun = said = monotonic()
     seen: set[str] = set()

@@ -1,6 +1,6 @@
-"""From an agreement and what its parties sent to the arrays that are sampled from.
+"""The arrays to sample from, made of an agreement and its parties' submissions.
 
-Everything that can be wrong with a request is found here, before anything is sampled.
+Every mistake in a request is reported here, before anything is sampled.
 """
 
 import math
@@ -31,7 +31,7 @@ _UNIT_NOISE_STREAM = 0x7A75  # keeps the noise that τ scales apart from the sam
 
 
 def sampler_of(agreed: Model) -> Sampler:
-    """Return what samples posteriors of an agreed model."""
+    """Return the sampler for posteriors of an agreed model."""
     if isinstance(agreed, Regression):
         return RegressionSampler(RegressionModel.of(agreed))
     return FamilySampler(family_of(agreed))
@@ -76,7 +76,8 @@ def noises_of(
 ) -> Floats:
     """Draw the unit noise of every scenario [scenarios, parties, entries], for its τ [parties]; 0 if nothing is added.
 
-    A path (64 digits) is of the release, by its digest: whoever settles the same release again adds the same noise.
+    A path (64 digits) depends on the release's digest: everybody who settles the same release again adds the same
+    noise.
     """
     shape = (len(agreement.party_names), len(layout_of(agreement)))
     noises = np.zeros((len(seeds), *shape))
@@ -125,7 +126,7 @@ def exact_sums(agreement: Agreement, statistics: Mapping[str, tuple[int, Sequenc
 
 
 class Members(NamedTuple):
-    """Memberships of a batch of scenarios [scenarios, parties], of 0 and 1, and τ of each party."""
+    """The memberships of a batch of scenarios [scenarios, parties], 0 or 1, and τ of each party."""
 
     inside: Floats
     tau: Floats

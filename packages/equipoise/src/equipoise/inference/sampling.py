@@ -1,4 +1,4 @@
-"""Draws of a posterior of few parameters, by weighted points where their weights are even and by chains elsewhere."""
+"""Draws of a posterior of few parameters: weighted points if their weights are even, otherwise chains."""
 
 from collections.abc import Callable
 from functools import partial
@@ -24,7 +24,7 @@ HALVINGS = 20
 class Sample(NamedTuple):
     """Draws [draws, d] of a posterior in coordinates, their diagnostics, and their divergence from the prior.
 
-    Draws of `superchains` that are compared with each other stand one after the other; independent ones are of one.
+    The draws of the compared `superchains` follow each other; independent draws form a single one.
     """
 
     coordinates: Floats
@@ -65,9 +65,9 @@ def sample_problem(
 
 
 def _draw_starts(problem: Problem, mode: Mode, rng: np.random.Generator) -> Floats:
-    """Draw where chains begin from the normal approximation; points of next to no density move towards the mode.
+    """Draw the chains' starts from the normal approximation; points of next to no density move towards the mode.
 
-    A chain that begins far below all others can hardly turn, and would be taken for trajectories that break.
+    A chain that begins far below all others can hardly turn, and would be mistaken for broken trajectories.
     """
     dimension = len(mode.centre)
     away = rng.normal(size=(CHAINS, dimension)) @ mode.root.T

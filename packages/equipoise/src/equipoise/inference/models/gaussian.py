@@ -1,4 +1,4 @@
-"""Numbers, mapped to scaled units and clipped to [−1, 1]: the statistic holds the sums of z and z²."""
+"""Inference with numbers, scaled and clipped to [−1, 1]: the statistic holds the sums of z and z²."""
 
 import math
 
@@ -37,7 +37,7 @@ class Gaussian(Family[GaussianModel]):
         return {"mean": mean + np.sqrt(variance / strength) * rng.normal(size=draws), "variance": variance}
 
     def conjugate_divergence(self, draws: Draws) -> float:
-        """Divergence from the prior of the normal-inverse-gamma distribution that fits the draws best."""
+        """Return the divergence from the prior of the best-fitting normal-inverse-gamma distribution."""
         prior = self.agreed.prior
         mean, strength = np.array([prior.mean]), np.array([[prior.mean_strength]])
         return normal_gamma_divergence(
@@ -49,7 +49,7 @@ HALF = Gaussian
 
 
 def clipped_normal(mean: Floats, deviation: Floats) -> RowMoments:
-    """Moments of (z, z²), z = clip(x, −1, 1), x ~ N(mean, deviation²), for arrays [draws].
+    """Return moments of (z, z²), z = clip(x, −1, 1), x ~ N(mean, deviation²), for arrays [draws].
 
     z is −1 with probability Φ((−1 − mean)/deviation), 1 with probability Φ((mean − 1)/deviation), and has the normal
     density between. A Gauss-Legendre rule over the part of [−1, 1] within 9 deviations of the mean turns that density

@@ -3,7 +3,7 @@ r"""Posteriors of models without features, from the moments of one row.
 By the central limit theorem party j's perturbed statistic is N(n_j μ, n_j V + s_j² D): μ(θ) and V(θ) are the mean and
 covariance of one clipped row, D the agreed shape of the noise and s_j² its scale.
 
-The mode is sought with V held fixed, in turns, since it only tells where points are drawn; weights are by the density
+The mode is sought with V held fixed, in turns, since it only decides where points are drawn; weights use the density
 itself.
 """
 
@@ -34,18 +34,18 @@ STEP = 1e-5  # of the differences that slopes are taken by
 
 @dataclass(frozen=True)
 class FamilySampler:
-    """Samples posteriors of a model without features."""
+    """A sampler of posteriors of a model without features."""
 
     family: Family[Any]
 
     @property
     def order(self) -> slice:
-        """Entries stay where they are."""
+        """The identity: entries stay where they are."""
         return slice(None)
 
     @property
     def most_weighted(self) -> int:
-        """Coordinates, beyond which importance weights are not tried."""
+        """The number of coordinates beyond which importance weights are not tried."""
         return MOST_WEIGHTED
 
     def sample(
@@ -58,11 +58,11 @@ class FamilySampler:
         return sample_problem(problem, mode, rng, draws, most_weighted=self.most_weighted)
 
     def build_problem(self, releases: Releases, *, start: Floats | None = None) -> tuple[Problem, Mode]:
-        """Find about the mode of the posterior, perhaps from a start near it, and its density around there."""
+        """Return the density of the posterior around its mode, and about the mode, perhaps from a start near it."""
         return build_problem(self.family, releases, start=start)
 
     def expand(self, releases: Releases) -> Expansion:
-        """Prepare approximations of the posteriors of all coalitions, with the covariance of a row at everybody's."""
+        """Prepare approximations of all coalitions' posteriors, with the grand coalition's row covariance."""
         _, mode = build_problem(self.family, releases)
         parts = Parts.of(releases, _row_covariance(self.family, mode.centre))
 
@@ -83,7 +83,7 @@ class Statistics:
 
     @np.errstate(over="ignore", invalid="ignore", divide="ignore")
     def log_density(self, coordinates: Floats) -> Floats:
-        """Log density of all statistics at coordinates [points, d], up to a constant; −∞ where there is none."""
+        """Return the log density of all statistics at coordinates [points, d], up to a constant, or −∞."""
         parties, entries = self.releases.statistic.shape
         number = max(1, NUMBERS_AT_ONCE // (parties * entries + entries**2))
         parts = [self._log_density(coordinates[at : at + number]) for at in range(0, len(coordinates), number)]
@@ -106,7 +106,7 @@ def build_problem(
     """Find about the mode for a coalition's releases, from a start near it if there is one.
 
     Otherwise the search begins at the best of some points of the prior, with next to no weight on the releases. Far
-    from the mode, the density of a sparse prior may be so flat that nothing tells where it is.
+    from the mode, the density of a sparse prior may be too flat to point towards it.
     """
     powers: list[float] = []
     if start is None:
@@ -129,7 +129,7 @@ def _row_covariance(family: Family[Any], centre: Floats) -> Floats:
 
 
 def _pooled_observation(family: Family[Any], pooled: Pooled, power: float = 1.0) -> Observation:
-    """Take what was pooled for an observation of a row's mean, its covariance held fixed."""
+    """Treat the pooled releases as an observation of a row's mean, its covariance held fixed."""
     covariance = invert(pooled.precision)
     return Observation(covariance @ pooled.natural, partial(_normals, family, covariance / power))
 

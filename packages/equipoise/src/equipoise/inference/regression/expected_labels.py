@@ -30,7 +30,7 @@ _SCALES = np.geomspace(0.18, 3.8, 20)
 
 
 def _kolmogorov_density(scales: Floats) -> Floats:
-    """Density of Kolmogorov's distribution, by whichever of its two series converges fast."""
+    """Return the density of Kolmogorov's distribution, by whichever of its two series converges fast."""
     k = np.arange(1, 40)[:, None]
     tail = 8 * scales * np.sum((-1.0) ** (k + 1) * k**2 * np.exp(-2 * k**2 * scales**2), axis=0)
     odd = (2 * k - 1) ** 2 * np.pi**2 / (8 * scales**2)
@@ -43,7 +43,7 @@ _SHARES = _SHARES / _SHARES.sum()
 
 
 def expected_derivatives(mean: Floats, variance: Floats, number: int) -> list[Floats]:
-    """Expected tanh(η/2) and its derivatives, η ~ N(mean, variance), elementwise: `number` of them, at least two.
+    """Return `number` (at least two) expectations, elementwise: tanh(η/2) and its derivatives, η ~ N(mean, variance).
 
     Derivatives of a normal distribution function are Hermite polynomials times its density.
     """
@@ -141,7 +141,7 @@ class ExpectedLabels:
         self.jacobian[:, j, size + j] = g[0] - given * g[1] - by_c * self._nu[:, None] + by_left * self._of_share
 
     def slopes_of_mean(self, outer: Floats) -> Floats:
-        """Derivatives by the weights of Σ_j outer_j mean_j, for outer [points, terms + 1]."""
+        """Return derivatives by the weights of Σ_j outer_j mean_j, for outer [points, terms + 1]."""
         size = self.weights.shape[1]
         found = np.matmul(outer[:, None], self.jacobian[:, :, :size])[:, 0] @ self.second_moments
         # v = θᵀa − ν² moves with the weights themselves, too.
@@ -149,7 +149,7 @@ class ExpectedLabels:
         return np.asarray(found + through[:, None] * self.products)
 
     def pull_back(self, outer: Floats) -> Floats:
-        """Derivatives by the weights of Σ_jk outer_jk jacobian_jk, for outer [points, terms + 1, 2 terms + 1]."""
+        """Return derivatives by weights of Σ_jk outer_jk jacobian_jk, outer [points, terms + 1, 2 terms + 1]."""
         size = self.weights.shape[1]
         # Sums of outer's rows with ∂v/∂a, which depends on the weights both directly and through ν.
         rows = outer[:, :, :size] * self._varies[:, None, None]
@@ -180,7 +180,7 @@ class ExpectedLabels:
         return np.asarray(direct + 2 * by_variance[:, None] * self.products + by_products @ self.second_moments)
 
     def _pull_back_levels(self, outer: Floats, sums: Floats, own_ends: Floats) -> tuple[Floats, Floats, Floats]:
-        """Derivatives of the rows of 0/1 terms by their products, and by ν and v.
+        """Return derivatives of the rows of 0/1 terms by their products, and by ν and v.
 
         With o_jj, o_jw and o_p the elements of outer at a_j, at ν and at p_j, and q the sum of its row with ∂v/∂a, a
         row's sum is

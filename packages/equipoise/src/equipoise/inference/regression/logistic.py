@@ -1,4 +1,4 @@
-"""Logistic regression: E[y u] is not linear in feature moments, and moves with more of the features than these."""
+"""Logistic regression: E[y u] is not linear in feature moments, and depends on more of the features than these."""
 
 from functools import cached_property
 
@@ -24,7 +24,7 @@ FACTOR_PER_SPREAD = 3.0
 
 
 def nearest_possible(second_moments: Floats, levels: NDArray[np.bool_]) -> Floats:
-    """Return second moments E[u uᵀ] of some rows, near those that noise may have made impossible."""
+    """Return second moments E[u uᵀ] that some rows have, near those that noise may have made impossible."""
     mean = np.append(np.clip(second_moments[:-1, -1], np.where(levels, SMALLEST_SHARE, -1.0), 1.0), 1.0)
     products = second_moments[:-1, :-1].copy()
     products[levels, levels] = mean[:-1][levels]
@@ -72,7 +72,7 @@ class LogisticLikelihood(Likelihood):
             self._carried = self._carried + self._error
 
     def error_share(self) -> float:
-        """Largest share of the observation's covariance that the error of synthetic rows has in any direction."""
+        """Return the share of the error of synthetic rows in the covariance, in the direction where it is largest."""
         if self._error is None:
             return 0.0
         covariance = self.moments_at(Parameters(self._near[None], np.ones(1))).covariance[0]
@@ -94,7 +94,7 @@ class LogisticLikelihood(Likelihood):
         return Normals(*(np.concatenate(both) for both in zip(*found, strict=True)))
 
     def slopes(self, parameters: Parameters, *, single: bool = False) -> tuple[Floats, Floats]:  # noqa: ARG002
-        """Derivatives of the log density by weights, and by the variance, of which there is none.
+        """Return derivatives of the log density by weights, and zeros for the variance, which there is none of.
 
         With r the residual, S the covariance and D = ½ (S⁻¹ r rᵀ S⁻¹ − S⁻¹), d log p = rᵀS⁻¹ d mean + tr(D dS), where
         S = H K Hᵀ − H L − (H L)ᵀ + const and the mean moves by H s, s the step to the found moments.
@@ -136,14 +136,14 @@ class LogisticLikelihood(Likelihood):
         return ExpectedLabels(weights, self.around, self.moments.levels, derivatives=derivatives)
 
     def _steps(self, weights: Floats) -> Floats:
-        """Steps of (a, p) [points, 2 terms + 1] from where the closed form is expanded to the found moments."""
+        """Return the steps of (a, p) [points, 2 terms + 1] from the closed form's expansion to the estimated moments."""
         ends = np.broadcast_to(self._step[:-1, -1], (len(weights), len(self._step) - 1))
         return np.concatenate([weights @ self._step, ends], axis=1)
 
     def _labels(self, weights: Floats) -> NDArray[np.float32] | None:
-        """Expected labels of the synthetic rows [points, rows], if there are any.
+        """Return expected labels of the synthetic rows [points, rows], if there are any.
 
-        Single precision will do, and is three times as fast: what is wanted is a mean over thousands of rows.
+        Single precision suffices, and is three times as fast, because only a mean over thousands of rows is needed.
         """
         if self._half_rows is None:
             return None
@@ -151,18 +151,18 @@ class LogisticLikelihood(Likelihood):
         return np.asarray(np.tanh(labels, out=labels))
 
     def _expectation(self, closed: ExpectedLabels, labels: NDArray[np.float32] | None) -> Floats:
-        """E[y u] at the found moments: that of the synthetic rows, and a linear step from their moments."""
+        """Return E[y u] at the estimated moments: that of the synthetic rows, and a linear step from their moments."""
         away = np.matmul(closed.jacobian, self._steps(closed.weights)[:, :, None])[:, :, 0]
         return np.asarray((closed.mean if labels is None else labels @ self._weighted_rows) + away)
 
     @cached_property
     def _across(self) -> Floats:
-        """Coefficients of Cov(a_i, p_k) in θ_j [terms + 1, terms + 1, terms]; p is the last column of E[u uᵀ]."""
+        """The coefficients of Cov(a_i, p_k) in θ_j [terms + 1, terms + 1, terms]; p is the last column of E[u uᵀ]."""
         places = self.moments.places
         return np.asarray(self._covariance[places][:, :, places[:-1, -1]])
 
     def _covariance_of(self, weights: Floats) -> tuple[Floats, Floats]:
-        """K = Cov((a, p)) and L = Cov((a, p), G m) at each point."""
+        """Return K = Cov((a, p)) and L = Cov((a, p), G m) at each point."""
         size = weights.shape[1]
         ends = self.moments.places[: size - 1, -1]
         joint = np.empty((len(weights), 2 * size - 1, 2 * size - 1))
@@ -182,14 +182,14 @@ class LogisticLikelihood(Likelihood):
     def _normals(
         self, closed: ExpectedLabels, labels: NDArray[np.float32] | None, moved: Floats, carried: Floats
     ) -> Normals:
-        """Mean and covariance of the observed target moments, from H K and L."""
+        """Return mean and covariance of the observed target moments, from H K and L."""
         covariance = np.matmul(moved, closed.jacobian.transpose(0, 2, 1))
         shared = np.matmul(closed.jacobian, carried)
         covariance += self._carried - shared - shared.transpose(0, 2, 1)
         return Normals(self._expectation(closed, labels), covariance)
 
     def _shape_covariance(self, near: Floats, shape_spread: float) -> Floats:
-        """Covariance of what the unknown shape of numbers does to E[y u] [terms + 1, terms + 1], at some weights.
+        """Return the covariance of the unknown shape's effect on E[y u] [terms + 1, terms + 1], at some weights.
 
         A number x_j = E x_j + s_j (t + δ (t² − 1)), t normal, has about the skewness 6 δ. Edgeworth's expansion then
         adds κ_ηηη f₃ / 6 to E[f(η)], and κ_kηη f₂ / 2 + c_k κ_ηηη f₄ / 6 to Cov(x_k, f(η)), with third cumulants
@@ -231,7 +231,7 @@ class LogisticLikelihood(Likelihood):
         return np.asarray(found)
 
     def _covariance_given_levels(self, covariance: Floats) -> Floats:
-        """Covariance of numbers given all levels, as if it were the same for all of them."""
+        """Return the covariance of numbers given all levels, as if it were the same for all of them."""
         levels = self.moments.levels
         numbers = covariance[np.ix_(~levels, ~levels)]
         if levels.any():

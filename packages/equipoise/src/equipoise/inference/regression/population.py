@@ -36,7 +36,7 @@ MOST_MOMENTS = 600  # which so few rows can be weighted by
 
 
 class Blocks(NamedTuple):
-    """Features by their terms: places of numbers, of blocks of levels, and (number, indicator) of marked gaps."""
+    """Features by their terms: indices of numbers, of blocks of levels, and (number, indicator) of marked gaps."""
 
     numbers: tuple[int, ...]
     levels: tuple[tuple[int, ...], ...]
@@ -53,16 +53,16 @@ class Population:
 
     @property
     def effective(self) -> float:
-        """Effective number of rows."""
+        """The effective number of rows."""
         return float(1 / np.sum(self.weights**2))
 
     @cached_property
     def moments(self) -> Floats:
-        """Feature moments of the weighted rows."""
+        """The feature moments of the weighted rows."""
         return np.asarray(self.weights @ self.products)
 
     def label_error(self, weights: Floats) -> Floats:
-        """Covariance [terms + 1, terms + 1] of the error that so few rows make in E[y u].
+        """Return the covariance [terms + 1, terms + 1] of the sampling error that finitely many rows make in E[y u].
 
         Since the rows have been weighted to have the right feature moments, only what these do not tell of y u is left
         to chance, as in a survey whose weights are calibrated (Deville and Särndal, 1992).
@@ -78,9 +78,9 @@ class Population:
         return np.asarray(left.T @ left)
 
     def row_covariance(self, weights: Floats, variance: float | None) -> Floats:
-        """Covariance of one row's statistic, in the order of a `MomentMap`.
+        """Return the covariance of one row's statistic, in the order of a `MomentMap`.
 
-        The target is linear in the row with a residual variance, or a label if there is none.
+        The target is linear in the row with a residual `variance`, or a label if that is None.
         """
         eta, u = self.rows @ weights, self.rows
         number = self.products.shape[1]
@@ -105,7 +105,7 @@ class Population:
 def simulate(moments: MomentMap, blocks: Blocks, second_moments: Floats, number: int = ROWS) -> Floats:
     """Simulate rows u of the agreed kinds, with about the second moments given.
 
-    They are the same rows for the same moments.
+    The same moments always give the same rows.
     """
     width = moments.width
     mean, products = _without_gaps(blocks, second_moments)
@@ -142,7 +142,7 @@ def simulate(moments: MomentMap, blocks: Blocks, second_moments: Floats, number:
 
 
 def _bounded(mean: float, variance: float, normal: Floats) -> Floats:
-    """Map normal points to numbers within [−1, 1] of about this mean and variance, otherwise as random as possible.
+    """Map normal points to numbers within [−1, 1] of about this mean and variance, with the largest entropy.
 
     Of all densities there the one of largest entropy is ∝ exp(a x + b x²): a normal one where the bounds are far off,
     an even one of variance ⅓, and one that leans towards the ends of larger variances.
@@ -168,7 +168,7 @@ def _bounded(mean: float, variance: float, normal: Floats) -> Floats:
 
 
 def _without_gaps(blocks: Blocks, second_moments: Floats) -> tuple[Floats, Floats]:
-    """Return means and second moments of terms as they would be without gaps, were these where they are by chance.
+    """Return means and second moments of terms as they would be without gaps, if gaps occur at random.
 
     A number is 0 where its indicator is 1, and nothing tells how the two would correlate otherwise.
     """
@@ -189,7 +189,7 @@ def _without_gaps(blocks: Blocks, second_moments: Floats) -> tuple[Floats, Float
 def _even_points(dimension: int, number: int) -> Floats:
     """Spread points evenly over N(0, I), the same at every call.
 
-    Multiples of the roots of primes, less whole numbers, fill the unit cube evenly (Richtmyer, 1951). Sobol's sequence
+    Fractional parts of multiples of the roots of primes fill the unit cube evenly (Richtmyer, 1951). Sobol's sequence
     is more even for a few numbers, where errors are small anyway, and takes a second to load.
     """
     primes = [one for one in range(2, 16 * dimension + 2) if all(one % k for k in range(2, math.isqrt(one) + 1))]
@@ -207,26 +207,26 @@ def _cuts(shares: Floats) -> Floats:
 
 
 def _intervals(cut: Floats) -> tuple[Floats, Floats]:
-    """Shares and means of a normal variable between cuts."""
+    """Return shares and means of a normal variable between cuts."""
     density = np.concatenate([[0.0], np.exp(-0.5 * cut**2) / np.sqrt(2 * np.pi), [0.0]])
     shares = np.diff(np.concatenate([[0.0], scipy.special.ndtr(cut), [1.0]]))
     return shares, -np.diff(density) / shares
 
 
 def _scores(cut: Floats) -> Floats:
-    """Means of the normal variable within each level, against the reference."""
+    """Return the means of the normal variable within each level, relative to the reference's."""
     means = _intervals(cut)[1]
     return np.asarray(means[1:] - means[0])
 
 
 def _told(cut: Floats) -> float:
-    """Share of the normal variable's variance that is between levels."""
+    """Return the share of the normal variable's variance that is between levels."""
     shares, means = _intervals(cut)
     return float(shares @ means**2)
 
 
 def weigh(moments: MomentMap, rows: Floats, found: Floats, covariance: Floats) -> Population | None:
-    """Weight rows so that their feature moments agree with the found ones; None if too few rows carry the weight."""
+    """Weight rows so that their feature moments agree with `found`; return None if too few rows carry the weight."""
     i, j = moments.feature_pairs.T
     products = rows[:, i] * rows[:, j]
     moved = products - found

@@ -1,4 +1,4 @@
-"""Density of a regression's parameters given the releases of a coalition, and where its mode is."""
+"""The density of a regression's parameters given the releases of a coalition, and the search for its mode."""
 
 import math
 from collections.abc import Sequence
@@ -37,9 +37,9 @@ WORST_FIT = 10.0  # mean square of what a mode leaves of an observed moment, in 
 
 
 class Settled(NamedTuple):
-    """Releases whose features have one distribution, the covariance of a row of each, and the mode they go with.
+    """Groups of releases whose features have one distribution, each group's row covariance, and their mode.
 
-    `changes` are what moving targets to their ends changes of each group's moments, if targets were normal; None where
+    `changes` are the changes of each group's moments by moving targets to their ends, if targets were normal; None if
     none was moved.
     """
 
@@ -57,14 +57,14 @@ def build_problem(
     sampling: float = 1.0,
     start: Floats | None = None,
 ) -> tuple[Problem, Mode]:
-    """Find the mode for a coalition's releases, taking the covariance of a row where the mode is.
+    """Find the mode for a coalition's releases, with the covariance of a row taken at the mode.
 
     If every party's features have a distribution of their own, the density is the product of those of all parties'
-    releases, each with its own feature moments integrated out and its own covariance of a row. Parties share the
-    parameters alone.
+    releases, each with its own feature moments integrated out and its own covariance of a row. Parties share only the
+    parameters.
 
     Tempering to a `power` comes last, so that it does not change the likelihood. From a `start` near the mode, such as
-    that of nearly the same releases, a single round of both will do for an approximation.
+    that of nearly the same releases, a single round of both suffices for an approximation.
     """
     return final_problem(
         model, settle_row_covariances(model, releases, sampling=sampling, start=start), power, sampling
@@ -82,7 +82,7 @@ def build_observation(model: RegressionModel, releases: Releases) -> tuple[Likel
 def find_start(
     model: RegressionModel, releases: Releases, *, sampling: float = 1.0
 ) -> tuple[Mode, list[tuple[Floats, Floats]]]:
-    """Find the mode, and the mean and covariance of the features of each group of releases: where others may start."""
+    """Return the mode, and mean and covariance of each group's features, as starts for other samplers."""
     settled = settle_row_covariances(model, releases, sampling=sampling)
     _, mode = final_problem(model, settled, 1.0, sampling)
     features = []
@@ -95,7 +95,7 @@ def find_start(
 
 
 def final_problem(model: RegressionModel, settled: Settled, power: float, sampling: float) -> tuple[Problem, Mode]:
-    """Take the covariances of a row as they were settled, and find the mode of the tempered posterior."""
+    """Use the settled covariances of a row, and find the mode of the tempered posterior."""
     pooled = _pool_groups(settled.groups, settled.covariances, sampling)
     likelihoods = [
         _final_likelihood(model, one, power, settled.centre, change, len(pooled))
@@ -112,10 +112,10 @@ def final_problem(model: RegressionModel, settled: Settled, power: float, sampli
 def settle_row_covariances(
     model: RegressionModel, releases: Releases, *, sampling: float = 1.0, start: Floats | None = None
 ) -> Settled:
-    """Find mode and covariances of a row in turns.
+    """Find the mode and the covariances of a row in turns.
 
-    The mode is followed from where next to nothing is known: the likelihood is tempered less and less. It is that of
-    targets with normal tails, so that what moving them changes is not taken to be less than it may be.
+    The search follows the mode from where next to nothing is known: the likelihood is tempered less and less. The mode
+    is that of targets with normal tails, so that the effect of moving them is not underestimated.
     """
     _check_possible(releases)
     groups = releases.apart() if model.per_party else [releases]
@@ -141,12 +141,12 @@ def settle_row_covariances(
 
 
 def _pool_groups(groups: Sequence[Releases], covariances: Sequence[Floats], sampling: float) -> list[Pooled]:
-    """Make one observation of each group of releases."""
+    """Pool each group of releases into one observation."""
     return [pool(group, one, sampling=sampling) for group, one in zip(groups, covariances, strict=True)]
 
 
 def first_row_covariance(moments: MomentMap, releases: Releases) -> Floats:
-    """Covariance of a row before any mode is known: that of the mean sums, as if there were no noise."""
+    """Return the covariance of a row before any mode is known: that of the mean sums, as if without noise."""
     means = np.clip(releases.statistic.sum(axis=0) / releases.rows.sum(), -1.0, 1.0)  # of what spans [−1, 1]
     split = moments.features
     square = max(0.0, float(means[-1])) if moments.has_square else 1.0
@@ -155,7 +155,7 @@ def first_row_covariance(moments: MomentMap, releases: Releases) -> Floats:
 
 
 def _find_mode(problem: Problem, start: Floats, gain: float = GAIN) -> Mode:
-    """Find a mode from a start, and from the prior's if nothing near the first one explains what was observed.
+    """Find a mode from a start, and from the prior's mode if the first one does not explain the observations.
 
     A search can stick where weights make labels so certain that they hardly move.
     """
@@ -170,7 +170,7 @@ def _find_mode(problem: Problem, start: Floats, gain: float = GAIN) -> Mode:
 def approximate_problem(
     model: RegressionModel, pooled: Sequence[Pooled], changes: Sequence[Floats | None], centre: Floats
 ) -> Problem:
-    """Take releases as pooled, and E[y u] of logistic regression by its closed form, without synthetic rows."""
+    """Return the problem of pooled releases, with E[y u] of logistic regression in closed form, without rows."""
     near = model.parameters(centre[None]).weights[0]
 
     def likelihood_of(one: Pooled, change: Floats | None) -> Likelihood:
@@ -199,7 +199,7 @@ def _check_possible(releases: Releases) -> None:
 def _final_likelihood(
     model: RegressionModel, pooled: Pooled, power: float, centre: Floats, change: Floats | None, observations: int
 ) -> Likelihood:
-    """Build the likelihood that is sampled, of more synthetic rows where the error of the usual number would matter."""
+    """Build the likelihood to sample from, with more synthetic rows if the error of the usual number would matter."""
     observation = _observe(model, pooled, power, change, observations)
     found = _likelihood(model, observation, centre)
     if isinstance(found, LogisticLikelihood) and found.error_share() > LARGEST_ERROR:
@@ -210,7 +210,7 @@ def _final_likelihood(
 def _observe(
     model: RegressionModel, pooled: Pooled, power: float, change: Floats | None, observations: int
 ) -> TargetObservation:
-    """Integrate the feature moments out, and allow for targets that were moved; `observations` share what they hide."""
+    """Integrate the feature moments out, and allow for moved targets; `observations` share one λ."""
     found = observe_targets(model.moments, pooled, model.feature_prior, power=power)
     return found if change is None else allow_for_moved_targets(found, change, observations)
 
@@ -226,7 +226,7 @@ def _likelihood(
 
 
 def _population(model: RegressionModel, observation: TargetObservation, number: int = ROWS) -> Population | None:
-    """Simulate rows with the feature moments that were found, unless there are too many of these."""
+    """Simulate rows with the estimated feature moments, unless there are too many moments."""
     moments = model.moments
     if moments.features > MOST_MOMENTS:
         return None
@@ -237,7 +237,7 @@ def _population(model: RegressionModel, observation: TargetObservation, number: 
 def _row_covariance_and_change(
     model: RegressionModel, likelihood: Likelihood, centre: Floats
 ) -> tuple[Floats, Floats | None]:
-    """Find the covariance of a row where parameters are at a mode, and what moving normal targets changes there."""
+    """Return a row's covariance for parameters at a mode, and the change by moving normal targets there."""
     parameters = model.parameters(centre[None])
     weights, variance = parameters.weights[0], float(parameters.variance[0])
     moves = any(model.moved_ends)
@@ -266,7 +266,7 @@ def _problem(model: RegressionModel, likelihoods: Sequence[Likelihood]) -> Probl
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def _normals(model: RegressionModel, likelihood: Likelihood, coordinates: Floats) -> Normals:
-    """Distribution of an observation; at points so far off that it overflows, the density becomes −∞."""
+    """Return the distribution of an observation; at points so far off that it overflows, the density becomes −∞."""
     return likelihood.moments_at(model.parameters(coordinates))
 
 
@@ -274,7 +274,7 @@ def _normals(model: RegressionModel, likelihood: Likelihood, coordinates: Floats
 def _slopes(
     model: RegressionModel, likelihoods: Sequence[Likelihood], coordinates: Floats, *, single: bool = False
 ) -> Floats:
-    """Slopes of the posterior's log density at coordinates [points, d]; at far ones, those where the prior peaks."""
+    """Return slopes of the log posterior at coordinates [points, d]; at far ones, those at the prior's mode."""
     coordinates = np.where(is_near(coordinates)[:, None], coordinates, 0.0)
     parameters = model.parameters(coordinates)
     by_weights, by_variance = np.zeros_like(parameters.weights), np.zeros(len(coordinates))

@@ -1,4 +1,4 @@
-"""Repair sums that noise has made impossible, for methods that take them as exact."""
+"""The repair of sums that noise has made impossible, for methods that take them as exact."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ LEAST = 1e-4  # eigenvalue of repaired moments, as a share of the largest: no mo
 
 
 def repair_sums(moments: MomentMap, sums: ReleasedSums) -> ReleasedSums:
-    """Replace sums, which noise may have made impossible, by such that some rows within [−1, 1] could have.
+    """Replace sums that noise may have made impossible by sums that some rows within [−1, 1] could have.
 
     Matrices of sums of products are made positive semi-definite, and scaled to no larger squares than the rows allow.
     """

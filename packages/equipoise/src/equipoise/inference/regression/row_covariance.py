@@ -34,7 +34,7 @@ def nearest_covariance(second_moments: Floats, mean: Floats) -> Floats:
 
 
 def row_covariance(moments: MomentMap, features: Floats, with_target: Floats, square: float) -> Floats:
-    """Covariance of one row's statistic [entries, entries] from E[u uᵀ], E[y u] and E[y²]."""
+    """Return the covariance of one row's statistic [entries, entries] from E[u uᵀ], E[y u] and E[y²]."""
     width = moments.width
     joint = np.empty((width + 2, width + 2))
     joint[:-1, :-1], joint[-1, -1] = features, square

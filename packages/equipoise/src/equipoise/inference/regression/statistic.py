@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MomentMap:
-    """Places of all entries of a statistic, ordered with the feature moments first.
+    """The order of a statistic's entries in which the feature moments come first.
 
     Attributes
     ----------
@@ -45,12 +45,12 @@ class MomentMap:
 
     @classmethod
     def of(cls, model: "Regression") -> "MomentMap":
-        """Read the map off the layout of an agreed regression."""
+        """Build the map from the layout of an agreed regression."""
         width = len(model.coding.terms)
         constant, target = width, width + 1
 
         def factor(column: int | None) -> int:
-            """Place among (terms, 1, y) of a column of the layout, whose last is the target."""
+            """Return the index among (terms, 1, y) of a column of the layout, whose last is the target."""
             return constant if column is None else target if column == width else column
 
         pairs = [tuple(sorted((factor(one.first), factor(one.second)))) for one in model.layout.entries]
@@ -67,22 +67,22 @@ class MomentMap:
 
     @property
     def width(self) -> int:
-        """Number of terms."""
+        """The number of terms."""
         return len(self.levels)
 
     @property
     def features(self) -> int:
-        """Number of feature moments."""
+        """The number of feature moments."""
         return len(self.feature_pairs)
 
     @property
     def targets(self) -> int:
-        """Number of target moments."""
+        """The number of target moments."""
         return self.width + 1 + self.has_square
 
     @cached_property
     def places(self) -> NDArray[np.intp]:
-        """Feature moment that each element of E[u uᵀ] is; `features` stands for 0, `features + 1` for 1."""
+        """The index of the feature moment at each element of E[u uᵀ]; `features` stands for 0, `features + 1` for 1."""
         size = self.width + 1
         found = np.full((size, size), self.features, np.intp)
         for k, (i, j) in enumerate(self.feature_pairs):
