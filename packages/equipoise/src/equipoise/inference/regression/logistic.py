@@ -136,7 +136,7 @@ class LogisticLikelihood(Likelihood):
         return ExpectedLabels(weights, self.around, self.moments.levels, derivatives=derivatives)
 
     def _steps(self, weights: Floats) -> Floats:
-        """Return the steps of (a, p) [points, 2 terms + 1] from the closed form's expansion to the estimated moments."""
+        """Return steps of (a, p) [points, 2 terms + 1] from the closed form's expansion to the estimated moments."""
         ends = np.broadcast_to(self._step[:-1, -1], (len(weights), len(self._step) - 1))
         return np.concatenate([weights @ self._step, ends], axis=1)
 
