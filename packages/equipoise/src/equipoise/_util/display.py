@@ -33,13 +33,13 @@ class Chart:
 
     def svg(self) -> str:
         """Return the chart as SVG, or an empty string if there is nothing to draw."""
-        shown = [one for _, line in self.lines for one in line]
+        shown = [interval for _, line in self.lines for interval in line]
         if not shown:
             return ""
-        low, high = min(one.low for one in shown), max(one.high for one in shown)
+        low, high = min(interval.low for interval in shown), max(interval.high for interval in shown)
         margin = 0.03 * (high - low) or abs(high) or 1.0
         low, high = low - margin, high + margin
-        series = list(dict.fromkeys(one.series for one in shown))
+        series = list(dict.fromkeys(interval.series for interval in shown))
         pitch = max(ROW, 9 * len(series) + 8)
         height = pitch * len(self.lines) + 40
 
@@ -51,18 +51,18 @@ class Chart:
             f'<text x="{x(tick):.1f}" y="{height - 22}" text-anchor="middle">{tick:g}</text>'
             for tick in _ticks(low, high)
         ]
-        for place, (label, line) in enumerate(self.lines):
-            top = pitch * place
+        for index, (label, line) in enumerate(self.lines):
+            top = pitch * index
             parts.append(
                 f'<text x="{LABEL - 8}" y="{top + pitch / 2 + 4:.1f}" text-anchor="end">'
                 f"{escape(shorten(label, LONGEST, placeholder='…') or label[:LONGEST])}</text>"
             )
-            for one in line:
-                colour = COLOURS[series.index(one.series) % len(COLOURS)]
-                y = top + pitch / 2 + 9 * (series.index(one.series) - (len(series) - 1) / 2)
+            for interval in line:
+                colour = COLOURS[series.index(interval.series) % len(COLOURS)]
+                y = top + pitch / 2 + 9 * (series.index(interval.series) - (len(series) - 1) / 2)
                 parts.append(
-                    f'<line x1="{x(one.low):.1f}" x2="{x(one.high):.1f}" y1="{y:.1f}" y2="{y:.1f}" stroke="{colour}" '
-                    f'stroke-width="2"/><circle cx="{x(one.middle):.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>'
+                    f'<line x1="{x(interval.low):.1f}" x2="{x(interval.high):.1f}" y1="{y:.1f}" y2="{y:.1f}" '
+                    f'stroke="{colour}" stroke-width="2"/><circle cx="{x(interval.middle):.1f}" cy="{y:.1f}" r="3.5" fill="{colour}"/>'
                 )
         legend = " &#160; ".join(
             f'<tspan fill="{colour}">●</tspan> {escape(name)}'
@@ -103,9 +103,9 @@ class Table:
 
         def line(cells: Sequence[str]) -> str:
             padded = []
-            for place, (cell, width) in enumerate(zip(cells, widths, strict=True)):
+            for column, (cell, width) in enumerate(zip(cells, widths, strict=True)):
                 blank = " " * (width - cells_on_screen(cell))
-                padded.append(blank + cell if place >= self.numeric_from else cell + blank)
+                padded.append(blank + cell if column >= self.numeric_from else cell + blank)
             return "  ".join(padded).rstrip()
 
         rule = "  ".join("─" * width for width in widths)
@@ -114,9 +114,9 @@ class Table:
     def _repr_html_(self) -> str:
         def row(cells: Sequence[object], tag: str) -> str:
             aligned = (
-                f'<{tag} style="padding: 2px 8px; text-align: {"right" if place >= self.numeric_from else "left"}">'
+                f'<{tag} style="padding: 2px 8px; text-align: {"right" if column >= self.numeric_from else "left"}">'
                 f"{escape(str(cell))}</{tag}>"
-                for place, cell in enumerate(cells)
+                for column, cell in enumerate(cells)
             )
             return f"<tr>{''.join(aligned)}</tr>"
 
@@ -132,4 +132,4 @@ def _ticks(low: float, high: float) -> list[float]:
     power = 10.0 ** math.floor(math.log10(span / 6))
     step = next(power * factor for factor in (1, 2, 5, 10) if span / (power * factor) <= 6)
     first, last = math.ceil(low / step), math.floor(high / step)
-    return [float(f"{place * step:.12g}") for place in range(first, last + 1)]
+    return [float(f"{index * step:.12g}") for index in range(first, last + 1)]

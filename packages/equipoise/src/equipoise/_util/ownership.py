@@ -59,11 +59,11 @@ def _is_own_group(group: int) -> bool:
     import pwd
 
     try:
-        me, found = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
+        me, entry = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except KeyError:
         return False
-    others = {one.pw_name for one in pwd.getpwall() if one.pw_gid == group} | set(found.gr_mem)
-    return group == me.pw_gid and found.gr_name == me.pw_name and others <= {me.pw_name}
+    others = {user.pw_name for user in pwd.getpwall() if user.pw_gid == group} | set(entry.gr_mem)
+    return group == me.pw_gid and entry.gr_name == me.pw_name and others <= {me.pw_name}
 
 
 def _is_trusted(owner: int) -> bool:

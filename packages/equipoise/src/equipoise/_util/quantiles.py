@@ -75,8 +75,8 @@ def truncated_square(half_square: Floats, dimension: int, degrees: float, limit:
     mass = special.gammainc(degrees / 2, limit / 2)
     below = mass * special.gammainc(dimension / 2, half_square)
     above = mass * special.gammaincc(dimension / 2, half_square) + special.gammaincc(degrees / 2, limit / 2)
-    found = np.where(below < 0.5, special.gammaincinv(degrees / 2, below), special.gammainccinv(degrees / 2, above))
-    return np.minimum(found, limit / 2)
+    half = np.where(below < 0.5, special.gammaincinv(degrees / 2, below), special.gammainccinv(degrees / 2, above))
+    return np.minimum(half, limit / 2)
 
 
 def unstretched_square(half_square: Floats, dimension: int, degrees: float, limit: float) -> Floats:
@@ -181,8 +181,8 @@ def ratio_quantile(z: Floats, centre: float, spread: float, upper: float) -> Flo
     """Map z to x = sinh(Z)/S: the inverse of `ratio_table`, continued linearly beyond its ends."""
     (values, slopes), inverse = ratio_table(centre, spread, upper), _inverse_ratio(centre, spread, upper)
     inside = np.clip(z, values[0], values[-1])
-    place = inverse(inside) + (z - inside) / np.where(z > inside, slopes[-1], slopes[0])
-    return np.asarray(np.sinh(place / RATIO_STRETCH) / centre)
+    stretched = inverse(inside) + (z - inside) / np.where(z > inside, slopes[-1], slopes[0])
+    return np.asarray(np.sinh(stretched / RATIO_STRETCH) / centre)
 
 
 def ratio_slope(z: Floats, centre: float, spread: float, upper: float) -> Floats:
@@ -190,36 +190,36 @@ def ratio_slope(z: Floats, centre: float, spread: float, upper: float) -> Floats
     (values, slopes), inverse = ratio_table(centre, spread, upper), _inverse_ratio(centre, spread, upper)
     inside = np.clip(z, values[0], values[-1])
     beyond = 1 / np.where(z > inside, slopes[-1], slopes[0])
-    place = inverse(inside) + (z - inside) * beyond
+    stretched = inverse(inside) + (z - inside) * beyond
     slope = np.where(z == inside, _inverse_ratio_slope(centre, spread, upper)(inside), beyond)
-    return np.asarray(np.cosh(place / RATIO_STRETCH) / (RATIO_STRETCH * centre) * slope)
+    return np.asarray(np.cosh(stretched / RATIO_STRETCH) / (RATIO_STRETCH * centre) * slope)
 
 
 @cache
 def _inverse_ratio_slope(centre: float, spread: float, upper: float) -> Callable[[Floats], Floats]:
     inverse = _inverse_ratio(centre, spread, upper)
-    found: Callable[[Floats], Floats] = inverse.derivative()  # type: ignore[attr-defined]
-    return found
+    derivative: Callable[[Floats], Floats] = inverse.derivative()  # type: ignore[attr-defined]
+    return derivative
 
 
 def ratio_coordinate(x: Floats, centre: float, spread: float, upper: float) -> Floats:
     """Map x = sinh(Z)/S to its normal coordinate, linear beyond the table: inverts `ratio_quantile`."""
     slopes = ratio_table(centre, spread, upper).slopes
-    place = RATIO_STRETCH * np.arcsinh(x * centre)
-    inside = np.clip(place, GRID[0], GRID[-1])
-    slope = np.where(place > inside, slopes[-1], slopes[0])
-    return np.asarray(_ratio(centre, spread, upper)(inside) + (place - inside) * slope)
+    stretched = RATIO_STRETCH * np.arcsinh(x * centre)
+    inside = np.clip(stretched, GRID[0], GRID[-1])
+    slope = np.where(stretched > inside, slopes[-1], slopes[0])
+    return np.asarray(_ratio(centre, spread, upper)(inside) + (stretched - inside) * slope)
 
 
 @cache
 def _ratio(centre: float, spread: float, upper: float) -> Callable[[Floats], Floats]:
     values, slopes = ratio_table(centre, spread, upper)
-    found: Callable[[Floats], Floats] = scipy.interpolate.CubicHermiteSpline(GRID, values, slopes)
-    return found
+    spline: Callable[[Floats], Floats] = scipy.interpolate.CubicHermiteSpline(GRID, values, slopes)
+    return spline
 
 
 @cache
 def _inverse_ratio(centre: float, spread: float, upper: float) -> Callable[[Floats], Floats]:
     values, slopes = ratio_table(centre, spread, upper)
-    found: Callable[[Floats], Floats] = scipy.interpolate.CubicHermiteSpline(values, GRID, 1 / slopes)
-    return found
+    spline: Callable[[Floats], Floats] = scipy.interpolate.CubicHermiteSpline(values, GRID, 1 / slopes)
+    return spline

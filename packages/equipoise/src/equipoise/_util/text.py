@@ -41,7 +41,7 @@ def first_few(values: Sequence[object], most: int = 6) -> str:
 
 def visible(text: str) -> str:
     """Escape every character that would steer a terminal, as in JSON, so that no name can pretend to be more."""
-    return _STEERING.sub(lambda found: json.dumps(found[0])[1:-1].replace("\x7f", "\\u007f"), text)
+    return _STEERING.sub(lambda match: json.dumps(match[0])[1:-1].replace("\x7f", "\\u007f"), text)
 
 
 def toml_string(text: str) -> str:
@@ -49,7 +49,7 @@ def toml_string(text: str) -> str:
 
     JSON escapes characters beyond 16 bits, such as emoji, as surrogate pairs, which TOML does not know.
     """
-    return _STEERING.sub(lambda found: f"\\U{ord(found[0]):08X}", json.dumps(text, ensure_ascii=False))
+    return _STEERING.sub(lambda match: f"\\U{ord(match[0]):08X}", json.dumps(text, ensure_ascii=False))
 
 
 def cells_on_screen(text: str) -> int:

@@ -28,5 +28,5 @@ def user_folder(purpose: Literal["config", "cache"]) -> Path:
 
 def make_private_folder(folder: Path) -> None:
     """Create a folder, and missing ones above it, so that nobody else can enter them."""
-    for place in (*reversed(folder.parents), folder):
-        place.mkdir(mode=0o700, exist_ok=True)
+    for path in (*reversed(folder.parents), folder):
+        path.mkdir(mode=0o700, exist_ok=True)
