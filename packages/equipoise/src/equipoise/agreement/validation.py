@@ -29,10 +29,10 @@ def describe_mistakes(error: ValidationError, agreement: type[Section], document
             key, message = _describe(detail, known)
         messages.setdefault(key, []).append(message)
     return [
-        f"{key}{' or '.join(dict.fromkeys(found))}"
-        for key, found in messages.items()
+        f"{key}{' or '.join(dict.fromkeys(alternatives))}"
+        for key, alternatives in messages.items()
         # A list is also called too short when what it does hold is wrong.
-        if not (found[0].startswith(_TOO_SHORT) and any(f"{key.split(' ')[0]}[" in other for other in messages))
+        if not (alternatives[0].startswith(_TOO_SHORT) and any(f"{key.split(' ')[0]}[" in other for other in messages))
     ]
 
 
