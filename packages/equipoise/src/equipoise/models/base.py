@@ -152,7 +152,7 @@ class Model(Section, ABC):
     @property
     def readable_names(self) -> tuple[str, ...]:
         """The names of all parameters in `own_units`."""
-        return tuple(one.name for axis in self.axes() for one in axis.parameters)
+        return tuple(parameter.name for axis in self.axes() for parameter in axis.parameters)
 
     def said_of(self, name: str) -> str:
         """Return in words what a parameter, named as in `own_units`, describes."""
@@ -262,9 +262,9 @@ class Model(Section, ABC):
         own = self.own_units(drawn)
         told = []
         for axis in self.axes():
-            for one in axis.parameters:
-                low, high = sorted(one.factor * end for end in np.quantile(own[one.name], (0.05, 0.95)))
-                told.append(f"{one.label} between {_two_figures(low)} and {_two_figures(high)} ({axis.unit})")
+            for parameter in axis.parameters:
+                low, high = sorted(parameter.factor * end for end in np.quantile(own[parameter.name], (0.05, 0.95)))
+                told.append(f"{parameter.label} between {_two_figures(low)} and {_two_figures(high)} ({axis.unit})")
         more = len(told) - MAX_SHOWN
         shown = "; ".join(told[:MAX_SHOWN]) + (f"; and so on for {counted(more, 'other')}" if more > 0 else "")
         return (f"Believed before any data, each nine times out of ten: {shown}.",)
@@ -346,7 +346,7 @@ class Family(Model):
     def expected_error(self, draws: Draws, truth: Draws, features: Floats | None) -> float:  # noqa: ARG002
         """Return the error of a parameter's mean, the largest among the parameters of the first axis."""
         own, true = self.own_units(draws), self.own_units(truth)
-        names = [one.name for one in self.axes()[0].parameters]
+        names = [parameter.name for parameter in self.axes()[0].parameters]
         return max(root_mean_square(true[name] - own[name].mean()) for name in names)
 
     @abstractmethod
@@ -401,13 +401,13 @@ def numbers_of(answers: NDArray[Any]) -> Floats:
 
 def label_positions(labels: tuple[int | str, ...], answers: NDArray[Any]) -> Floats:
     """Return the index of each answer among the agreed labels."""
-    places = {label: float(place) for place, label in enumerate(labels)}
-    found = [places.get(answer) for answer in answers.tolist()]
-    if None in found:
-        strange = answers.tolist()[found.index(None)]
+    places = {label: float(position) for position, label in enumerate(labels)}
+    positions = [places.get(answer) for answer in answers.tolist()]
+    if None in positions:
+        strange = answers.tolist()[positions.index(None)]
         agreed = f"neither {labels[0]!r} nor {labels[1]!r}" if len(labels) == 2 else f"none of {first_few(labels)}"
         raise MediationError(f"the test target {strange!r} is {agreed}; give targets as they are agreed")
-    return np.array(found, float)
+    return np.array(positions, float)
 
 
 def averaged(log_probability: Floats) -> Floats:

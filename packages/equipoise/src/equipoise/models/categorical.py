@@ -80,15 +80,15 @@ concentration = 1.0
         concentration = np.broadcast_to(self.prior.concentration, len(self.target.categories))
         left = np.zeros(len(coordinates))
         logs = []
-        for place, values in enumerate(coordinates.T):
-            share = beta_quantile(values, float(concentration[place]), float(concentration[place + 1 :].sum()))
+        for index, values in enumerate(coordinates.T):
+            share = beta_quantile(values, float(concentration[index]), float(concentration[index + 1 :].sum()))
             logs.append(left + share.log_share)
             left = left + share.log_rest
         return {"probabilities": np.exp(np.column_stack([*logs, left]))}
 
     def widened_prior(self, width: float) -> dict[str, Any]:
         stated = self.prior.concentration
-        return {"concentration": [one / width for one in stated] if isinstance(stated, list) else stated / width}
+        return {"concentration": [number / width for number in stated] if isinstance(stated, list) else stated / width}
 
     def prior_draws(self, number: int, rng: np.random.Generator) -> Draws:
         stated, categories = self.prior.concentration, len(self.target.categories)
@@ -96,8 +96,8 @@ concentration = 1.0
 
     def sample(self, draws: Draws, size: int, rng: np.random.Generator) -> NDArray[Any]:
         below = np.cumsum(draws["probabilities"], axis=1)[:, None, :-1]  # the last gets what is left
-        place = np.sum(rng.uniform(size=(len(below), size))[:, :, None] >= below, axis=2)
-        return np.asarray(np.take(self.target.categories, place))
+        chosen = np.sum(rng.uniform(size=(len(below), size))[:, :, None] >= below, axis=2)
+        return np.asarray(np.take(self.target.categories, chosen))
 
     def imagine(self, truth: Draws, number: int, rng: np.random.Generator) -> Rows:
         below = np.cumsum(truth["probabilities"][0])[:-1]  # the last category gets what is left
@@ -112,7 +112,10 @@ concentration = 1.0
         return f"the shares of the values of {self.target.name}"
 
     def axes(self) -> list[Axis]:
-        each = (Readable(f"{self.target.name} is {one}", f"probability[{one}]") for one in self.target.categories)
+        each = (
+            Readable(f"{self.target.name} is {category}", f"probability[{category}]")
+            for category in self.target.categories
+        )
         return [Axis("probability", tuple(each))]
 
 

@@ -126,8 +126,8 @@ def label_places(name: str, labels: tuple[int | str, ...], array: "pa.Array[Any]
     else:
         values = pa.array([float(label) for label in labels], pa.float64())
         array = pa.array(number_values(name, array))
-    found: pa.Array[Any] = pc.index_in(array, value_set=values, skip_nulls=True)
-    return found
+    positions: pa.Array[Any] = pc.index_in(array, value_set=values, skip_nulls=True)
+    return positions
 
 
 def refuse_not_finite(name: str, values: npt.NDArray[np.float64], first_row: int) -> None:

@@ -87,20 +87,20 @@ class Coding:
     @cached_property
     def always_zero(self) -> frozenset[tuple[int, int]]:
         """Pairs of terms whose product is 0 in every row."""
-        pairs = {(one, other) for block in self.blocks for one in block for other in block if one < other}
+        pairs = {(first, other) for block in self.blocks for first in block for other in block if first < other}
         return frozenset(pairs | {(min(pair), max(pair)) for pair in self.gaps})
 
     @property
     def level_terms(self) -> tuple[int, ...]:
         """The indices of all terms that are 0 or 1, in order."""
-        return tuple(sorted(place for block in self.blocks for place in block))
+        return tuple(sorted(index for block in self.blocks for index in block))
 
     def entries(self, target: str, square_weight: int, target_weight: int) -> tuple[Entry, ...]:
         """Return sums of all columns, then of all products of two columns that carry information: see `sensitivity`."""
         names = [*(term.name for term in self.terms), target]
         weights = [0] * len(names)
-        for place in self.numbers:
-            weights[place] = square_weight
+        for index in self.numbers:
+            weights[index] = square_weight
         weights[-1] = target_weight
         entries = [Entry(name, i, None, BASE_WEIGHT) for i, name in enumerate(names)]
         for i in range(len(names)):
@@ -148,9 +148,9 @@ def coding_of(features: Sequence[NumberFeature | BinaryFeature | CategoryFeature
                 blocks.append((len(terms),))
                 terms.append(_indicator(feature, terms[-1]))
         else:
-            found = _levels(feature)
-            blocks.append(tuple(range(len(terms), len(terms) + len(found))))
-            terms += found
+            levels = _levels(feature)
+            blocks.append(tuple(range(len(terms), len(terms) + len(levels))))
+            terms += levels
     return Coding(tuple(terms), tuple(numbers), tuple(blocks), tuple(gaps))
 
 
@@ -176,7 +176,7 @@ def _ordinal(feature: OrdinalFeature) -> Term:
     places = feature.places
     half = (places[-1] - places[0]) / 2
     middle = places[0] + half
-    codes = tuple((place - middle) / half for place in places)
+    codes = tuple((score - middle) / half for score in places)
     missing = {"refuse": None, "indicator": 0.0}.get(feature.missing)
     if feature.fill is not None:
         missing = codes[feature.levels.index(feature.fill)]
@@ -202,17 +202,17 @@ def _levels(feature: BinaryFeature | CategoryFeature) -> list[Term]:
     filled = None if feature.fill is None else feature.values.index(feature.fill)
     takes_missing = feature.missing != "refuse"
 
-    def column(place: int | None, *, is_other: bool = False, is_missing: bool = False) -> CodedColumn:
-        codes = tuple(float(position == place) for position in range(len(feature.values)))
-        missing = float(is_missing or (filled is not None and filled == place)) if takes_missing else None
+    def column(level: int | None, *, is_other: bool = False, is_missing: bool = False) -> CodedColumn:
+        codes = tuple(float(position == level) for position in range(len(feature.values)))
+        missing = float(is_missing or (filled is not None and filled == level)) if takes_missing else None
         return CodedColumn(feature.name, feature.values, codes, float(is_other) if other else None, missing)
 
     def term(name: str, grid: CodedColumn) -> Term:
         return Term(grid, feature.name, f"{feature.name}={name}", f"{feature.name}: {name} against {reference}", 1.0)
 
-    found = [term(str(value), column(k)) for k, value in enumerate(feature.values) if value != reference]
+    terms = [term(str(value), column(k)) for k, value in enumerate(feature.values) if value != reference]
     if other:
-        found.append(term("(other)", column(None, is_other=True)))
+        terms.append(term("(other)", column(None, is_other=True)))
     if feature.missing == "indicator":
-        found.append(term("(missing)", column(None, is_missing=True)))
-    return found
+        terms.append(term("(missing)", column(None, is_missing=True)))
+    return terms

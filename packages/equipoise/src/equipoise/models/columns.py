@@ -130,7 +130,7 @@ class RegressionColumn(NumberColumn):
         stated = [document[name] for name in ("reach", "typical") if document.get(name) is not None]
         if not stated:
             return document
-        if not all(is_range(one) for one in stated):
+        if not all(is_range(ends) for ends in stated):
             return {**document, "bounds": [-1.0, 1.0]}  # the mistake is in the other range, and said there
         return {**document, "bounds": list(_hull(stated))}
 
@@ -140,7 +140,7 @@ class RegressionColumn(NumberColumn):
 
     @property
     def valid_range(self) -> tuple[float, float] | None:
-        stated = [one for one in (self.reach, self.typical) if one is not None]
+        stated = [ends for ends in (self.reach, self.typical) if ends is not None]
         return None if stated and self.bounds == _hull(stated) else self.bounds  # as where bounds are left out
 
     @property
@@ -188,7 +188,7 @@ class RegressionColumn(NumberColumn):
 
 def _hull(ranges: Sequence[Sequence[float]]) -> tuple[float, float]:
     """Return the smallest range that contains all of them."""
-    return min(one[0] for one in ranges), max(one[1] for one in ranges)
+    return min(ends[0] for ends in ranges), max(ends[1] for ends in ranges)
 
 
 def is_range(stated: Any) -> bool:
@@ -332,7 +332,7 @@ class OrdinalFeature(LevelFeature):
             return self
         if len(self.scores) != len(self.levels):
             raise ValueError(f"scores has {len(self.scores)} numbers for {len(self.levels)} levels; give one for each")
-        if any(one >= other for one, other in zip(self.scores, self.scores[1:], strict=False)):
+        if any(score >= other for score, other in zip(self.scores, self.scores[1:], strict=False)):
             raise ValueError(f"scores = {list(self.scores)} must rise from level to level")
         if not _can_be_scaled(self.scores[0], self.scores[-1]):
             raise ValueError(f"scores = {list(self.scores)} cannot be mapped to [-1, 1]; choose other units")
@@ -346,7 +346,7 @@ class OrdinalFeature(LevelFeature):
     @property
     def places(self) -> tuple[float, ...]:
         """The scores of all levels, stated or not."""
-        return tuple(float(place) for place in range(len(self.levels))) if self.scores is None else self.scores
+        return tuple(float(rank) for rank in range(len(self.levels))) if self.scores is None else self.scores
 
 
 def _kind_of(document: Any) -> str:

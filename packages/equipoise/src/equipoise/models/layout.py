@@ -108,8 +108,8 @@ class ScaledColumn:
         if self.transform is not None:
             cells = TRANSFORMS[self.transform](np.clip(cells, *(self.valid or (self.lower, self.upper))))
         with np.errstate(over="ignore"):  # a huge value is clipped like any other
-            found = (cells - self.middle) / self.half_width
-        return np.where(np.isnan(cells), 0.0, found) if self.gaps_marked else np.asarray(found)
+            values = (cells - self.middle) / self.half_width
+        return np.where(np.isnan(cells), 0.0, values) if self.gaps_marked else np.asarray(values)
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ class Layout:
                 return min(codes), max(codes)
             return (0.0, 1.0) if isinstance(column, GapColumn) else (-1.0, 1.0)
 
-        found = []
+        limits = []
         for entry in self.entries:
             low, high = of_column(entry.first)
             if entry.second == entry.first:
@@ -251,8 +251,8 @@ class Layout:
             elif entry.second is not None:
                 corners = [a * b for a in (low, high) for b in of_column(entry.second)]
                 low, high = min(corners), max(corners)
-            found.append((low, high))
-        return tuple(found)
+            limits.append((low, high))
+        return tuple(limits)
 
     def beyond_rows(self, values: Sequence[float], count: float, noise: Sequence[float]) -> list[float]:
         """Return how far each entry lies outside the possible sums of `count` rows, in deviations of its noise."""
@@ -270,20 +270,20 @@ class Layout:
         `deviations` of its noise, so an honest release contradicts itself only if some noise is farther off. The
         condition on all columns together is checked last.
         """
-        sums = {(entry.first, entry.second): place for place, entry in enumerate(self.entries)}
+        sums = {(entry.first, entry.second): index for index, entry in enumerate(self.entries)}
         most = {
-            entry.first: values[place] + deviations * noise[place]
-            for place, entry in enumerate(self.entries)
+            entry.first: values[index] + deviations * noise[index]
+            for index, entry in enumerate(self.entries)
             if entry.second == entry.first
         }
-        for (first, second), place in sums.items():
+        for (first, second), index in sums.items():
             if first == second or first not in most or (second is not None and second not in most):
                 continue
-            least = max(0.0, abs(values[place]) - deviations * noise[place])
+            least = max(0.0, abs(values[index]) - deviations * noise[index])
             square = most[first] * (count if second is None else most[second])
             if least**2 > square:
-                others = [self.entries[sums[one, one]].name for one in (first, second) if one is not None]
-                return f"{self.entries[place].name!r} is {values[place]:.4g}, too large for {' and '.join(others)}"
+                others = [self.entries[sums[column, column]].name for column in (first, second) if column is not None]
+                return f"{self.entries[index].name!r} is {values[index]:.4g}, too large for {' and '.join(others)}"
         return self._negative_square(values, count, noise, deviations)
 
     def _negative_square(
@@ -302,7 +302,10 @@ class Layout:
         of M has no negative eigenvalue either.
         """
         squared = [entry.first for entry in self.entries if entry.second == entry.first]
-        index: dict[int | None, int] = {None: 0, **{column: place for place, column in enumerate(squared, start=1)}}
+        index: dict[int | None, int] = {
+            None: 0,
+            **{column: position for position, column in enumerate(squared, start=1)},
+        }
         matrix = np.zeros((len(index), len(index)))
         matrix[0, 0] = count
         a = []
@@ -321,7 +324,7 @@ class Layout:
         if eigenvalues[0] >= -largest - rounding:
             return None
         names = ["1", *(repr(self.columns[column].name) for column in squared)]
-        foremost = [names[place] for place in np.argsort(-np.abs(vectors[:, 0]))[:4]]
+        foremost = [names[position] for position in np.argsort(-np.abs(vectors[:, 0]))[:4]]
         return f"squares of a weighted sum of {', '.join(foremost)} add up to {eigenvalues[0]:.4g}"
 
     def noise_steps(self, guarantee: Guarantee) -> float:

@@ -245,26 +245,26 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
         assert residual is not None
         prior, unit = self.prior, self._residual_at(residual)
         if isinstance(prior, StandardisedEffects):
-            found = self.standardised_coordinates(weights, self.effect, unit, self._target_belief)
+            of_weights = self.standardised_coordinates(weights, self.effect, unit, self._target_belief)
         else:
             moved = weights - np.asarray(prior.weight_mean or 0.0)
-            found = moved / unit[:, None] @ np.linalg.cholesky(self.weight_precision)
-        return np.column_stack([residual, found])
+            of_weights = moved / unit[:, None] @ np.linalg.cholesky(self.weight_precision)
+        return np.column_stack([residual, of_weights])
 
     def pull_back(self, coordinates: Floats, slopes: Floats, of_variance: Floats) -> Floats:
         prior, unit = self.prior, self._residual_at(coordinates[:, 0])
         if isinstance(prior, StandardisedEffects):
-            found, of_unit = self.standardised_pull_back(
+            by_weights, of_unit = self.standardised_pull_back(
                 coordinates[:, 1:], slopes, self.effect, unit, self._target_belief
             )
             by_coordinate = log_normal_slope(coordinates[:, 0], *self._residual_belief)
         else:
             root = np.linalg.inv(np.linalg.cholesky(self.weight_precision))
-            found = unit[:, None] * (slopes @ root.T)
+            by_weights = unit[:, None] * (slopes @ root.T)
             of_unit = np.sum(slopes * (coordinates[:, 1:] @ root), axis=1)
             by_coordinate = -0.5 * log_gamma_slope(coordinates[:, 0], prior.shape)
         of_unit = of_unit + 2 * unit * of_variance
-        return np.column_stack([of_unit * unit * by_coordinate, found])
+        return np.column_stack([of_unit * unit * by_coordinate, by_weights])
 
     def log_volume(self, coordinates: Floats) -> Floats:
         unit = self._residual_at(coordinates[:, 0])
@@ -336,8 +336,8 @@ residual_spread = 1.0    # ... within a factor of e^1, about 3
         number = len(deviation)
         places = np.random.default_rng(_STREAM).permutation(number)
         noise = deviation * scipy.special.ndtri((places + 0.5) / number)
-        found = [np.quantile(part @ weights.T + noise, tails, axis=1).T for part in in_parts(features, number)]
-        return np.asarray(target.middle + target.half_width * np.concatenate(found))
+        quantiles = [np.quantile(part @ weights.T + noise, tails, axis=1).T for part in in_parts(features, number)]
+        return np.asarray(target.middle + target.half_width * np.concatenate(quantiles))
 
     def simulate_given(self, draws: Draws, predicted: Floats, rng: np.random.Generator) -> NDArray[Any]:
         target = self.target_column

@@ -228,11 +228,11 @@ bias_spread = 2.0        # log odds where all features are at their means
         signed, times = np.unique(rows.features * rows.target[:, None], axis=0, return_counts=True)
 
         def at(draws: Draws) -> Floats:
-            found, start = np.zeros(len(draws["weights"])), 0
-            for part in in_parts(signed, len(found)):
-                found += times[start : start + len(part)] @ scipy.special.log_expit(part @ draws["weights"].T)
+            totals, start = np.zeros(len(draws["weights"])), 0
+            for part in in_parts(signed, len(totals)):
+                totals += times[start : start + len(part)] @ scipy.special.log_expit(part @ draws["weights"].T)
                 start += len(part)
-            return found
+            return totals
 
         return at
 

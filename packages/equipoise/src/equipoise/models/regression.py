@@ -178,11 +178,11 @@ class Regression(Model):
 
     @property
     def number_names(self) -> tuple[str, ...]:
-        return tuple(self.coding.terms[place].name for place in self.coding.numbers)
+        return tuple(self.coding.terms[index].name for index in self.coding.numbers)
 
     def joint_domains(self) -> dict[str, list[Any]]:
         coding = self.coding
-        features = ", ".join(coding.terms[place].feature for place in coding.numbers)
+        features = ", ".join(coding.terms[index].feature for index in coding.numbers)
         return {f"norm of ({features})": [] if self.norm_bound is None else [self.norm_bound]}
 
     @property
@@ -223,7 +223,7 @@ class Regression(Model):
         return words.get(name, name)
 
     def row_name(self, name: str) -> str:
-        labels = {one.name: one.label for axis in self.axes()[1:] for one in axis.parameters}
+        labels = {parameter.name: parameter.label for axis in self.axes()[1:] for parameter in axis.parameters}
         return {f"weight[{term.name}]": term.step for term in self.coding.terms}.get(name, labels.get(name, name))
 
     def coordinate_names(self) -> list[str]:
@@ -246,11 +246,11 @@ class Regression(Model):
 
     def typical_features(self) -> list[tuple[float, float, float]]:
         """Return the beliefs about each numeric feature, under a standardised prior."""
-        stated = {one.name: one for one in self.features if isinstance(one, NumberFeature)}
-        terms = [self.coding.terms[place] for place in self.coding.numbers]
+        stated = {feature.name: feature for feature in self.features if isinstance(feature, NumberFeature)}
+        terms = [self.coding.terms[index] for index in self.coding.numbers]
         return [
-            self.typical(stated.get(one.feature), one.column if isinstance(one.column, ScaledColumn) else None)
-            for one in terms
+            self.typical(stated.get(term.feature), term.column if isinstance(term.column, ScaledColumn) else None)
+            for term in terms
         ]
 
     def deviation_coordinates(self, deviations: Floats) -> Floats:
@@ -272,13 +272,13 @@ class Regression(Model):
         A level's deviation is taken as known: its logarithm has no spread.
         """
         coding = self.coding
-        found = [(0.0, LEVEL_DEVIATION, 0.0)] * len(coding.terms)
-        for place, one in zip(coding.numbers, self.typical_features(), strict=True):
-            found[place] = one
+        beliefs = [(0.0, LEVEL_DEVIATION, 0.0)] * len(coding.terms)
+        for index, belief in zip(coding.numbers, self.typical_features(), strict=True):
+            beliefs[index] = belief
         for block in coding.blocks:
-            for place in block:
-                found[place] = (1 / (len(block) + 1), LEVEL_DEVIATION, 0.0)
-        return found
+            for index in block:
+                beliefs[index] = (1 / (len(block) + 1), LEVEL_DEVIATION, 0.0)
+        return beliefs
 
     def standardised_weights(
         self, coordinates: Floats, effect: float, unit: Floats | float, target: tuple[float, float]
@@ -301,12 +301,12 @@ class Regression(Model):
         """Return the coordinates of weights [draws, terms + 1]: the inverse of `standardised_weights`."""
         slopes = weights[:, :-1]
         ratios = slopes / (unit * (effect / SINH_DEVIATION) * np.ones(len(weights)))[:, None]
-        found = np.empty_like(weights)
+        coordinates = np.empty_like(weights)
         for alike, typical, spread in self._alike_terms:
-            found[:, alike] = ratio_coordinate(ratios[:, alike], typical, spread, LARGEST_DEVIATION)
+            coordinates[:, alike] = ratio_coordinate(ratios[:, alike], typical, spread, LARGEST_DEVIATION)
         middle, deviation = self._bias_given(slopes, target)
-        found[:, -1] = (weights[:, -1] - middle) / deviation
-        return found
+        coordinates[:, -1] = (weights[:, -1] - middle) / deviation
+        return coordinates
 
     def standardised_pull_back(
         self, coordinates: Floats, slopes: Floats, effect: float, unit: Floats, target: tuple[float, float]
@@ -324,8 +324,8 @@ class Regression(Model):
         # The bias moves with the other weights: its middle does, and how far it may be from there.
         through = slopes[:, :-1] - of_bias[:, None] * centres
         through += (of_bias * level / deviation)[:, None] * weights * of_means**2
-        found = np.column_stack([through * moved * scale[:, None], of_bias * deviation])
-        return found, np.sum(through * weights, axis=1) / unit
+        by_coordinates = np.column_stack([through * moved * scale[:, None], of_bias * deviation])
+        return by_coordinates, np.sum(through * weights, axis=1) / unit
 
     def standardised_log_volume(
         self, coordinates: Floats, effect: float, unit: Floats, target: tuple[float, float]
@@ -356,7 +356,10 @@ class Regression(Model):
         """The indices of terms about which beliefs are the same, with their deviation and its spread."""
         _, deviations, spreads = (np.array(part) for part in zip(*self.typical_terms, strict=True))
         kinds = dict.fromkeys(zip(deviations.tolist(), spreads.tolist(), strict=True))
-        return [(np.flatnonzero((deviations == one) & (spreads == other)), one, other) for one, other in kinds]
+        return [
+            (np.flatnonzero((deviations == deviation) & (spreads == spread)), deviation, spread)
+            for deviation, spread in kinds
+        ]
 
     def _bias_given(self, slopes: Floats, target: tuple[float, float]) -> tuple[Floats, Floats]:
         """Return mean and deviation of the bias given the other weights [draws, terms], features integrated out."""
@@ -428,7 +431,7 @@ class Regression(Model):
         norm = () if radius is None else (ball,)
         if not isinstance(data, StandardisedFeatures):
             return *norm, *super().beliefs(), f"Beliefs about the features: {stated(data)}."
-        terms = [self.coding.terms[place] for place in self.coding.numbers]
+        terms = [self.coding.terms[index] for index in self.coding.numbers]
         typical = [
             f"{term.name} {term.scale * deviation:.3g} around {term.middle + term.scale * middle:.4g}"
             for term, (middle, deviation, _) in zip(terms, self.typical_features(), strict=True)
@@ -451,26 +454,30 @@ class Regression(Model):
 
     def cautions(self) -> tuple[str, ...]:
         """Return cautions on features that look like labels, and on reaches far wider than expected values."""
-        numbers = [one for one in self.features if isinstance(one, NumberFeature) and one.transform is None]
-        labels = [one.name for one in numbers if float(one.bounds[0]).is_integer() and _width(one.bounds) == 1]
+        numbers = [column for column in self.features if isinstance(column, NumberFeature) and column.transform is None]
+        labels = [
+            column.name for column in numbers if float(column.bounds[0]).is_integer() and _width(column.bounds) == 1
+        ]
         scaled = [*numbers, self.target] if isinstance(self.target, RegressionColumn) else numbers
-        times = {one.name: _width(one.scaled_range) / _width(one.typical) for one in scaled if one.typical}
+        times = {
+            column.name: _width(column.scaled_range) / _width(column.typical) for column in scaled if column.typical
+        }
         wide = [f"{name} ({ratio:.3g} times)" for name, ratio in times.items() if ratio > WIDE]
-        unstated = [one.name for one in scaled if one.typical is None and one.reach is None]
-        found = []
+        unstated = [column.name for column in scaled if column.typical is None and column.reach is None]
+        sentences = []
         if labels:
-            found.append(
+            sentences.append(
                 f"The bounds of {_shown(labels)} are one apart. If such a column has two values only, say so "
                 f'(kind = "binary", labels = [0, 1]): {self.two_values}'
             )
         if wide:
-            found.append(
+            sentences.append(
                 f"What scales the noise is much wider than the typical range of {_shown(wide)}: the noise of means is "
                 "as many times as large as it need be, that of squares and products the square of it. Agree on a "
                 "reach of about the typical range, or write format = 3, where that is the default."
             )
         if unstated and isinstance(self.data_prior, StandardisedFeatures):
-            found.append(
+            sentences.append(
                 f"The bounds of {_shown(unstated)} scale the noise. If most values fill a part of them only, agree on "
                 "a typical range, beyond which values are moved to its ends: with one of a fifth of the width the "
                 "noise of means is a fifth, that of squares a twenty-fifth."
@@ -481,12 +488,12 @@ class Regression(Model):
             suggested = useful_ball(len(coding.numbers), coding.directions, len(coding.blocks))
         if suggested is not None:
             radius, share = suggested
-            found.append(
+            sentences.append(
                 f"norm_bound = {radius:g} would lower the noise of sums and products to {share:.0%}, though raise that "
                 "of squares: few rows are extreme in all numbers at once. If they are typical and independent, 97.5 % "
                 "are not changed by it."
             )
-        return tuple(found)
+        return tuple(sentences)
 
     @property
     @abstractmethod
@@ -533,7 +540,7 @@ class Regression(Model):
                     raise ValueError(f"model.{key} has `kind`, which format 1 does not know; write format = 3")
                 model[key] = {"kind": "conjugate", **said}
         for column in _columns_of(model):
-            for name in [one for one in ("typical", "reach") if one in column]:
+            for name in [option for option in ("typical", "reach") if option in column]:
                 raise ValueError(
                     f"the column {column.get('name')!r} has `{name}`, which format 1 does not know; write format = 3 "
                     "(whose priors differ), or remove it"
