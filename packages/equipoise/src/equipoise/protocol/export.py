@@ -61,7 +61,7 @@ class Manifest:
             if document["format"] != FORMAT or document["version"] not in VERSIONS:
                 raise ValueError(f"format {document['format']!r}, version {document['version']!r}")
             signature = str(document.pop("signature"))
-            found = cls(
+            manifest = cls(
                 round=str(document["round"]),
                 service=str(document["service"]),
                 time=int(document["time"]),
@@ -75,8 +75,8 @@ class Manifest:
             raise VerificationError(
                 f"the manifest cannot be read ({error!r}); is this an export of Equipoise?"
             ) from error
-        verify(found.service, found.signature, found.signed, what="the manifest")
-        return found
+        verify(manifest.service, manifest.signature, manifest.signed, what="the manifest")
+        return manifest
 
 
 def signed_manifest(

@@ -59,21 +59,21 @@ def concerned(events: Iterable[Mapping[str, Any]], round_id: str) -> set[Any]:
     waiting: list[Any] = []
     let_in_by: dict[Any, set[Any]] = {}  # names, by number
     known_as: dict[Any, set[Any]] = {}  # numbers, by name
-    for one in events:
-        if "content" in one or not isinstance(details := one["details"], Mapping) or details.get("person") is None:
+    for event in events:
+        if "content" in event or not isinstance(details := event["details"], Mapping) or details.get("person") is None:
             continue
         person = details["person"]
-        if one["round"] == round_id:
+        if event["round"] == round_id:
             waiting.append(person)
-        elif one["kind"] in LET_IN:
-            let_in_by.setdefault(person, set()).add(one["actor"])
+        elif event["kind"] in LET_IN:
+            let_in_by.setdefault(person, set()).add(event["actor"])
             known_as.setdefault(details.get("name"), set()).add(person)
-    found: set[Any] = set()
+    people: set[Any] = set()
     while waiting:
-        if (person := waiting.pop()) not in found:
-            found.add(person)
-            waiting += [one for name in let_in_by.get(person, ()) for one in known_as.pop(name, ())]
-    return found
+        if (person := waiting.pop()) not in people:
+            people.add(person)
+            waiting += [number for name in let_in_by.get(person, ()) for number in known_as.pop(name, ())]
+    return people
 
 
 def check_chain(events: Iterable[Mapping[str, Any]], *, previous: str = BEGINNING, first: int = 1) -> str:

@@ -34,18 +34,18 @@ class SignedRequest:
     @classmethod
     def of(cls, headers: Mapping[str, str]) -> Self | None:
         """Parse the headers; return None if all of them are missing."""
-        found = {name: headers.get(name) for name in (KEY, TIME, NONCE, SIGNATURE)}
-        if not any(value is not None for value in found.values()):
+        stated = {name: headers.get(name) for name in (KEY, TIME, NONCE, SIGNATURE)}
+        if not any(value is not None for value in stated.values()):
             return None
-        for name, value in found.items():
+        for name, value in stated.items():
             if value is None:
                 raise VerificationError(f"a signed request needs the header {name}, which is missing")
             if name in _LENGTHS and not (len(value) == _LENGTHS[name] and set(value) <= set("0123456789abcdef")):
                 raise VerificationError(f"the header {name} must be {_LENGTHS[name]} lower-case hexadecimal digits")
-        time = str(found[TIME])
+        time = str(stated[TIME])
         if not (time.isascii() and time.isdigit() and len(time) <= _MAX_DIGITS):
             raise VerificationError(f"the header {TIME} must be seconds since 1970, in digits")
-        return cls(str(found[KEY]), int(time), str(found[NONCE]), str(found[SIGNATURE]))
+        return cls(str(stated[KEY]), int(time), str(stated[NONCE]), str(stated[SIGNATURE]))
 
     def check(self, *, audience: str, method: str, target: str, body: bytes) -> None:
         """Refuse a request that its sender did not sign for this service; the caller checks its age."""
