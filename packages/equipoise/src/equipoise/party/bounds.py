@@ -108,14 +108,14 @@ class BoundsRelease(BaseModel):
                 "buy them again, or agree on bounds from common knowledge"
             )
         try:
-            found = cls.model_validate(document)
+            release = cls.model_validate(document)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             key = ".".join(str(part) for part in first["loc"]) or "document"
             raise TableError(f"{str(path)!r} is damaged: {key}: {first['msg']}; ask the party for it again") from error
-        verify(found.public_key, found.signature, found.signed_bytes(), what=f"{str(path)!r}")
-        found._refuse_impossible(path)
-        return found
+        verify(release.public_key, release.signature, release.signed_bytes(), what=f"{str(path)!r}")
+        release._refuse_impossible(path)
+        return release
 
     def _refuse_impossible(self, path: Path) -> None:
         """Refuse counts that this number of rows with such noise cannot have; `IMPOSSIBLE` has the odds."""
@@ -208,13 +208,13 @@ def release_bounds(
         planned=True,
     )  # fmt: skip
     noisy = np.array(perturb([_WEIGHT * int(count) for count in counts.ravel()], sensitivity=sensitivity, zcdp=zcdp))
-    found = (noisy / _WEIGHT).reshape(counts.shape)
+    noisy_counts = (noisy / _WEIGHT).reshape(counts.shape)
     unsigned = BoundsRelease(
         party=party,
         zcdp=zcdp,
         rows_per_individual=rows,
         count=number,
-        counts=dict(zip(columns, found.tolist(), strict=True)),
+        counts=dict(zip(columns, noisy_counts.tolist(), strict=True)),
         public_key=public_hex(signing_key),
         signature="0" * 128,
     )
@@ -226,9 +226,9 @@ def _counts(source: Any, columns: tuple[str, ...], individuals: Individuals | No
     number, counts = 0, np.zeros((len(columns), BINS), np.int64)
     for values_of_columns in _values(source, columns, individuals):
         number += len(values_of_columns[0])
-        for place, values in enumerate(values_of_columns):
+        for index, values in enumerate(values_of_columns):
             present = values[~np.isnan(values)]
-            counts[place] += np.bincount(np.searchsorted(EDGES, present, side="right"), minlength=BINS)
+            counts[index] += np.bincount(np.searchsorted(EDGES, present, side="right"), minlength=BINS)
     if not number:
         raise TableError("the table has no rows; bounds need at least one")
     return number, counts
@@ -249,8 +249,8 @@ def _values(source: Any, columns: tuple[str, ...], individuals: Individuals | No
             return
         for batch in table if owners is None else map(owners.kept, table):
             pieces = []
-            for place, name in enumerate(columns):
-                column = batch.data[:, place] if isinstance(batch.data, np.ndarray) else batch.data[place]
+            for index, name in enumerate(columns):
+                column = batch.data[:, index] if isinstance(batch.data, np.ndarray) else batch.data[index]
                 values = np.asarray(column, float) if isinstance(column, np.ndarray) else number_values(name, column)
                 refuse_not_finite(name, np.where(np.isnan(values), 0.0, values), batch.first_row)
                 pieces.append(values if batch.keep is None else values[batch.keep])

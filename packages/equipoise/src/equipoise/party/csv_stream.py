@@ -151,12 +151,12 @@ def _csv_reader(
 
     def read_block(source: Any, names: list[str] | None, *, threads: bool) -> pa.Table:
         read = pa_csv.ReadOptions(block_size=2**21, column_names=names, use_threads=threads)
-        found: dict[str, Any] = {}
+        columns: dict[str, Any] = {}
         for convert in conversions:
             source.seek(0)
             table = pa_csv.read_csv(source, read_options=read, parse_options=parse, convert_options=convert)
-            found |= zip(table.column_names, table.columns, strict=True)
-        return pa.table(found)
+            columns |= zip(table.column_names, table.columns, strict=True)
+        return pa.table(columns)
 
     names: list[str] | None = None  # the first block has them
     before = 0

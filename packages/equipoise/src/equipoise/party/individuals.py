@@ -98,10 +98,10 @@ class RowsOfIndividuals:
         but none, come out as tables that differ in one row. Memory grows with individuals and with the levels that each
         has, not with rows.
         """
-        found, first_rows = self.cells_of_all(batches, columns, told)
-        self._refuse_gaps(columns, found, first_rows)
+        merged_cells, first_rows = self.cells_of_all(batches, columns, told)
+        self._refuse_gaps(columns, merged_cells, first_rows)
         for start in range(0, len(first_rows), BATCH_ROWS):
-            yield Batch(start, [cells[start : start + BATCH_ROWS] for cells in found], are_cells=True)
+            yield Batch(start, [cells[start : start + BATCH_ROWS] for cells in merged_cells], are_cells=True)
 
     def cells_of_all(
         self, batches: Iterable[Batch], columns: Sequence[GridColumn], told: Callable[[int], None] | None = None
@@ -113,13 +113,13 @@ class RowsOfIndividuals:
             *data, owners = batch.data
             places, individuals = self.places_of(owners, batch.first_row), self.number
             first_rows.add(places, batch.first_row + np.arange(len(places), dtype=float), individuals)
-            for one, column, cells in zip(made, columns, data, strict=True):
-                one.add(places, _cells(column, cells, batch.first_row), individuals)
+            for aggregation, column, cells in zip(made, columns, data, strict=True):
+                aggregation.add(places, _cells(column, cells, batch.first_row), individuals)
             rows += batch.rows
             if told is not None:
                 told(rows)
         count = len(self._places)
-        return [one.cells(count) for one in made], first_rows.cells(count)
+        return [aggregation.cells(count) for aggregation in made], first_rows.cells(count)
 
     @property
     def number(self) -> int:
@@ -152,9 +152,9 @@ class RowsOfIndividuals:
             owners = decoded(owners).cast(pa.large_binary())
         encoded = owners.dictionary_encode()
         names: list[Any] = encoded.dictionary.to_pylist()
-        found = np.array([self._places.setdefault(name, len(self._places)) for name in names], np.int64)
-        whose, place = np.unique(found, return_inverse=True)  # 0.0 and -0.0 are one
-        within = place[np.asarray(encoded.indices, np.int64)]
+        indices = np.array([self._places.setdefault(name, len(self._places)) for name in names], np.int64)
+        whose, positions = np.unique(indices, return_inverse=True)  # 0.0 and -0.0 are one
+        within = positions[np.asarray(encoded.indices, np.int64)]
         self._rows = _grown(self._rows, len(self._places), 0)
         self._rows[whose] += np.bincount(within, minlength=len(whose))
         return whose, within
@@ -170,10 +170,12 @@ class RowsOfIndividuals:
             )
         self._kind = named
 
-    def _refuse_gaps(self, columns: Sequence[GridColumn], found: Sequence[Floats], first_rows: Floats) -> None:
+    def _refuse_gaps(
+        self, columns: Sequence[GridColumn], cells_of_columns: Sequence[Floats], first_rows: Floats
+    ) -> None:
         """Refuse a table in which somebody lacks a value that every individual needs; name all such columns."""
         told = []
-        for column, cells in zip(columns, found, strict=True):
+        for column, cells in zip(columns, cells_of_columns, strict=True):
             if np.any(np.isinf(cells)):
                 raise TableError(
                     f"column {column.name!r}: values of one {self.agreed.column!r} add up to more than numbers hold; "
@@ -196,10 +198,10 @@ class RowsOfIndividuals:
         """The number of rows whose owner's name equals an earlier one up to surrounding spaces and capitals."""
         seen: set[str] = set()
         rows = 0
-        for name, place in self._places.items():
+        for name, index in self._places.items():
             if isinstance(name, bytes):
                 folded = name.decode(errors="replace").strip().casefold()
-                rows += int(self._rows[place]) if folded in seen else 0
+                rows += int(self._rows[index]) if folded in seen else 0
                 seen.add(folded)
         return rows
 
@@ -322,15 +324,15 @@ class _MostFrequent:
         counts = np.fromiter(self._counts.values(), np.int64, len(self._counts))
         places, levels = np.divmod(keys, self._levels + 1)
         order = np.lexsort((-levels, counts))  # of one individual, what counts comes last
-        found = np.full(individuals, np.nan)
-        found[places[order]] = np.where(levels == self._levels, -1, levels)[order]
-        return found
+        chosen = np.full(individuals, np.nan)
+        chosen[places[order]] = np.where(levels == self._levels, -1, levels)[order]
+        return chosen
 
 
 def _grown(values: NDArray[Any], size: int, fill: float) -> NDArray[Any]:
     """Return the values in an array of at least `size`; it at least doubles when it grows."""
     if size <= len(values):
         return values
-    found = np.full(max(size, 2 * len(values)), fill, values.dtype)
-    found[: len(values)] = values
-    return found
+    larger = np.full(max(size, 2 * len(values)), fill, values.dtype)
+    larger[: len(values)] = values
+    return larger

@@ -57,14 +57,17 @@ class Problem:
 def odd_problems(layout: Layout, source: Any) -> tuple[Problem, ...]:
     """Return oddities of a table, besides clipping; refuse a table with errors, listing all of them."""
     problems = problems_of(layout, source)
-    wrong = [one for one in problems if one.refused]
+    wrong = [problem for problem in problems if problem.refused]
     if wrong:
-        rows = [(one.column, one.problem, one.count or "", one.first_row or "", one.remedy) for one in wrong]
+        rows = [
+            (problem.column, problem.problem, problem.count or "", problem.first_row or "", problem.remedy)
+            for problem in wrong
+        ]
         table = Table("", ("column", "problem", "rows", "first row", "what to do"), rows, numeric_from=9)
         raise TableError(
             f"the table cannot be released as it is; nothing was spent. {counted(len(wrong), 'problem')}:{table}"
         )
-    return tuple(one for one in problems if one.problem != OUTSIDE)
+    return tuple(problem for problem in problems if problem.problem != OUTSIDE)
 
 
 def problems_of(layout: Layout, source: Any) -> list[Problem]:
@@ -76,25 +79,25 @@ def problems_of(layout: Layout, source: Any) -> list[Problem]:
         names = list(table.all_columns)
     if len(names) == 1:
         check_header(names, wanted)  # which knows files that are separated by something else
-    found, present = [], []
+    problems, present = [], []
     owners = RowsOfIndividuals.of(layout, source)
     for want in (*wanted, *([] if owners is None else [owners.wanted])):
         try:
             check_header(names, (want,))
         except TableError as error:
             what = "there more than once" if want.name in names else "not in the table"
-            found.append(Problem(want.name, what, 0, None, str(error)))
+            problems.append(Problem(want.name, what, 0, None, str(error)))
         else:
             present.append(want)
     columns = {column.name: column for column in first_columns(layout)}
     as_text = is_delimited(source)
     decimal = source.decimal if isinstance(source, CsvFile) else "."
     if owners is not None and present and present[-1] == owners.wanted:
-        found += _of_individuals(owners, source)
+        problems += _of_individuals(owners, source)
         present.pop()
     asked = tuple(Wanted(want.name, _labels_of(want)) if as_text else want for want in present)
     merged = None
-    if owners is not None and owners.agreed.aggregate is not None and not any(one.refused for one in found):
+    if owners is not None and owners.agreed.aggregate is not None and not any(problem.refused for problem in problems):
         merged = RowsOfIndividuals(owners.agreed)
     looked = [
         _Look(columns[want.name], decimal, as_text=as_text, merged=merged, role=_role(want, wanted)) for want in present
@@ -105,7 +108,7 @@ def problems_of(layout: Layout, source: Any) -> list[Problem]:
                 whose = None if merged is None else merged.places_of(batch.data[-1], batch.first_row)
                 for look, cells in zip(looked, batch.data, strict=merged is None):
                     look.at(cells, batch.first_row, whose)
-    return [*found, *(problem for look in looked for problem in look.problems())]
+    return [*problems, *(problem for look in looked for problem in look.problems())]
 
 
 def _of_individuals(owners: RowsOfIndividuals, source: Any) -> Iterator[Problem]:

@@ -63,13 +63,13 @@ def proposed(releases: Sequence[BoundsRelease]) -> dict[str, Proposal]:
     if repeated := first_repeat([release.party for release in releases]):
         raise TableError(f"two of the files are of {repeated!r}; give one of each party")
     names = dict.fromkeys(name for release in releases for name in release.counts)
-    found = {}
+    proposals = {}
     for name in names:
         having = [release for release in releases if name in release.counts]
         counts = np.sum([release.counts[name] for release in having], axis=0)
         deviation = math.sqrt(sum(release.deviation**2 for release in having))
-        found[name] = propose(counts, deviation, sum(release.count for release in having))
-    return found
+        proposals[name] = propose(counts, deviation, sum(release.count for release in having))
+    return proposals
 
 
 def propose(counts: Floats, deviation: float, rows: int) -> Proposal:
@@ -111,18 +111,18 @@ def _surely_not_empty(counts: Floats, deviation: float) -> NDArray[np.bool_]:
 
 def _typical(counts: Floats, deviation: float) -> tuple[float, float]:
     """Return the range of all detected rows but the tails; tails are smaller by what noise may add to them."""
-    found = float(counts.sum())
-    tail = max(0.0, _TAIL - _DEVIATIONS * deviation / found)
+    total = float(counts.sum())
+    tail = max(0.0, _TAIL - _DEVIATIONS * deviation / total)
     present = np.flatnonzero(counts)
-    share = np.cumsum(counts) / found
+    share = np.cumsum(counts) / total
     low = int(np.searchsorted(share, tail, side="right")) if tail else int(present[0])
     high = int(np.searchsorted(share, 1 - tail)) if tail else int(present[-1])
     return _edge(low - 1), _edge(high)
 
 
-def _edge(place: int) -> float:
+def _edge(index: int) -> float:
     """Return an edge, the outermost for anything beyond. Between the two edges nearest to 0 lies 0 itself."""
-    return float(EDGES[min(max(place, 0), len(EDGES) - 1)])
+    return float(EDGES[min(max(index, 0), len(EDGES) - 1)])
 
 
 def _rounded(value: float, *, down: bool) -> float:

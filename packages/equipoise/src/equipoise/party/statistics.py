@@ -92,10 +92,10 @@ def wanted_columns(layout: Layout) -> tuple[Wanted, ...]:
 
 def first_columns(layout: Layout) -> tuple[GridColumn, ...]:
     """Return the first grid column of each table column: a number comes before the indicator of its gaps."""
-    found: dict[str, GridColumn] = {}
+    columns: dict[str, GridColumn] = {}
     for column in layout.columns:
-        found.setdefault(column.name, column)
-    return tuple(found.values())
+        columns.setdefault(column.name, column)
+    return tuple(columns.values())
 
 
 class Sums(NamedTuple):
@@ -293,11 +293,11 @@ class _Moments:
         """Return the cells behind every grid column, reading each table column once: numbers, or label indices."""
         if isinstance(batch.data, np.ndarray):
             batch = batch._replace(data=[pa.array(column) for column in batch.data.T])
-        found: dict[int, Floats] = {}
+        cells: dict[int, Floats] = {}
         for column, source in zip(self.layout.columns, self.sources, strict=True):
-            if source not in found:
-                found[source] = _read(column, batch, source)
-        return [found[source] for source in self.sources]
+            if source not in cells:
+                cells[source] = _read(column, batch, source)
+        return [cells[source] for source in self.sources]
 
     def _look_at_cells(self, columns: "Floats | list[Floats]", first_row: int) -> None:
         """Refuse fractions where counts are agreed; note how much of the first batch will be clipped."""
