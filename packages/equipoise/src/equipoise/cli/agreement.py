@@ -106,17 +106,17 @@ def bounds(
     Example: equipoise agreement bounds north.bounds.json south.bounds.json --draft agreement.toml
     """
     releases = [BoundsRelease.load(path) for path in files]
-    found = proposed(releases)
-    filled = [] if draft is None else _fill_in(draft, found, releases)
+    proposals = proposed(releases)
+    filled = [] if draft is None else _fill_in(draft, proposals, releases)
     if as_json:
         alone = {
-            release.party: {name: proposal_as_json(one) for name, one in proposed([release]).items()}
+            release.party: {name: proposal_as_json(proposal) for name, proposal in proposed([release]).items()}
             for release in releases
         }
         print_json(
             {
                 "files": [file_as_json(release) for release in releases],
-                "proposed": {name: proposal_as_json(one) for name, one in found.items()},
+                "proposed": {name: proposal_as_json(proposal) for name, proposal in proposals.items()},
                 "alone": alone,
                 "filled_in": filled,
             }
@@ -128,7 +128,7 @@ def bounds(
         print_lines(f"Filled in {draft}: {', '.join(filled) or nothing}.")
 
 
-def _fill_in(draft: Path, found: Mapping[str, Proposal], releases: Sequence[BoundsRelease]) -> list[str]:
+def _fill_in(draft: Path, proposals: Mapping[str, Proposal], releases: Sequence[BoundsRelease]) -> list[str]:
     """Write proposed ranges that can be told into the open questions of a draft, with a comment; return the columns."""
     try:
         text = draft.read_text(encoding="utf-8")
@@ -136,19 +136,19 @@ def _fill_in(draft: Path, found: Mapping[str, Proposal], releases: Sequence[Boun
         raise AgreementError(f"cannot read {str(draft)!r}: {getattr(error, 'strerror', None) or error}") from error
     _check_keys(text, draft, releases)
     filled = []
-    for name, proposal in found.items():
+    for name, proposal in proposals.items():
         column = f"name = {toml_string(name)}, "
-        place = f'{column}typical = ["{OPEN}", "{OPEN}"]'
-        if proposal.bounds is None or not proposal.is_told or place not in text:
+        question = f'{column}typical = ["{OPEN}", "{OPEN}"]'
+        if proposal.bounds is None or not proposal.is_told or question not in text:
             continue
         typical = (
             "" if proposal.typical is None else f"typical = [{proposal.typical[0]:.4g}, {proposal.typical[1]:.4g}], "
         )
         ranges = f"{column}{typical}bounds = [{proposal.bounds[0]!r}, {proposal.bounds[1]!r}]"
-        start = text.rfind("\n", 0, text.index(place)) + 1
+        start = text.rfind("\n", 0, text.index(question)) + 1
         indented = text[start : len(text) - len(text[start:].lstrip())]
         comment = f"{indented}# bought: {'; '.join(alone_in_words(releases, name))}\n"
-        text = text[:start] + comment + text[start:].replace(place, ranges, 1)
+        text = text[:start] + comment + text[start:].replace(question, ranges, 1)
         filled.append(name)
     _write(text, draft, force=True)
     return filled

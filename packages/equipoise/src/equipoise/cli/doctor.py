@@ -108,8 +108,8 @@ def examine(ledgers: Sequence[Path] = ()) -> list[Check]:
         ("memory", check_memory),
         ("clock", check_clock),
     ]
-    found = [_guarded(name, check) for name, check in checks]
-    return found + [_guarded(f"ledger {path}", partial(check_ledger, path)) for path in ledgers]
+    results = [_guarded(name, check) for name, check in checks]
+    return results + [_guarded(f"ledger {path}", partial(check_ledger, path)) for path in ledgers]
 
 
 def _guarded(name: str, check: Callable[[], Check]) -> Check:
@@ -124,16 +124,18 @@ def _guarded(name: str, check: Callable[[], Check]) -> Check:
 
 def _split(message: str) -> tuple[str, str]:
     """Split one of our error messages into finding and remedy, which stands last."""
-    found, _, remedy = message.rpartition("; ")
-    return (found, remedy) if found else (message, "")
+    finding, _, remedy = message.rpartition("; ")
+    return (finding, remedy) if finding else (message, "")
 
 
 def check_python() -> Check:
     """Report the Python version and refuse a 32-bit one; the installer has checked that it is recent enough."""
-    found = f"{platform.python_implementation()} {platform.python_version()} on {platform.platform(terse=True)}"
+    finding = f"{platform.python_implementation()} {platform.python_version()} on {platform.platform(terse=True)}"
     if sys.maxsize < 2**62:
-        return Check("Python", "failed", f"{found}, 32 bits", "install a 64-bit Python: statistics are 64-bit integers")
-    return Check("Python", "ok", found)
+        return Check(
+            "Python", "failed", f"{finding}, 32 bits", "install a 64-bit Python: statistics are 64-bit integers"
+        )
+    return Check("Python", "ok", finding)
 
 
 def check_version() -> Check:
@@ -179,19 +181,19 @@ def check_noise() -> Check:
     noise = perturb([0] * NOISE_DRAWS, sensitivity=sensitivity, zcdp=zcdp)
     expected = noise_scale(sensitivity, zcdp) ** 2
     ratio = sum(value * value for value in noise) / NOISE_DRAWS / expected
-    found = f"OpenDP's discrete Gaussian: variance {ratio:.2f} times what it should be, over {NOISE_DRAWS:,} draws"
+    finding = f"OpenDP's discrete Gaussian: variance {ratio:.2f} times what it should be, over {NOISE_DRAWS:,} draws"
     if abs(ratio - 1) > 6 * (2 / NOISE_DRAWS) ** 0.5 or len(set(noise)) < NOISE_DRAWS / 4:
-        return Check("noise", "failed", found, "release nothing on this machine; reinstall OpenDP and check again")
-    return Check("noise", "ok", found)
+        return Check("noise", "failed", finding, "release nothing on this machine; reinstall OpenDP and check again")
+    return Check("noise", "ok", finding)
 
 
 def check_disk() -> Check:
     """Check that the current folder's disk has room for settlements and rewards."""
     free = shutil.disk_usage(".").free
-    found = f"{_size(free)} free in {Path.cwd()}"
+    finding = f"{_size(free)} free in {Path.cwd()}"
     if free < LOW_DISK:
-        return Check("disk", "warning", found, f"make room: a settlement of ten parties may need {_size(LOW_DISK)}")
-    return Check("disk", "ok", found)
+        return Check("disk", "warning", finding, f"make room: a settlement of ten parties may need {_size(LOW_DISK)}")
+    return Check("disk", "ok", finding)
 
 
 def check_memory() -> Check:
@@ -215,10 +217,10 @@ def _free_memory() -> int | None:
 def check_clock(now: datetime | None = None) -> Check:
     """Check the clock: ledger entries carry the time, and one that is years off confuses their auditors."""
     now = now or datetime.now(UTC)
-    found = f"{now:%Y-%m-%d %H:%M} UTC"
+    finding = f"{now:%Y-%m-%d %H:%M} UTC"
     if not RELEASED <= now < RELEASED.replace(year=RELEASED.year + 50):
-        return Check("clock", "warning", found, "set the clock: ledgers and settlements carry the time")
-    return Check("clock", "ok", found)
+        return Check("clock", "warning", finding, "set the clock: ledgers and settlements carry the time")
+    return Check("clock", "ok", finding)
 
 
 def check_ledger(path: Path) -> Check:
@@ -230,15 +232,15 @@ def check_ledger(path: Path) -> Check:
     spends = counted(len(history.spends), "spend")
     if obstacle := history.account.obstacle:
         return Check(name, "failed", f"chain intact, {spends}, of units that do not add up", obstacle)
-    found = f"chain intact, {spends}, zCDP {history.total_zcdp:.4g} of {history.cap_zcdp:.4g} for {history.unit}"
+    finding = f"chain intact, {spends}, zCDP {history.total_zcdp:.4g} of {history.cap_zcdp:.4g} for {history.unit}"
     if history.total_zcdp > history.cap_zcdp * ROUNDING:
-        return Check(name, "failed", f"{found}: above its cap", "find out who wrote to it; restore it from a backup")
+        return Check(name, "failed", f"{finding}: above its cap", "find out who wrote to it; restore it from a backup")
     if history.unfinished:
         cut = counted(len(history.unfinished), "spend")
         return Check(
-            name, "warning", f"{found}; {cut} cut off before a submission was stored", "they count: release --again"
+            name, "warning", f"{finding}; {cut} cut off before a submission was stored", "they count: release --again"
         )
-    return Check(name, "ok", found)
+    return Check(name, "ok", finding)
 
 
 def _size(number: float) -> str:

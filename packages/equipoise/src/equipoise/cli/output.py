@@ -47,8 +47,8 @@ def print_alarm(text: str) -> None:
 def print_table(table: Table) -> None:
     """Print a table under its title, followed by its notes."""
     shown = rich_table.Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for place, header in enumerate(table.headers):
-        shown.add_column(Text(visible(header)), justify="right" if place >= table.numeric_from else "left")
+    for index, header in enumerate(table.headers):
+        shown.add_column(Text(visible(header)), justify="right" if index >= table.numeric_from else "left")
     for row in table.rows:
         shown.add_row(*(Text(visible(_cell(cell))) for cell in row))
     print_lines(table.title)

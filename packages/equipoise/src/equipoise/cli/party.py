@@ -236,7 +236,7 @@ def show_preview(preview: Preview, *, as_json: bool) -> None:
                     "clipped": preview.clipped,
                     "columns_not_read": preview.ignored_columns,
                     **({"individuals_by_rows": preview.individuals} if preview.individuals else {}),
-                    "odd": [asdict(one) for one in preview.odd],
+                    "odd": [asdict(problem) for problem in preview.odd],
                 },
             }
         )
@@ -309,7 +309,10 @@ def _show_private_notes(preview: Preview) -> None:
     bounded = any(isinstance(column, ScaledColumn) for column in preview.layout.columns)
     if bounded and not any(preview.clipped.values()):
         notes.append("no value of the first rows lies beyond the agreed range")
-    notes += [f"{one.column}: {one.problem}, in {counted(one.count, 'row')}; {one.remedy}" for one in preview.odd]
+    notes += [
+        f"{problem.column}: {problem.problem}, in {counted(problem.count, 'row')}; {problem.remedy}"
+        for problem in preview.odd
+    ]
     if notes:
         echo("For your eyes only (not private, never sent):")
     for note in notes:

@@ -53,11 +53,11 @@ def settlement_options(*names: str) -> Callable[[Callable[..., None]], Callable[
             command(settings=SettlementSettings.of(None, chosen), **given)
 
         parameters: list[inspect.Parameter] = []
-        for one in inspect.signature(command).parameters.values():
-            parameters += map(_parameter, names) if one.name == "settings" else [one]
-        keyword = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+        for parameter in inspect.signature(command).parameters.values():
+            parameters += map(_parameter, names) if parameter.name == "settings" else [parameter]
+        keyword = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
         run.__signature__ = inspect.Signature(keyword, return_annotation=None)  # type: ignore[attr-defined]
-        run.__annotations__ = {one.name: one.annotation for one in keyword} | {"return": None}
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in keyword} | {"return": None}
         return run
 
     return decorate

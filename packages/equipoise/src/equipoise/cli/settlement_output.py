@@ -39,8 +39,8 @@ def show_settlement(settlement: Settlement) -> None:
     for remark in settlement.remarks:
         print_lines(f"worth a look: {remark.message}", bullet=True)
     echo()
-    for one in settlement.deviations:
-        print_alarm(f"The agreement was not kept: {one.words}.")
+    for deviation in settlement.deviations:
+        print_alarm(f"The agreement was not kept: {deviation.words}.")
 
 
 def _bounds(settlement: Settlement) -> list[str]:
@@ -80,10 +80,10 @@ def sweep(settlement: Settlement) -> list[dict[str, Any]]:
     ]
 
 
-def show_other_priors(found: dict[str, UnderPrior]) -> None:
+def show_other_priors(by_prior: dict[str, UnderPrior]) -> None:
     """Print what each party contributes and gets under each prior."""
-    print_table(tables.under_other_priors(found))
-    orders = {name: " > ".join(one.order) for name, one in found.items()}
+    print_table(tables.under_other_priors(by_prior))
+    orders = {name: " > ".join(valued.order) for name, valued in by_prior.items()}
     if len(set(orders.values())) == 1:
         print_lines(f"the order of the parties does not depend on it: {next(iter(orders.values()))}", bullet=True)
     else:
@@ -92,11 +92,11 @@ def show_other_priors(found: dict[str, UnderPrior]) -> None:
     echo()
 
 
-def show_what_if(found: WhatIf) -> None:
+def show_what_if(answer: WhatIf) -> None:
     """Print the what-if comparison."""
-    changed = ", ".join(f"{party} at epsilon {epsilon:g}" for party, epsilon in found.changes.items())
+    changed = ", ".join(f"{party} at epsilon {epsilon:g}" for party, epsilon in answer.changes.items())
     table = Table(
-        f"What if: {changed}. Values in nats, as settled → as it would be, mean of {found.realisations} draws of the "
+        f"What if: {changed}. Values in nats, as settled → as it would be, mean of {answer.realisations} draws of the "
         "noise",
         ("party", "epsilon", "alone", "Shapley value", "target"),
         [
@@ -107,16 +107,16 @@ def show_what_if(found: WhatIf) -> None:
                 _moved(before.shapley, after.shapley),
                 _moved(before.target, after.target),
             )
-            for party, before, after in ((name, found.before[name], found.after[name]) for name in found.before)
+            for party, before, after in ((name, answer.before[name], answer.after[name]) for name in answer.before)
         ],
     )
     print_table(table)
     print_lines(
-        f"all together: {found.team_before.value:.2f} → {found.team_after.value:.2f} ± {found.team_after.error:.2f} "
-        f"nats; fairness exponent {_change(found.rho_before, found.rho_after, '.3g')}",
+        f"all together: {answer.team_before.value:.2f} → {answer.team_after.value:.2f} ± {answer.team_after.error:.2f} "
+        f"nats; fairness exponent {_change(answer.rho_before, answer.rho_after, '.3g')}",
         bullet=True,
     )
-    for note in found.notes:
+    for note in answer.notes:
         print_lines(note, bullet=True)
     echo()
 

@@ -31,7 +31,7 @@ class Yardsticks:
     def to_json(self) -> dict[str, Any]:
         """Return the plain numbers for `--json`."""
         return {
-            "losses": {name: one.value for name, one in self.losses.items()},
+            "losses": {name: loss.value for name, loss in self.losses.items()},
             "errors": self.errors,
             "gain_at_home": {"value": self.gain.value, "error": self.gain.error},
         }
@@ -57,7 +57,7 @@ def measure(award: Award, table: Path, test: Rows) -> Yardsticks:
     )
 
 
-def tables(model: Model, found: Mapping[str, Yardsticks], rows: int) -> list[Table]:
+def tables(model: Model, by_party: Mapping[str, Yardsticks], rows: int) -> list[Table]:
     """Tabulate losses with gains, and errors in the target's unit."""
     headers = tuple(HEADERS.values())
     return [
@@ -65,11 +65,17 @@ def tables(model: Model, found: Mapping[str, Yardsticks], rows: int) -> list[Tab
             f"What each hospital can predict with: loss on {rows:,} patients nobody released (mean negative log "
             "probability in nats; less is better)",
             ("hospital", *headers, "gain at home"),
-            [(party, *(f"{x.value:.3f}" for x in one.losses.values()), str(one.gain)) for party, one in found.items()],
+            [
+                (party, *(f"{x.value:.3f}" for x in measured.losses.values()), str(measured.gain))
+                for party, measured in by_party.items()
+            ],
         ),
         Table(
             f"{model.error_name}, on the same patients",
             ("hospital", *headers),
-            [(party, *(error_text(model, error) for error in one.errors.values())) for party, one in found.items()],
+            [
+                (party, *(error_text(model, error) for error in measured.errors.values()))
+                for party, measured in by_party.items()
+            ],
         ),
     ]
